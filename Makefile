@@ -1,0 +1,50 @@
+# The front door. `make help` lists the targets; CI runs the same ones and nothing else.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PY ?= python3
+BIN := .venv/bin
+UV = $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+seed ?=
+
+.PHONY: help setup run test check fmt torture bench constraints clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: .venv/.ready ## make .venv with the package, the holdfast command and the test tools
+
+.venv/.ready: pyproject.toml constraints.txt
+	@scripts/get-uv.sh "$(PY)"
+	@test -x $(BIN)/python || $(UV) venv --quiet --python "$(PY)" .venv
+	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --group dev --editable .
+	@touch $@
+
+run: setup ## the main job on the embedded default: a run is killed, resumed and shown
+	@$(BIN)/python -m holdfast.cli.demo
+
+test: setup ## every test; crash points are sampled with a printed seed (make test seed=7 repeats one)
+	@scripts/test.sh "$(seed)"
+
+check: setup ## format, lint, types, layers, unit and conformance tests
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@PYTHONPATH=src $(BIN)/lint-imports --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
+	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/conformance
+
+fmt: setup ## format and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+torture: setup ## every crash point on every store (long)
+	@HOLDFAST_TORTURE=1 $(BIN)/python -m pytest -q -n 2 --timeout=3600 tests/crash
+
+bench: setup ## measure against peers and the disk's raw limits, and write the README's table
+	@scripts/bench.sh
+
+constraints: setup ## resolve the pinned versions anew
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
+	  --group dev pyproject.toml --upgrade -o constraints.txt
+
+clean: ## remove what setup made
+	rm -rf .venv .tools .bench-venv

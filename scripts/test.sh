@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# All tests. The order is from quick to slow, so that a plain mistake is seen first.
+set -euo pipefail
+seed=${1:-}
+export HOLDFAST_SEED=${seed:-${HOLDFAST_SEED:-$((RANDOM * 32768 + RANDOM))}}
+echo "crash points and orders are sampled with seed $HOLDFAST_SEED (repeat with: make test seed=$HOLDFAST_SEED)"
+bin=.venv/bin
+"$bin/ruff" format --check --quiet .
+"$bin/ruff" check --quiet .
+"$bin/mypy" --no-error-summary
+PYTHONPATH=src "$bin/lint-imports" --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
+exec "$bin/python" -m pytest -q -n 2 --dist=worksteal tests

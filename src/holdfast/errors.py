@@ -1,0 +1,227 @@
+"""Every error holdfast raises on purpose. `code` is stable: programs and scripts match on it.
+
+    HoldfastError
+    ├── input      RunIdInvalid  PayloadInvalid  ConfigInvalid
+    ├── store      StoreError: StoreNewer  StoreUnreadable  StoreFull  StoreBusy  StoreUnavailable
+    │              JournalCorrupt  SequenceConflict
+    ├── owner      RunBusy  LeaseLost
+    ├── run        RunNotFound  RunAlreadyTerminal  RunMetadataMissing  TemplateLoadFailed  RunPaused  RunCancelled
+    ├── step       Nondeterminism  StepFailed  ToolOutcomeUnknown  ToolDenied
+    ├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ConsentRequired
+    └── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted  BackendUnavailable
+                   ChecksFailed  WorkspaceError
+"""
+
+from typing import Any, ClassVar
+
+from holdfast.enums import ErrorClass
+
+
+class HoldfastError(Exception):
+    """One sentence on what is the case (`message`), one on what to do (`hint`), and the facts behind them."""
+
+    code: ClassVar[str] = "holdfast_error"
+    error_class: ClassVar[ErrorClass] = ErrorClass.FATAL
+    default_hint: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, hint: str | None = None, **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = self.default_hint if hint is None else hint
+        self.facts = facts
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"code": self.code, "error_class": self.error_class.value, "message": self.message, "hint": self.hint}
+
+
+class RunIdInvalid(HoldfastError):
+    code = "run_id_invalid"
+    default_hint = "Use a string of 1 to 200 characters without NUL; with files also without '/' and '\\'."
+
+
+class PayloadInvalid(HoldfastError):
+    code = "payload_invalid"
+    default_hint = "Journal JSON data only: dict with string keys, list, str, int, finite float, bool, None."
+
+
+class ConfigInvalid(HoldfastError):
+    code = "config_invalid"
+    error_class = ErrorClass.HUMAN_REQUIRED
+
+
+class StoreError(HoldfastError):
+    """The store did not do what was asked; nothing that was acknowledged is lost."""
+
+    code = "store_error"
+
+
+class StoreNewer(StoreError):
+    code = "store_newer"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Upgrade holdfast, or open a store that this version has written."
+
+
+class StoreUnreadable(StoreError):
+    code = "store_unreadable"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Check that the path names a holdfast store and that this user may read and write it."
+
+
+class StoreFull(StoreError):
+    code = "store_full"
+    error_class = ErrorClass.RETRYABLE
+    default_hint = "Free some space on the disk that holds the store, then go on; what was acknowledged is safe."
+
+
+class StoreBusy(StoreError):
+    code = "store_busy"
+    error_class = ErrorClass.RETRYABLE
+    default_hint = "Another process holds the store's write lock for very long; look for a stuck one."
+
+
+class StoreUnavailable(StoreError):
+    code = "store_unavailable"
+    error_class = ErrorClass.RETRYABLE
+    default_hint = "Check that the database server runs and can be reached, then go on."
+
+
+class JournalCorrupt(HoldfastError):
+    code = "journal_corrupt"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Restore this run from a backup; the events before the named position are intact."
+
+
+class SequenceConflict(HoldfastError):
+    code = "sequence_conflict"
+    default_hint = "Leave seq at 0 to get the next number, or read the journal again and use a higher one."
+
+
+class RunBusy(HoldfastError):
+    code = "run_busy"
+    error_class = ErrorClass.RETRYABLE
+    default_hint = "Wait for the process that owns the run, or end it."
+
+
+class LeaseLost(HoldfastError):
+    code = "lease_lost"
+    default_hint = "Another process took the run over; this one must stop. Nothing was written."
+
+
+class RunNotFound(HoldfastError):
+    code = "run_not_found"
+    default_hint = "List the runs of this store to see which ones there are."
+
+
+class RunAlreadyTerminal(HoldfastError):
+    code = "run_already_terminal"
+
+
+class RunMetadataMissing(HoldfastError):
+    code = "run_metadata_missing"
+    error_class = ErrorClass.HUMAN_REQUIRED
+
+
+class TemplateLoadFailed(HoldfastError):
+    code = "template_load_failed"
+    error_class = ErrorClass.HUMAN_REQUIRED
+
+
+class RunPaused(HoldfastError):
+    """The run waits for a person and needs no process meanwhile; `run_id` and `key` say for which answer."""
+
+    code = "run_paused"
+    error_class = ErrorClass.HUMAN_REQUIRED
+
+    def __init__(self, message: str, *, run_id: str, key: str, hint: str | None = None, **facts: Any) -> None:
+        super().__init__(message, hint=hint, run_id=run_id, key=key, **facts)
+        self.run_id = run_id
+        self.key = key
+
+
+class RunCancelled(HoldfastError):
+    code = "run_cancelled"
+
+
+class Nondeterminism(HoldfastError):
+    code = "nondeterminism"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Run the code this run was started with, or start a new run."
+
+
+class StepFailed(HoldfastError):
+    """A journaled failure whose own exception type cannot be rebuilt in this process."""
+
+    code = "step_failed"
+
+
+class ToolOutcomeUnknown(HoldfastError):
+    code = "tool_outcome_unknown"
+    error_class = ErrorClass.HUMAN_REQUIRED
+
+
+class ToolDenied(HoldfastError):
+    code = "tool_denied"
+
+
+class ApprovalRejected(HoldfastError):
+    """A person said no (`action` is `reject` or `request_changes`); `comment` says why."""
+
+    code = "approval_rejected"
+
+    def __init__(self, message: str, *, action: str, comment: str = "", hint: str | None = None, **facts: Any) -> None:
+        super().__init__(message, hint=hint, action=action, comment=comment, **facts)
+        self.action = action
+        self.comment = comment
+
+
+class ApprovalStale(HoldfastError):
+    code = "approval_stale"
+    error_class = ErrorClass.HUMAN_REQUIRED
+
+
+class ApprovalNotFound(HoldfastError):
+    code = "approval_not_found"
+
+
+class ConsentRequired(HoldfastError):
+    code = "consent_required"
+    error_class = ErrorClass.HUMAN_REQUIRED
+
+
+class ArtifactMissing(HoldfastError):
+    code = "artifact_missing"
+
+
+class ArtifactInvalid(HoldfastError):
+    code = "artifact_invalid"
+
+
+class PhaseTimeout(HoldfastError):
+    code = "phase_timeout"
+    error_class = ErrorClass.RETRYABLE
+
+
+class PersonaIneligible(HoldfastError):
+    code = "persona_ineligible"
+    error_class = ErrorClass.HUMAN_REQUIRED
+
+
+class BudgetExhausted(HoldfastError):
+    code = "budget_exhausted"
+    error_class = ErrorClass.HUMAN_REQUIRED
+
+
+class BackendUnavailable(HoldfastError):
+    code = "backend_unavailable"
+    error_class = ErrorClass.RETRYABLE
+
+
+class ChecksFailed(HoldfastError):
+    code = "checks_failed"
+
+
+class WorkspaceError(HoldfastError):
+    """Git or the file system refused; `code` stays one word, `message` says which operation and why."""
+
+    code = "workspace_error"
+    error_class = ErrorClass.HUMAN_REQUIRED
