@@ -1,9 +1,9 @@
 """Every error holdfast raises on purpose. `code` is stable: programs and scripts match on it.
 
     HoldfastError
-    ├── input      RunIdInvalid  PayloadInvalid  ConfigInvalid
+    ├── input      RunIdInvalid  PayloadInvalid  ConfigInvalid  TemplateInvalid  PersonaInvalid  SchemaInvalid  SchemaNotFound
     ├── store      StoreError: StoreNewer  StoreUnreadable  StoreFull  StoreBusy  StoreUnavailable
-    │              JournalCorrupt  SequenceConflict
+    │              JournalCorrupt  SequenceConflict  RowRefused
     ├── owner      RunBusy  LeaseLost
     ├── run        RunNotFound  RunAlreadyTerminal  RunMetadataMissing  TemplateLoadFailed  RunPaused  RunCancelled
     ├── step       Nondeterminism  StepFailed  ToolOutcomeUnknown  ToolDenied
@@ -47,6 +47,34 @@ class PayloadInvalid(HoldfastError):
 class ConfigInvalid(HoldfastError):
     code = "config_invalid"
     error_class = ErrorClass.HUMAN_REQUIRED
+
+
+class TemplateInvalid(HoldfastError):
+    """A workflow cannot be used; the facts `file` and `problems` say where and why."""
+
+    code = "template_invalid"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Correct the file; docs/reference/workflows.md lists every field."
+
+
+class PersonaInvalid(HoldfastError):
+    """A persona cannot be used; the facts `file` and `problems` say where and why."""
+
+    code = "persona_invalid"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Correct the file; docs/reference/personas.md lists every field."
+
+
+class SchemaInvalid(HoldfastError):
+    code = "schema_invalid"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Correct the file so that it is one JSON Schema of draft 2020-12."
+
+
+class SchemaNotFound(HoldfastError):
+    code = "schema_not_found"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Put the file into .holdfast/artifacts of the repository: dev/spec@1 is dev/spec@1.json."
 
 
 class StoreError(HoldfastError):
@@ -94,6 +122,13 @@ class JournalCorrupt(HoldfastError):
 class SequenceConflict(HoldfastError):
     code = "sequence_conflict"
     default_hint = "Leave seq at 0 to get the next number, or read the journal again and use a higher one."
+
+
+class RowRefused(HoldfastError):
+    """A row was not as the writer believed, so its append was refused as a whole."""
+
+    code = "row_refused"
+    error_class = ErrorClass.RETRYABLE
 
 
 class RunBusy(HoldfastError):

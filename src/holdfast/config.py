@@ -1,0 +1,207 @@
+"""Settings: defaults, then one TOML file, then `HOLDFAST_*` variables, then arguments. Read once, at the edge.
+
+A plain dataclass on purpose: every command reads its settings, and importing pydantic would cost more than the
+rest of a listing.
+"""
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from holdfast.errors import ConfigInvalid
+
+ENV_PREFIX = "HOLDFAST_"
+
+# Variables with our prefix that are not settings: where the file is, and what tests and tools read for themselves.
+NOT_SETTINGS = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_TORTURE", "HOLDFAST_SEED", "HOLDFAST_TOKEN"})
+NOT_SETTINGS_PREFIXES = ("HOLDFAST_SIMULATE", "HOLDFAST_TEST_", "HOLDFAST_BENCH_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The settings of one process. Paths are absolute; nothing is created or opened by making one."""
+
+    data_dir: Path
+    database_url: str = field(repr=False)  # may hold a password
+    workspace_root: Path
+    run_budget_usd: float | None = None
+    day_budget_usd: float | None = None
+    max_parallel_runs: int = 4
+    config_dir: Path
+
+    @property
+    def database_path(self) -> Path | None:
+        """The file of a SQLite database, or `None` for another kind."""
+        scheme, _, rest = self.database_url.partition(":///")
+        return Path(rest) if scheme.partition("+")[0] == "sqlite" else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value as it was written, and where: `base` is what a relative path in it is relative to."""
+
+    value: object
+    origin: str
+    base: Path
+
+
+def load_config(**overrides: Any) -> Config:
+    """Read the settings from every source; an override of `None` counts as not given.
+
+    Raises `ConfigInvalid` for a value that cannot be used and for a name that is no setting, with `key` and `origin`.
+    """
+    file = _config_file(os.environ)
+    given = {
+        **_from_file(file, is_required=bool(os.environ.get("HOLDFAST_CONFIG"))),
+        **_from_environment(os.environ),
+        **_from_arguments(overrides),
+    }
+    settings = {key: _parse(key, entry) for key, entry in given.items()}
+    settings.setdefault("data_dir", _user_folder("XDG_DATA_HOME", ".local/share") / "holdfast")
+    settings.setdefault("database_url", f"sqlite+aiosqlite:///{settings['data_dir']}/holdfast.db")
+    settings.setdefault("workspace_root", Path.home())
+    return Config(**settings, config_dir=file.parent)
+
+
+def _config_file(environ: Mapping[str, str]) -> Path:
+    """The one TOML file; the folder it lies in is the user's configuration folder, there or not."""
+    named = environ.get("HOLDFAST_CONFIG")
+    if named:
+        return _parse_path("HOLDFAST_CONFIG", _Given(named, "environment variable HOLDFAST_CONFIG", Path.cwd()))
+    return _user_folder("XDG_CONFIG_HOME", ".config") / "holdfast" / "config.toml"
+
+
+def _user_folder(variable: str, fallback: str) -> Path:
+    named = Path(os.environ.get(variable, ""))
+    return named if named.is_absolute() else Path.home() / fallback
+
+
+def _from_file(file: Path, *, is_required: bool) -> dict[str, _Given]:
+    import tomllib  # only where there is a file: most commands never pay for it
+
+    try:
+        text = file.read_text(encoding="utf-8")
+        content = tomllib.loads(text)
+    except FileNotFoundError:
+        if not is_required:
+            return {}
+        _refuse("HOLDFAST_CONFIG", "environment variable HOLDFAST_CONFIG", f"there is no file {file}")
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigInvalid(f"{file} cannot be read as TOML: {error}.", key="", origin=str(file)) from error
+    return {
+        _known(key, origin := f"{file}, line {_line_of(key, text)}"): _Given(value, origin, file.parent)
+        for key, value in content.items()
+    }
+
+
+def _line_of(key: str, text: str) -> int:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip().lstrip("[\"'").startswith(key):
+            return number
+    return 1
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+    found = {}
+    for variable, value in sorted(environ.items()):
+        is_setting = variable.startswith(ENV_PREFIX) and variable not in NOT_SETTINGS
+        if not is_setting or variable.startswith(NOT_SETTINGS_PREFIXES):
+            continue
+        origin = f"environment variable {variable}"
+        key = _known(variable.removeprefix(ENV_PREFIX).lower(), origin)
+        if value:  # an empty variable is how shells and compose files say "not set"
+            found[key] = _Given(value, origin, Path.cwd())
+    return found
+
+
+def _from_arguments(overrides: Mapping[str, object]) -> dict[str, _Given]:
+    return {
+        _known(key, f"argument {key}"): _Given(value, f"argument {key}", Path.cwd())
+        for key, value in overrides.items()
+        if value is not None
+    }
+
+
+def _known(key: str, origin: str) -> str:
+    if key in _PARSERS:
+        return key
+    import difflib
+
+    close = difflib.get_close_matches(key, _PARSERS, n=1)
+    hint = f"Did you mean {close[0]}?" if close else f"The settings are {', '.join(_PARSERS)}."
+    raise ConfigInvalid(f"{key} ({origin}) is not a setting.", hint=hint, key=key, origin=origin)
+
+
+def _parse(key: str, given: _Given) -> Any:
+    return _PARSERS[key](key, given)
+
+
+def _refuse(key: str, origin: str, reason: str) -> NoReturn:
+    raise ConfigInvalid(f"{key} ({origin}) cannot be used: {reason}.", key=key, origin=origin)
+
+
+def _parse_path(key: str, given: _Given) -> Path:
+    if not isinstance(given.value, str | os.PathLike) or not os.fspath(given.value):
+        _refuse(key, given.origin, "it should be a path")
+    text = os.fsdecode(given.value)
+    if "\0" in text:
+        _refuse(key, given.origin, "a path cannot hold a NUL character")
+    try:
+        return given.base / Path(text).expanduser()
+    except RuntimeError as error:
+        raise ConfigInvalid(f"{key} ({given.origin}) cannot be used: {error}.", key=key, origin=given.origin) from error
+
+
+def _parse_folder(key: str, given: _Given) -> Path:
+    path = _parse_path(key, given)
+    if path.exists() and not path.is_dir():
+        _refuse(key, given.origin, f"{path} is a file, not a folder")
+    return path
+
+
+def _parse_database_url(key: str, given: _Given) -> str:
+    # The value is never shown: it may hold a password.
+    if not isinstance(given.value, str):
+        _refuse(key, given.origin, "it should be a URL")
+    scheme, separator, rest = given.value.partition("://")
+    if scheme.partition("+")[0] not in ("sqlite", "postgresql", "postgres") or not separator:
+        _refuse(key, given.origin, "it should begin with sqlite+aiosqlite:/// or postgresql://")
+    if scheme.startswith("sqlite") and not rest.removeprefix("/"):
+        _refuse(key, given.origin, "it names no file, and a database in memory would keep nothing")
+    return given.value
+
+
+def _parse_usd(key: str, given: _Given) -> float:
+    amount = _parse_number(key, given)
+    if not math.isfinite(amount) or amount <= 0:
+        _refuse(key, given.origin, "it should be an amount of dollars above 0; leave it out for no limit")
+    return amount
+
+
+def _parse_count(key: str, given: _Given) -> int:
+    amount = _parse_number(key, given)
+    if not amount.is_integer() or amount < 1:
+        _refuse(key, given.origin, "it should be a whole number from 1 on")
+    return int(amount)
+
+
+def _parse_number(key: str, given: _Given) -> float:
+    if isinstance(given.value, int | float | str) and not isinstance(given.value, bool):
+        try:
+            return float(given.value)
+        except (ValueError, OverflowError):
+            pass
+    _refuse(key, given.origin, "it should be a number")
+
+
+_PARSERS: dict[str, Callable[[str, _Given], object]] = {
+    "data_dir": _parse_folder,
+    "database_url": _parse_database_url,
+    "workspace_root": _parse_folder,
+    "run_budget_usd": _parse_usd,
+    "day_budget_usd": _parse_usd,
+    "max_parallel_runs": _parse_count,
+}

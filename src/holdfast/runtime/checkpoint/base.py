@@ -1,0 +1,159 @@
+"""The contract of every store, and the little that all of them share.
+
+`Checkpointer` is what programs outside may rely on. `JournalStore` is what the SQL stores add for the product: an owner
+with an epoch, appends in batches with row changes in the same transaction, and a way to notice other writers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from holdfast.errors import HoldfastError, RunIdInvalid, SequenceConflict
+from holdfast.runtime.blobs import move_out_big_values
+from holdfast.runtime.events import Event, from_content, to_body
+from holdfast.runtime.state import RunState
+
+MAX_RUN_ID_CHARS = 200
+
+
+@runtime_checkable
+class Checkpointer(Protocol):
+    """Keeps the journals of runs: per run one append-only list, numbered upwards, and the latest snapshot.
+
+    On every store: what is saved is a copy, what is loaded is the caller's own, and what was returned from `save_*`
+    survives `kill -9` and, on the disk stores, a power cut.
+    """
+
+    def save_event(self, event: Event) -> Event:
+        """Append one event and return it as stored; `seq` 0 means the next number of its run.
+
+        The very same event again changes nothing. Raises `SequenceConflict`, and writes nothing, if its number is not
+        above the run's last one.
+        """
+        ...
+
+    def save_snapshot(self, run_id: str, state: RunState) -> None: ...
+
+    def load_latest(self, run_id: str) -> RunState | None: ...
+
+    def list_events(self, run_id: str, since_seq: int = 0) -> list[Event]:
+        """The events with `seq > since_seq`, in order. Raises `JournalCorrupt` rather than leave one out."""
+        ...
+
+    def list_runs(self) -> list[str]:
+        """Every run with an event or a snapshot, the one written last first."""
+        ...
+
+    def delete_run(self, run_id: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A row change that goes into the append's transaction; `:name` marks a parameter.
+
+    `expect` is the number of rows it must change; another number refuses the whole append.
+    """
+
+    sql: str
+    params: Mapping[str, Any]
+    expect: int | None = 1
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to write to a run: valid as long as nobody else has claimed it, that is while `epoch` is current."""
+
+    run_id: str
+    epoch: int
+    head: int
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An event checked and encoded, ready to be numbered."""
+
+    event: Event
+    body: bytes
+    content: dict[str, Any]
+    blobs: Mapping[str, bytes]
+
+    def stored_as(self, seq: int) -> Event:
+        return from_content(self.event.run_id, seq, self.content)
+
+
+@dataclass(frozen=True)
+class Append:
+    """Events and row changes of one run that are written together or not at all.
+
+    With an `epoch` it is the owner's, and refused with `LeaseLost` once another has claimed the run; without one it is
+    an outside writer's.
+    """
+
+    run_id: str
+    events: Sequence[Prepared]
+    epoch: int | None = None
+    rows: Sequence[Statement] = ()
+
+
+AppendResult = list[Event] | HoldfastError
+
+
+class JournalStore(Checkpointer, Protocol):
+    """A store with owners and batches. All methods are synchronous and safe under threads."""
+
+    lease_s: float | None
+    """How long a claim lives without a sign of life; `None` if the operating system knows when an owner dies."""
+    is_local: bool
+    """True if an append is quick enough to be made on the event loop itself."""
+
+    def claim(self, run_id: str, *, force: bool = False) -> Claim:
+        """Become the owner: every earlier epoch is refused from now on. Raises `RunBusy` if a live owner has it."""
+        ...
+
+    def release(self, claim: Claim) -> None:
+        """Give ownership up; does nothing if it was lost already."""
+        ...
+
+    def renew(self, claims: Sequence[Claim]) -> None:
+        """Say that this process lives, for stores with a lease."""
+        ...
+
+    def append(self, batch: Sequence[Append], *, wait_s: float = 30.0) -> list[AppendResult]:
+        """Write a batch in one transaction; one append's refusal does not fail the others."""
+        ...
+
+    def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
+        """The last number of each run that exists."""
+        ...
+
+    def wait_for_change(self, timeout_s: float) -> bool:
+        """Block until another process may have written, or the time is over."""
+        ...
+
+
+def prepare(event: Event) -> Prepared:
+    """Check and encode an event, big values aside. Raises `RunIdInvalid`, `PayloadInvalid`."""
+    check_run_id(event.run_id)
+    if isinstance(event.seq, bool) or not isinstance(event.seq, int) or event.seq < 0:
+        raise SequenceConflict(f"seq must be 0 or a positive whole number, not {event.seq!r}.")
+    body, content = to_body(event)
+    body, blobs = move_out_big_values(body, content)
+    return Prepared(event, body, content, blobs)
+
+
+def check_run_id(run_id: object) -> str:
+    if not isinstance(run_id, str):
+        raise RunIdInvalid(f"A run id is a string, not a {type(run_id).__name__}.")
+    if not run_id:
+        raise RunIdInvalid("A run id must not be empty.")
+    if len(run_id) > MAX_RUN_ID_CHARS:
+        raise RunIdInvalid(f"A run id has at most {MAX_RUN_ID_CHARS} characters; this one has {len(run_id)}.")
+    if "\0" in run_id:
+        raise RunIdInvalid("A run id must not hold NUL.")
+    try:
+        run_id.encode()
+    except UnicodeEncodeError as error:
+        raise RunIdInvalid("A run id must not hold a lone surrogate.") from error
+    return run_id

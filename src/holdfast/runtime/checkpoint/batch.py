@@ -1,0 +1,93 @@
+"""How a batch of appends becomes one transaction: fence, number, chain, write. The same on SQLite and Postgres.
+
+Rule: numbering and fence happen under the lock that the transaction holds, so that a zombie is refused and the rightful
+owner never is. A refused append leaves no trace and does not fail its neighbours.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from holdfast.errors import HoldfastError, RowRefused, SequenceConflict
+from holdfast.runtime.checkpoint.base import Append, AppendResult, Statement
+from holdfast.runtime.checkpoint.chain import Head, StoredRow, check_epoch, extend
+
+
+class BatchTx(Protocol):
+    """The open transaction of a store; heads it has handed out stay locked until it ends."""
+
+    def lock_heads(self, run_ids: Sequence[str]) -> dict[str, Head]: ...
+
+    def run_rows(self, statements: Sequence[Statement]) -> None:
+        """Execute row changes in a savepoint of their own. Raises, with nothing changed, if one is refused."""
+        ...
+
+    def read_body(self, run_id: str, seq: int) -> bytes | None: ...
+
+    def write(
+        self, rows: Sequence[StoredRow], heads: Mapping[str, Head], blobs: Mapping[str, Mapping[str, bytes]]
+    ) -> None:
+        """Insert events, move heads, and store blobs (by run: digest → bytes)."""
+        ...
+
+
+class Clock:
+    """Order of writing for `list_runs`: the wall clock, but never backwards in this process."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def tick(self) -> int:
+        self._last = max(self._last + 1, time.time_ns())
+        return self._last
+
+
+def write_batch(tx: BatchTx, batch: Sequence[Append]) -> tuple[list[AppendResult], list[StoredRow]]:
+    """Do all of a batch inside `tx`; returns what each append gets, and the rows that tell a lost COMMIT happened."""
+    heads = tx.lock_heads(list(dict.fromkeys(append.run_id for append in batch)))
+    results: list[AppendResult] = []
+    rows: list[StoredRow] = []
+    blobs: dict[str, dict[str, bytes]] = {}
+    for append in batch:
+        try:
+            new = _write_one(tx, append, heads[append.run_id])
+        except HoldfastError as error:
+            results.append(error)
+            continue
+        rows.extend(new)
+        for prepared in append.events:
+            if prepared.blobs:
+                blobs.setdefault(append.run_id, {}).update(prepared.blobs)
+        seqs = [row.seq for row in new] or [prepared.event.seq for prepared in append.events]
+        results.append([prepared.stored_as(seq) for prepared, seq in zip(append.events, seqs, strict=True)])
+    if rows:
+        tx.write(rows, {run_id: heads[run_id] for run_id in {row.run_id for row in rows}}, blobs)
+    return results, rows
+
+
+def _write_one(tx: BatchTx, append: Append, head: Head) -> list[StoredRow]:
+    check_epoch(append, head)
+    before = Head(head.seq, head.hash, head.status, head.epoch)
+    try:
+        new = extend(head, append.events)
+    except SequenceConflict:
+        if _is_stored_already(tx, append):
+            return []
+        raise
+    if append.rows:
+        try:
+            tx.run_rows(append.rows)
+        except HoldfastError:
+            head.seq, head.hash, head.status = before.seq, before.hash, before.status
+            raise
+    return new
+
+
+def _is_stored_already(tx: BatchTx, append: Append) -> bool:
+    return all(p.event.seq and tx.read_body(append.run_id, p.event.seq) == p.body for p in append.events)
+
+
+def check_changed(statement: Statement, changed: int) -> None:
+    """Raise `RowRefused` if a statement changed another number of rows than it must."""
+    if statement.expect is not None and changed != statement.expect:
+        raise RowRefused(f"A row change met {changed} rows where {statement.expect} must be; nothing was written.")

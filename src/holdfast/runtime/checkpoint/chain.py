@@ -1,0 +1,122 @@
+"""Numbers and hashes of a run's events. Pure: a store reads a head, extends it here, and writes what comes back.
+
+Each event's hash covers the hash before it, its number and its stored bytes. Against a known head this shows change,
+loss and reordering; it is not a signature.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.enums import RunStatus
+from holdfast.errors import JournalCorrupt, LeaseLost, PayloadInvalid, SequenceConflict
+from holdfast.runtime.blobs import MARK, digests_in, put_back
+from holdfast.runtime.checkpoint.base import Append, Prepared
+from holdfast.runtime.events import Event, from_content
+from holdfast.runtime.jsondata import from_json
+from holdfast.runtime.state import status_after
+
+RawRow = tuple[int, str, bytes, bytes]
+"""seq, kind, body, hash as they lie in the store; the hash is empty if no journal wrote the row."""
+
+
+@dataclass
+class Head:
+    """The end of a run's journal as the store has it."""
+
+    seq: int
+    hash: bytes
+    status: RunStatus | str
+    epoch: int = 0
+
+
+@dataclass(frozen=True)
+class StoredRow:
+    run_id: str
+    seq: int
+    kind: str
+    body: bytes
+    hash: bytes
+
+
+def genesis(run_id: str) -> bytes:
+    return hashlib.sha256(run_id.encode()).digest()
+
+
+def link(before: bytes, seq: int, body: bytes) -> bytes:
+    return hashlib.sha256(before + seq.to_bytes(8, "big") + body).digest()
+
+
+def check_epoch(append: Append, head: Head) -> None:
+    if append.epoch is not None and append.epoch != head.epoch:
+        raise LeaseLost(
+            f"Run {append.run_id!r} was taken over: this process holds epoch {append.epoch}, "
+            f"the current one is {head.epoch}.",
+            run_id=append.run_id,
+        )
+
+
+def extend(head: Head, events: Sequence[Prepared]) -> list[StoredRow]:
+    """Number and chain events, moving `head` on. Raises `SequenceConflict` and leaves `head` as it was."""
+    rows: list[StoredRow] = []
+    seq, last_hash, status = head.seq, head.hash, head.status
+    for prepared in events:
+        event = prepared.event
+        if event.seq and event.seq <= seq:
+            raise SequenceConflict(
+                f"Run {event.run_id!r} is at number {seq}; an event with number {event.seq} comes too late.",
+                run_id=event.run_id,
+                head=seq,
+            )
+        seq = event.seq or seq + 1
+        last_hash = link(last_hash, seq, prepared.body)
+        status = status_after(status, event.kind)
+        rows.append(StoredRow(event.run_id, seq, str(event.kind), prepared.body, last_hash))
+    head.seq, head.hash, head.status = seq, last_hash, status
+    return rows
+
+
+def decode(
+    run_id: str,
+    rows: Iterable[RawRow],
+    before: bytes,
+    read_blobs: Callable[[set[str]], Mapping[str, bytes]],
+) -> tuple[list[Event], bytes]:
+    """Check the chain from `before` on and decode; returns the events and the last hash. Raises `JournalCorrupt`."""
+    contents: list[tuple[int, dict[str, Any]]] = []
+    marked: list[tuple[int, dict[str, Any]]] = []
+    sha256 = hashlib.sha256
+    for seq, kind, body, row_hash in rows:
+        before = sha256(before + seq.to_bytes(8, "big") + body).digest()
+        if row_hash and before != row_hash:
+            raise corrupt(run_id, seq, "its content does not match its hash")
+        content = _parse(run_id, seq, kind, body)
+        if MARK in content:
+            marked.append((seq, content))
+        contents.append((seq, content))
+    if marked:
+        blobs = read_blobs(digests_in(content for _, content in marked))
+        for seq, content in marked:
+            put_back(content, blobs, f"run {run_id!r} event {seq}")
+    try:
+        return [from_content(run_id, seq, content) for seq, content in contents], before
+    except (PayloadInvalid, TypeError, ValueError) as error:
+        raise corrupt(run_id, None, "an event lacks what every event has") from error
+
+
+def _parse(run_id: str, seq: int, kind: str, body: bytes) -> dict[str, Any]:
+    if not body:
+        return {"kind": kind}
+    try:
+        content = from_json(body)
+    except (ValueError, RecursionError) as error:
+        raise corrupt(run_id, seq, "it is not valid JSON") from error
+    if not isinstance(content, dict) or content.get("kind") != kind:
+        raise corrupt(run_id, seq, "it is not the event it is filed as")
+    return content
+
+
+def corrupt(run_id: str, seq: int | None, why: str) -> JournalCorrupt:
+    place = "an unknown place" if seq is None else f"event {seq}"
+    return JournalCorrupt(f"The journal of run {run_id!r} is damaged at {place}: {why}.", run_id=run_id, seq=seq)

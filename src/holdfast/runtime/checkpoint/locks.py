@@ -1,0 +1,72 @@
+"""Who owns a run on this machine: a file lock, so that the operating system itself knows when an owner dies."""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import weakref
+from pathlib import Path
+
+from holdfast.errors import RunBusy
+
+_held: "weakref.WeakSet[RunLock]" = weakref.WeakSet()
+
+
+class RunLock:
+    """One run's lock, held until `release` or the end of the process. Not inherited by forked children."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd = fd
+        self._path = path
+        _held.add(self)
+
+    def release(self) -> None:
+        if self._fd < 0:
+            return
+        # crash: the file may stay behind without a lock, which the next owner simply takes.
+        if _is_current(self._fd, self._path):
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        self.forget()
+
+    def forget(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def lock_run(folder: Path, run_id: str, *, force: bool = False) -> RunLock:
+    """Take a run's lock at once or raise `RunBusy`; `force` takes it from a live holder, who keeps a dead file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / hashlib.sha256(run_id.encode()).hexdigest()[:32]
+    if force:
+        path.unlink(missing_ok=True)
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(fd, 64, 0).decode(errors="replace").strip()
+            os.close(fd)
+            by = f" by process {holder}" if holder else ""
+            raise RunBusy(f"Run {run_id!r} is being driven{by}.", run_id=run_id) from None
+        if _is_current(fd, path):
+            os.truncate(fd, 0)
+            os.pwrite(fd, str(os.getpid()).encode(), 0)
+            return RunLock(fd, path)
+        os.close(fd)  # its holder removed the file between our open and our lock
+
+
+def _is_current(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _forget_in_child() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,257 @@
+"""Journals in one SQLite file: write-ahead log, every commit synced, one long-lived connection for writing.
+
+Rule: the file is shared with other processes, so numbers, heads and epochs are only believed inside a transaction.
+"""
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast.errors import HoldfastError, JournalCorrupt, RunBusy, StoreUnreadable
+from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, check_run_id, prepare
+from holdfast.runtime.checkpoint.batch import Clock, write_batch
+from holdfast.runtime.checkpoint.chain import corrupt, decode, genesis
+from holdfast.runtime.checkpoint.locks import RunLock, lock_run
+from holdfast.runtime.checkpoint.sqlite_tx import SQLiteTx, as_store_errors, begin, connect, read_blobs
+from holdfast.runtime.events import Event
+from holdfast.runtime.state import RunState
+
+_T = TypeVar("_T")
+_POLL_S = 0.05  # how often a follower looks for other processes' commits
+
+
+class SQLiteCheckpointer:
+    """A `JournalStore` in a file; an empty or missing file is a new store."""
+
+    lease_s = None
+    is_local = True
+
+    def __init__(self, db_path: str | Path = "holdfast.db") -> None:
+        """Open or create the store. Raises `StoreUnreadable`, `StoreNewer`."""
+        self.path = str(db_path)
+        self._is_memory = self.path == ":memory:"
+        self._pid = os.getpid()
+        self._write_lock = threading.RLock()
+        self._read_lock = self._write_lock if self._is_memory else threading.RLock()
+        self._locks: dict[str, RunLock | None] = {}
+        self._clock = Clock()
+        self._forked_away: list[sqlite3.Connection] = []
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._last_version = -1
+        self._is_closed = False
+        with self._write_lock:
+            self._open_writer()
+
+    # -- Checkpointer -------------------------------------------------------------------------------------------------
+
+    def save_event(self, event: Event) -> Event:
+        (result,) = self.append([Append(event.run_id, [prepare(event)])])
+        if isinstance(result, HoldfastError):
+            raise result
+        return result[0]
+
+    def save_snapshot(self, run_id: str, state: RunState) -> None:
+        check_run_id(run_id)
+        body = state.to_json()
+
+        def save(connection: sqlite3.Connection) -> None:
+            SQLiteTx(connection, self._clock).lock_heads([run_id])
+            connection.execute(
+                "INSERT INTO snapshots (run_id, seq, body, hash) VALUES (?, ?, ?, ?) ON CONFLICT (run_id) "
+                "DO UPDATE SET seq = excluded.seq, body = excluded.body, hash = excluded.hash",
+                (run_id, state.last_seq, body.decode(), hashlib.sha256(body).digest()),
+            )
+            connection.execute("UPDATE journal_runs SET touched = ? WHERE run_id = ?", (self._clock.tick(), run_id))
+
+        self._write(save)
+
+    def load_latest(self, run_id: str) -> RunState | None:
+        check_run_id(run_id)
+        with self._reading(run_id) as connection:
+            row = connection.execute(
+                "SELECT CAST(body AS BLOB), hash FROM snapshots WHERE run_id = ?", (run_id,)
+            ).fetchone()
+        if row is None:
+            return None
+        if hashlib.sha256(row[0]).digest() != row[1]:
+            raise JournalCorrupt(f"The snapshot of run {run_id!r} is damaged.", run_id=run_id)
+        return RunState.from_json(row[0])
+
+    def list_events(self, run_id: str, since_seq: int = 0) -> list[Event]:
+        check_run_id(run_id)
+        with self._reading(run_id) as connection:
+            connection.execute("BEGIN")  # one moment for head, rows and blobs
+            try:
+                return self._read_events(connection, run_id, since_seq)
+            finally:
+                connection.execute("ROLLBACK")
+
+    def list_runs(self) -> list[str]:
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT run_id FROM journal_runs r WHERE head > 0 "
+                "OR EXISTS (SELECT 1 FROM snapshots s WHERE s.run_id = r.run_id) ORDER BY touched DESC"
+            ).fetchall()
+        return [row[0] for row in rows]
+
+    def delete_run(self, run_id: str) -> None:
+        check_run_id(run_id)
+
+        def delete(connection: sqlite3.Connection) -> None:
+            for table in ("events", "snapshots", "journal_runs", "blob_refs"):
+                connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608 - names of ours
+            connection.execute("DELETE FROM blobs WHERE digest NOT IN (SELECT digest FROM blob_refs)")
+
+        self._write(delete)
+
+    def close(self) -> None:
+        with self._write_lock, self._read_lock:
+            for lock in self._locks.values():
+                if lock is not None:
+                    lock.release()
+            self._locks.clear()
+            for connection in {self._reader, self._writer} - {None}:
+                connection.close()  # type: ignore[union-attr]  # None is taken out above
+            self._reader = self._writer = None
+            self._is_closed = True
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    # -- JournalStore -------------------------------------------------------------------------------------------------
+
+    def claim(self, run_id: str, *, force: bool = False) -> Claim:
+        check_run_id(run_id)
+        lock = self._lock_run(run_id, force=force)
+
+        def take(connection: sqlite3.Connection) -> Claim:
+            head = SQLiteTx(connection, self._clock).lock_heads([run_id])[run_id]
+            epoch = head.epoch + 1
+            connection.execute(
+                "UPDATE journal_runs SET epoch = ?, owner = ? WHERE run_id = ?", (epoch, str(os.getpid()), run_id)
+            )
+            return Claim(run_id, epoch, head.seq)
+
+        try:
+            claim = self._write(take)
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+        self._locks[run_id] = lock
+        return claim
+
+    def release(self, claim: Claim) -> None:
+        lock = self._locks.pop(claim.run_id, None)
+        if lock is not None:
+            lock.release()
+
+    def renew(self, claims: Sequence[Claim]) -> None:
+        """Nothing to do: the operating system knows whether this process lives."""
+
+    def append(self, batch: Sequence[Append], *, wait_s: float = 30.0) -> list[AppendResult]:
+        def write(connection: sqlite3.Connection) -> list[AppendResult]:
+            return write_batch(SQLiteTx(connection, self._clock), batch)[0]
+
+        return self._write(write, wait_s)
+
+    def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
+        with self._reading() as connection:
+            found = (
+                connection.execute("SELECT run_id, head FROM journal_runs WHERE run_id = ?", (run_id,)).fetchone()
+                for run_id in run_ids
+            )
+            return {row[0]: row[1] for row in found if row is not None}
+
+    def wait_for_change(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            with self._reading() as connection:
+                version = connection.execute("PRAGMA data_version").fetchone()[0]
+            if version != self._last_version:
+                self._last_version = version
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _lock_run(self, run_id: str, *, force: bool) -> RunLock | None:
+        if self._is_memory:
+            if run_id in self._locks and not force:
+                raise RunBusy(f"Run {run_id!r} is being driven in this process.", run_id=run_id)
+            return None
+        try:
+            return lock_run(Path(f"{self.path}-locks"), run_id, force=force)
+        except OSError as error:
+            raise StoreUnreadable(f"Cannot lock run {run_id!r} beside {self.path}: {error.strerror}.") from error
+
+    def _read_events(self, connection: sqlite3.Connection, run_id: str, since_seq: int) -> list[Event]:
+        found = connection.execute("SELECT head, head_hash FROM journal_runs WHERE run_id = ?", (run_id,)).fetchone()
+        before = connection.execute(
+            "SELECT hash FROM events WHERE run_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1", (run_id, since_seq)
+        ).fetchone()
+        rows = connection.execute(
+            "SELECT seq, type, CAST(body AS BLOB), hash FROM events WHERE run_id = ? AND seq > ? ORDER BY seq",
+            (run_id, since_seq),
+        )
+        events, last_hash = decode(
+            run_id, rows, before[0] if before else genesis(run_id), lambda digests: read_blobs(connection, digests)
+        )
+        if found and found[0] > since_seq and (not events or events[-1].seq < found[0]):
+            raise corrupt(run_id, found[0], "the journal ends before it")
+        if found and events and events[-1].seq == found[0] and found[1] not in (b"", last_hash):
+            raise corrupt(run_id, found[0], "the chain of hashes ends elsewhere")
+        return events
+
+    def _write(self, work: Callable[[sqlite3.Connection], _T], wait_s: float = 30.0) -> _T:
+        """Run `work` in one synced transaction; on any error nothing of it remains."""
+        with self._write_lock, as_store_errors(self.path):
+            connection = self._open_writer()
+            begin(connection, wait_s)
+            try:
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+            return result
+
+    @contextlib.contextmanager
+    def _reading(self, run_id: str | None = None) -> Iterator[sqlite3.Connection]:
+        with self._read_lock, as_store_errors(self.path, run_id):
+            yield self._open_reader()
+
+    def _open_writer(self) -> sqlite3.Connection:
+        self._check_open()
+        if self._writer is None:
+            self._writer = connect(self.path)
+        return self._writer
+
+    def _open_reader(self) -> sqlite3.Connection:
+        self._check_open()
+        if self._is_memory:
+            return self._open_writer()
+        if self._reader is None:
+            self._reader = connect(self.path)
+        return self._reader
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreUnreadable(f"The store {self.path} is closed.", hint="Open a new one.")
+        if self._pid != os.getpid():
+            # A connection must not be used, nor closed, on the other side of a fork.
+            self._forked_away += [c for c in (self._writer, self._reader) if c is not None]
+            self._writer = self._reader = None
+            self._locks.clear()
+            self._pid = os.getpid()

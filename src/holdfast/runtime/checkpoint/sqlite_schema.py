@@ -1,0 +1,54 @@
+"""The tables of the runtime on SQLite, and how an older file becomes a current one.
+
+`PRAGMA user_version` is the version; each upgrade runs in one transaction with the new number, so that a kill in the
+middle leaves the file as it was.
+"""
+
+import sqlite3
+
+from holdfast.errors import StoreNewer
+
+UPGRADES: tuple[tuple[str, ...], ...] = (
+    (
+        # Clustered by run and number: one page is written per append, and a run reads as one range.
+        """CREATE TABLE IF NOT EXISTS events (
+            run_id TEXT NOT NULL, seq INTEGER NOT NULL, type TEXT NOT NULL DEFAULT '',
+            body TEXT NOT NULL DEFAULT '', hash BLOB NOT NULL DEFAULT x'',
+            PRIMARY KEY (run_id, seq)) WITHOUT ROWID""",
+        """CREATE TABLE IF NOT EXISTS journal_runs (
+            run_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL DEFAULT 0, head INTEGER NOT NULL DEFAULT 0,
+            head_hash BLOB NOT NULL DEFAULT x'', status TEXT NOT NULL DEFAULT 'pending',
+            owner TEXT, touched INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID""",
+        "CREATE TABLE IF NOT EXISTS blobs (digest TEXT PRIMARY KEY, body BLOB NOT NULL)",
+        """CREATE TABLE IF NOT EXISTS blob_refs (
+            digest TEXT NOT NULL, run_id TEXT NOT NULL, PRIMARY KEY (run_id, digest)) WITHOUT ROWID""",
+        "CREATE INDEX IF NOT EXISTS blob_refs_by_digest ON blob_refs (digest)",
+        """CREATE TABLE IF NOT EXISTS snapshots (
+            run_id TEXT PRIMARY KEY, seq INTEGER NOT NULL, body TEXT NOT NULL, hash BLOB NOT NULL)""",
+    ),
+)
+VERSION = len(UPGRADES)
+
+
+def read_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def upgrade(connection: sqlite3.Connection, path: str) -> None:
+    """Bring the file up to date; many processes may do so at once. Raises `StoreNewer`."""
+    if read_version(connection) == VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = read_version(connection)
+        if found > VERSION:
+            raise StoreNewer(f"{path} has store version {found}; this holdfast knows versions up to {VERSION}.")
+        for statements in UPGRADES[found:]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        # crash: before this line the file is as it was; after it, current. Nothing between is ever seen.
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,150 @@
+"""One SQLite transaction of a batch, opening a connection, and what SQLite's errors mean to a user."""
+
+import contextlib
+import random
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from holdfast.enums import RunStatus
+from holdfast.errors import HoldfastError, JournalCorrupt, RowRefused, StoreBusy, StoreError, StoreFull, StoreUnreadable
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.checkpoint.batch import Clock, check_changed
+from holdfast.runtime.checkpoint.chain import Head, StoredRow, genesis
+from holdfast.runtime.checkpoint.sqlite_schema import upgrade
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """Open a file with the settings that the promises rest on, up to date. Raises `StoreUnreadable`, `StoreNewer`."""
+    with as_store_errors(path):
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+        try:
+            # Another process may be switching the same new file to WAL or upgrading it: SQLite waits, 30 s at most.
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            upgrade(connection, path)
+            connection.execute("PRAGMA busy_timeout = 0")  # from here on `begin` does the waiting, interruptibly
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def begin(connection: sqlite3.Connection, wait_s: float) -> None:
+    """Take the write lock. Raises `StoreBusy` if another process keeps it for longer than `wait_s`."""
+    deadline = time.monotonic() + wait_s
+    pause_s = 0.0005
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_locked(error):
+                raise
+            if time.monotonic() >= deadline:
+                raise StoreBusy(f"The store's write lock was not to be had for {wait_s:g} s.") from error
+        time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads waiting processes, no secret
+        pause_s = min(pause_s * 1.5, 0.01)
+
+
+def _is_locked(error: sqlite3.Error) -> bool:
+    return (error.sqlite_errorcode & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+@contextlib.contextmanager
+def as_store_errors(path: str, run_id: str | None = None) -> Iterator[None]:
+    """Turn SQLite's errors into ours: by result code, not by text."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _to_store_error(error, path, run_id) from error
+
+
+def _to_store_error(error: sqlite3.Error, path: str, run_id: str | None) -> HoldfastError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorname", "").startswith("SQLITE_IOERR"):
+        return StoreFull(f"{path} could not be written: {error}.")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(f"{path} is locked by another process: {error}.")
+    if code == sqlite3.SQLITE_CORRUPT and run_id is not None:
+        return JournalCorrupt(f"The journal of run {run_id!r} in {path} cannot be read: {error}.", run_id=run_id)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        return StoreUnreadable(f"{path} cannot be used as a store: {error}.")
+    return StoreError(f"{path}: {error}.")
+
+
+class SQLiteTx:
+    """A `BatchTx` on a connection that holds the write lock."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+
+    def lock_heads(self, run_ids: Sequence[str]) -> dict[str, Head]:
+        return {run_id: self._head(run_id) for run_id in run_ids}
+
+    def _head(self, run_id: str) -> Head:
+        row = self._connection.execute(
+            "SELECT head, head_hash, status, epoch FROM journal_runs WHERE run_id = ?", (run_id,)
+        ).fetchone()
+        return Head(*row) if row else self._new_head(run_id)
+
+    def _new_head(self, run_id: str) -> Head:
+        """Start a run's journal. Rows that were put there without one count, so that numbers never collide."""
+        last = self._connection.execute(
+            "SELECT seq, hash FROM events WHERE run_id = ? ORDER BY seq DESC LIMIT 1", (run_id,)
+        ).fetchone()
+        # An epoch that starts at the time of creation cannot be met by a zombie of a deleted run with the same id.
+        head = Head(last[0] if last else 0, last[1] if last else genesis(run_id), RunStatus.PENDING, int(time.time()))
+        self._connection.execute(
+            "INSERT INTO journal_runs (run_id, epoch, head, head_hash, touched) VALUES (?, ?, ?, ?, ?)",
+            (run_id, head.epoch, head.seq, head.hash, self._clock.tick()),
+        )
+        return head
+
+    def run_rows(self, statements: Sequence[Statement]) -> None:
+        self._connection.execute("SAVEPOINT holdfast_rows")
+        try:
+            for statement in statements:
+                self._run_row(statement)
+        except BaseException:
+            self._connection.execute("ROLLBACK TO holdfast_rows")
+            self._connection.execute("RELEASE holdfast_rows")
+            raise
+        self._connection.execute("RELEASE holdfast_rows")
+
+    def _run_row(self, statement: Statement) -> None:
+        try:
+            changed = self._connection.execute(statement.sql, dict(statement.params)).rowcount
+        except sqlite3.IntegrityError as error:
+            raise RowRefused(f"A row change was refused: {error}.") from error
+        check_changed(statement, changed)
+
+    def read_body(self, run_id: str, seq: int) -> bytes | None:
+        row = self._connection.execute(
+            "SELECT CAST(body AS BLOB) FROM events WHERE run_id = ? AND seq = ?", (run_id, seq)
+        ).fetchone()
+        return row[0] if row else None
+
+    def write(
+        self, rows: Sequence[StoredRow], heads: Mapping[str, Head], blobs: Mapping[str, Mapping[str, bytes]]
+    ) -> None:
+        self._connection.executemany(
+            "INSERT INTO events (run_id, seq, type, body, hash) VALUES (?, ?, ?, ?, ?)",
+            [(row.run_id, row.seq, row.kind, row.body.decode(), row.hash) for row in rows],
+        )
+        self._connection.executemany(
+            "UPDATE journal_runs SET head = ?, head_hash = ?, status = ?, touched = ? WHERE run_id = ?",
+            [(head.seq, head.hash, str(head.status), self._clock.tick(), run_id) for run_id, head in heads.items()],
+        )
+        for run_id, found in blobs.items():
+            self._connection.executemany("INSERT OR IGNORE INTO blobs (digest, body) VALUES (?, ?)", found.items())
+            self._connection.executemany(
+                "INSERT OR IGNORE INTO blob_refs (run_id, digest) VALUES (?, ?)", [(run_id, d) for d in found]
+            )
+
+
+def read_blobs(connection: sqlite3.Connection, digests: set[str]) -> dict[str, bytes]:
+    found = (connection.execute("SELECT digest, body FROM blobs WHERE digest = ?", (digest,)) for digest in digests)
+    return {row[0]: row[1] for cursor in found for row in cursor}

@@ -1,0 +1,212 @@
+"""The one vocabulary of what happened. Events are for ever: a kind only gains optional payload fields.
+
+Rule for readers: an event of a newer version is still an event. Its unknown kind stays a string and its unknown keys
+stay in `extra`, so that reading and writing it again loses nothing.
+"""
+
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from holdfast.errors import PayloadInvalid
+from holdfast.runtime.jsondata import from_json, to_json
+
+
+class EventKind(StrEnum):
+    RUN_CREATED = "run.created"
+    RUN_STARTED = "run.started"
+    RUN_RESUMED = "run.resumed"
+    RUN_PAUSED = "run.paused"
+    RUN_FINISHED = "run.finished"
+    RUN_COMPLETED = "run.completed"
+    RUN_FAILED = "run.failed"
+    RUN_CANCELLED = "run.cancelled"
+    RUN_ERROR = "run.error"
+    RUN_CANCEL_REQUESTED = "run.cancel.requested"
+
+    PHASE_STARTED = "phase.started"
+    PHASE_SKIPPED = "phase.skipped"
+    PHASE_COMPLETED = "phase.completed"
+    PHASE_FAILED = "phase.failed"
+
+    STEP_STARTED = "step.started"
+    STEP_COMPLETED = "step.completed"
+    STEP_FAILED = "step.failed"
+    STEP_UNKNOWN = "step.unknown"
+    TIMER_STARTED = "timer.started"
+
+    AGENT_STARTED = "agent.started"
+    AGENT_PROGRESS = "agent.progress"
+    AGENT_FINISHED = "agent.finished"
+    AGENT_ERROR = "agent.error"
+    REASONING_SUMMARY = "reasoning.summary"
+
+    MODEL_REQUEST = "model.request"
+    MODEL_RESPONSE = "model.response"
+    MODEL_ERROR = "model.error"
+    TEXT_DELTA = "text.delta"
+    TEXT_DONE = "text.done"
+
+    TOOL_STARTED = "tool.started"
+    TOOL_ARGS = "tool.args"
+    TOOL_RESULT = "tool.result"
+    TOOL_ERROR = "tool.error"
+    TOOL_UNKNOWN = "tool.unknown"
+
+    STATE_SNAPSHOT = "state.snapshot"
+    STATE_DELTA = "state.delta"
+    CHECKPOINT_SAVED = "checkpoint.saved"
+
+    HUMAN_APPROVAL_REQUESTED = "human.approval.requested"
+    HUMAN_APPROVAL_RECEIVED = "human.approval.received"
+
+    ARTIFACT_WRITTEN = "artifact.written"
+    ARTIFACT_ACCEPTED = "artifact.accepted"
+    ARTIFACT_REJECTED = "artifact.rejected"
+
+    BUDGET_RESERVED = "budget.reserved"
+    BUDGET_SETTLED = "budget.settled"
+    BUDGET_EXHAUSTED = "budget.exhausted"
+
+
+class Visibility(StrEnum):
+    """Who an event is for: users, operators, developers."""
+
+    PUBLIC = "public"
+    INTERNAL = "internal"
+    DEBUG = "debug"
+
+
+_KINDS: dict[str, EventKind] = {kind.value: kind for kind in EventKind}
+_VISIBILITIES: dict[str, Visibility] = {visibility.value: visibility for visibility in Visibility}
+_TERMINAL = {"run.completed", "run.failed", "run.cancelled", "run.finished", "run.error"}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened in a run. `seq` 0 means "not numbered yet"; `ts` is in epoch seconds."""
+
+    run_id: str
+    session_id: str = ""
+    lane_id: str = "main"
+    span_id: str = field(default_factory=lambda: secrets.token_hex(8))
+    parent_span_id: str | None = None
+    seq: int = 0
+    ts: float = field(default_factory=time.time)
+    kind: EventKind | str = ""
+    visibility: Visibility | str = Visibility.PUBLIC
+    payload: dict[str, Any] = field(default_factory=dict, hash=False)
+    extra: dict[str, Any] = field(default_factory=dict, hash=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            raise TypeError("Event needs a kind")
+        known = _KINDS.get(self.kind)
+        if known is not None and known is not self.kind:
+            object.__setattr__(self, "kind", known)
+        shown = _VISIBILITIES.get(self.visibility)
+        if shown is not None and shown is not self.visibility:
+            object.__setattr__(self, "visibility", shown)
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.kind in _TERMINAL
+
+    @property
+    def is_error(self) -> bool:
+        return self.kind.endswith((".error", ".failed"))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.extra, "run_id": self.run_id, "seq": self.seq, **_content(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Event":
+        """Rebuild an event. Raises `PayloadInvalid` if it names no run or no kind."""
+        known = {key: value for key, value in data.items() if key in _FIELDS}
+        unknown = {key: value for key, value in data.items() if key not in _FIELDS}
+        kind = known.get("kind")
+        is_event = known.get("run_id") and kind and isinstance(kind, str) and isinstance(known.get("payload", {}), dict)
+        if not is_event:
+            raise PayloadInvalid("An event needs run_id, kind and, if at all, a payload that is an object.")
+        if "ts" in known:
+            known["ts"] = float(known["ts"])
+        return cls(**known, extra=unknown)
+
+
+_STORED = ("session_id", "lane_id", "span_id", "parent_span_id", "ts", "kind", "visibility", "payload")
+_STORED_KEYS = frozenset(_STORED)
+_FIELDS = _STORED_KEYS | {"run_id", "seq"}
+
+
+def _content(event: Event) -> dict[str, Any]:
+    return {
+        "session_id": event.session_id,
+        "lane_id": event.lane_id,
+        "span_id": event.span_id,
+        "parent_span_id": event.parent_span_id,
+        "ts": float(event.ts),
+        "kind": str(event.kind),
+        "visibility": str(event.visibility),
+        "payload": event.payload,
+    }
+
+
+def create_event(
+    run_id: str,
+    kind: EventKind | str,
+    lane_id: str = "main",
+    seq: int = 0,
+    parent_span_id: str | None = None,
+    visibility: Visibility | str = Visibility.PUBLIC,
+    **payload: Any,
+) -> Event:
+    """Make an event; every other keyword becomes part of its payload."""
+    return Event(
+        run_id=run_id,
+        lane_id=lane_id,
+        seq=seq,
+        parent_span_id=parent_span_id,
+        kind=kind,
+        visibility=visibility,
+        payload=payload,
+    )
+
+
+def to_body(event: Event) -> tuple[bytes, dict[str, Any]]:
+    """Encode all of an event but its run and number, which the store adds. Raises `PayloadInvalid`."""
+    for name in ("session_id", "lane_id", "span_id", "kind", "visibility"):
+        if not isinstance(getattr(event, name), str):
+            raise PayloadInvalid(f"{name} of an event must be a string, not {getattr(event, name)!r}.")
+    if "\0" in event.kind:
+        raise PayloadInvalid("The kind of an event must not hold NUL.")
+    if not isinstance(event.payload, dict):
+        raise PayloadInvalid(f"The payload of an event must be an object, not a {type(event.payload).__name__}.")
+    if isinstance(event.ts, bool) or not isinstance(event.ts, int | float):
+        raise PayloadInvalid(f"ts of an event must be a number of epoch seconds, not {event.ts!r}.")
+    content = _content(event)
+    return to_json({**event.extra, **content} if event.extra else content, "event")
+
+
+def from_body(run_id: str, seq: int, body: bytes | str) -> Event:
+    """Decode what `to_body` made. Raises what `from_json` and `Event.from_dict` raise."""
+    return from_content(run_id, seq, from_json(body))
+
+
+def from_content(run_id: str, seq: int, content: dict[str, Any]) -> Event:
+    if content.keys() != _STORED_KEYS:
+        return Event.from_dict({**content, "run_id": run_id, "seq": seq})
+    kind = content["kind"]
+    content["kind"] = _KINDS.get(kind, kind)
+    visibility = content["visibility"]
+    content["visibility"] = _VISIBILITIES.get(visibility, visibility)
+    content["run_id"] = run_id
+    content["seq"] = seq
+    content["extra"] = {}
+    # A frozen dataclass sets ten attributes one by one in __init__; handing over the decoded dict is five times
+    # faster, and reading 100,000 events is where that counts.
+    event = object.__new__(Event)
+    object.__setattr__(event, "__dict__", content)
+    return event

@@ -1,0 +1,104 @@
+"""What may be journaled: JSON data, checked once at the border, exact on the way back.
+
+The rule: what `to_json` accepts, `from_json` returns equal, in any process and at any depth of the stack. msgspec does
+the work; where its result differs from what was given (NaN, sets, bytes, integer keys, tuples), a slow walk decides.
+"""
+
+import math
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import PayloadInvalid
+
+MAX_DEPTH = 100  # decoding recurses too, on a stack that may already be deep
+MAX_BYTES = 64 * 1024 * 1024
+
+_encode = msgspec.json.Encoder().encode
+from_json = msgspec.json.Decoder().decode
+
+
+def to_json(value: Any, what: str = "payload") -> tuple[bytes, Any]:
+    """Return `value` as JSON text and as a copy decoded from it. Raises `PayloadInvalid` naming the place."""
+    try:
+        text = _encode(value)
+        copy = from_json(text)
+        is_exact = bool(copy == value)
+    except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError):
+        is_exact = False
+    if not is_exact:
+        copy = _to_plain(value, what, 0)
+        text = _encode(copy)
+    if len(text) > MAX_BYTES:
+        raise PayloadInvalid(
+            f"{what} has {len(text):,} bytes; the limit is {MAX_BYTES:,}.",
+            hint="Write the data to a file or an artifact and journal its path and hash.",
+        )
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _depth(copy) > MAX_DEPTH:
+        raise PayloadInvalid(f"{what} is nested more than {MAX_DEPTH} levels deep.")
+    return text, copy
+
+
+def is_json(value: Any) -> bool:
+    try:
+        to_json(value)
+    except PayloadInvalid:
+        return False
+    return True
+
+
+def _depth(value: Any) -> int:
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        level = [
+            child
+            for node in level
+            if type(node) in (dict, list)
+            for child in (node.values() if type(node) is dict else node)
+            if type(child) in (dict, list)
+        ]
+    return depth
+
+
+def _to_plain(value: Any, path: str, depth: int) -> Any:
+    """Rebuild `value` from the six JSON types, or say where it holds something else."""
+    if depth > MAX_DEPTH:
+        raise PayloadInvalid(f"{path.split('.')[0]} is circular or nested more than {MAX_DEPTH} levels deep.")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _to_plain_text(value, path)
+    if isinstance(value, int):
+        return _to_plain_int(value, path)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise PayloadInvalid(f"{path} is {value!r}, which JSON cannot hold.")
+        return float(value)
+    if isinstance(value, dict):
+        return {_to_plain_key(key, path): _to_plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+    raise PayloadInvalid(f"{path} is a {type(value).__name__}, which JSON cannot hold.")
+
+
+def _to_plain_text(value: str, path: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise PayloadInvalid(f"{path} holds a lone surrogate, which is not text.") from error
+    return str.__str__(value)
+
+
+def _to_plain_int(value: int, path: str) -> int:
+    try:
+        str(int(value))
+    except ValueError as error:
+        raise PayloadInvalid(f"{path} is an integer with too many digits.") from error
+    return int(value)
+
+
+def _to_plain_key(key: Any, path: str) -> str:
+    if not isinstance(key, str):
+        raise PayloadInvalid(f"{path} has the key {key!r}, which is not a string.")
+    return _to_plain_text(key, f"a key of {path}")

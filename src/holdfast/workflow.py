@@ -1,0 +1,219 @@
+"""Workflow templates: which roles there are, and which phases they work through, in which order.
+
+A template is checked when it is made: whatever holds a `WorkflowTemplate` can rely on its graph, roles and paths.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from holdfast.definition import Argv, Definition, Key, Loc, Name, Version, WorkspacePath, refuse
+from holdfast.definition_file import load_definition, load_definitions_from_dir
+from holdfast.enums import Backend, Capability, RiskLevel
+from holdfast.errors import HoldfastError, TemplateInvalid
+
+if TYPE_CHECKING:
+    from holdfast.artifact_schema import ArtifactSchemaRegistry
+
+NonBlank = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+
+
+class ApprovalRule(StrEnum):
+    """Whether a person is asked after a phase: by its risk, always, or never."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class Role(Definition):
+    """What a persona must be able to do to take part, and which backends are liked best, in order."""
+
+    id: Key
+    required_capabilities: tuple[Capability, ...] = ()
+    preferred_backends: tuple[Backend, ...] = ()
+
+    @field_validator("required_capabilities")
+    @classmethod
+    def _in_one_order(cls, value: tuple[Capability, ...]) -> tuple[Capability, ...]:
+        return tuple(sorted(set(value)))
+
+    @field_validator("preferred_backends")
+    @classmethod
+    def _each_once(cls, value: tuple[Backend, ...]) -> tuple[Backend, ...]:
+        return tuple(dict.fromkeys(value))
+
+
+class ExpectedArtifact(Definition):
+    """The file a phase must leave in the workspace, and the schema it must satisfy."""
+
+    path: WorkspacePath
+    schema_id: NonBlank = Field(alias="schema")
+
+
+class Phase(Definition):
+    """One piece of work by one role, with one artifact as its result."""
+
+    key: Key
+    title: NonBlank
+    risk: RiskLevel
+    role: Key
+    instructions: NonBlank
+    timeout_seconds: float = Field(default=1800, gt=0, le=7 * 24 * 3600)
+    expected_artifact: ExpectedArtifact
+    needs: tuple[Key, ...] | None = None
+    read_only: bool = False
+    approval: ApprovalRule = ApprovalRule.AUTO
+    attempts: int = Field(default=1, ge=1, le=20)
+    budget_usd: float | None = Field(default=None, ge=0.000001, le=1_000_000)
+    checks: tuple[Argv, ...] = ()
+
+    @model_validator(mode="after")
+    def _critical_is_asked(self) -> "Phase":
+        if self.risk is RiskLevel.CRITICAL and self.approval is ApprovalRule.NEVER:
+            refuse([(("approval",), "a critical phase cannot go without approval")])
+        return self
+
+    @property
+    def requires_approval(self) -> bool:
+        """Whether a person is asked once the artifact is valid."""
+        by_risk = self.approval is ApprovalRule.AUTO and self.risk is not RiskLevel.LOW
+        return by_risk or self.approval is ApprovalRule.ALWAYS
+
+    @property
+    def budget_micros(self) -> int | None:
+        """The phase's limit in millionths of a dollar."""
+        return None if self.budget_usd is None else round(Decimal(str(self.budget_usd)) * 1_000_000)
+
+
+class WorkflowTemplate(Definition):
+    """Roles and a graph of phases. `needs` is always filled in here: what was left out is the phase before."""
+
+    name: Name
+    version: Version
+    description: str = ""
+    roles: tuple[Role, ...] = Field(min_length=1)
+    phases: tuple[Phase, ...] = Field(min_length=1)
+    setup: tuple[Argv, ...] = ()
+    copy_files: tuple[WorkspacePath, ...] = Field(default=(), alias="copy")
+
+    @field_validator("phases")
+    @classmethod
+    def _fill_in_needs(cls, phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
+        filled = []
+        for index, phase in enumerate(phases):
+            before = (phases[index - 1].key,) if index else ()
+            needs = before if phase.needs is None else tuple(dict.fromkeys(phase.needs))
+            filled.append(phase.model_copy(update={"needs": needs}))
+        return tuple(filled)
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> "WorkflowTemplate":
+        refuse([*_find_doubled_names(self), *_find_unknown_names(self)])
+        # The graph can be walked only once every name in it is known.
+        refuse(_find_cycles(self))
+        refuse(_find_shared_artifacts(self))
+        return self
+
+    def role(self, role_id: str) -> Role:
+        """The role of that id; `KeyError` if there is none."""
+        return {role.id: role for role in self.roles}[role_id]
+
+    def phase(self, phase_key: str) -> Phase:
+        """The phase of that key; `KeyError` if there is none."""
+        return {phase.key: phase for phase in self.phases}[phase_key]
+
+    def needs_of(self, phase_key: str) -> tuple[str, ...]:
+        """The phases that must be completed right before this one."""
+        return self.phase(phase_key).needs or ()
+
+    def upstream_of(self, phase_key: str) -> tuple[str, ...]:
+        """Every phase that is completed before this one can start, in the template's order of work."""
+        needed: set[str] = set()
+        waiting = list(self.needs_of(phase_key))
+        while waiting:
+            key = waiting.pop()
+            if key not in needed:
+                needed.add(key)
+                waiting.extend(self.needs_of(key))
+        return tuple(key for key in self.topological_order() if key in needed)
+
+    def topological_order(self) -> tuple[str, ...]:
+        """Every phase after all it needs; among the ones that could be next, as they are written."""
+        order: list[str] = []
+        while ready := self.phases_ready(order):
+            order.append(ready[0])
+        return tuple(order)
+
+    def phases_ready(self, completed: Collection[str]) -> tuple[str, ...]:
+        """The phases that can start now, as they are written: not completed themselves, all they need is."""
+        done = set(completed)
+        return tuple(phase.key for phase in self.phases if phase.key not in done and done.issuperset(phase.needs or ()))
+
+
+def load_workflow_file(path: str | Path) -> WorkflowTemplate:
+    """Read one template; raises `TemplateInvalid` with file, line and field of every problem."""
+    return load_definition(Path(path), WorkflowTemplate, TemplateInvalid)
+
+
+def load_workflows_from_dir(path: str | Path) -> list[WorkflowTemplate]:
+    """Read every template of a folder, in the order of the file names; raises `TemplateInvalid`."""
+    return load_definitions_from_dir(Path(path), load_workflow_file, TemplateInvalid)
+
+
+def check_schemas(template: WorkflowTemplate, registry: "ArtifactSchemaRegistry") -> None:
+    """Raise `TemplateInvalid` unless every phase's schema is in the registry and usable."""
+    problems = []
+    for phase in template.phases:
+        try:
+            registry.get_schema(phase.expected_artifact.schema_id)
+        except HoldfastError as error:
+            problems.append(f"phase {phase.key}: {error.message}")
+    if problems:
+        message = f"Workflow {template.name} cannot be used: {' '.join(problems)}"
+        raise TemplateInvalid(message, hint="Add or correct the schemas named.", file="", problems=problems)
+
+
+def _find_doubled_names(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:
+    roles = Counter(role.id for role in template.roles)
+    phases = Counter(phase.key for phase in template.phases)
+    for index, role in enumerate(template.roles):
+        if roles[role.id] > 1:
+            yield ("roles", index, "id"), f"there is more than one role {role.id}"
+    for index, phase in enumerate(template.phases):
+        if phases[phase.key] > 1:
+            yield ("phases", index, "key"), f"there is more than one phase {phase.key}"
+
+
+def _find_unknown_names(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:
+    roles = {role.id for role in template.roles}
+    phases = {phase.key for phase in template.phases}
+    for index, phase in enumerate(template.phases):
+        if phase.role not in roles:
+            yield ("phases", index, "role"), f"there is no role {phase.role}; the roles are {', '.join(sorted(roles))}"
+        for needed in phase.needs or ():
+            if needed not in phases:
+                yield ("phases", index, "needs"), f"there is no phase {needed}"
+
+
+def _find_cycles(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:
+    reachable = set(template.topological_order())
+    stuck = [phase.key for phase in template.phases if phase.key not in reachable]
+    for index, phase in enumerate(template.phases):
+        if phase.key in stuck:
+            yield ("phases", index, "needs"), f"phase {phase.key} can never start: {', '.join(stuck)} wait in a circle"
+
+
+def _find_shared_artifacts(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:
+    """Phases that follow each other may write the same file; for phases side by side it would be a race."""
+    upstream = {phase.key: set(template.upstream_of(phase.key)) for phase in template.phases}
+    for index, phase in enumerate(template.phases):
+        for other in template.phases[:index]:
+            is_same = phase.expected_artifact.path == other.expected_artifact.path
+            if is_same and other.key not in upstream[phase.key] and phase.key not in upstream[other.key]:
+                yield ("phases", index, "expected_artifact", "path"), f"phase {other.key} beside it writes this file too"
