@@ -1,1 +1,47 @@
-"""holdfast"""
+"""holdfast: agent work, and any other asynchronous Python code, that survives what kills its process."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.errors import HoldfastError, RunCancelled, RunPaused
+    from holdfast.runtime.context import Context, Decision
+    from holdfast.runtime.decisions import cancel_flow, decide
+    from holdfast.runtime.durable import Done, NotDone, step_key
+    from holdfast.runtime.flow import run_flow
+
+__version__ = "0.1.0"
+__all__ = [
+    "Context",
+    "Decision",
+    "Done",
+    "HoldfastError",
+    "NotDone",
+    "RunCancelled",
+    "RunPaused",
+    "cancel_flow",
+    "decide",
+    "run_flow",
+    "step_key",
+]
+
+_HOMES = {
+    "Context": "runtime.context",
+    "Decision": "runtime.context",
+    "Done": "runtime.durable",
+    "HoldfastError": "errors",
+    "NotDone": "runtime.durable",
+    "RunCancelled": "errors",
+    "RunPaused": "errors",
+    "cancel_flow": "runtime.decisions",
+    "decide": "runtime.decisions",
+    "run_flow": "runtime.flow",
+    "step_key": "runtime.durable",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(f"holdfast.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

@@ -4,7 +4,7 @@ Rule for readers: an event of a newer version is still an event. Its unknown kin
 stay in `extra`, so that reading and writing it again loses nothing.
 """
 
-import secrets
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -92,7 +92,7 @@ class Event:
     run_id: str
     session_id: str = ""
     lane_id: str = "main"
-    span_id: str = field(default_factory=lambda: secrets.token_hex(8))
+    span_id: str = field(default_factory=lambda: os.urandom(8).hex())
     parent_span_id: str | None = None
     seq: int = 0
     ts: float = field(default_factory=time.time)
@@ -136,9 +136,8 @@ class Event:
         return cls(**known, extra=unknown)
 
 
-_STORED = ("session_id", "lane_id", "span_id", "parent_span_id", "ts", "kind", "visibility", "payload")
-_STORED_KEYS = frozenset(_STORED)
-_FIELDS = _STORED_KEYS | {"run_id", "seq"}
+_STORED = ["session_id", "lane_id", "span_id", "parent_span_id", "ts", "kind", "visibility", "payload"]
+_FIELDS = {*_STORED, "run_id", "seq"}
 
 
 def _content(event: Event) -> dict[str, Any]:
@@ -164,30 +163,53 @@ def create_event(
     **payload: Any,
 ) -> Event:
     """Make an event; every other keyword becomes part of its payload."""
-    return Event(
-        run_id=run_id,
-        lane_id=lane_id,
-        seq=seq,
-        parent_span_id=parent_span_id,
-        kind=kind,
-        visibility=visibility,
-        payload=payload,
+    if not kind:
+        raise TypeError("create_event needs a kind")
+    return _make(
+        {
+            "run_id": run_id,
+            "session_id": "",
+            "lane_id": lane_id,
+            "span_id": os.urandom(8).hex(),
+            "parent_span_id": parent_span_id,
+            "seq": seq,
+            "ts": time.time(),
+            "kind": _KINDS.get(kind, kind),
+            "visibility": _VISIBILITIES.get(visibility, visibility),
+            "payload": payload,
+            "extra": {},
+        }
     )
+
+
+def _make(attributes: dict[str, Any]) -> Event:
+    # A frozen dataclass sets its attributes one by one; handing over a ready dict is five times faster, and reading
+    # 100,000 events, or appending for 64 runs at once, is where that counts.
+    event = object.__new__(Event)
+    object.__setattr__(event, "__dict__", attributes)
+    return event
 
 
 def to_body(event: Event) -> tuple[bytes, dict[str, Any]]:
     """Encode all of an event but its run and number, which the store adds. Raises `PayloadInvalid`."""
-    for name in ("session_id", "lane_id", "span_id", "kind", "visibility"):
-        if not isinstance(getattr(event, name), str):
-            raise PayloadInvalid(f"{name} of an event must be a string, not {getattr(event, name)!r}.")
-    if "\0" in event.kind:
-        raise PayloadInvalid("The kind of an event must not hold NUL.")
-    if not isinstance(event.payload, dict):
-        raise PayloadInvalid(f"The payload of an event must be an object, not a {type(event.payload).__name__}.")
+    if type(event.ts) is not float or type(event.payload) is not dict or "\0" in event.kind or event.extra:
+        _check_odd(event)
+    content = _content(event)
+    body, copy = to_json({**event.extra, **content} if event.extra else content, "event")
+    if not (type(copy["lane_id"]) is type(copy["session_id"]) is type(copy["span_id"]) is type(copy["kind"]) is str):
+        raise PayloadInvalid("session_id, lane_id, span_id and kind of an event must be strings.")
+    return body, copy
+
+
+def _check_odd(event: Event) -> None:
     if isinstance(event.ts, bool) or not isinstance(event.ts, int | float):
         raise PayloadInvalid(f"ts of an event must be a number of epoch seconds, not {event.ts!r}.")
-    content = _content(event)
-    return to_json({**event.extra, **content} if event.extra else content, "event")
+    if not isinstance(event.payload, dict):
+        raise PayloadInvalid(f"The payload of an event must be an object, not a {type(event.payload).__name__}.")
+    if "\0" in event.kind:
+        raise PayloadInvalid("The kind of an event must not hold NUL.")
+    if any(key.startswith("$") for key in event.extra):
+        raise PayloadInvalid("A key of an event must not start with '$'; such keys are the store's own.")
 
 
 def from_body(run_id: str, seq: int, body: bytes | str) -> Event:
@@ -196,7 +218,7 @@ def from_body(run_id: str, seq: int, body: bytes | str) -> Event:
 
 
 def from_content(run_id: str, seq: int, content: dict[str, Any]) -> Event:
-    if content.keys() != _STORED_KEYS:
+    if list(content) != _STORED:  # our own order; anything else takes the careful way
         return Event.from_dict({**content, "run_id": run_id, "seq": seq})
     kind = content["kind"]
     content["kind"] = _KINDS.get(kind, kind)
@@ -205,8 +227,4 @@ def from_content(run_id: str, seq: int, content: dict[str, Any]) -> Event:
     content["run_id"] = run_id
     content["seq"] = seq
     content["extra"] = {}
-    # A frozen dataclass sets ten attributes one by one in __init__; handing over the decoded dict is five times
-    # faster, and reading 100,000 events is where that counts.
-    event = object.__new__(Event)
-    object.__setattr__(event, "__dict__", content)
-    return event
+    return _make(content)

@@ -130,7 +130,8 @@ class RunState:
         state = _from_dict(cls, data)
         state.status = _to_status(state.status)
         state.node_states = {
-            node_id: NodeState.from_dict({"node_id": node_id, **node}) for node_id, node in state.node_states.items()
+            node_id: NodeState.from_dict({"node_id": node_id, **node})
+            for node_id, node in dict(data.get("node_states") or {}).items()
         }
         return state
 
@@ -174,6 +175,7 @@ _STATUS_AFTER: dict[str, RunStatus] = {
     "run.error": RunStatus.FAILED,
     "run.cancelled": RunStatus.CANCELLED,
 }
+_OVER = {status for status in RunStatus if status.is_terminal}
 _REOPENING = {"run.started", "run.resumed"}
 
 
@@ -182,7 +184,7 @@ def status_after(status: RunStatus | str, kind: str) -> RunStatus | str:
     following = _STATUS_AFTER.get(kind)
     if following is None or (kind == "run.created" and status != RunStatus.PENDING):
         return status
-    is_over = isinstance(status, RunStatus) and status.is_terminal
+    is_over = status in _OVER  # a store hands in plain text
     return status if is_over and kind not in _REOPENING else following
 
 

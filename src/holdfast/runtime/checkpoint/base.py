@@ -6,7 +6,7 @@ with an epoch, appends in batches with row changes in the same transaction, and 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.errors import HoldfastError, RunIdInvalid, SequenceConflict
 from holdfast.runtime.blobs import move_out_big_values
@@ -14,6 +14,7 @@ from holdfast.runtime.events import Event, from_content, to_body
 from holdfast.runtime.state import RunState
 
 MAX_RUN_ID_CHARS = 200
+MAX_SEQ = 2**53 - 1  # what JavaScript still counts exactly; every database holds it too
 
 
 @runtime_checkable
@@ -70,8 +71,7 @@ class Claim:
     head: int
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """An event checked and encoded, ready to be numbered."""
 
     event: Event
@@ -80,11 +80,10 @@ class Prepared:
     blobs: Mapping[str, bytes]
 
     def stored_as(self, seq: int) -> Event:
-        return from_content(self.event.run_id, seq, self.content)
+        return from_content(self.event.run_id, seq, dict(self.content))  # a batch may be tried twice
 
 
-@dataclass(frozen=True)
-class Append:
+class Append(NamedTuple):
     """Events and row changes of one run that are written together or not at all.
 
     With an `epoch` it is the owner's, and refused with `LeaseLost` once another has claimed the run; without one it is
@@ -103,13 +102,24 @@ AppendResult = list[Event] | HoldfastError
 class JournalStore(Checkpointer, Protocol):
     """A store with owners and batches. All methods are synchronous and safe under threads."""
 
-    lease_s: float | None
-    """How long a claim lives without a sign of life; `None` if the operating system knows when an owner dies."""
-    is_local: bool
-    """True if an append is quick enough to be made on the event loop itself."""
+    @property
+    def lease_s(self) -> float | None:
+        """How long a claim lives without a sign of life; `None` if the operating system knows when an owner dies."""
+        ...
+
+    @property
+    def is_local(self) -> bool:
+        """True if an append is quick enough to be made on the event loop itself."""
+        ...
 
     def claim(self, run_id: str, *, force: bool = False) -> Claim:
         """Become the owner: every earlier epoch is refused from now on. Raises `RunBusy` if a live owner has it."""
+        ...
+
+    def claim_many(
+        self, run_ids: Sequence[str], *, force: bool = False, wait_s: float = 30.0
+    ) -> list[Claim | HoldfastError]:
+        """Claim several runs in one transaction; each gets its claim or its refusal."""
         ...
 
     def release(self, claim: Claim) -> None:
@@ -136,8 +146,8 @@ class JournalStore(Checkpointer, Protocol):
 def prepare(event: Event) -> Prepared:
     """Check and encode an event, big values aside. Raises `RunIdInvalid`, `PayloadInvalid`."""
     check_run_id(event.run_id)
-    if isinstance(event.seq, bool) or not isinstance(event.seq, int) or event.seq < 0:
-        raise SequenceConflict(f"seq must be 0 or a positive whole number, not {event.seq!r}.")
+    if isinstance(event.seq, bool) or not isinstance(event.seq, int) or not 0 <= event.seq <= MAX_SEQ:
+        raise SequenceConflict(f"seq must be 0 or a positive whole number up to {MAX_SEQ}, not {event.seq!r}.")
     body, content = to_body(event)
     body, blobs = move_out_big_values(body, content)
     return Prepared(event, body, content, blobs)

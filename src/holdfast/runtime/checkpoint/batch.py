@@ -67,7 +67,7 @@ def write_batch(tx: BatchTx, batch: Sequence[Append]) -> tuple[list[AppendResult
 
 def _write_one(tx: BatchTx, append: Append, head: Head) -> list[StoredRow]:
     check_epoch(append, head)
-    before = Head(head.seq, head.hash, head.status, head.epoch)
+    before = (head.seq, head.hash, head.status)
     try:
         new = extend(head, append.events)
     except SequenceConflict:
@@ -78,7 +78,7 @@ def _write_one(tx: BatchTx, append: Append, head: Head) -> list[StoredRow]:
         try:
             tx.run_rows(append.rows)
         except HoldfastError:
-            head.seq, head.hash, head.status = before.seq, before.hash, before.status
+            head.seq, head.hash, head.status = before
             raise
     return new
 

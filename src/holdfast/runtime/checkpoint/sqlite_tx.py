@@ -1,6 +1,7 @@
 """One SQLite transaction of a batch, opening a connection, and what SQLite's errors mean to a user."""
 
 import contextlib
+import os
 import random
 import sqlite3
 import time
@@ -74,15 +75,24 @@ def _to_store_error(error: sqlite3.Error, path: str, run_id: str | None) -> Hold
     return StoreError(f"{path}: {error}.")
 
 
+class HeadsMoved(Exception):
+    """A known head was not the current one: another process has written to the run or claimed it."""
+
+
 class SQLiteTx:
     """A `BatchTx` on a connection that holds the write lock."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: Clock, known: Mapping[str, Head] | None = None) -> None:
+        """`known` heads are used without being read; `write` finds out if they are not the current ones."""
         self._connection = connection
         self._clock = clock
+        self._known = known or {}
+        self._seqs: dict[str, int] = {}
 
     def lock_heads(self, run_ids: Sequence[str]) -> dict[str, Head]:
-        return {run_id: self._head(run_id) for run_id in run_ids}
+        heads = {run_id: self._known.get(run_id) or self._head(run_id) for run_id in run_ids}
+        self._seqs = {run_id: head.seq for run_id, head in heads.items()}
+        return heads
 
     def _head(self, run_id: str) -> Head:
         row = self._connection.execute(
@@ -102,6 +112,13 @@ class SQLiteTx:
             (run_id, head.epoch, head.seq, head.hash, self._clock.tick()),
         )
         return head
+
+    def raise_epoch(self, run_id: str) -> int:
+        row = self._connection.execute(
+            "UPDATE journal_runs SET epoch = epoch + 1, owner = ? WHERE run_id = ? RETURNING epoch",
+            (str(os.getpid()), run_id),
+        ).fetchone()
+        return int(row[0])
 
     def run_rows(self, statements: Sequence[Statement]) -> None:
         self._connection.execute("SAVEPOINT holdfast_rows")
@@ -130,13 +147,18 @@ class SQLiteTx:
     def write(
         self, rows: Sequence[StoredRow], heads: Mapping[str, Head], blobs: Mapping[str, Mapping[str, bytes]]
     ) -> None:
+        changed = self._connection.executemany(
+            "UPDATE journal_runs SET head = ?, head_hash = ?, status = ?, touched = ? "
+            "WHERE run_id = ? AND epoch = ? AND head = ?",
+            [
+                (head.seq, head.hash, head.status, self._clock.tick(), run_id, head.epoch, self._seqs[run_id])
+                for run_id, head in heads.items()
+            ],
+        ).rowcount
+        if changed != len(heads):
+            raise HeadsMoved
         self._connection.executemany(
-            "INSERT INTO events (run_id, seq, type, body, hash) VALUES (?, ?, ?, ?, ?)",
-            [(row.run_id, row.seq, row.kind, row.body.decode(), row.hash) for row in rows],
-        )
-        self._connection.executemany(
-            "UPDATE journal_runs SET head = ?, head_hash = ?, status = ?, touched = ? WHERE run_id = ?",
-            [(head.seq, head.hash, str(head.status), self._clock.tick(), run_id) for run_id, head in heads.items()],
+            "INSERT INTO events (run_id, seq, type, body, hash) VALUES (?, ?, ?, CAST(? AS TEXT), ?)", rows
         )
         for run_id, found in blobs.items():
             self._connection.executemany("INSERT OR IGNORE INTO blobs (digest, body) VALUES (?, ?)", found.items())

@@ -1,0 +1,82 @@
+"""The journal's two threads: one that commits batches, one that notices what other processes commit.
+
+Both are daemons and hold nothing that must be given back: a program that closes nothing still exits.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+
+from holdfast.errors import StoreError
+from holdfast.runtime.checkpoint.base import Append, AppendResult, JournalStore
+
+Outcome = list[AppendResult] | BaseException
+
+
+class Writer:
+    """Commits one batch at a time and reports back to the loop."""
+
+    def __init__(self, store: JournalStore, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._loop = loop
+        self._jobs: SimpleQueue[tuple[Sequence[Append], Callable[[Outcome], None]] | None] = SimpleQueue()
+        threading.Thread(target=self._run, name="holdfast-writer", daemon=True).start()
+
+    def write(self, batch: Sequence[Append], finish: Callable[[Outcome], None]) -> None:
+        self._jobs.put((batch, finish))
+
+    def stop(self) -> None:
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            batch, finish = job
+            try:
+                outcome: Outcome = self._store.append(batch)
+            except BaseException as error:
+                outcome = error
+            with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits for the answer
+                self._loop.call_soon_threadsafe(finish, outcome)
+
+
+class Watcher:
+    """Reports the heads of the watched runs after each commit of another process."""
+
+    def __init__(
+        self,
+        store: JournalStore,
+        loop: asyncio.AbstractEventLoop,
+        watched: Callable[[], list[str]],
+        report: Callable[[dict[str, int]], None],
+    ) -> None:
+        self._store = store
+        self._loop = loop
+        self._watched = watched
+        self._report = report
+        self._is_stopped = threading.Event()
+        self._is_asked = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="holdfast-watcher", daemon=True)
+        self._thread.start()
+
+    def look_now(self) -> None:
+        """Report the heads once more, even if nothing changes."""
+        self._is_asked.set()
+
+    def stop(self) -> None:
+        self._is_stopped.set()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        while not self._is_stopped.is_set():
+            try:
+                if self._is_asked.is_set() or self._store.wait_for_change(0.2):
+                    self._is_asked.clear()
+                    heads = self._store.read_heads(self._watched())
+                    self._loop.call_soon_threadsafe(self._report, heads)
+            except StoreError:
+                self._is_stopped.wait(0.5)  # out of reach for now; what was missed is reported when it is back
+                self._is_asked.set()
+            except RuntimeError:
+                return  # the loop is gone

@@ -1,0 +1,89 @@
+"""Any `Checkpointer` as a store for flows: single appends, no fence, one process at a time."""
+
+import time
+from collections.abc import Sequence
+
+from holdfast.errors import HoldfastError, RowRefused, RunBusy
+from holdfast.runtime.checkpoint.base import Append, AppendResult, Checkpointer, Claim, check_run_id
+from holdfast.runtime.events import Event
+from holdfast.runtime.state import RunState
+
+
+class PlainStore:
+    """A `JournalStore` over a plain one. Ownership is known inside this process only."""
+
+    lease_s = None
+    is_local = True
+
+    def __init__(self, checkpointer: Checkpointer) -> None:
+        self._inner = checkpointer
+        self._owned: set[str] = set()
+
+    def save_event(self, event: Event) -> Event:
+        return self._inner.save_event(event)
+
+    def save_snapshot(self, run_id: str, state: RunState) -> None:
+        self._inner.save_snapshot(run_id, state)
+
+    def load_latest(self, run_id: str) -> RunState | None:
+        return self._inner.load_latest(run_id)
+
+    def list_events(self, run_id: str, since_seq: int = 0) -> list[Event]:
+        return self._inner.list_events(run_id, since_seq)
+
+    def list_runs(self) -> list[str]:
+        return self._inner.list_runs()
+
+    def delete_run(self, run_id: str) -> None:
+        self._inner.delete_run(run_id)
+
+    def close(self) -> None:
+        """Leave the inner store open: it belongs to whoever made it."""
+
+    def claim(self, run_id: str, *, force: bool = False) -> Claim:
+        check_run_id(run_id)
+        if run_id in self._owned and not force:
+            raise RunBusy(f"Run {run_id!r} is being driven in this process.", run_id=run_id)
+        self._owned.add(run_id)
+        return Claim(run_id, 0, self._head(run_id))
+
+    def claim_many(
+        self, run_ids: Sequence[str], *, force: bool = False, wait_s: float = 30.0
+    ) -> list[Claim | HoldfastError]:
+        results: list[Claim | HoldfastError] = []
+        for run_id in run_ids:
+            try:
+                results.append(self.claim(run_id, force=force))
+            except HoldfastError as error:
+                results.append(error)
+        return results
+
+    def release(self, claim: Claim) -> None:
+        self._owned.discard(claim.run_id)
+
+    def renew(self, claims: Sequence[Claim]) -> None:
+        """Nothing to do: no lease."""
+
+    def append(self, batch: Sequence[Append], *, wait_s: float = 30.0) -> list[AppendResult]:
+        return [self._append_one(append) for append in batch]
+
+    def _append_one(self, append: Append) -> AppendResult:
+        if append.rows:
+            return RowRefused("This store holds no rows.", hint="Use a SQLite or Postgres store.")
+        try:
+            # crash: only the first of several events may be there; whoever resumes adds the rest.
+            return [self._inner.save_event(prepared.event) for prepared in append.events]
+        except HoldfastError as error:
+            return error
+
+    def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
+        return {run_id: head for run_id in run_ids if (head := self._head(run_id))}
+
+    def _head(self, run_id: str) -> int:
+        events = self._inner.list_events(run_id)
+        return events[-1].seq if events else 0
+
+    def wait_for_change(self, timeout_s: float) -> bool:
+        """Report one each time: a plain store cannot say, so its heads are looked at twice a second."""
+        time.sleep(max(timeout_s, 0.5))
+        return True

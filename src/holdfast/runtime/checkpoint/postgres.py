@@ -1,0 +1,281 @@
+"""Journals in a Postgres database, for many machines: every commit synced, owners with a lease, connections that heal.
+
+Rule: other processes write at any moment, so numbers, heads and epochs are only believed while their rows are locked;
+and an answer can be lost, so whatever is tried again first finds out what the earlier try has done.
+"""
+
+import contextlib
+import hashlib
+import os
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import psycopg
+
+from holdfast.errors import HoldfastError, JournalCorrupt, StoreUnavailable
+from holdfast.runtime.checkpoint import owners
+from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, check_run_id, prepare
+from holdfast.runtime.checkpoint.batch import write_batch
+from holdfast.runtime.checkpoint.chain import StoredRow, corrupt, decode, genesis
+from holdfast.runtime.checkpoint.postgres_claims import release, renew, take_over
+from holdfast.runtime.checkpoint.postgres_listen import Listener
+from holdfast.runtime.checkpoint.postgres_schema import Connection
+from holdfast.runtime.checkpoint.postgres_session import LOCK_WAIT_S, Session, parse_url, to_store_error
+from holdfast.runtime.checkpoint.postgres_tx import (
+    PostgresTx,
+    delete_run,
+    read_blobs,
+    read_in_transaction,
+    write_in_transaction,
+)
+from holdfast.runtime.events import Event
+from holdfast.runtime.state import RunState
+
+_T = TypeVar("_T")
+_stores: "weakref.WeakSet[PostgresCheckpointer]" = weakref.WeakSet()
+_left_to_parent: list[Any] = []
+
+
+class PostgresCheckpointer:
+    """A `JournalStore` in a database that many machines share; an empty database is a new store."""
+
+    is_local = False
+
+    def __init__(self, url: str, *, lease_s: float = 15.0, patience_s: float = 20.0) -> None:
+        """Open or create the store; a server that is away later is waited for, `patience_s` at most.
+
+        Raises `StoreUnavailable`, `StoreUnreadable`, `StoreNewer`.
+        """
+        self._target = parse_url(url)
+        self.lease_s = lease_s
+        self._claims: dict[Claim, str] = {}
+        self._writer, self._reader, listening = (
+            Session(self._target, lease_s=lease_s, patience_s=patience_s) for _ in range(3)
+        )
+        self._listening = listening
+        self._listener = Listener(listening)
+        try:
+            self._writer.open()
+        except psycopg.Error as error:
+            raise to_store_error(error, self._target.shown) from error
+        _stores.add(self)
+
+    # -- Checkpointer -------------------------------------------------------------------------------------------------
+
+    def save_event(self, event: Event) -> Event:
+        (result,) = self.append([Append(event.run_id, [prepare(event)])])
+        if isinstance(result, HoldfastError):
+            raise result
+        return result[0]
+
+    def save_snapshot(self, run_id: str, state: RunState) -> None:
+        check_run_id(run_id)
+        body = state.to_json()
+
+        def save(tx: PostgresTx) -> None:
+            tx.lock_heads([run_id])
+            tx.connection.execute(
+                "INSERT INTO snapshots (run_id, seq, body, hash) VALUES (%s, %s, %s, %b) ON CONFLICT (run_id) "
+                "DO UPDATE SET seq = excluded.seq, body = excluded.body, hash = excluded.hash",
+                (run_id, state.last_seq, body.decode(), hashlib.sha256(body).digest()),
+            )
+            tx.connection.execute(
+                "UPDATE journal_runs SET touched = nextval('journal_touched') WHERE run_id = %s", (run_id,)
+            )
+
+        self._write(save)
+
+    def load_latest(self, run_id: str) -> RunState | None:
+        check_run_id(run_id)
+        found = self._read(
+            lambda connection: connection.execute(
+                "SELECT convert_to(body, 'UTF8'), hash FROM snapshots WHERE run_id = %s", (run_id,), binary=True
+            ).fetchone(),
+            run_id,
+        )
+        if found is None:
+            return None
+        if hashlib.sha256(found[0]).digest() != found[1]:
+            raise JournalCorrupt(f"The snapshot of run {run_id!r} is damaged.", run_id=run_id)
+        return RunState.from_json(found[0])
+
+    def list_events(self, run_id: str, since_seq: int = 0) -> list[Event]:
+        check_run_id(run_id)
+        return self._read(
+            lambda connection: read_in_transaction(connection, lambda: _read_events(connection, run_id, since_seq)),
+            run_id,
+        )
+
+    def list_runs(self) -> list[str]:
+        rows = self._read(
+            lambda connection: connection.execute(
+                "SELECT run_id FROM journal_runs AS r WHERE head > 0 "
+                "OR EXISTS (SELECT 1 FROM snapshots AS s WHERE s.run_id = r.run_id) ORDER BY touched DESC"
+            ).fetchall()
+        )
+        return [row[0] for row in rows]
+
+    def delete_run(self, run_id: str) -> None:
+        check_run_id(run_id)
+        self._write(lambda tx: delete_run(tx.connection, run_id))
+
+    def close(self) -> None:
+        """Give up every claim and connection; a server that is away is not waited for."""
+        if self._writer.is_usable() and self._claims and not sys.is_finalizing():
+            with contextlib.suppress(HoldfastError, psycopg.Error):
+                self._write(lambda tx: release(tx, list(self._claims)), patience_s=0)
+        self._forget_claims()
+        for session in (self._writer, self._reader, self._listening):
+            session.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    # -- JournalStore -------------------------------------------------------------------------------------------------
+
+    def claim(self, run_id: str, *, force: bool = False) -> Claim:
+        (result,) = self.claim_many([run_id], force=force)
+        if isinstance(result, HoldfastError):
+            raise result
+        return result
+
+    def claim_many(
+        self, run_ids: Sequence[str], *, force: bool = False, wait_s: float = LOCK_WAIT_S
+    ) -> list[Claim | HoldfastError]:
+        results: dict[str, Claim | HoldfastError] = {}
+        for run_id in run_ids:
+            try:
+                check_run_id(run_id)
+            except HoldfastError as error:
+                results[run_id] = error
+        owner = owners.new_owner()
+        wanted = [run_id for run_id in dict.fromkeys(run_ids) if run_id not in results]
+        try:
+            results |= self._write(lambda tx: take_over(tx, wanted, owner, force=force), wait_s=wait_s)
+        except BaseException:
+            owners.forget(owner.token)
+            raise
+        taken = [result for result in results.values() if isinstance(result, Claim)]
+        self._claims.update(dict.fromkeys(taken, owner.token))
+        self._forget_unless_used(owner.token)
+        return [results[run_id] for run_id in run_ids]
+
+    def release(self, claim: Claim) -> None:
+        token = self._claims.pop(claim, "")
+        self._forget_unless_used(token)
+        self._write(lambda tx: release(tx, [claim]))
+
+    def renew(self, claims: Sequence[Claim]) -> None:
+        if claims:
+            self._write(lambda tx: renew(tx, claims))
+
+    def append(self, batch: Sequence[Append], *, wait_s: float = LOCK_WAIT_S) -> list[AppendResult]:
+        """As `JournalStore.append`. If the connection breaks, it is found out whether the batch was written.
+
+        Raises `StoreUnavailable` if that could not be found out in time; its fact `may_be_written` says so.
+        """
+        tried: list[tuple[list[AppendResult], StoredRow]] = []
+
+        def write(tx: PostgresTx) -> list[AppendResult]:
+            if tried:
+                results, first = tried[0]
+                # Locking waits for the end of the earlier try, whose fate is then known: all of its rows or none.
+                tx.lock_heads(list(dict.fromkeys(append.run_id for append in batch)))
+                if tx.is_written(first):
+                    return results
+                tried.clear()
+            results, rows = write_batch(tx, batch)
+            if rows:
+                tried.append((results, rows[0]))
+            return results
+
+        owned = {append.run_id: append.epoch for append in batch if append.epoch is not None}
+        try:
+            return self._write(write, wait_s=wait_s, owned=owned)
+        except StoreUnavailable as error:
+            error.facts["may_be_written"] = bool(tried)
+            raise
+
+    def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
+        rows = self._read(
+            lambda connection: connection.execute(
+                "SELECT run_id, head FROM journal_runs WHERE run_id = ANY(%b)", (list(run_ids),)
+            ).fetchall()
+        )
+        return dict(rows)
+
+    def wait_for_change(self, timeout_s: float) -> bool:
+        try:
+            return self._listener.wait(timeout_s)
+        except psycopg.Error as error:
+            raise to_store_error(error, self._target.shown) from error
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _write(
+        self,
+        work: Callable[[PostgresTx], _T],
+        *,
+        wait_s: float = LOCK_WAIT_S,
+        owned: Mapping[str, int] | None = None,
+        patience_s: float | None = None,
+    ) -> _T:
+        """Run `work` in one synced transaction; on any error nothing of it remains. It may be called several times."""
+        return self._writer.run(
+            lambda connection: write_in_transaction(connection, work, lease_s=self.lease_s, wait_s=wait_s, owned=owned),
+            patience_s=patience_s,
+        )
+
+    def _read(self, work: Callable[[Connection], _T], run_id: str | None = None) -> _T:
+        return self._reader.run(work, run_id=run_id)
+
+    def _forget_unless_used(self, token: str) -> None:
+        if token not in self._claims.values():
+            owners.forget(token)
+
+    def _forget_claims(self) -> None:
+        for token in self._claims.values():
+            owners.forget(token)
+        self._claims.clear()
+
+    def leave_to_parent(self) -> None:
+        """After a fork, in the child: connections and claims stay the parent's."""
+        self._claims = {}
+        for session in (self._writer, self._reader, self._listening):
+            session.leave_to_parent(_left_to_parent)
+        self._listener = Listener(self._listening)
+
+
+def _read_events(connection: Connection, run_id: str, since_seq: int) -> list[Event]:
+    found = connection.execute("SELECT head, head_hash FROM journal_runs WHERE run_id = %s", (run_id,))
+    before = connection.execute(
+        "SELECT hash FROM events WHERE run_id = %s AND seq <= %s ORDER BY seq DESC LIMIT 1", (run_id, since_seq)
+    )
+    rows = connection.execute(
+        "SELECT seq, type, convert_to(body, 'UTF8'), hash FROM events WHERE run_id = %s AND seq > %s ORDER BY seq",
+        (run_id, since_seq),
+        binary=True,
+    )
+    events, last_hash = decode(
+        run_id,
+        rows,
+        next(before, (genesis(run_id),))[0],
+        lambda digests: read_blobs(connection, digests),
+    )
+    head, head_hash = next(found, (0, b""))
+    if head > since_seq and (not events or events[-1].seq < head):
+        raise corrupt(run_id, head, "the journal ends before it")
+    if events and events[-1].seq == head and head_hash not in (b"", last_hash):
+        raise corrupt(run_id, head, "the chain of hashes ends elsewhere")
+    return events
+
+
+def _forget_in_child() -> None:
+    for store in list(_stores):
+        store.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,91 @@
+"""The tables of the runtime on Postgres, and how an older database becomes a current one.
+
+The version is one row of `holdfast_version`; all upgrades and the new number are one transaction under an advisory
+lock, so that many processes may try at once and a kill in the middle leaves the database as it was.
+"""
+
+from typing import Any, LiteralString
+
+import psycopg
+
+from holdfast.errors import StoreNewer, StoreUnreadable
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+UPGRADES: tuple[tuple[LiteralString, ...], ...] = (
+    (
+        # Collation "C": run ids are compared as bytes, the same on every server and after every upgrade of its library.
+        """CREATE TABLE events (
+            run_id text COLLATE "C" NOT NULL, seq bigint NOT NULL, type text NOT NULL DEFAULT '',
+            body text NOT NULL DEFAULT '', hash bytea NOT NULL DEFAULT '',
+            PRIMARY KEY (run_id, seq))""",
+        # Updated by every append and never by an indexed column: room in the page keeps these updates in place.
+        """CREATE TABLE journal_runs (
+            run_id text COLLATE "C" PRIMARY KEY, epoch bigint NOT NULL DEFAULT 0, head bigint NOT NULL DEFAULT 0,
+            head_hash bytea NOT NULL DEFAULT '', status text NOT NULL DEFAULT 'pending',
+            owner text, lease_until timestamptz, touched bigint NOT NULL DEFAULT 0) WITH (fillfactor = 70)""",
+        # The order of writing over all machines, whatever their clocks say.
+        "CREATE SEQUENCE journal_touched OWNED BY journal_runs.touched",
+        'CREATE TABLE blobs (digest text COLLATE "C" PRIMARY KEY, body bytea NOT NULL)',
+        """CREATE TABLE blob_refs (
+            digest text COLLATE "C" NOT NULL, run_id text COLLATE "C" NOT NULL, PRIMARY KEY (run_id, digest))""",
+        "CREATE INDEX blob_refs_by_digest ON blob_refs (digest)",
+        """CREATE TABLE snapshots (
+            run_id text COLLATE "C" PRIMARY KEY, seq bigint NOT NULL, body text NOT NULL, hash bytea NOT NULL)""",
+    ),
+)
+VERSION = len(UPGRADES)
+_LOCK = 0x686F6C6466617374  # "holdfast"
+
+
+def read_version(connection: Connection) -> int:
+    """The database's version; 0 if it holds no store. Works inside and outside of a transaction."""
+    if connection.execute("SELECT to_regclass('holdfast_version') IS NULL").fetchone() == (True,):
+        return 0
+    row = connection.execute("SELECT version FROM holdfast_version").fetchone()
+    return int(row[0]) if row else 0
+
+
+def upgrade(connection: Connection, shown: str) -> None:
+    """Bring the database up to date; many processes may do so at once. Raises `StoreNewer`, `StoreUnreadable`."""
+    if _is_current(read_version(connection), shown):
+        return
+    connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+    try:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        found = read_version(connection)
+        if not _is_current(found, shown):
+            _apply(connection, found)
+        # crash: before this line the database is as it was; after it, current. Nothing between is ever seen.
+        connection.execute("COMMIT")
+    except psycopg.errors.DuplicateTable as error:
+        connection.execute("ROLLBACK")
+        raise StoreUnreadable(
+            f"{shown} holds tables of another program under holdfast's names: {error.diag.message_primary}.",
+            hint="Give holdfast a database or a schema of its own.",
+        ) from error
+    except BaseException:
+        if not connection.closed:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _apply(connection: Connection, found: int) -> None:
+    for statements in UPGRADES[found:]:
+        for statement in statements:
+            connection.execute(statement)
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS holdfast_version (is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only), "
+        "version integer NOT NULL)"
+    )
+    connection.execute(
+        "INSERT INTO holdfast_version (version) VALUES (%s) ON CONFLICT (is_only) "
+        "DO UPDATE SET version = excluded.version",
+        (VERSION,),
+    )
+
+
+def _is_current(found: int, shown: str) -> bool:
+    if found > VERSION:
+        raise StoreNewer(f"{shown} has store version {found}; this holdfast knows versions up to {VERSION}.")
+    return found == VERSION

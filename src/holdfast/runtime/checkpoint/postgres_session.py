@@ -1,0 +1,224 @@
+"""Connections to Postgres that heal: where to, with which settings, when to try again, and what errors mean to a user.
+
+Rule: a password never reaches a message. What may be tried again must be safe to do twice or find out what it did.
+"""
+
+import contextlib
+import random
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from holdfast.errors import (
+    HoldfastError,
+    JournalCorrupt,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    StoreUnreadable,
+)
+from holdfast.runtime.checkpoint.postgres_schema import Connection, upgrade
+
+_T = TypeVar("_T")
+LOCK_WAIT_S = 30.0
+_SCHEME = re.compile(r"postgres(?:ql)?(?:\+\w+)?://")
+# A peer that vanished is noticed in about ten seconds, before its lease of fifteen is over.
+_DEFAULTS = {
+    "application_name": "holdfast",
+    "connect_timeout": "5",
+    "keepalives": "1",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+# libpq gives no code for a failed connection, only text; what is not known here as final is tried again.
+_FINAL = re.compile(
+    r"authentication failed|no password supplied|does not exist|pg_hba\.conf|permission denied|not permitted|"
+    r"not currently accepting|invalid |expected authentication request|SSL .*(required|not support)",
+    re.IGNORECASE,
+)
+# Server going down or coming up, too many clients, a standby (after a failover the primary is elsewhere), a time-out.
+_LOST = {"57P01", "57P02", "57P03", "57P05", "53300", "25006", "25P03", "25P04"}
+_CONFLICT = {"40001", "40P01"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A database, and how to name it to people."""
+
+    conninfo: str = field(repr=False)
+    shown: str
+
+
+def parse_url(url: str) -> Target:
+    """Read `postgresql://…`, a driver's name after the scheme dropped. Raises `StoreUnreadable`."""
+    scheme = _SCHEME.match(url)
+    hint = "Write postgresql://user:password@host:port/database; in a password write special characters as %XX."
+    if scheme is None:
+        raise StoreUnreadable("This is not the URL of a Postgres database.", hint=hint)
+    try:
+        given = conninfo_to_dict("postgresql://" + url[scheme.end() :])
+    except psycopg.ProgrammingError:
+        # libpq quotes the part it could not read, which may be the password.
+        raise StoreUnreadable("The URL of the Postgres database cannot be read.", hint=hint) from None
+    known = {**_DEFAULTS, **given, "client_encoding": "UTF8"}
+    user = f"{given['user']}@" if given.get("user") else ""
+    port = f":{given['port']}" if given.get("port") else ""
+    shown = f"postgresql://{user}{given.get('host') or ''}{port}/{given.get('dbname') or ''}"
+    return Target(make_conninfo("", **known), shown)
+
+
+def connect(target: Target, lease_s: float) -> Connection:
+    """Open a connection with the settings that the promises rest on, its store up to date."""
+    try:
+        connection = psycopg.connect(target.conninfo, autocommit=True)
+    except psycopg.OperationalError as error:
+        if _FINAL.search(str(error)):
+            raise StoreUnreadable(
+                f"{target.shown} cannot be used as a store: {_reason(error)}.",
+                hint="Check the user, the password and the name of the database.",
+            ) from error
+        raise
+    try:
+        _prepare(connection, target, lease_s)
+        upgrade(connection, target.shown)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: Connection, target: Target, lease_s: float) -> None:
+    # Set for the session, so that a weaker default of server, database or role, now or after a reload, does not count.
+    # An owner that stands still inside a transaction must not hold its rows for longer than its lease.
+    row = connection.execute(
+        "SELECT current_setting('server_encoding'), set_config('synchronous_commit', "
+        "CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false), "
+        "set_config('lock_timeout', %s, false), set_config('statement_timeout', '0', false), "
+        "set_config('idle_in_transaction_session_timeout', %s, false)",
+        (to_milliseconds(LOCK_WAIT_S), to_milliseconds(lease_s)),
+    ).fetchone()
+    assert row is not None
+    if row[0] != "UTF8":
+        raise StoreUnreadable(
+            f"{target.shown} has the encoding {row[0]}, which cannot hold every text.",
+            hint="Create the database with ENCODING 'UTF8'.",
+        )
+
+
+def to_milliseconds(seconds: float) -> str:
+    return str(max(1, round(seconds * 1000)))
+
+
+class Session:
+    """One long-lived connection, used by one thread at a time and replaced when it was lost."""
+
+    def __init__(self, target: Target, *, lease_s: float, patience_s: float) -> None:
+        self._target = target
+        self._lease_s = lease_s
+        self._patience_s = patience_s
+        self._connection: Connection | None = None
+        self._is_closed = False
+        self.lock = threading.RLock()
+
+    def run(
+        self, work: Callable[[Connection], _T], *, run_id: str | None = None, patience_s: float | None = None
+    ) -> _T:
+        """Do `work` on a live connection; after a lost one it is called again, until patience is over."""
+        patience_s = self._patience_s if patience_s is None else patience_s
+        deadline = time.monotonic() + patience_s  # waiting for other threads counts too
+        pause_s = 0.0
+        with self.lock:
+            while True:
+                try:
+                    return self._try(work)
+                except psycopg.Error as error:
+                    is_over = time.monotonic() + pause_s >= deadline
+                    if is_over or not (is_lost(error) or error.sqlstate in _CONFLICT):
+                        raise to_store_error(error, self._target.shown, run_id) from error
+                time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads waiting processes, no secret
+                pause_s = min(max(0.05, pause_s * 2), 1.0)
+
+    def _try(self, work: Callable[[Connection], _T]) -> _T:
+        connection = self.open()
+        try:
+            return work(connection)
+        except BaseException:
+            self._clean_up(connection)
+            raise
+
+    def open(self) -> Connection:
+        """The connection, opened if there is none. Raises psycopg's errors as they are."""
+        if self._is_closed:
+            raise StoreUnreadable(f"The store {self._target.shown} is closed.", hint="Open a new one.")
+        if self._connection is None:
+            self._connection = connect(self._target, self._lease_s)
+        return self._connection
+
+    def _clean_up(self, connection: Connection) -> None:
+        """Leave no transaction open; a connection in doubt is given up."""
+        try:
+            if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                connection.execute("ROLLBACK")
+        except psycopg.Error:
+            self.drop()
+
+    def is_usable(self) -> bool:
+        return self._connection is not None and not self._connection.closed
+
+    def drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                connection.close()
+
+    def close(self) -> None:
+        self._is_closed = True
+        with self.lock:
+            self.drop()
+
+    def leave_to_parent(self, graveyard: list[Any]) -> None:
+        """After a fork, in the child: neither use nor close what the parent goes on using."""
+        self.lock = threading.RLock()
+        if self._connection is not None:
+            graveyard.append(self._connection)
+            self._connection = None
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """True if the connection or the server went away, so that another connection may do better."""
+    if error.sqlstate is not None:
+        return error.sqlstate in _LOST or error.sqlstate.startswith("08")
+    return isinstance(error, psycopg.OperationalError) and not isinstance(error, psycopg.errors.PipelineAborted)
+
+
+def to_store_error(error: psycopg.Error, shown: str, run_id: str | None = None) -> HoldfastError:
+    """Turn Postgres' errors into ours: by code, not by text."""
+    code = error.sqlstate or ""
+    reason = _reason(error)
+    if is_lost(error):
+        return StoreUnavailable(f"{shown} cannot be reached: {reason}.")
+    if code == "53100":
+        return StoreFull(f"{shown} could not be written: {reason}.")
+    if code in ("55P03", "57014") or code in _CONFLICT:
+        return StoreBusy(f"{shown} is locked by another session: {reason}.")
+    if code in ("XX001", "XX002") and run_id is not None:
+        return JournalCorrupt(f"The journal of run {run_id!r} in {shown} cannot be read: {reason}.", run_id=run_id)
+    if code in ("42501", "3D000", "3F000", "42P01", "42703", "XX001", "XX002") or code.startswith("28"):
+        return StoreUnreadable(
+            f"{shown} cannot be used as a store: {reason}.",
+            hint="Check that the URL names holdfast's database and that this user may create and write tables there.",
+        )
+    return StoreError(f"{shown}: {reason}.")
+
+
+def _reason(error: psycopg.Error) -> str:
+    return " ".join((error.diag.message_primary or str(error)).split()).rstrip(".")

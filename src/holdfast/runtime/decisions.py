@@ -1,0 +1,109 @@
+"""Answers from outside a run: approve, settle an unknown outcome, cancel. Safe beside a live owner and each other."""
+
+from typing import Any
+
+from holdfast.enums import ApprovalDecisionAction, RunStatus
+from holdfast.errors import ApprovalNotFound, ConfigInvalid, RunAlreadyTerminal, RunBusy, RunNotFound, SequenceConflict
+from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.records import Record, Records
+from holdfast.runtime.stores import StoreLike, open_journal
+
+_APPROVAL_ACTIONS = tuple(action.value for action in ApprovalDecisionAction)
+_OUTCOME_ACTIONS = ("rerun", "done", "approve", "reject", "abort")
+
+
+async def decide(
+    run_id: str,
+    key: str,
+    action: ApprovalDecisionAction | str,
+    *,
+    store: StoreLike = "holdfast.db",
+    comment: str = "",
+    by: str = "",
+    result: Any = None,
+) -> None:
+    """Answer what a run waits for; the first answer counts. Run it again to go on.
+
+    For an approval `action` is one of `ApprovalDecisionAction`. For a step of unknown outcome it is `"rerun"` (or
+    `"approve"`), `"done"` with its `result`, `"reject"` (the step fails) or `"abort"`. Raises `RunNotFound`, and
+    `ApprovalNotFound` if nothing of that key waits.
+    """
+    async with open_journal(store) as journal:
+        while True:
+            records = await _read(journal, run_id)
+            record = _find_question(run_id, records, key)
+            answer = {"key": record.key, "action": _checked(record, action), "comment": comment, "by": by}
+            if action == "done":
+                answer["result"] = to_json(result, "result")[1]
+            event = create_event(
+                run_id, EventKind.HUMAN_APPROVAL_RECEIVED, record.lane_id, seq=records.last_seq + 1, **answer
+            )
+            try:
+                await journal.append(run_id, [event])
+                return
+            except SequenceConflict:
+                continue  # someone wrote in between: look again whether the question still stands
+
+
+async def cancel_flow(run_id: str, *, store: StoreLike = "holdfast.db", reason: str = "", by: str = "") -> None:
+    """Cancel a run: at once if nobody drives it, else as soon as its owner sees the request.
+
+    Raises `RunNotFound`, `RunAlreadyTerminal`.
+    """
+    async with open_journal(store) as journal:
+        records = await _read(journal, run_id)
+        if isinstance(records.status, RunStatus) and records.status.is_terminal:
+            raise RunAlreadyTerminal(f"Run {run_id!r} is {records.status}.", run_id=run_id)
+        await journal.append(run_id, [create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, reason=reason, by=by)])
+        # crash: the request stands; whoever resumes the run cancels it.
+        try:
+            claim = await journal.claim(run_id)
+        except RunBusy:
+            return
+        try:
+            ended = create_event(run_id, EventKind.RUN_CANCELLED, reason=reason, by=by)
+            await journal.append(run_id, [ended], claim=claim)
+        finally:
+            await journal.release(claim)
+
+
+async def _read(journal: Journal, run_id: str) -> Records:
+    records = Records(await journal.read(run_id))
+    if not records.last_seq:
+        raise RunNotFound(f"There is no run {run_id!r} in this store.", run_id=run_id)
+    return records
+
+
+def _find_question(run_id: str, records: Records, key: str) -> Record:
+    waiting = records.waiting_for_person() + [
+        record for record in records.by_key.values() if record.type == "step" and record.is_in_doubt
+    ]
+    exact = [record for record in waiting if record.key == key]
+    by_name = [record for record in waiting if record.key.rpartition("/")[2] == key]
+    for found in (exact, by_name):
+        if len({record.key for record in found}) == 1:
+            return found[0]
+    if len(by_name) > 1:
+        names = ", ".join(repr(record.key) for record in by_name)
+        raise ApprovalNotFound(f"{key!r} waits in several lanes of run {run_id!r}: {names}.", hint="Name one in full.")
+    raise ApprovalNotFound(f"Nothing called {key!r} waits for an answer in run {run_id!r}{_why(records, key)}.")
+
+
+def _why(records: Records, key: str) -> str:
+    for record in records.by_key.values():
+        if record.key == key and record.answer is not None:
+            by = record.answer.get("by") or "someone"
+            return f": {by} has answered {record.answer.get('action')!r} already"
+    names = ", ".join(repr(record.key) for record in records.waiting_for_person())
+    return f"; what waits is {names}" if names else "; nothing waits there"
+
+
+def _checked(record: Record, action: ApprovalDecisionAction | str) -> str:
+    allowed = _APPROVAL_ACTIONS if record.type == "approval" else _OUTCOME_ACTIONS
+    if str(action) not in allowed:
+        raise ConfigInvalid(
+            f"{str(action)!r} is no answer to {record.key!r}.", hint=f"Use one of {', '.join(allowed)}."
+        )
+    return str(action)

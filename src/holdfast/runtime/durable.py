@@ -1,0 +1,366 @@
+"""The one primitive: a durable step. Journaled result → replayed; intent without result → unknown, a policy decides;
+else intent (where the policy needs one) → call → result.
+
+Rule: whatever leaves a step as `Interrupted` must not be swallowed by user code, for nothing may be recorded after it.
+It is therefore no `Exception`.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from holdfast.errors import HoldfastError, Nondeterminism, PayloadInvalid, StepFailed, ToolOutcomeUnknown
+from holdfast.runtime.checkpoint.base import Claim, Statement
+from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
+
+_current_step: ContextVar[str] = ContextVar("holdfast_step")
+_MAX_NAP_S = 30.0  # a long wait looks at the clock this often, since clocks jump
+
+
+@dataclass(frozen=True)
+class Done:
+    """A reconciler's answer: the call happened, and this is its result."""
+
+    result: Any = None
+
+
+@dataclass(frozen=True)
+class NotDone:
+    """A reconciler's answer: the call did not happen; it may be made."""
+
+
+Reconcile = Callable[[str], Awaitable[Done | NotDone]]
+OnUnknown = Literal["rerun", "ask", "fail"] | Reconcile
+
+
+@dataclass(frozen=True)
+class StepKinds:
+    """The events a step writes: its intent, its result, its failure, its doubt."""
+
+    started: str = EventKind.STEP_STARTED
+    completed: str = EventKind.STEP_COMPLETED
+    failed: str = EventKind.STEP_FAILED
+    unknown: str = EventKind.STEP_UNKNOWN
+
+
+MODEL_CALL = StepKinds(EventKind.MODEL_REQUEST, EventKind.MODEL_RESPONSE, EventKind.MODEL_ERROR, EventKind.TOOL_UNKNOWN)
+TOOL_CALL = StepKinds(EventKind.TOOL_STARTED, EventKind.TOOL_RESULT, EventKind.TOOL_ERROR, EventKind.TOOL_UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call to be made once. `key` is unique in its run; `fingerprint` tells whether a replay asks for the same."""
+
+    key: str
+    lane_id: str = "main"
+    on_unknown: OnUnknown = "rerun"
+    has_intent: bool = False
+    """Write the intent first even if an unknown outcome is simply run again, as model calls do for the money."""
+    retries: int = 0
+    backoff_s: float = 0.2
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    kinds: StepKinds = StepKinds()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Facts for readers, written with the intent, or with the result where there is none."""
+
+    @property
+    def writes_intent(self) -> bool:
+        return self.has_intent or self.on_unknown != "rerun"
+
+
+class Interrupted(BaseException):
+    """The flow cannot go on in this process; what the journal holds is all that counts."""
+
+
+class Suspended(Interrupted):
+    """A person must answer first."""
+
+
+class Stopped(Interrupted):
+    """The journal cannot be written, or the run no longer is ours, or it is not the run it was: `error` says which."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class CancelRun(Interrupted):
+    """A person ended the run."""
+
+    def __init__(self, reason: str, by: str) -> None:
+        super().__init__(reason)
+        self.reason, self.by = reason, by
+
+
+def step_key() -> str:
+    """The idempotency key of the step that runs now: the same on every try, in every process. Give it to services."""
+    try:
+        return _current_step.get()
+    except LookupError:
+        raise StepFailed("step_key() is only known inside a step.", hint="Call it in the function of a step.") from None
+
+
+class RunLog:
+    """A run as its owner sees it: what is recorded, and the only way to add to it."""
+
+    def __init__(self, journal: Journal, claim: Claim, records: Records) -> None:
+        self.run_id = claim.run_id
+        self.records = records
+        self._journal = journal
+        self._claim = claim
+        self._head = max(claim.head, records.last_seq)
+        self._own: set[int] = set()
+        """Our own numbers beyond `_head`: a gap between the two is another writer's, or still under way."""
+        self._in_flight = 0
+        self._stopped: Stopped | None = None
+
+    async def append(self, *events: Event, rows: Sequence[Statement] = ()) -> None:
+        """Append as owner. If that fails, this log takes nothing more: `Stopped` now and at every later call."""
+        if self._stopped is not None:
+            raise self._stopped
+        self._in_flight += 1
+        try:
+            stored = await self._journal.append(self.run_id, events, claim=self._claim, rows=rows)
+        except PayloadInvalid:
+            raise
+        except HoldfastError as error:
+            self._stopped = Stopped(error)
+            raise self._stopped from error
+        finally:
+            self._in_flight -= 1
+        self._note_own(stored)
+        if self._own and not self._in_flight:
+            await self.catch_up()
+        if self.records.cancel_request is not None:
+            raise CancelRun(self.records.cancel_request.get("reason", ""), self.records.cancel_request.get("by", ""))
+
+    def _note_own(self, stored: Sequence[Event]) -> None:
+        self._own.update(event.seq for event in stored if event.seq > self._head)
+        while self._head + 1 in self._own:
+            self._head += 1
+            self._own.remove(self._head)
+
+    def has_news(self, head: int) -> bool:
+        """Whether a journal that ends at `head` holds something of another writer's."""
+        return head > self._head and not self._in_flight
+
+    async def catch_up(self) -> None:
+        """Read what others have appended: answers and requests to cancel."""
+        for event in await self._journal.read(self.run_id, self._head):
+            if event.kind in (EventKind.RUN_CANCEL_REQUESTED, EventKind.HUMAN_APPROVAL_RECEIVED):
+                self.records.add(event)
+            self._head = max(self._head, event.seq)
+        self._own = {seq for seq in self._own if seq > self._head}
+
+    def event(self, kind: str, lane_id: str = "main", **payload: Any) -> Event:
+        return create_event(self.run_id, kind, lane_id, **payload)
+
+    # -- the durable step ---------------------------------------------------------------------------------------------
+
+    async def step(self, step: Step, call: Callable[[], Any]) -> Any:
+        """Return the recorded result of a step, or make its call and record it. Raises what the call raises."""
+        record = self.find("step", step.key, step.fingerprint)
+        if record is not None:
+            if record.state is StepState.COMPLETED:
+                return record.result
+            if record.state is StepState.FAILED:
+                raise rebuild_error(step.key, record.error)
+            if record.state is StepState.STARTED and await self._resolve(step, record):
+                return record.result
+            if record.state is StepState.WAITING:
+                await sleep_until(record.retry_at)
+                return await self._attempt(step, call, record.attempt + 1)
+        return await self._attempt(step, call, 1)
+
+    def find(self, record_type: RecordType, key: str, fingerprint: Mapping[str, str]) -> Record | None:
+        """What is recorded under a key. Raises `Stopped` if it was recorded for something else."""
+        record = self.records.by_key.get((record_type, key))
+        if record is not None:
+            try:
+                check_fingerprint(describe(record_type, key), record.fingerprint, fingerprint)
+            except Nondeterminism as error:
+                raise Stopped(error) from error
+        return record
+
+    async def _attempt(self, step: Step, call: Callable[[], Any], attempt: int) -> Any:
+        while True:
+            if step.writes_intent:
+                await self.append(self._step_event(step, step.kinds.started, attempt, **step.details))
+            # crash: with an intent, the outcome is unknown from here on and the policy decides; without one the step
+            # has never been, and runs again.
+            try:
+                result = await self._call(step, call)
+            except Exception as error:
+                delay_s = self._retry_in(step, attempt, error)
+                await self._record_failure(step, attempt, error, delay_s)
+                if delay_s is None:
+                    raise
+                await asyncio.sleep(delay_s)
+                attempt += 1
+                continue
+            details = {} if step.writes_intent else step.details
+            await self.append(self._step_event(step, step.kinds.completed, attempt, result=result, **details))
+            return result
+
+    async def _call(self, step: Step, call: Callable[[], Any]) -> Any:
+        token = _current_step.set(f"{self.run_id}:{step.key}")
+        try:
+            result = call()
+            if inspect.isawaitable(result):
+                result = await result
+        finally:
+            _current_step.reset(token)
+        return to_json(result, f"the result of step {step.key!r}")[1]  # what a replay would return
+
+    @staticmethod
+    def _retry_in(step: Step, attempt: int, error: Exception) -> float | None:
+        if attempt > step.retries or isinstance(error, PayloadInvalid | Nondeterminism):
+            return None
+        return float(min(step.backoff_s * 2 ** (attempt - 1), 60.0) * random.uniform(0.8, 1.2))  # noqa: S311
+
+    async def _record_failure(self, step: Step, attempt: int, error: Exception, delay_s: float | None) -> None:
+        retry = {} if delay_s is None else {"retry_at": time.time() + delay_s}
+        await self.append(self._step_event(step, step.kinds.failed, attempt, error=describe_error(error), **retry))
+        if delay_s is None:
+            with contextlib.suppress(AttributeError):
+                error.__holdfast_step__ = step.key  # type: ignore[attr-defined]  # found again by `failed_steps`
+
+    def _step_event(self, step: Step, kind: str, attempt: int, **payload: Any) -> Event:
+        if attempt > 1:
+            payload["attempt"] = attempt
+        if step.fingerprint:
+            payload["fingerprint"] = dict(step.fingerprint)
+        return self.event(kind, step.lane_id, key=step.key, **payload)
+
+    # -- unknown outcomes ---------------------------------------------------------------------------------------------
+
+    async def _resolve(self, step: Step, record: Record) -> bool:
+        """Settle a step that was in flight when its process died. True: it is done. False: it may be called again."""
+        if record.answer is not None:
+            return await self._resolve_by_answer(step, record)
+        if step.on_unknown == "rerun":
+            await self._note_unknown(step, "rerun")
+            return False
+        if step.on_unknown == "ask":
+            await self._ask(step, record)
+        if step.on_unknown == "fail":
+            raise _unknown_error(self.run_id, step.key)
+        outcome = await step.on_unknown(f"{self.run_id}:{step.key}")  # type: ignore[operator]  # the words are above
+        if isinstance(outcome, Done):
+            await self._complete(step, record, outcome.result, resolved="reconciled")
+            return True
+        if not isinstance(outcome, NotDone):
+            raise TypeError(f"A reconciler returns Done(result) or NotDone(), not {outcome!r}.")
+        await self._note_unknown(step, "not_done")
+        return False
+
+    async def _resolve_by_answer(self, step: Step, record: Record) -> bool:
+        answer = record.answer or {}
+        action = answer.get("action")
+        if action == "done":
+            await self._complete(step, record, answer.get("result"), resolved="answered")
+            return True
+        if action in ("rerun", "approve"):
+            await self._note_unknown(step, "rerun")
+            return False
+        if action == "abort":
+            raise CancelRun(answer.get("comment", ""), answer.get("by", ""))
+        raise _unknown_error(self.run_id, step.key)
+
+    async def _ask(self, step: Step, record: Record) -> None:
+        if not record.is_asked:
+            show = {"question": "This step was in flight when its process died. Run it again?", **step.details}
+            await self.append(
+                self.event(step.kinds.unknown, step.lane_id, key=step.key, resolution="ask"),
+                self.event(EventKind.HUMAN_APPROVAL_REQUESTED, step.lane_id, key=step.key, about="outcome", show=show),
+            )
+            record.is_asked = True
+        raise Suspended(step.key)
+
+    async def _note_unknown(self, step: Step, resolution: str) -> None:
+        await self.append(self.event(step.kinds.unknown, step.lane_id, key=step.key, resolution=resolution))
+
+    async def _complete(self, step: Step, record: Record, result: Any, *, resolved: str) -> None:
+        result = to_json(result, f"the result of step {step.key!r}")[1]
+        await self.append(
+            self._step_event(step, step.kinds.completed, record.attempt or 1, result=result, resolved=resolved)
+        )
+        record.state, record.result = StepState.COMPLETED, result
+
+
+def _unknown_error(run_id: str, key: str) -> ToolOutcomeUnknown:
+    return ToolOutcomeUnknown(
+        f"Step {key!r} of run {run_id!r} was in flight when its process died; whether it happened is unknown.",
+        hint="Look, then answer with decide(run_id, key, 'rerun') or decide(run_id, key, 'done', result=…).",
+        run_id=run_id,
+        key=key,
+    )
+
+
+async def sleep_until(epoch_s: float) -> None:
+    while (left_s := epoch_s - time.time()) > 0:  # noqa: ASYNC110 - waits for a time, not for an event
+        await asyncio.sleep(min(left_s, _MAX_NAP_S))
+
+
+# -- failures as data -------------------------------------------------------------------------------------------------
+
+
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """What is journaled of an exception: its type, its text, and its arguments where they are JSON data."""
+    told: dict[str, Any] = {
+        "type": f"{type(error).__module__}.{type(error).__qualname__}",
+        "message": _safe_text(error),
+    }
+    if isinstance(error, HoldfastError):
+        told["code"] = error.code
+    with contextlib.suppress(PayloadInvalid):
+        told["args"] = to_json(list(error.args))[1]
+    return told
+
+
+def _safe_text(error: BaseException) -> str:
+    return str(error).encode(errors="replace").decode()
+
+
+def rebuild_error(key: str, told: Mapping[str, Any]) -> Exception:
+    """The exception a recorded failure raised, so that a flow which caught it takes the same way again."""
+    module_name, _, name = str(told.get("type", "")).rpartition(".")
+    error_class = getattr(sys.modules.get(module_name), name, None)
+    error: Exception | None = None
+    if isinstance(error_class, type) and issubclass(error_class, Exception) and "args" in told:
+        with contextlib.suppress(Exception):
+            error = error_class(*told["args"])
+    if error is None:
+        error = StepFailed(f"Step {key!r} failed: {told.get('message', '')}", error_type=told.get("type"), key=key)
+    with contextlib.suppress(AttributeError):
+        error.__holdfast_step__ = key  # type: ignore[attr-defined]  # as in `_record_failure`
+    return error
+
+
+def failed_steps(error: BaseException) -> list[str]:
+    """The steps whose failure an exception carries, by itself or through its causes: a retry opens them again."""
+    keys: list[str] = []
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        current = pending.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        key = getattr(current, "__holdfast_step__", None)
+        if key is not None:
+            keys.append(key)
+        pending += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            pending += current.exceptions
+    return sorted(set(keys))

@@ -1,0 +1,201 @@
+"""Durable steps for any asynchronous Python code: `run_flow` starts a function or goes on where it stopped.
+
+The function runs again from its first line on every resume; steps that are recorded return their result without being
+called. So it must ask for the same steps in the same order: what differs between two executions (the time, a random
+number, an answer from outside) belongs into a step. `Nondeterminism` says where it did not.
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from holdfast.enums import RunStatus
+from holdfast.errors import PayloadInvalid, RunCancelled, RunPaused
+from holdfast.runtime.checkpoint.base import check_run_id
+from holdfast.runtime.context import Context
+from holdfast.runtime.durable import CancelRun, RunLog, Stopped, Suspended, describe_error, failed_steps
+from holdfast.runtime.events import EventKind
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.records import Records, check_fingerprint, fingerprint_of
+from holdfast.runtime.stores import StoreLike, open_journal
+
+_T = TypeVar("_T")
+_WATCH_AFTER_S = 0.1  # a flow shorter than this is over before anyone could ask to cancel it
+
+
+async def run_flow(
+    flow: Callable[..., Coroutine[Any, Any, _T]],
+    *args: Any,
+    run_id: str | None = None,
+    store: StoreLike = "holdfast.db",
+    **kwargs: Any,
+) -> _T:
+    """Run `flow(ctx, *args, **kwargs)` to its end, or go on with it where it stopped, and return its result.
+
+    A completed run returns what is stored; a failed one goes on at the step that failed. Raises `RunPaused` while a
+    person must answer, `RunBusy` if another live process has the run, `RunCancelled` if it was cancelled,
+    `Nondeterminism` if it was started with other arguments, and what the flow itself raises.
+    """
+    run_id = uuid.uuid4().hex if run_id is None else check_run_id(run_id)
+    call = {"args": [_or_type(arg) for arg in args], "kwargs": {name: _or_type(arg) for name, arg in kwargs.items()}}
+    async with open_journal(store) as journal:
+        records = Records(await journal.read(run_id) if await journal.read_head(run_id) else ())
+        if records.created is not None:
+            _check_arguments(run_id, records, call)
+        if records.status is RunStatus.COMPLETED:
+            return records.end.get("result")  # type: ignore[return-value]  # what the flow returned then
+        if records.status is RunStatus.CANCELLED:
+            raise RunCancelled(f"Run {run_id!r} was cancelled.", hint="Start a new run.", run_id=run_id)
+        if records.status is RunStatus.PAUSED and not _is_answered(records):
+            raise _paused(run_id, records)
+        claim = await journal.claim(run_id)
+        try:
+            for event in await journal.read(run_id, records.last_seq) if claim.head > records.last_seq else ():
+                records.add(event)
+            log = RunLog(journal, claim, records)
+            return await _Drive(journal, log, getattr(flow, "__qualname__", repr(flow)), call).run(
+                lambda ctx: flow(ctx, *args, **kwargs)
+            )
+        finally:
+            await journal.release(claim)
+
+
+class _Drive:
+    """One process's part of a run: from claim to result, pause, failure or cancellation."""
+
+    def __init__(self, journal: Journal, log: RunLog, name: str, call: Mapping[str, Any]) -> None:
+        self._journal = journal
+        self._log = log
+        self._name = name
+        self._call = call
+        self._is_cancelled_by_request = False
+
+    async def run(self, flow: Callable[[Context], Coroutine[Any, Any, _T]]) -> _T:
+        context = Context(self._log, self._journal)
+        try:
+            await self._begin()
+            with self._watching():
+                result = await context.run(lambda: flow(context))
+            copy: _T = to_json(result, "the result of the flow")[1]
+            await self._log.append(self._log.event(EventKind.RUN_COMPLETED, result=copy))
+            return copy
+        except Suspended:
+            raise await self._pause() from None
+        except CancelRun as request:
+            raise await self._cancel(request.reason, request.by) from None
+        except Stopped as stopped:
+            raise stopped.error from stopped.error.__cause__
+        except asyncio.CancelledError:
+            if not self._is_cancelled_by_request:
+                raise  # a shutdown is no pause: the run stays running, and whoever is next goes on with it
+            asked = self._log.records.cancel_request or {}
+            raise await self._cancel(asked.get("reason", ""), asked.get("by", "")) from None
+        except Exception as error:
+            await self._fail(error)
+            raise
+
+    async def _begin(self) -> None:
+        records, log = self._log.records, self._log
+        if records.cancel_request is not None:
+            raise CancelRun(records.cancel_request.get("reason", ""), records.cancel_request.get("by", ""))
+        if records.is_started:
+            await log.append(log.event(EventKind.RUN_RESUMED, after=str(records.status)))
+            return
+        events = [] if records.created is not None else [log.event(EventKind.RUN_CREATED, **self._created())]
+        await log.append(*events, log.event(EventKind.RUN_STARTED))
+
+    def _created(self) -> dict[str, Any]:
+        return {"purpose": self._name, "flow": self._name, **self._call, "fingerprint": fingerprint_of(**self._call)}
+
+    async def _pause(self) -> RunPaused:
+        records = Records(await self._journal.read(self._log.run_id))
+        waiting = [record.key for record in records.waiting_for_person()]
+        with _unwrapped():
+            await self._log.append(self._log.event(EventKind.RUN_PAUSED, reason="approval", waiting=waiting))
+        return _paused(self._log.run_id, records)
+
+    async def _cancel(self, reason: str, by: str) -> RunCancelled:
+        with _unwrapped():
+            # The request stands in the journal: appending must not stumble over it once more.
+            self._log.records.cancel_request = None
+            await self._log.append(self._log.event(EventKind.RUN_CANCELLED, reason=reason, by=by))
+        return RunCancelled(f"Run {self._log.run_id!r} was cancelled.", run_id=self._log.run_id, reason=reason)
+
+    async def _fail(self, error: Exception) -> None:
+        event = self._log.event(EventKind.RUN_FAILED, error=describe_error(error), steps=failed_steps(error))
+        with _unwrapped(error):
+            await self._log.append(event)
+
+    @contextlib.contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Cancel the flow when someone asks for it, even if it is in the middle of a long step."""
+        loop = asyncio.get_running_loop()
+        stack = contextlib.ExitStack()
+        task = asyncio.current_task()
+        assert task is not None
+
+        async def look() -> None:
+            await self._log.catch_up()
+            if self._log.records.cancel_request is not None:
+                self._is_cancelled_by_request = True
+                task.cancel()
+
+        looks: set[asyncio.Task[None]] = set()
+
+        def on_head(head: int) -> None:
+            if self._log.has_news(head):
+                looks.add(looking := loop.create_task(look()))
+                looking.add_done_callback(looks.discard)
+
+        def start() -> None:
+            stack.enter_context(self._journal.listening(self._log.run_id, on_head))
+
+        timer = loop.call_later(_WATCH_AFTER_S, start)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            stack.close()
+            for looking in looks:
+                looking.cancel()
+
+
+@contextlib.contextmanager
+def _unwrapped(cause: BaseException | None = None) -> Iterator[None]:
+    """Let a user see why the last append of a run was refused, not our word for stopping."""
+    try:
+        yield
+    except Stopped as stopped:
+        raise stopped.error from cause
+
+
+def _check_arguments(run_id: str, records: Records, call: Mapping[str, Any]) -> None:
+    recorded = (records.created or {}).get("fingerprint", {})
+    check_fingerprint(f"Run {run_id!r}", recorded, fingerprint_of(**call))
+
+
+def _is_answered(records: Records) -> bool:
+    waiting: Sequence[str] = records.end.get("waiting", ())
+    return not waiting or len(records.waiting_for_person()) < len(waiting)
+
+
+def _paused(run_id: str, records: Records) -> RunPaused:
+    keys = [record.key for record in records.waiting_for_person()] or list(records.end.get("waiting", ()))
+    return RunPaused(
+        f"Run {run_id!r} waits for a person to answer {' and '.join(repr(key) for key in keys)}.",
+        hint=f"Answer with decide({run_id!r}, {keys[0]!r}, 'approve'), then run it again." if keys else "",
+        run_id=run_id,
+        key=keys[0] if keys else "",
+        keys=keys,
+    )
+
+
+def _or_type(value: Any) -> Any:
+    """An argument as it is recorded: itself where it is JSON data, else its type alone."""
+    try:
+        return to_json(value)[1]
+    except PayloadInvalid:
+        return {"$type": f"{type(value).__module__}.{type(value).__qualname__}"}

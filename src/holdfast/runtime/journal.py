@@ -1,0 +1,255 @@
+"""The asynchronous journal in front of a store: group commit, ownership, live readers.
+
+Rule: `append` returns after COMMIT. Appends of all runs of the process share transactions: what is asked for in one
+turn of the event loop, or while the last commit is still running, is written together.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.errors import HoldfastError, RunBusy, StoreBusy, StoreError
+from holdfast.runtime.background import Outcome, Watcher, Writer
+from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, JournalStore, Statement, prepare
+from holdfast.runtime.events import Event
+from holdfast.runtime.state import RunState
+
+_T = TypeVar("_T")
+_SHORT_TAIL = 200  # events; read faster on the loop than a thread can be woken
+_WAIT_S = 30.0
+
+
+class _Waiting(NamedTuple):
+    append: Append
+    done: "asyncio.Future[list[Event]]"
+
+
+class Journal:
+    """Appends, reads and follows the journals of one store from one event loop."""
+
+    def __init__(self, store: JournalStore) -> None:
+        self.store = store
+        self.writers = 0
+        """How many lanes may append at the same time; up to one, a commit is made on the spot."""
+        self._loop = asyncio.get_running_loop()
+        self._queue: list[_Waiting] = []
+        self._is_writing = False
+        self._is_flush_due = False
+        self._claims: dict[str, Claim] = {}
+        self._next_claims: dict[str, asyncio.Future[Claim]] = {}
+        self._heads: dict[str, int] = {}
+        self._listeners: dict[str, set[Callable[[int], None]]] = {}
+        self._writer: Writer | None = None
+        self._watcher: Watcher | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- ownership ----------------------------------------------------------------------------------------------------
+
+    async def claim(self, run_id: str, *, force: bool = False) -> Claim:
+        """Become the owner of a run. Raises `RunBusy` if a live owner has it and `force` is not given."""
+        self.writers += 1
+        try:
+            if force:
+                claim = await asyncio.to_thread(self.store.claim, run_id, force=True)
+            else:
+                claim = await self._claim_with_others(run_id)
+        except BaseException:
+            self.writers -= 1
+            raise
+        if self.store.lease_s and not self._claims:
+            self._spawn(self._renew(self.store.lease_s / 3))
+        self._claims[run_id] = claim
+        self._heads[run_id] = claim.head
+        return claim
+
+    async def _claim_with_others(self, run_id: str) -> Claim:
+        """Claim together with everyone who asks in the same turn of the loop: one commit instead of many."""
+        if run_id in self._next_claims:
+            raise RunBusy(f"Run {run_id!r} is being driven in this process.", run_id=run_id)
+        if not self._next_claims:
+            self._loop.call_soon(lambda: self._spawn(self._claim_all()))
+        self._next_claims[run_id] = self._loop.create_future()
+        return await self._next_claims[run_id]
+
+    async def _claim_all(self) -> None:
+        wanted, self._next_claims = self._next_claims, {}
+        results: Sequence[Claim | BaseException]
+        try:
+            results = await self._call(lambda wait_s: self.store.claim_many(list(wanted), wait_s=wait_s))
+        except Exception as error:
+            results = [error] * len(wanted)
+        for waiting, result in zip(wanted.values(), results, strict=True):
+            if waiting.done():  # whoever asked was cancelled meanwhile
+                if isinstance(result, Claim):
+                    await asyncio.to_thread(self.store.release, result)
+            elif isinstance(result, Claim):
+                waiting.set_result(result)
+            else:
+                waiting.set_exception(result)
+
+    async def release(self, claim: Claim) -> None:
+        """Give a run up; it stays in the state it is in."""
+        if self._claims.get(claim.run_id) == claim:
+            del self._claims[claim.run_id]
+            self.writers -= 1
+        if self.store.is_local:
+            self.store.release(claim)
+        else:
+            await asyncio.to_thread(self.store.release, claim)
+
+    async def _renew(self, every_s: float) -> None:
+        await asyncio.sleep(every_s)
+        while self._claims:
+            # A store out of reach is no reason to stop: the fence decides what may be written once it is back.
+            with contextlib.suppress(StoreError):
+                await asyncio.to_thread(self.store.renew, list(self._claims.values()))
+            await asyncio.sleep(every_s)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def append(
+        self, run_id: str, events: Sequence[Event], *, claim: Claim | None = None, rows: Sequence[Statement] = ()
+    ) -> list[Event]:
+        """Append events, with row changes in the same transaction, and return them as stored.
+
+        Raises `LeaseLost` if `claim` is no longer the current one, `RowRefused` if a row was not as expected; then
+        nothing was written. A caller cancelled while waiting does not know whether it was.
+        """
+        append = Append(run_id, [prepare(event) for event in events], claim.epoch if claim else None, rows)
+        if self.writers <= 1 and self.store.is_local and not self._is_writing and not self._queue:
+            with contextlib.suppress(StoreBusy):  # another process writes: wait in the thread, not on the loop
+                return self._settle(append, self.store.append([append], wait_s=0)[0])
+        waiting = _Waiting(append, self._loop.create_future())
+        self._queue.append(waiting)
+        self._schedule()
+        return await waiting.done
+
+    def _schedule(self) -> None:
+        if self._queue and not self._is_flush_due and not self._is_writing:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        waiting, self._queue = self._queue, []
+        batch = [item.append for item in waiting]
+        if self.store.is_local:
+            # On the loop: measured, it waits for the disk no longer than a hand-over to a thread and back takes.
+            try:
+                self._finish(waiting, self.store.append(batch, wait_s=0))
+                return
+            except StoreBusy:
+                pass
+            except Exception as error:
+                self._finish(waiting, error)
+                return
+        self._is_writing = True
+        if self._writer is None:
+            self._writer = Writer(self.store, self._loop)
+        self._writer.write(batch, lambda outcome: self._finish(waiting, outcome))
+
+    def _finish(self, waiting: Sequence[_Waiting], outcome: Outcome) -> None:
+        self._is_writing = False
+        results = [outcome] * len(waiting) if isinstance(outcome, BaseException) else outcome
+        for (append, done), result in zip(waiting, results, strict=True):
+            if not isinstance(result, BaseException):
+                result = self._settle(append, result)
+            if done.done():
+                continue
+            if isinstance(result, BaseException):
+                done.set_exception(result)
+            else:
+                done.set_result(result)
+        self._schedule()
+
+    def _settle(self, append: Append, result: AppendResult) -> list[Event]:
+        if isinstance(result, HoldfastError):
+            raise result
+        self._note_head(append.run_id, result[-1].seq if result else 0)
+        return result
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def read(self, run_id: str, after: int = 0) -> list[Event]:
+        """All events with `seq > after`, in one bulk read."""
+        head = self._heads.get(run_id)
+        if self.store.is_local and head is not None and head - after <= _SHORT_TAIL:
+            return self.store.list_events(run_id, after)
+        return await asyncio.to_thread(self.store.list_events, run_id, after)
+
+    async def read_head(self, run_id: str) -> int:
+        """The number of the run's last event, 0 if there is none."""
+        heads = await self._call(lambda _wait_s: self.store.read_heads([run_id]))
+        self._note_head(run_id, heads.get(run_id, 0))
+        return heads.get(run_id, 0)
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        """Yield every event after `after`, then each new one as it is committed, by whichever process; never ends."""
+        woken = asyncio.Event()
+        with self.listening(run_id, lambda _head: woken.set()):
+            while True:
+                woken.clear()
+                for event in await self.read(run_id, after):
+                    after = event.seq
+                    yield event
+                if self._heads.get(run_id, 0) <= after:
+                    await woken.wait()
+
+    @contextlib.contextmanager
+    def listening(self, run_id: str, on_head: Callable[[int], None]) -> Iterator[None]:
+        """Call `on_head` on the loop with the run's last number, now and each time it has grown, until left."""
+        self._listeners.setdefault(run_id, set()).add(on_head)
+        self._loop.call_soon(on_head, self._heads.get(run_id, 0))
+        if self._watcher is None:
+            self._watcher = Watcher(self.store, self._loop, lambda: list(self._listeners), self._note_heads)
+        self._watcher.look_now()
+        try:
+            yield
+        finally:
+            self._listeners[run_id].discard(on_head)
+            if not self._listeners[run_id]:
+                del self._listeners[run_id]
+
+    def _note_heads(self, heads: dict[str, int]) -> None:
+        for run_id, head in heads.items():
+            self._note_head(run_id, head)
+
+    def _note_head(self, run_id: str, head: int) -> None:
+        if head <= self._heads.get(run_id, 0):
+            return
+        self._heads[run_id] = head
+        for on_head in list(self._listeners.get(run_id, ())):
+            on_head(head)
+
+    # -- snapshots and the end ----------------------------------------------------------------------------------------
+
+    async def save_snapshot(self, run_id: str, state: RunState) -> None:
+        await asyncio.to_thread(self.store.save_snapshot, run_id, state)
+
+    async def load_latest(self, run_id: str) -> RunState | None:
+        return await asyncio.to_thread(self.store.load_latest, run_id)
+
+    async def close(self) -> None:
+        """Give up every run and stop the threads; the store itself stays open."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for claim in list(self._claims.values()):
+            await self.release(claim)
+        if self._watcher is not None:
+            await asyncio.to_thread(self._watcher.stop)
+        if self._writer is not None:
+            self._writer.stop()
+
+    async def _call(self, work: Callable[[float], _T]) -> _T:
+        """Do a short piece of the store's work on the loop if that needs no waiting, else in a thread."""
+        if self.store.is_local:
+            with contextlib.suppress(StoreBusy):
+                return work(0)
+        return await asyncio.to_thread(work, _WAIT_S)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

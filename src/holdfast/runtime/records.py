@@ -1,0 +1,190 @@
+"""What a run's journal says of each durable step: the events of a run, folded by step key.
+
+Pure: the replay of a run is one bulk read, one pass here, and dictionary look-ups from then on.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from holdfast.enums import RunStatus
+from holdfast.errors import Nondeterminism, PayloadInvalid
+from holdfast.runtime.events import Event
+from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.state import status_after
+
+MAIN_LANE = "main"
+RecordType = Literal["step", "approval", "timer"]
+_TYPE_NAMES: Mapping[RecordType, str] = {"step": "step", "approval": "approval", "timer": "sleep"}
+
+
+class StepState(StrEnum):
+    OPEN = "open"
+    """Nothing stands in the way of calling it: never called, or its failure was taken back by a retry of the run."""
+    STARTED = "started"
+    """An intent without an outcome: in flight now, or, read from the journal of a dead process, unknown."""
+    WAITING = "waiting"
+    """Failed and to be tried again at `retry_at`."""
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Record:
+    """One step, approval or timer of a run."""
+
+    key: str
+    type: RecordType
+    lane_id: str
+    state: StepState = StepState.OPEN
+    result: Any = None
+    error: Mapping[str, Any] = field(default_factory=dict)
+    attempt: int = 0
+    retry_at: float = 0.0
+    wake_at: float = 0.0
+    is_asked: bool = False
+    """A person was asked: for the approval itself, or what became of a step whose outcome is unknown."""
+    answer: Mapping[str, Any] | None = None
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_waiting_for_person(self) -> bool:
+        return self.is_asked and self.answer is None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """In the journal of a run without an owner: a call was made, and what became of it is not known."""
+        return self.state is StepState.STARTED and self.answer is None
+
+
+# What each kind of event says of the step it names. Model and tool calls are steps like any other.
+_SAYS: Mapping[str, tuple[RecordType, StepState | None]] = {
+    "step.started": ("step", StepState.STARTED),
+    "step.completed": ("step", StepState.COMPLETED),
+    "step.failed": ("step", StepState.FAILED),
+    "step.unknown": ("step", None),
+    "model.request": ("step", StepState.STARTED),
+    "model.response": ("step", StepState.COMPLETED),
+    "model.error": ("step", StepState.FAILED),
+    "tool.started": ("step", StepState.STARTED),
+    "tool.result": ("step", StepState.COMPLETED),
+    "tool.error": ("step", StepState.FAILED),
+    "tool.unknown": ("step", None),
+    "timer.started": ("timer", StepState.STARTED),
+}
+
+
+class Records:
+    """All records of a run, and in which order each lane made them."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.by_key: dict[tuple[RecordType, str], Record] = {}
+        self.lanes: dict[str, list[Record]] = {}
+        self.status: RunStatus | str = RunStatus.PENDING
+        self.last_seq = 0
+        self.created: Mapping[str, Any] | None = None
+        self.is_started = False
+        self.end: Mapping[str, Any] = {}
+        self.cancel_request: Mapping[str, Any] | None = None
+        for event in events:
+            self.add(event)
+
+    def add(self, event: Event) -> None:
+        payload, kind = event.payload, event.kind
+        self.last_seq = event.seq
+        said = _SAYS.get(kind)
+        if said is not None:
+            self._add_step(event, *said)
+        elif kind.startswith("run."):
+            self._add_run_event(kind, payload)
+        elif kind == "human.approval.requested":
+            self._add_question(event)
+        elif kind == "human.approval.received":
+            record = self._question(payload.get("key"))
+            if record is not None and record.answer is None:
+                record.answer = payload
+
+    def _add_run_event(self, kind: str, payload: Mapping[str, Any]) -> None:
+        self.status = status_after(self.status, kind)
+        if kind == "run.created" and self.created is None:
+            self.created = payload
+        elif kind in ("run.started", "run.resumed"):
+            self.is_started = True
+        elif kind == "run.cancel.requested" and self.cancel_request is None:
+            self.cancel_request = payload
+        elif kind in ("run.completed", "run.failed", "run.cancelled", "run.paused"):
+            self.end = payload
+        if kind == "run.failed":
+            for key in payload.get("steps", ()):
+                record = self.by_key.get(("step", key))
+                if record is not None and record.state is StepState.FAILED:
+                    record.state, record.attempt = StepState.OPEN, 0
+
+    def _add_step(self, event: Event, record_type: RecordType, state: StepState | None) -> None:
+        payload = event.payload
+        key = payload.get("key")
+        if not isinstance(key, str):
+            return  # an event of this kind that no durable step wrote
+        record = self.by_key.get((record_type, key)) or self._new(record_type, key, event.lane_id)
+        if "fingerprint" in payload:
+            record.fingerprint = payload["fingerprint"]
+        if state is None:
+            return
+        record.state = state
+        record.attempt = payload.get("attempt", record.attempt or 1)
+        if state is StepState.STARTED:
+            record.is_asked, record.answer = False, None
+            record.wake_at = payload.get("wake_at", 0.0)
+        elif state is StepState.COMPLETED:
+            record.result = payload.get("result")
+        elif state is StepState.FAILED:
+            record.error = payload.get("error", {})
+            if "retry_at" in payload:
+                record.state, record.retry_at = StepState.WAITING, payload["retry_at"]
+
+    def _add_question(self, event: Event) -> None:
+        key = event.payload.get("key")
+        if not isinstance(key, str):
+            return
+        record_type: RecordType = "step" if event.payload.get("about") == "outcome" else "approval"
+        record = self.by_key.get((record_type, key)) or self._new(record_type, key, event.lane_id)
+        record.is_asked, record.answer = True, None
+        if record_type == "approval":
+            record.fingerprint = event.payload.get("fingerprint", {})
+
+    def _question(self, key: Any) -> Record | None:
+        found = [self.by_key.get(("approval", key)), self.by_key.get(("step", key))]
+        return next((record for record in found if record is not None and record.is_waiting_for_person), None)
+
+    def _new(self, record_type: RecordType, key: str, lane_id: str) -> Record:
+        record = Record(key, record_type, lane_id)
+        self.by_key[record_type, key] = record
+        self.lanes.setdefault(lane_id, []).append(record)
+        return record
+
+    def waiting_for_person(self) -> list[Record]:
+        return [record for record in self.by_key.values() if record.is_waiting_for_person]
+
+
+def fingerprint_of(**components: Any) -> dict[str, str]:
+    """A short hash per component, by which replay tells *what* changed; an empty one where it is no JSON data."""
+    hashes: dict[str, str] = {}
+    for name, value in components.items():
+        try:
+            hashes[name] = hashlib.sha256(to_json(value)[0]).hexdigest()[:16]
+        except PayloadInvalid:
+            hashes[name] = ""
+    return hashes
+
+
+def check_fingerprint(what: str, recorded: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raise `Nondeterminism` naming the components that differ; what either side does not know is not compared."""
+    changed = [name for name, value in now.items() if value and recorded.get(name) and recorded[name] != value]
+    if changed:
+        raise Nondeterminism(f"{what} was recorded with other {' and '.join(changed)} than now.", changed=changed)
+
+
+def describe(record_type: RecordType, key: str) -> str:
+    return f"{_TYPE_NAMES[record_type]} {key!r}"
