@@ -80,17 +80,20 @@ def _user_folder(variable: str, fallback: str) -> Path:
 
 
 def _from_file(file: Path, *, is_required: bool) -> dict[str, _Given]:
-    import tomllib  # only where there is a file: most commands never pay for it
-
     try:
         text = file.read_text(encoding="utf-8")
-        content = tomllib.loads(text)
     except FileNotFoundError:
         if not is_required:
             return {}
         _refuse("HOLDFAST_CONFIG", "environment variable HOLDFAST_CONFIG", f"there is no file {file}")
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigInvalid(f"{file} cannot be read as TOML: {error}.", key="", origin=str(file)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"{file} cannot be read: {error}.", key="", origin=str(file)) from error
+    import tomllib  # only where there is a file: most commands never pay for it
+
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigInvalid(f"{file} is not TOML: {error}.", key="", origin=str(file)) from error
     return {
         _known(key, origin := f"{file}, line {_line_of(key, text)}"): _Given(value, origin, file.parent)
         for key, value in content.items()

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 Loc = tuple[str | int, ...]
+Item = TypeVar("Item")
 
 
 def content_hash(plain: object) -> str:
@@ -95,6 +96,13 @@ def _check_is_list(value: object) -> object:
 def _check_argv(value: tuple[str, ...]) -> tuple[str, ...]:
     if not value or not value[0] or "\0" in "".join(value):
         raise ValueError("should begin with a program and hold no NUL character")
+    return value
+
+
+def check_not_empty(value: tuple[Item, ...]) -> tuple[Item, ...]:
+    """For `AfterValidator`: pydantic's own `min_length` reports a list as too short when an item in it is wrong."""
+    if not value:
+        raise ValueError("should have at least one entry")
     return value
 
 

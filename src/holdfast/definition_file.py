@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError
 # A file within these bounds loads in about a second at worst; a small file of aliases can stand for gigabytes.
 MAX_FILE_BYTES = 1_000_000
 MAX_NODES = 20_000
+MAX_DEPTH = 30
 
 
 class Named(Protocol):
@@ -65,7 +66,7 @@ def load_definition(path: Path, model: type[DefinitionT], fault: type[HoldfastEr
 
 def load_definitions_from_dir(
     folder: Path, load_file: Callable[[Path], NamedT], fault: type[HoldfastError]
-) -> list[NamedT]:
+) -> dict[Path, NamedT]:
     """Load every `*.yaml` and `*.yml` file of a folder, in the order of their names; folders inside are not read.
 
     Raises `fault` for a folder that cannot be read, and for a name and version that stands in two files.
@@ -75,7 +76,7 @@ def load_definitions_from_dir(
     except OSError as error:
         raise fault(f"The folder {folder} cannot be read: {error.strerror}.", file=str(folder), problems=[]) from error
     loaded: dict[tuple[str, str], Path] = {}
-    definitions = []
+    definitions: dict[Path, NamedT] = {}
     for file in files:
         definition = load_file(file)
         identity = (definition.name, str(definition.version))
@@ -83,7 +84,7 @@ def load_definitions_from_dir(
             message = f"{file}: {definition.name} version {definition.version} is also in {loaded[identity]}."
             raise fault(message, hint="Give one of them another name or version.", file=str(file), problems=[])
         loaded[identity] = file
-        definitions.append(definition)
+        definitions[file] = definition
     return definitions
 
 
@@ -129,7 +130,9 @@ def _walk(root: yaml.Node) -> Iterator[tuple[Loc, int]]:
         loc, node = waiting.pop()
         seen += 1
         if seen > MAX_NODES:
-            raise _Unusable(Problem(1, "", f"it has more than {MAX_NODES} values (an alias may contain itself)"))
+            raise _Unusable(Problem(1, "", f"it has more than {MAX_NODES} values"))
+        if len(loc) > MAX_DEPTH:
+            raise _Unusable(Problem(node.start_mark.line + 1, "", "it is nested too deeply (an alias may hold itself)"))
         yield loc, node.start_mark.line + 1
         if isinstance(node, yaml.SequenceNode):
             waiting.extend(((*loc, index), item) for index, item in enumerate(node.value))
@@ -164,7 +167,9 @@ def _validate(content: object, line_of: dict[Loc, int], model: type[DefinitionT]
         return model.model_validate(content)
     except ValidationError as error:
         problems = [
-            Problem(_find_line(details["loc"], line_of), _field(details["loc"]), _readable(details["type"], details["msg"]))
+            Problem(
+                _find_line(details["loc"], line_of), _field(details["loc"]), _readable(details["type"], details["msg"])
+            )
             for details in error.errors(include_url=False, include_input=False)
         ]
         raise _Unusable(*sorted(problems, key=lambda problem: problem.line)) from error

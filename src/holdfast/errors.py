@@ -1,15 +1,18 @@
 """Every error holdfast raises on purpose. `code` is stable: programs and scripts match on it.
 
     HoldfastError
-    ├── input      RunIdInvalid  PayloadInvalid  ConfigInvalid  TemplateInvalid  PersonaInvalid  SchemaInvalid  SchemaNotFound
+    ├── input      RunIdInvalid  PayloadInvalid  ConfigInvalid
+    │              TemplateInvalid  PersonaInvalid  SchemaInvalid
+    │              TemplateNotFound  PersonaNotFound  SchemaNotFound
     ├── store      StoreError: StoreNewer  StoreUnreadable  StoreFull  StoreBusy  StoreUnavailable
     │              JournalCorrupt  SequenceConflict  RowRefused
     ├── owner      RunBusy  LeaseLost
     ├── run        RunNotFound  RunAlreadyTerminal  RunMetadataMissing  TemplateLoadFailed  RunPaused  RunCancelled
     ├── step       Nondeterminism  StepFailed  ToolOutcomeUnknown  ToolDenied
     ├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ConsentRequired
-    └── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted  BackendUnavailable
-                   ChecksFailed  WorkspaceError
+    └── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted
+                   BackendUnavailable  ChecksFailed
+                   WorkspaceError: RepositoryMissing  BaseBranchMissing  WorkspaceTooLarge  WorkspaceConflict
 """
 
 from typing import Any, ClassVar
@@ -69,6 +72,16 @@ class SchemaInvalid(HoldfastError):
     code = "schema_invalid"
     error_class = ErrorClass.HUMAN_REQUIRED
     default_hint = "Correct the file so that it is one JSON Schema of draft 2020-12."
+
+
+class TemplateNotFound(HoldfastError):
+    code = "template_not_found"
+    default_hint = "`holdfast workflows list` shows which there are; a path to a file works too."
+
+
+class PersonaNotFound(HoldfastError):
+    code = "persona_not_found"
+    default_hint = "`holdfast personas list` shows which there are; a path to a file works too."
 
 
 class SchemaNotFound(HoldfastError):
@@ -260,3 +273,33 @@ class WorkspaceError(HoldfastError):
 
     code = "workspace_error"
     error_class = ErrorClass.HUMAN_REQUIRED
+
+
+class RepositoryMissing(WorkspaceError):
+    code = "repository_missing"
+    default_hint = "Put the repository back at this path and resume; the run's own files are kept as they are."
+
+
+class BaseBranchMissing(WorkspaceError):
+    """The run's base is not in the repository; `branches` names the ones that are."""
+
+    code = "base_branch_missing"
+
+    def __init__(self, message: str, *, branches: tuple[str, ...], hint: str | None = None, **facts: Any) -> None:
+        super().__init__(message, hint=hint, branches=branches, **facts)
+        self.branches = branches
+
+
+class WorkspaceTooLarge(WorkspaceError):
+    code = "workspace_too_large"
+    default_hint = "Make it a git repository, or list what is not needed in a .gitignore file."
+
+
+class WorkspaceConflict(WorkspaceError):
+    """The result does not fit what it should be brought to, in `paths`; nothing was changed."""
+
+    code = "workspace_conflict"
+
+    def __init__(self, message: str, *, paths: tuple[str, ...], hint: str | None = None, **facts: Any) -> None:
+        super().__init__(message, hint=hint, paths=paths, **facts)
+        self.paths = paths

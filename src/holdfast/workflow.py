@@ -10,9 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
-from holdfast.definition import Argv, Definition, Key, Loc, Name, Version, WorkspacePath, refuse
+from holdfast.definition import Argv, Definition, Key, Loc, Name, Version, WorkspacePath, check_not_empty, refuse
 from holdfast.definition_file import load_definition, load_definitions_from_dir
 from holdfast.enums import Backend, Capability, RiskLevel
 from holdfast.errors import HoldfastError, TemplateInvalid
@@ -97,8 +97,8 @@ class WorkflowTemplate(Definition):
     name: Name
     version: Version
     description: str = ""
-    roles: tuple[Role, ...] = Field(min_length=1)
-    phases: tuple[Phase, ...] = Field(min_length=1)
+    roles: Annotated[tuple[Role, ...], AfterValidator(check_not_empty)]
+    phases: Annotated[tuple[Phase, ...], AfterValidator(check_not_empty)]
     setup: tuple[Argv, ...] = ()
     copy_files: tuple[WorkspacePath, ...] = Field(default=(), alias="copy")
 
@@ -163,7 +163,7 @@ def load_workflow_file(path: str | Path) -> WorkflowTemplate:
 
 def load_workflows_from_dir(path: str | Path) -> list[WorkflowTemplate]:
     """Read every template of a folder, in the order of the file names; raises `TemplateInvalid`."""
-    return load_definitions_from_dir(Path(path), load_workflow_file, TemplateInvalid)
+    return list(load_definitions_from_dir(Path(path), load_workflow_file, TemplateInvalid).values())
 
 
 def check_schemas(template: WorkflowTemplate, registry: "ArtifactSchemaRegistry") -> None:
@@ -211,9 +211,14 @@ def _find_cycles(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:
 
 def _find_shared_artifacts(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:
     """Phases that follow each other may write the same file; for phases side by side it would be a race."""
-    upstream = {phase.key: set(template.upstream_of(phase.key)) for phase in template.phases}
     for index, phase in enumerate(template.phases):
         for other in template.phases[:index]:
-            is_same = phase.expected_artifact.path == other.expected_artifact.path
-            if is_same and other.key not in upstream[phase.key] and phase.key not in upstream[other.key]:
-                yield ("phases", index, "expected_artifact", "path"), f"phase {other.key} beside it writes this file too"
+            if phase.expected_artifact.path == other.expected_artifact.path and not _in_order(template, phase, other):
+                yield (
+                    ("phases", index, "expected_artifact", "path"),
+                    f"phase {other.key} beside it writes this file too",
+                )
+
+
+def _in_order(template: WorkflowTemplate, phase: Phase, other: Phase) -> bool:
+    return other.key in template.upstream_of(phase.key) or phase.key in template.upstream_of(other.key)

@@ -200,7 +200,7 @@ class Journal:
     def listening(self, run_id: str, on_head: Callable[[int], None]) -> Iterator[None]:
         """Call `on_head` on the loop with the run's last number, now and each time it has grown, until left."""
         self._listeners.setdefault(run_id, set()).add(on_head)
-        self._loop.call_soon(on_head, self._heads.get(run_id, 0))
+        self._loop.call_soon(self._tell, run_id, on_head)
         if self._watcher is None:
             self._watcher = Watcher(self.store, self._loop, lambda: list(self._listeners), self._note_heads)
         self._watcher.look_now()
@@ -221,6 +221,10 @@ class Journal:
         self._heads[run_id] = head
         for on_head in list(self._listeners.get(run_id, ())):
             on_head(head)
+
+    def _tell(self, run_id: str, on_head: Callable[[int], None]) -> None:
+        if on_head in self._listeners.get(run_id, ()):
+            on_head(self._heads.get(run_id, 0))
 
     # -- snapshots and the end ----------------------------------------------------------------------------------------
 
