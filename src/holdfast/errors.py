@@ -1,18 +1,18 @@
 """Every error holdfast raises on purpose. `code` is stable: programs and scripts match on it.
 
-    HoldfastError
-    ├── input      RunIdInvalid  PayloadInvalid  ConfigInvalid
-    │              TemplateInvalid  PersonaInvalid  SchemaInvalid
-    │              TemplateNotFound  PersonaNotFound  SchemaNotFound
-    ├── store      StoreError: StoreNewer  StoreUnreadable  StoreFull  StoreBusy  StoreUnavailable
-    │              JournalCorrupt  SequenceConflict  RowRefused
-    ├── owner      RunBusy  LeaseLost
-    ├── run        RunNotFound  RunAlreadyTerminal  RunMetadataMissing  TemplateLoadFailed  RunPaused  RunCancelled
-    ├── step       Nondeterminism  StepFailed  ToolOutcomeUnknown  ToolDenied
-    ├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ConsentRequired
-    └── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted
-                   BackendUnavailable  ChecksFailed
-                   WorkspaceError: RepositoryMissing  BaseBranchMissing  WorkspaceTooLarge  WorkspaceConflict
+HoldfastError
+├── input      RunIdInvalid  PayloadInvalid  ConfigInvalid
+│              TemplateInvalid  PersonaInvalid  SchemaInvalid
+│              TemplateNotFound  PersonaNotFound  SchemaNotFound
+├── store      StoreError: StoreNewer  StoreUnreadable  StoreFull  StoreBusy  StoreUnavailable
+│              JournalCorrupt  SequenceConflict  RowRefused
+├── owner      RunBusy  LeaseLost
+├── run        RunNotFound  RunAlreadyTerminal  RunMetadataMissing  TemplateLoadFailed  RunPaused  RunCancelled
+├── step       Nondeterminism  StepFailed  ToolOutcomeUnknown  ToolDenied
+├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ConsentRequired
+└── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted
+               BackendUnavailable  ChecksFailed
+               WorkspaceError: RepositoryMissing  BaseBranchMissing  WorkspaceTooLarge  WorkspaceConflict
 """
 
 from typing import Any, ClassVar

@@ -58,6 +58,14 @@ TOOL_CALL = StepKinds(EventKind.TOOL_STARTED, EventKind.TOOL_RESULT, EventKind.T
 
 
 @dataclass(frozen=True)
+class Beside:
+    """What is written together with an intent or a result."""
+
+    events: Sequence[Event] = ()
+    rows: Sequence[Statement] = ()
+
+
+@dataclass(frozen=True)
 class Step:
     """A call to be made once. `key` is unique in its run; `fingerprint` tells whether a replay asks for the same."""
 
@@ -72,6 +80,9 @@ class Step:
     kinds: StepKinds = StepKinds()
     details: Mapping[str, Any] = field(default_factory=dict)
     """Facts for readers, written with the intent, or with the result where there is none."""
+    beside_intent: Callable[[], "Beside"] | None = None
+    beside_result: Callable[[Any], "Beside"] | None = None
+    """Events and row changes that belong into the same transaction: money reserved, money settled."""
 
     @property
     def writes_intent(self) -> bool:
@@ -195,7 +206,9 @@ class RunLog:
     async def _attempt(self, step: Step, call: Callable[[], Any], attempt: int) -> Any:
         while True:
             if step.writes_intent:
-                await self.append(self._step_event(step, step.kinds.started, attempt, **step.details))
+                beside = step.beside_intent() if step.beside_intent else Beside()
+                intent = self._step_event(step, step.kinds.started, attempt, **step.details)
+                await self.append(intent, *beside.events, rows=beside.rows)
             # crash: with an intent, the outcome is unknown from here on and the policy decides; without one the step
             # has never been, and runs again.
             try:
@@ -209,7 +222,9 @@ class RunLog:
                 attempt += 1
                 continue
             details = {} if step.writes_intent else step.details
-            await self.append(self._step_event(step, step.kinds.completed, attempt, result=result, **details))
+            beside = step.beside_result(result) if step.beside_result else Beside()
+            done = self._step_event(step, step.kinds.completed, attempt, result=result, **details)
+            await self.append(done, *beside.events, rows=beside.rows)
             return result
 
     async def _call(self, step: Step, call: Callable[[], Any]) -> Any:

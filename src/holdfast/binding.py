@@ -1,0 +1,215 @@
+"""Binds a persona to each role of a workflow: always the same one for the same input, with the reasons in words.
+
+The order of preference is fixed: the role's preferred backends, then the higher version, then name, then hash. Binding
+trusts the availability it is given and looks at no keys.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cmp_to_key
+from typing import Any
+
+from holdfast.consent import Consent, PersonaConsentStore
+from holdfast.definition import content_hash, version_order
+from holdfast.enums import Backend
+from holdfast.errors import ConsentRequired, PersonaIneligible
+from holdfast.persona import AgentPersona
+from holdfast.workflow import Role, WorkflowTemplate
+
+__all__ = [
+    "BackendAvailability",
+    "Binding",
+    "Candidate",
+    "Consent",
+    "PersonaConsentStore",
+    "bind_personas",
+    "rank_candidates",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class BackendAvailability:
+    """The backends a run may use. A simulated persona is chosen only where `simulated` is among them."""
+
+    available_backends: frozenset[Backend]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "available_backends", frozenset(map(Backend, self.available_backends)))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A persona looked at for a role, and why it cannot take it; without reasons it can."""
+
+    persona: AgentPersona
+    reasons: tuple[str, ...]
+
+    @property
+    def is_eligible(self) -> bool:
+        return not self.reasons
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Who fills a role in a run. It is stored with the run and never made again."""
+
+    role_id: str
+    persona: AgentPersona
+    persona_hash: str
+    backend: Backend
+    binding_hash: str
+    explanation: str
+
+
+def bind_personas(
+    template: WorkflowTemplate,
+    personas: Iterable[AgentPersona],
+    availability: BackendAvailability,
+    *,
+    overrides: Mapping[str, str] | None = None,
+    consent_store: PersonaConsentStore | None = None,
+) -> dict[str, Binding]:
+    """One binding per role, in the template's order. `overrides` names personas by role id.
+
+    Raises `PersonaIneligible` if nobody, or not the one asked for, can fill a role, and `ConsentRequired` if a chosen
+    persona needs a consent that the store does not hold (without a store: that nobody could have given).
+    """
+    pool = list(personas)
+    wanted = dict(overrides or {})
+    for role_id in wanted:
+        if role_id not in {role.id for role in template.roles}:
+            known = ", ".join(role.id for role in template.roles)
+            raise PersonaIneligible(f"Workflow {template.name} has no role {role_id}; its roles are {known}.")
+    bindings = {role.id: _bind(role, pool, availability, wanted.get(role.id)) for role in template.roles}
+    _check_consent(bindings, consent_store)
+    return bindings
+
+
+def rank_candidates(role: Role, personas: Iterable[AgentPersona], availability: BackendAvailability) -> list[Candidate]:
+    """Every persona once, the one that would be chosen first, the ones that cannot fill the role last."""
+    unique = {persona.content_hash: persona for persona in personas}
+    candidates = [Candidate(persona, _find_reasons(role, persona, availability)) for persona in unique.values()]
+    return sorted(candidates, key=lambda candidate: (not candidate.is_eligible, *_preference(role, candidate.persona)))
+
+
+def _find_reasons(role: Role, persona: AgentPersona, availability: BackendAvailability) -> tuple[str, ...]:
+    reasons = []
+    lacking = [capability for capability in role.required_capabilities if capability not in persona.capabilities]
+    if lacking:
+        reasons.append(f"it lacks {', '.join(lacking)}")
+    if persona.backend not in availability.available_backends:
+        reasons.append(f"backend {persona.backend} is not available")
+    return tuple(reasons)
+
+
+def _preference(role: Role, persona: AgentPersona) -> tuple[Any, ...]:
+    return _backend_rank(role, persona), _HIGHER_FIRST(persona.version), persona.name, persona.content_hash
+
+
+def _backend_rank(role: Role, persona: AgentPersona) -> int:
+    liked = role.preferred_backends
+    return liked.index(persona.backend) if persona.backend in liked else len(liked)
+
+
+def _compare_versions(left: int | str, right: int | str) -> int:
+    first, second = version_order(left), version_order(right)
+    return (first < second) - (first > second)
+
+
+_HIGHER_FIRST = cmp_to_key(_compare_versions)
+
+
+def _bind(role: Role, pool: list[AgentPersona], availability: BackendAvailability, wanted: str | None) -> Binding:
+    candidates = rank_candidates(role, pool, availability)
+    if wanted is not None:
+        candidates = _named(role, candidates, wanted)
+    chosen, others = candidates[0] if candidates else None, candidates[1:]
+    if chosen is None or not chosen.is_eligible:
+        raise _nobody(role, candidates, wanted)
+    explanation = _explain(role, chosen.persona, others, is_override=wanted is not None)
+    return _make_binding(role, chosen.persona, explanation)
+
+
+def _named(role: Role, candidates: list[Candidate], wanted: str) -> list[Candidate]:
+    named = [candidate for candidate in candidates if candidate.persona.name == wanted]
+    if named:
+        return named
+    names = ", ".join(candidate.persona.name for candidate in candidates if candidate.is_eligible) or "none"
+    raise PersonaIneligible(
+        f"Role {role.id} cannot be given to {wanted}: there is no persona of that name.",
+        hint=f"Personas that can fill it: {names}.",
+        role_id=role.id,
+    )
+
+
+def _nobody(role: Role, candidates: list[Candidate], wanted: str | None) -> PersonaIneligible:
+    if wanted is not None:
+        why = " and ".join(candidates[0].reasons)
+        return PersonaIneligible(f"Role {role.id} cannot be given to {wanted}: {why}.", role_id=role.id)
+    why = _list_reasons(candidates) or "there are no personas"
+    needed = ", ".join(role.required_capabilities) or "nothing"
+    return PersonaIneligible(
+        f"No persona can fill role {role.id}, which needs {needed}: {why}.",
+        hint="Make a backend available (set its key), add a persona, or rehearse with the simulated backend.",
+        role_id=role.id,
+    )
+
+
+def _make_binding(role: Role, persona: AgentPersona, explanation: str) -> Binding:
+    facts = {
+        "role": role.model_dump(by_alias=True, exclude_defaults=True),
+        "persona_hash": persona.content_hash,
+        "backend": persona.backend.value,
+    }
+    return Binding(role.id, persona, persona.content_hash, persona.backend, content_hash(facts), explanation)
+
+
+def _explain(role: Role, chosen: AgentPersona, others: list[Candidate], *, is_override: bool) -> str:
+    able = [candidate.persona for candidate in others if candidate.is_eligible]
+    parts = [_why_chosen(role, chosen, is_override=is_override)]
+    if able and not is_override:
+        parts.append("after it: " + ", ".join(f"{other.name} ({_why_after(role, chosen, other)})" for other in able))
+    if unable := _list_reasons(others):
+        parts.append(f"not eligible because {unable}")
+    return "; ".join(parts)
+
+
+def _why_chosen(role: Role, chosen: AgentPersona, *, is_override: bool) -> str:
+    covers = f"it covers {', '.join(role.required_capabilities)}" if role.required_capabilities else "any persona fits"
+    if is_override:
+        return f"{chosen.name} chosen because it was asked for; {covers} and backend {chosen.backend} is available"
+    rank = _backend_rank(role, chosen)
+    liked = f"is choice {rank + 1} of the role" if rank < len(role.preferred_backends) else "is available"
+    return f"{chosen.name} chosen because {covers} and backend {chosen.backend} {liked}"
+
+
+def _why_after(role: Role, chosen: AgentPersona, other: AgentPersona) -> str:
+    if _backend_rank(role, chosen) != _backend_rank(role, other):
+        return f"backend {other.backend} is less preferred"
+    if version_order(chosen.version) != version_order(other.version):
+        return f"version {other.version} is lower"
+    return "by name" if chosen.name != other.name else "by hash"
+
+
+def _list_reasons(candidates: list[Candidate]) -> str:
+    names_by_reason: dict[str, list[str]] = {}
+    for candidate in candidates:
+        if not candidate.is_eligible:
+            names_by_reason.setdefault(" and ".join(candidate.reasons), []).append(candidate.persona.name)
+    return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in names_by_reason.items())
+
+
+def _check_consent(bindings: Mapping[str, Binding], consent_store: PersonaConsentStore | None) -> None:
+    asking = {
+        binding.persona_hash: binding.persona for binding in bindings.values() if binding.persona.requires_consent
+    }
+    missing = [
+        persona for persona in asking.values() if consent_store is None or not consent_store.has_consent(persona)
+    ]
+    if missing:
+        names = ", ".join(persona.name for persona in missing)
+        raise ConsentRequired(
+            f"Consent is needed before {names} may work.",
+            hint="Read the persona, then agree to it once; it is asked again only if the persona changes.",
+            personas=[{"name": persona.name, "hash": persona.content_hash} for persona in missing],
+        )

@@ -1,0 +1,16 @@
+"""The workflows, personas, schemas and model prices that come with holdfast, and how a user's own come before them."""
+
+from holdfast.catalog.lookup import PACKAGE_DIR, Catalog, CatalogEntry, CatalogRoot, Source
+from holdfast.catalog.models import ModelCard, ModelTable, Prices, load_model_table
+
+__all__ = [
+    "PACKAGE_DIR",
+    "Catalog",
+    "CatalogEntry",
+    "CatalogRoot",
+    "Source",
+    "ModelCard",
+    "ModelTable",
+    "Prices",
+    "load_model_table",
+]

@@ -1,0 +1,89 @@
+"""The one table of models: which identifier a short name stands for, what it costs, and when that was last checked.
+
+Prices are whole micro-dollars per million tokens, so money never passes through a float.
+"""
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+
+from pydantic import Field
+
+from holdfast.definition import Definition
+from holdfast.definition_file import load_definition
+from holdfast.enums import Backend
+from holdfast.errors import ConfigInvalid
+
+PACKAGED_TABLE = Path(__file__).parent / "models.yaml"
+
+
+class Prices(Definition):
+    """Micro-dollars per million tokens. What is read from or written to a cache costs as input unless it is given."""
+
+    input: int = Field(ge=0)
+    output: int = Field(ge=0)
+    cached_input: int | None = Field(default=None, ge=0)
+    cache_write: int | None = Field(default=None, ge=0)
+
+
+class LongPrices(Prices):
+    """The prices of a whole request whose input is longer than `above_input_tokens`."""
+
+    above_input_tokens: int = Field(ge=1)
+
+
+class ModelCard(Definition):
+    """What is known about one model of one backend."""
+
+    backend: Backend
+    id: str = Field(min_length=1)
+    checked: date
+    context_tokens: int = Field(ge=1)
+    max_output_tokens: int = Field(ge=1)
+    prices: Prices
+    long_prices: LongPrices | None = None
+
+    def cost_micros(
+        self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, cache_write_tokens: int = 0
+    ) -> int:
+        """What a call costs in micro-dollars, rounded up. The cached tokens are part of `input_tokens`."""
+        prices: Prices = self.prices
+        if self.long_prices and input_tokens > self.long_prices.above_input_tokens:
+            prices = self.long_prices
+        cached = prices.input if prices.cached_input is None else prices.cached_input
+        written = prices.input if prices.cache_write is None else prices.cache_write
+        plain_tokens = max(0, input_tokens - cached_tokens - cache_write_tokens)
+        total = plain_tokens * prices.input + cached_tokens * cached + cache_write_tokens * written
+        total += output_tokens * prices.output
+        return -(-total // 1_000_000)
+
+
+class ModelTable(Definition):
+    """Models by the short name that personas use."""
+
+    models: Mapping[str, ModelCard]
+
+    def find_model(self, backend: Backend, model: str) -> ModelCard | None:
+        """The card for a short name or for the provider's own identifier; `None` if the table does not know it."""
+        card = self.models.get(model)
+        if card is not None and card.backend is backend:
+            return card
+        known = (card for card in self.models.values() if card.backend is backend and card.id == model)
+        return next(known, None)
+
+    def resolve_id(self, backend: Backend, model: str) -> str:
+        """The provider's identifier for a short name; anything the table does not know is taken to be one."""
+        card = self.find_model(backend, model)
+        return card.id if card else model
+
+
+def load_model_table(config_dir: str | Path | None = None) -> ModelTable:
+    """The packaged table, with the entries of the user's `models.yaml` before it. Raises `ConfigInvalid`.
+
+    A repository's own folder is not looked at: prices guard the user's money, and a repository may be a stranger's.
+    """
+    table = load_definition(PACKAGED_TABLE, ModelTable, ConfigInvalid)
+    own = Path(config_dir) / "models.yaml" if config_dir is not None else None
+    if own is None or not own.is_file():
+        return table
+    return ModelTable(models={**table.models, **load_definition(own, ModelTable, ConfigInvalid).models})

@@ -1,0 +1,168 @@
+"""Personas: who can do the work, with which model, which instructions and which permissions.
+
+A persona never holds a key: it names the environment variable that does.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+
+from holdfast.definition import Argv, Definition, Key, Loc, Name, Version, check_not_empty, refuse
+from holdfast.definition_file import load_definition, load_definitions_from_dir
+from holdfast.enums import Backend, Capability
+from holdfast.errors import PersonaInvalid
+
+# What `argv` of a command persona may contain; the agent layer fills them in.
+PLACEHOLDERS = frozenset({"envelope_file", "workspace", "model"})
+
+DEFAULT_KEY_VARIABLES = {
+    Backend.OPENROUTER: "OPENROUTER_API_KEY",
+    Backend.OPENAI: "OPENAI_API_KEY",
+    Backend.ANTHROPIC: "ANTHROPIC_API_KEY",
+}
+
+
+class Verdict(StrEnum):
+    """What a rule says about a tool call."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+def _check_path_pattern(value: str) -> str:
+    path = PurePosixPath(value)
+    if not value.isprintable() or not path.parts or path.is_absolute() or ".." in path.parts:
+        raise ValueError("should be a pattern relative to the workspace, such as docs/** or *.md")
+    return value
+
+
+def _check_command_pattern(value: str) -> str:
+    try:
+        words = shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"should be words as a shell would split them: {error}") from error
+    if not words or not value.isprintable():
+        raise ValueError("should be the first words of a command, such as git push")
+    return value
+
+
+class PathRules(Definition):
+    """Globs relative to the workspace. `deny` wins over `ask`, `ask` over `allow`; the rest is up to the policy."""
+
+    allow: tuple[Annotated[str, AfterValidator(_check_path_pattern)], ...] = ()
+    ask: tuple[Annotated[str, AfterValidator(_check_path_pattern)], ...] = ()
+    deny: tuple[Annotated[str, AfterValidator(_check_path_pattern)], ...] = ()
+
+
+class CommandRules(Definition):
+    """Beginnings of commands, word by word, each word a glob. `deny` wins over `ask`, `ask` over `allow`."""
+
+    allow: tuple[Annotated[str, AfterValidator(_check_command_pattern)], ...] = ()
+    ask: tuple[Annotated[str, AfterValidator(_check_command_pattern)], ...] = ()
+    deny: tuple[Annotated[str, AfterValidator(_check_command_pattern)], ...] = ()
+
+
+class Permissions(Definition):
+    """What the persona's agent may touch. What no rule names is decided by the agent layer's own safe default.
+
+    `tools` of `None` means the tools that fit the persona's capabilities; an empty list means none at all. `network`
+    is for commands: with `deny` they are cut off from it, with `ask` a person decides command by command.
+    """
+
+    tools: tuple[Key, ...] | None = None
+    read: PathRules = PathRules()
+    write: PathRules = PathRules()
+    commands: CommandRules = CommandRules()
+    network: Verdict = Verdict.ASK
+
+
+class AgentPersona(Definition):
+    """One way to fill a role: a backend and model, a system prompt, capabilities and permissions."""
+
+    # A key pasted into the wrong field must not come back in an error message.
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    name: Name
+    version: Version
+    description: str = ""
+    backend: Backend
+    model: str = Field(default="", max_length=200)
+    capabilities: Annotated[tuple[Capability, ...], AfterValidator(check_not_empty)]
+    system_prompt: str = ""
+    fallback_models: tuple[str, ...] = ()
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    permissions: Permissions = Permissions()
+    requires_consent: bool = False
+    base_url: str | None = None
+    api_key_env: str | None = None
+    argv: Argv | None = None
+
+    @field_validator("capabilities")
+    @classmethod
+    def _in_one_order(cls, value: tuple[Capability, ...]) -> tuple[Capability, ...]:
+        return tuple(sorted(set(value)))
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_address(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname or not value.isprintable():
+            raise ValueError("should be an address such as http://localhost:8080/v1")
+        if parts.username or parts.password or parts.query:
+            raise ValueError("should hold no user, password or query; name the key's variable in api_key_env")
+        return value
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _is_variable(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,99}", value):
+            raise ValueError("should be the name of an environment variable in capitals, never the key itself")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_its_backend(self) -> "AgentPersona":
+        refuse(_find_misfits(self))
+        return self
+
+    @property
+    def key_variable(self) -> str | None:
+        """The environment variable that holds the key, or `None` where the backend needs none."""
+        return self.api_key_env or DEFAULT_KEY_VARIABLES.get(self.backend)
+
+
+def load_persona_file(path: str | Path) -> AgentPersona:
+    """Read one persona; raises `PersonaInvalid` with file, line and field of every problem."""
+    return load_definition(Path(path), AgentPersona, PersonaInvalid)
+
+
+def load_personas_from_dir(path: str | Path) -> list[AgentPersona]:
+    """Read every persona of a folder, in the order of the file names; raises `PersonaInvalid`."""
+    return list(load_definitions_from_dir(Path(path), load_persona_file, PersonaInvalid).values())
+
+
+def _find_misfits(persona: AgentPersona) -> Iterator[tuple[Loc, str]]:
+    is_command = persona.backend is Backend.COMMAND
+    if is_command and persona.argv is None:
+        yield ("argv",), "a command persona needs the command to run"
+    if persona.argv is not None and not is_command:
+        yield ("argv",), f"only a command persona has one, and this backend is {persona.backend}"
+    if not is_command and not persona.model:
+        yield ("model",), f"backend {persona.backend} needs a model"
+    if persona.backend is Backend.OPENAI_COMPATIBLE and not persona.base_url:
+        yield ("base_url",), "an openai_compatible persona needs the address of its server"
+    if persona.base_url and persona.backend in (Backend.COMMAND, Backend.SIMULATED):
+        yield ("base_url",), f"backend {persona.backend} calls no server"
+    for index, word in enumerate(persona.argv or ()):
+        for name in re.findall(r"\{([a-z_]+)\}", word):
+            if name not in PLACEHOLDERS:
+                known = ", ".join(f"{{{placeholder}}}" for placeholder in sorted(PLACEHOLDERS))
+                yield ("argv", index), f"there is no placeholder {{{name}}}; there are {known}"

@@ -1,0 +1,164 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from holdfast.enums import Backend, Capability
+from holdfast.errors import PersonaInvalid
+from holdfast.persona import AgentPersona, Verdict, load_persona_file, load_personas_from_dir
+
+
+def persona(**fields: Any) -> dict[str, Any]:
+    return {
+        "name": "writer",
+        "version": 1,
+        "backend": "openrouter",
+        "model": "some/model",
+        "capabilities": ["spec_write"],
+        **fields,
+    }
+
+
+def load(**fields: Any) -> AgentPersona:
+    return AgentPersona.model_validate(persona(**fields))
+
+
+def test_what_is_left_out_has_a_careful_default() -> None:
+    loaded = load()
+
+    assert (loaded.requires_consent, loaded.fallback_models, loaded.system_prompt) == (False, (), "")
+    assert loaded.permissions.tools is None
+    assert loaded.permissions.network is Verdict.ASK
+
+
+def test_the_dump_is_plain_json_data_and_becomes_the_same_persona_again() -> None:
+    loaded = load(permissions={"tools": ["read_file"], "write": {"deny": ["*.pem"]}, "commands": {"ask": ["git push"]}})
+
+    dumped = loaded.model_dump(by_alias=True)
+
+    assert json.loads(json.dumps(dumped)) == dumped
+    assert AgentPersona.model_validate(dumped) == loaded
+
+
+def test_capabilities_are_a_set_whose_order_does_not_matter() -> None:
+    one = load(capabilities=["spec_write", "debug", "spec_write"])
+    other = load(capabilities={"debug", "spec_write"})
+
+    assert one.capabilities == (Capability.DEBUG, Capability.SPEC_WRITE)
+    assert one.content_hash == other.content_hash
+
+
+def test_any_change_that_matters_changes_the_hash() -> None:
+    hashes = {
+        load(**change).content_hash
+        for change in (
+            {},
+            {"model": "x"},
+            {"system_prompt": "x"},
+            {"version": 2},
+            {"permissions": {"network": "allow"}},
+        )
+    }
+
+    assert len(hashes) == 5
+
+
+def test_the_content_hash_of_a_known_persona_never_changes() -> None:
+    # Consents and stored bindings are found by this hash.
+    known = load(system_prompt="Write.", permissions={"write": {"deny": ["*.pem"]}})
+
+    assert known.content_hash == "2cd311a85b50df590f9811f9719c62975f843f5587775937e53289cf0e18654d"
+
+
+@pytest.mark.parametrize(
+    ("fields", "variable"),
+    [
+        ({}, "OPENROUTER_API_KEY"),
+        ({"api_key_env": "MY_KEY"}, "MY_KEY"),
+        ({"backend": "anthropic"}, "ANTHROPIC_API_KEY"),
+        ({"backend": "ollama"}, None),
+        ({"backend": "simulated"}, None),
+    ],
+)
+def test_the_variable_of_the_key_follows_from_the_backend_unless_named(fields: dict[str, Any], variable: str) -> None:
+    loaded = load(**fields)
+
+    assert loaded.key_variable == variable
+
+
+def test_a_command_persona_needs_no_model() -> None:
+    loaded = AgentPersona.model_validate(
+        {
+            "name": "c",
+            "version": 1,
+            "backend": "command",
+            "capabilities": ["code_write"],
+            "argv": ["agent", "{workspace}"],
+        }
+    )
+
+    assert (loaded.backend, loaded.model) == (Backend.COMMAND, "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"colour": "red"}, "colour"),
+        ({"capabilities": []}, "capabilities"),
+        ({"capabilities": ["flying"]}, "capabilities.0"),
+        ({"model": ""}, "model"),
+        ({"argv": ["x"]}, "argv"),
+        ({"backend": "command", "model": ""}, "argv"),
+        ({"backend": "command", "argv": ["x", "{secret}"]}, "argv.1"),
+        ({"backend": "openai_compatible"}, "base_url"),
+        ({"backend": "simulated", "base_url": "http://x"}, "base_url"),
+        ({"base_url": "ftp://x"}, "base_url"),
+        ({"base_url": "https://me:secret@x/v1"}, "base_url"),
+        ({"api_key_env": "sk-abc123"}, "api_key_env"),
+        ({"permissions": {"write": {"allow": ["/etc/*"]}}}, "permissions.write.allow.0"),
+        ({"permissions": {"read": {"allow": ["../*"]}}}, "permissions.read.allow.0"),
+        ({"permissions": {"commands": {"deny": ["git 'push"]}}}, "permissions.commands.deny.0"),
+        ({"permissions": {"tools": ["rm -rf"]}}, "permissions.tools.0"),
+        ({"permissions": {"network": "maybe"}}, "permissions.network"),
+    ],
+)
+def test_a_persona_that_cannot_work_is_refused_at_the_field_that_is_wrong(fields: dict[str, Any], place: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        load(**fields)
+
+    assert place in [".".join(map(str, error["loc"])) for error in refused.value.errors()]
+
+
+@pytest.mark.parametrize("field", ["api_key_env", "base_url"])
+def test_a_key_pasted_into_the_wrong_field_does_not_come_back_in_the_error(tmp_path: Path, field: str) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(json.dumps(persona(**{field: "https://me:sk-planted@x"})))
+
+    with pytest.raises(PersonaInvalid) as refused:
+        load_persona_file(file)
+
+    assert "sk-planted" not in refused.value.message
+    assert "sk-planted" not in str(refused.value.facts)
+    assert "sk-planted" not in str(refused.value.__cause__.__cause__)  # type: ignore[union-attr]
+
+
+def test_a_fault_in_a_file_is_reported_with_file_line_and_field(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("name: p\nversion: 1\nbackend: openruter\nmodel: x\ncapabilities: [spec_write]\n")
+
+    with pytest.raises(PersonaInvalid) as refused:
+        load_personas_from_dir(tmp_path)
+
+    assert refused.value.code == "persona_invalid"
+    assert refused.value.message.startswith(f"{file}: line 3: backend: ")
+
+
+def test_one_name_may_stand_in_a_folder_in_several_versions(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(json.dumps(persona(version=1)))
+    (tmp_path / "b.yaml").write_text(json.dumps(persona(version=2)))
+
+    loaded = load_personas_from_dir(tmp_path)
+
+    assert [one.version for one in loaded] == [1, 2]
