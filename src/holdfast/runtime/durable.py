@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from holdfast.errors import HoldfastError, Nondeterminism, PayloadInvalid, StepFailed, ToolOutcomeUnknown
+from holdfast.errors import HoldfastError, Nondeterminism, PayloadInvalid, RowRefused, StepFailed, ToolOutcomeUnknown
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
@@ -142,8 +142,8 @@ class RunLog:
         self._in_flight += 1
         try:
             stored = await self._journal.append(self.run_id, events, claim=self._claim, rows=rows)
-        except PayloadInvalid:
-            raise
+        except (PayloadInvalid, RowRefused):
+            raise  # nothing was written, and the caller can do something else
         except HoldfastError as error:
             self._stopped = Stopped(error)
             raise self._stopped from error

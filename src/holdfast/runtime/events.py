@@ -31,6 +31,8 @@ class EventKind(StrEnum):
     PHASE_SKIPPED = "phase.skipped"
     PHASE_COMPLETED = "phase.completed"
     PHASE_FAILED = "phase.failed"
+    PHASE_REOPENED = "phase.reopened"
+    WORKSPACE_PREPARED = "workspace.prepared"
 
     STEP_STARTED = "step.started"
     STEP_COMPLETED = "step.completed"
@@ -70,6 +72,7 @@ class EventKind(StrEnum):
     BUDGET_RESERVED = "budget.reserved"
     BUDGET_SETTLED = "budget.settled"
     BUDGET_EXHAUSTED = "budget.exhausted"
+    BUDGET_RAISED = "budget.raised"
 
 
 class Visibility(StrEnum):

@@ -21,9 +21,9 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Records, check_fingerprint, fingerprint_of
 from holdfast.runtime.stores import StoreLike, open_journal
+from holdfast.runtime.watching import CancelWatch, watch_for_cancel
 
 _T = TypeVar("_T")
-_WATCH_AFTER_S = 0.1  # a flow shorter than this is over before anyone could ask to cancel it
 
 
 async def run_flow(
@@ -71,13 +71,13 @@ class _Drive:
         self._log = log
         self._name = name
         self._call = call
-        self._is_cancelled_by_request = False
+        self._watch = CancelWatch()
 
     async def run(self, flow: Callable[[Context], Coroutine[Any, Any, _T]]) -> _T:
         context = Context(self._log, self._journal)
         try:
             await self._begin()
-            with self._watching():
+            with watch_for_cancel(self._journal, self._log) as self._watch:
                 result = await context.run(lambda: flow(context))
             copy: _T = to_json(result, "the result of the flow")[1]
             await self._log.append(self._log.event(EventKind.RUN_COMPLETED, result=copy))
@@ -89,7 +89,7 @@ class _Drive:
         except Stopped as stopped:
             raise stopped.error from stopped.error.__cause__
         except asyncio.CancelledError:
-            if not self._is_cancelled_by_request:
+            if not self._watch.is_asked:
                 raise  # a shutdown is no pause: the run stays running, and whoever is next goes on with it
             asked = self._log.records.cancel_request or {}
             raise await self._cancel(asked.get("reason", ""), asked.get("by", "")) from None
@@ -128,39 +128,6 @@ class _Drive:
         event = self._log.event(EventKind.RUN_FAILED, error=describe_error(error), steps=failed_steps(error))
         with _unwrapped(error):
             await self._log.append(event)
-
-    @contextlib.contextmanager
-    def _watching(self) -> Iterator[None]:
-        """Cancel the flow when someone asks for it, even if it is in the middle of a long step."""
-        loop = asyncio.get_running_loop()
-        stack = contextlib.ExitStack()
-        task = asyncio.current_task()
-        assert task is not None
-
-        async def look() -> None:
-            await self._log.catch_up()
-            if self._log.records.cancel_request is not None:
-                self._is_cancelled_by_request = True
-                task.cancel()
-
-        looks: set[asyncio.Task[None]] = set()
-
-        def on_head(head: int) -> None:
-            if self._log.has_news(head):
-                looks.add(looking := loop.create_task(look()))
-                looking.add_done_callback(looks.discard)
-
-        def start() -> None:
-            stack.enter_context(self._journal.listening(self._log.run_id, on_head))
-
-        timer = loop.call_later(_WATCH_AFTER_S, start)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            stack.close()
-            for looking in looks:
-                looking.cancel()
 
 
 @contextlib.contextmanager

@@ -59,7 +59,7 @@ class Record:
         return self.state is StepState.STARTED and self.answer is None
 
 
-# What each kind of event says of the step it names. Model and tool calls are steps like any other.
+# What each kind of event says of the step it names, if it names one. The engine's own work is made of steps as well.
 _SAYS: Mapping[str, tuple[RecordType, StepState | None]] = {
     "step.started": ("step", StepState.STARTED),
     "step.completed": ("step", StepState.COMPLETED),
@@ -73,6 +73,14 @@ _SAYS: Mapping[str, tuple[RecordType, StepState | None]] = {
     "tool.error": ("step", StepState.FAILED),
     "tool.unknown": ("step", None),
     "timer.started": ("timer", StepState.STARTED),
+    "workspace.prepared": ("step", StepState.COMPLETED),
+    "phase.started": ("step", StepState.COMPLETED),
+    "agent.started": ("step", StepState.STARTED),
+    "agent.finished": ("step", StepState.COMPLETED),
+    "agent.error": ("step", StepState.FAILED),
+    "artifact.written": ("step", StepState.COMPLETED),
+    "artifact.rejected": ("step", StepState.COMPLETED),
+    "checkpoint.saved": ("step", StepState.COMPLETED),
 }
 
 
@@ -156,7 +164,7 @@ class Records:
 
     def _question(self, key: Any) -> Record | None:
         found = [self.by_key.get(("approval", key)), self.by_key.get(("step", key))]
-        return next((record for record in found if record is not None and record.is_waiting_for_person), None)
+        return next((r for r in found if r is not None and (r.is_waiting_for_person or r.is_in_doubt)), None)
 
     def _new(self, record_type: RecordType, key: str, lane_id: str) -> Record:
         record = Record(key, record_type, lane_id)

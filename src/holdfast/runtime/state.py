@@ -105,7 +105,8 @@ class RunState:
 
     def get_idempotency_key(self, tool_name: str, args: Any) -> str:
         """The same key in every process for the same run, step, tool and arguments."""
-        canonical, _ = to_json([self.run_id, self.current_step, tool_name, _sorted(args)], "tool arguments")
+        _, plain = to_json(args, "tool arguments")
+        canonical, _ = to_json([self.run_id, self.current_step, tool_name, _sorted(plain)], "tool arguments")
         return hashlib.sha256(canonical).hexdigest()
 
     def has_cached_result(self, key: str) -> bool:
@@ -161,7 +162,7 @@ def _from_dict(cls: type[_State], data: Mapping[str, Any]) -> _State:
 def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list | tuple) else value
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
 _STATUS_AFTER: dict[str, RunStatus] = {

@@ -97,7 +97,7 @@ def decode(
                     if row_hash:
                         raise corrupt(run_id, seq, "its content does not match its hash")
                     before = row_hash  # a row without a journal: the next one was linked to what is there
-                content = from_json(body) if body else {"kind": kind}
+                content = from_json(body) if body else {"kind": kind, "ts": 0.0, "span_id": ""}
                 if content["kind"] != kind:
                     raise corrupt(run_id, seq, "it is not the event it is filed as")
                 if MARK in content:

@@ -60,20 +60,29 @@ class Target:
 
 def parse_url(url: str) -> Target:
     """Read `postgresql://…`, a driver's name after the scheme dropped. Raises `StoreUnreadable`."""
-    scheme = _SCHEME.match(url)
-    hint = "Write postgresql://user:password@host:port/database; in a password write special characters as %XX."
-    if scheme is None:
-        raise StoreUnreadable("This is not the URL of a Postgres database.", hint=hint)
-    try:
-        given = conninfo_to_dict("postgresql://" + url[scheme.end() :])
-    except psycopg.ProgrammingError:
-        # libpq quotes the part it could not read, which may be the password.
-        raise StoreUnreadable("The URL of the Postgres database cannot be read.", hint=hint) from None
+    given = _read_url(url)
+    if given is None:
+        raise StoreUnreadable(
+            "This is not the URL of a Postgres database.",
+            hint="Write postgresql://user:password@host:port/database; in a password write special characters as %XX.",
+        )
     known = {**_DEFAULTS, **given, "client_encoding": "UTF8"}
     user = f"{given['user']}@" if given.get("user") else ""
     port = f":{given['port']}" if given.get("port") else ""
     shown = f"postgresql://{user}{given.get('host') or ''}{port}/{given.get('dbname') or ''}"
     return Target(make_conninfo("", **known), shown)
+
+
+def _read_url(url: str) -> dict[str, Any] | None:
+    """The parts of a URL; of a wrong one nothing, as libpq's message quotes it and the quote may be the password."""
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        return None
+    try:
+        given = conninfo_to_dict("postgresql://" + url[scheme.end() :])
+    except psycopg.ProgrammingError:
+        return None
+    return given if re.fullmatch(r"[\d,]*", str(given.get("port") or "")) else None
 
 
 def connect(target: Target, lease_s: float) -> Connection:

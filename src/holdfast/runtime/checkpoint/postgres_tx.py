@@ -4,8 +4,9 @@ Rule: whoever locks several rows does it in the order of run ids, so that proces
 direction only. Arrays travel in binary form (`%b`), which costs a fifth of the text form.
 """
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -23,9 +24,24 @@ _T = TypeVar("_T")
 CHANNEL = "holdfast_journal"
 
 
+@contextlib.contextmanager
+def _pipeline(connection: Connection) -> Iterator[psycopg.Pipeline]:
+    """psycopg's pipeline, but for what it logs when it cannot end one whose connection is gone: that is ours to tell."""
+    lost: psycopg.Error | None = None
+    with connection.pipeline() as pipeline:
+        try:
+            yield pipeline
+        except psycopg.Error as error:
+            if not connection.closed:
+                raise
+            lost = error
+    if lost is not None:
+        raise lost
+
+
 def read_in_transaction(connection: Connection, work: Callable[[], _T]) -> _T:
     """Run `work`, which sees the store as of one moment."""
-    with connection.pipeline():
+    with _pipeline(connection):
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         result = work()
         connection.execute("COMMIT")
@@ -41,7 +57,7 @@ def write_in_transaction(
     owned: Mapping[str, int] | None = None,
 ) -> _T:
     """Run `work` in one synced transaction; if it raises, the session takes everything back."""
-    with connection.pipeline() as pipeline:
+    with _pipeline(connection) as pipeline:
         # Said in full, since a database or a role may have other defaults.
         connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
         if wait_s != LOCK_WAIT_S:

@@ -1,0 +1,1 @@
+"""What can be listed: runs, phases, templates, personas, bindings, approvals, artifacts and money, as rows."""

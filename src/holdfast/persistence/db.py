@@ -1,0 +1,98 @@
+"""One database: sessions of SQLAlchemy for reading rows, and the runtime's store for writing, on the same data."""
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, event, make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+
+from holdfast.errors import ConfigInvalid
+from holdfast.persistence.schema import upgrade_rows
+from holdfast.runtime.checkpoint.base import JournalStore
+from holdfast.runtime.stores import open_store
+
+
+class Database:
+    """`url` is `sqlite+aiosqlite:///path` or `postgresql://…`; nothing is opened before it is needed."""
+
+    def __init__(self, url: str) -> None:
+        """Raises `ConfigInvalid` for another kind of URL."""
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self.path = _sqlite_path(url)
+        if self.path == ":memory:":
+            # The store and the sessions have connections of their own, so even a passing database needs a file.
+            self._scratch = tempfile.TemporaryDirectory(prefix="holdfast-")
+            self.path = f"{self._scratch.name}/holdfast.db"
+        self._url = url
+        self._engine: AsyncEngine | None = None
+        self._sessions: async_sessionmaker[AsyncSession] | None = None
+        self._store: JournalStore | None = None
+
+    @property
+    def store(self) -> JournalStore:
+        """The journal's side of the database, opened on first use."""
+        if self._store is None:
+            self._store = open_store(self.path or self._url)
+        return self._store
+
+    async def init_schema(self) -> None:
+        """Bring all tables up to date. Safe for many processes at once, and after a kill in the middle."""
+        if self.path is not None:
+            Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(lambda: self.store)
+        await asyncio.to_thread(upgrade_rows, self._engine_url(is_async=False))
+
+    @contextlib.asynccontextmanager
+    async def session(self) -> AsyncIterator[AsyncSession]:
+        """A session; what it changed is kept only if it commits."""
+        if self._sessions is None:
+            self._engine = self._make_engine()
+            self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
+        async with self._sessions() as session:
+            yield session
+
+    async def dispose(self) -> None:
+        """Close every connection; the object can be used again."""
+        if self._engine is not None:
+            await self._engine.dispose()
+            self._engine = self._sessions = None
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
+            self._store = None
+
+    def _make_engine(self) -> AsyncEngine:
+        if self.path is None:
+            return create_async_engine(self._engine_url(is_async=True), pool_pre_ping=True)
+        engine = create_async_engine(self._engine_url(is_async=True))
+        event.listen(engine.sync_engine, "connect", set_pragmas)
+        return engine
+
+    def _engine_url(self, *, is_async: bool) -> URL:
+        if self.path is not None:
+            # Given as a part, not inside a URL: a path may hold '?' and '%'.
+            return URL.create("sqlite+aiosqlite" if is_async else "sqlite", database=self.path)
+        return make_url(self._url).set(drivername="postgresql+psycopg")
+
+
+def set_pragmas(connection: Any, _record: Any) -> None:
+    cursor = connection.cursor()
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "busy_timeout = 30000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _sqlite_path(url: str) -> str | None:
+    scheme, separator, rest = url.partition("://")
+    if scheme.partition("+")[0] in ("postgresql", "postgres") and separator:
+        return None
+    if scheme.partition("+")[0] == "sqlite" and separator:
+        return rest.removeprefix("/") or ":memory:"
+    raise ConfigInvalid(
+        f"{scheme or url!r} is no database holdfast can use.",
+        hint="Use sqlite+aiosqlite:///path or postgresql://user@host/name.",
+        key="database_url",
+    )

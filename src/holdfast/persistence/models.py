@@ -1,0 +1,208 @@
+"""The rows. Ids, states and times are strings; every column that is not named in the contract has a default.
+
+Rule: inside the product these classes are read only. Rows are written by `rows.py`, in the transaction of the event
+that says why. `RunEventRow` maps the runtime's own table.
+"""
+
+import json
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, Integer, LargeBinary, Text
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+
+class PlainText(TypeDecorator[str]):
+    """Text that takes anything with a text form (UUIDs, numbers, enums) and gives text back."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else str(value)
+
+
+class JsonText(TypeDecorator[Any]):
+    """JSON data as text; what cannot be parsed comes back as the text it is, for the reader to refuse."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        try:
+            return None if value is None else json.loads(value)
+        except ValueError:
+            return value
+
+
+def _text(default: str = "") -> Mapped[str]:
+    return mapped_column(PlainText, default=default, server_default=default)
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class WorkflowTemplateRow(Base):
+    __tablename__ = "workflow_templates"
+
+    id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    name: Mapped[str] = _text()
+    version: Mapped[str] = _text()
+    hash: Mapped[str] = mapped_column(PlainText, unique=True)
+    definition: Mapped[Any] = mapped_column(JsonText, default="{}", server_default="{}")
+    created_at: Mapped[str] = _text()
+
+
+class AgentPersonaRow(Base):
+    __tablename__ = "agent_personas"
+
+    id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    name: Mapped[str] = _text()
+    version: Mapped[str] = _text()
+    hash: Mapped[str] = mapped_column(PlainText, unique=True)
+    definition: Mapped[Any] = mapped_column(JsonText, default="{}", server_default="{}")
+    created_at: Mapped[str] = _text()
+
+
+class RunRow(Base):
+    __tablename__ = "runs"
+    __table_args__ = (Index("runs_by_state", "state", "created_at"), Index("runs_by_time", "created_at"))
+
+    id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    template_id: Mapped[str] = mapped_column(PlainText, ForeignKey("workflow_templates.id"))
+    template_hash: Mapped[str] = _text()
+    state: Mapped[str] = _text("pending")
+    repo_path: Mapped[str] = _text()
+    base_branch: Mapped[str] = _text("main")
+    worktree_root: Mapped[str | None] = mapped_column(PlainText, default=None)
+    created_at: Mapped[str] = _text()
+    updated_at: Mapped[str] = _text()
+    started_at: Mapped[str | None] = mapped_column(PlainText, default=None)
+    ended_at: Mapped[str | None] = mapped_column(PlainText, default=None)
+    title: Mapped[str] = _text()
+    workflow: Mapped[str] = _text()
+    requirements_md: Mapped[str] = _text()
+    base_commit: Mapped[str | None] = mapped_column(PlainText, default=None)
+    budget_micros: Mapped[int | None] = mapped_column(Integer, default=None)
+    pause_reason: Mapped[str | None] = mapped_column(PlainText, default=None)
+    error: Mapped[Any] = mapped_column(JsonText, default=None)
+    final_report_path: Mapped[str | None] = mapped_column(PlainText, default=None)
+    forked_from: Mapped[str | None] = mapped_column(PlainText, default=None)
+    started_by: Mapped[str] = _text()
+    is_simulated: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+
+
+class RunPhaseRow(Base):
+    __tablename__ = "run_phases"
+
+    run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"), primary_key=True)
+    phase_key: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    state: Mapped[str] = _text("pending")
+    started_at: Mapped[str | None] = mapped_column(PlainText, default=None)
+    ended_at: Mapped[str | None] = mapped_column(PlainText, default=None)
+    position: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    attempt: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    comment: Mapped[str] = _text()
+    error: Mapped[Any] = mapped_column(JsonText, default=None)
+    tree: Mapped[str | None] = mapped_column(PlainText, default=None)
+    snapshot: Mapped[str | None] = mapped_column(PlainText, default=None)
+
+
+class RunEventRow(Base):
+    """The runtime's table, as it is; it is made and upgraded there."""
+
+    __tablename__ = "events"
+    __table_args__ = ({"info": {"owner": "runtime"}},)
+
+    run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    seq: Mapped[int] = mapped_column(Integer, primary_key=True)
+    type: Mapped[str] = _text()
+    body: Mapped[str] = _text()
+    hash: Mapped[bytes] = mapped_column(LargeBinary, default=b"")
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The event's payload; big values stand as digests in the store and are missing here."""
+        content = json.loads(self.body) if self.body else {}
+        payload = content.get("payload", {})
+        return payload if isinstance(payload, dict) else {}
+
+
+class RunBindingRow(Base):
+    __tablename__ = "run_bindings"
+    __table_args__ = (Index("run_bindings_by_run", "run_id"),)
+
+    id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"))
+    role_id: Mapped[str] = _text()
+    persona_id: Mapped[str] = mapped_column(PlainText, ForeignKey("agent_personas.id"))
+    persona_hash: Mapped[str] = _text()
+    backend: Mapped[str] = _text()
+    binding_hash: Mapped[str] = _text()
+    explanation: Mapped[str] = _text()
+
+
+class ApprovalRow(Base):
+    __tablename__ = "approvals"
+    __table_args__ = (Index("approvals_by_state", "state", "requested_at"), Index("approvals_by_run", "run_id"))
+
+    id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"))
+    phase_key: Mapped[str] = _text()
+    attempt: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    about: Mapped[str] = _text("phase")
+    state: Mapped[str] = _text("pending")
+    digest: Mapped[str] = _text()
+    shown: Mapped[Any] = mapped_column(JsonText, default="{}", server_default="{}")
+    requested_at: Mapped[str] = _text()
+    deadline_at: Mapped[str | None] = mapped_column(PlainText, default=None)
+    decided_at: Mapped[str | None] = mapped_column(PlainText, default=None)
+    action: Mapped[str | None] = mapped_column(PlainText, default=None)
+    comment: Mapped[str] = _text()
+    decided_by: Mapped[str] = _text()
+
+
+class ArtifactRow(Base):
+    """One version of an artifact as an attempt left it; the content itself is a blob of the journal or this text."""
+
+    __tablename__ = "artifacts"
+
+    run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"), primary_key=True)
+    phase_key: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    attempt: Mapped[int] = mapped_column(Integer, primary_key=True)
+    turn: Mapped[int] = mapped_column(Integer, primary_key=True)
+    path: Mapped[str] = _text()
+    schema_id: Mapped[str] = _text()
+    hash: Mapped[str] = _text()
+    state: Mapped[str] = _text("rejected")
+    findings: Mapped[Any] = mapped_column(JsonText, default="[]", server_default="[]")
+    content: Mapped[str] = _text()
+    created_at: Mapped[str] = _text()
+
+
+class LedgerRow(Base):
+    """One model call's money, in micro-dollars: reserved with its request, settled with its response."""
+
+    __tablename__ = "ledger"
+    __table_args__ = (Index("ledger_by_run", "run_id"), Index("ledger_by_day", "day"))
+
+    id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"))
+    phase_key: Mapped[str] = _text()
+    attempt: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    step_key: Mapped[str] = _text()
+    state: Mapped[str] = _text("reserved")
+    amount_micros: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    reserved_micros: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    model: Mapped[str] = _text()
+    persona: Mapped[str] = _text()
+    input_tokens: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    output_tokens: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    day: Mapped[str] = _text()
+    created_at: Mapped[str] = _text()
+    settled_at: Mapped[str | None] = mapped_column(PlainText, default=None)

@@ -1,0 +1,61 @@
+"""Bringing the rows' tables up to date with Alembic, in one transaction under a lock.
+
+Importing Alembic costs more than most commands take, so a database that is up to date is recognised without it.
+"""
+
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
+
+from holdfast.errors import StoreNewer
+
+HEAD = "0001"  # the newest migration; a test compares it with the folder
+_ADVISORY_LOCK = 0x686F6C64  # "hold"
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def upgrade_rows(url: URL) -> None:
+    """Apply what is missing. Raises `StoreNewer` if a newer holdfast has been here."""
+    engine = _make_engine(url)
+    try:
+        with engine.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+            found = read_version(connection)
+            if found != HEAD:
+                _check_known(found)
+                _migrate(connection)
+            # crash: before this commit nothing has changed; after it everything has.
+    finally:
+        engine.dispose()
+
+
+def read_version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def _check_known(found: str | None) -> None:
+    if found is not None and not list((_MIGRATIONS / "versions").glob(f"{found}_*.py")):
+        raise StoreNewer(f"The database has schema {found}; this holdfast knows schemas up to {HEAD}.")
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _make_engine(url: URL) -> Engine:
+    engine = create_engine(url)
+    if engine.dialect.name == "sqlite":
+        # The driver's own transactions leave DDL out of them; ours begin at once and hold the write lock.
+        event.listen(engine, "connect", lambda connection, _record: setattr(connection, "isolation_level", None))
+        event.listen(engine, "connect", lambda connection, _record: connection.execute("PRAGMA busy_timeout = 30000"))
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    return engine
