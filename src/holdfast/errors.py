@@ -7,7 +7,7 @@ HoldfastError
 ├── store      StoreError: StoreNewer  StoreUnreadable  StoreFull  StoreBusy  StoreUnavailable
 │              JournalCorrupt  SequenceConflict  RowRefused
 ├── owner      RunBusy  LeaseLost
-├── run        RunNotFound  RunAlreadyTerminal  RunMetadataMissing  TemplateLoadFailed  RunPaused  RunCancelled
+├── run        RunNotFound  RunAlreadyTerminal  RunNotInState  RunMetadataMissing  TemplateLoadFailed  RunPaused  RunCancelled
 ├── step       Nondeterminism  StepFailed  ToolOutcomeUnknown  ToolDenied
 ├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ConsentRequired
 └── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted
@@ -162,6 +162,10 @@ class RunNotFound(HoldfastError):
 
 class RunAlreadyTerminal(HoldfastError):
     code = "run_already_terminal"
+
+
+class RunNotInState(HoldfastError):
+    code = "run_not_in_state"
 
 
 class RunMetadataMissing(HoldfastError):

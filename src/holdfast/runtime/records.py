@@ -161,6 +161,7 @@ class Records:
         record.is_asked, record.answer = True, None
         if record_type == "approval":
             record.fingerprint = event.payload.get("fingerprint", {})
+            record.result = event.payload.get("approval_id")
 
     def _question(self, key: Any) -> Record | None:
         found = [self.by_key.get(("approval", key)), self.by_key.get(("step", key))]

@@ -9,12 +9,13 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from holdfast.errors import HoldfastError, JournalCorrupt, RunBusy, StoreUnreadable
-from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, check_run_id, prepare
+from holdfast.runtime.checkpoint.base import MAX_SEQ, Append, AppendResult, Claim, check_run_id, prepare
 from holdfast.runtime.checkpoint.batch import Clock, write_batch
 from holdfast.runtime.checkpoint.chain import Head, corrupt, decode, genesis
 from holdfast.runtime.checkpoint.locks import RunLock, lock_run
@@ -36,19 +37,25 @@ class SQLiteCheckpointer:
         """Open or create the store. Raises `StoreUnreadable`, `StoreNewer`."""
         self.path = str(db_path)
         self._is_memory = self.path == ":memory:"
-        self._pid = os.getpid()
+        self._clock = Clock()
+        self._is_closed = False
+        self._forked_away: list[sqlite3.Connection] = []
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._start_over()
+        _stores.add(self)
+        with self._write_lock:
+            self._open_writer()
+
+    def _start_over(self) -> None:
+        """As after opening, also in a forked child: its parent's connections are neither used nor closed there."""
+        self._forked_away += [connection for connection in (self._writer, self._reader) if connection is not None]
+        self._writer = self._reader = None
         self._write_lock = threading.RLock()
         self._read_lock = self._write_lock if self._is_memory else threading.RLock()
         self._locks: dict[str, RunLock | None] = {}
         self._heads: dict[str, Head] = {}
-        self._clock = Clock()
-        self._forked_away: list[sqlite3.Connection] = []
-        self._writer: sqlite3.Connection | None = None
-        self._reader: sqlite3.Connection | None = None
         self._last_version = -1
-        self._is_closed = False
-        with self._write_lock:
-            self._open_writer()
 
     # -- Checkpointer -------------------------------------------------------------------------------------------------
 
@@ -87,6 +94,7 @@ class SQLiteCheckpointer:
 
     def list_events(self, run_id: str, since_seq: int = 0) -> list[Event]:
         check_run_id(run_id)
+        since_seq = max(0, min(since_seq, MAX_SEQ))
         with self._reading(run_id) as connection:
             connection.execute("BEGIN")  # one moment for head, rows and blobs
             try:
@@ -268,13 +276,6 @@ class SQLiteCheckpointer:
     def _check_open(self) -> None:
         if self._is_closed:
             raise StoreUnreadable(f"The store {self.path} is closed.", hint="Open a new one.")
-        if self._pid != os.getpid():
-            # A connection must not be used, nor closed, on the other side of a fork.
-            self._forked_away += [c for c in (self._writer, self._reader) if c is not None]
-            self._writer = self._reader = None
-            self._locks.clear()
-            self._heads.clear()
-            self._pid = os.getpid()
 
 
 def _take_over(tx: SQLiteTx, run_ids: Sequence[str]) -> dict[str, Head]:
@@ -282,3 +283,14 @@ def _take_over(tx: SQLiteTx, run_ids: Sequence[str]) -> dict[str, Head]:
     for run_id, head in heads.items():
         head.epoch = tx.raise_epoch(run_id)
     return heads
+
+
+_stores: "weakref.WeakSet[SQLiteCheckpointer]" = weakref.WeakSet()
+
+
+def _start_over_in_child() -> None:
+    for store in list(_stores):
+        store._start_over()
+
+
+os.register_at_fork(after_in_child=_start_over_in_child)

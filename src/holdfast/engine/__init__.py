@@ -1,0 +1,33 @@
+"""What comes next: the engine that brings a workflow through its phases, whatever dies on the way."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.engine.results import PhaseResult, RunError, RunResult
+
+if TYPE_CHECKING:
+    from holdfast.config import Config
+    from holdfast.engine.lifecycle import WorkflowEngine
+    from holdfast.engine.scope import ApprovalRequest
+    from holdfast.persona import AgentPersona
+
+__all__ = ["ApprovalRequest", "PhaseResult", "RunError", "RunResult", "WorkflowEngine", "build_agent"]
+
+
+def build_agent(persona: "AgentPersona", config: "Config", *, root_dir: Path, middleware: list[Any], **kw: Any) -> Any:
+    """The agent for a persona. Looked up here at every call, so that a program can put its own in its place."""
+    from holdfast.agents.build import build_agent as build
+
+    return build(persona, config, root_dir=root_dir, middleware=middleware, **kw)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "WorkflowEngine":
+        from holdfast.engine.lifecycle import WorkflowEngine
+
+        return WorkflowEngine
+    if name == "ApprovalRequest":
+        from holdfast.engine.scope import ApprovalRequest
+
+        return ApprovalRequest
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,209 @@
+"""Approvals of a phase's result: asked durably, bound to the digest of what was shown, answered once.
+
+Rule: an answer counts for what the person saw. If artifact, files or template are no longer that, it is stale, and they
+are asked again with the difference.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.engine.scope import ApprovalRequest, RunScope
+from holdfast.enums import ApprovalDecisionAction, RunPhaseState
+from holdfast.errors import ApprovalNotFound, ApprovalStale, ConfigInvalid
+from holdfast.persistence.models import ApprovalRow
+from holdfast.persistence.rows import insert, now_text, update
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.durable import Suspended
+from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.workflow import Phase
+
+ACTIONS = tuple(action.value for action in ApprovalDecisionAction)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What an approval is about. Its digest changes when anything in it does."""
+
+    artifact_hash: str
+    tree: str
+    template_hash: str
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(vars(self), sort_keys=True).encode()).hexdigest()
+
+    def differences(self, other: Mapping[str, Any]) -> list[str]:
+        names = {"artifact_hash": "the artifact", "tree": "the files", "template_hash": "the template"}
+        return [word for name, word in names.items() if other.get(name) != getattr(self, name)]
+
+
+@dataclass(frozen=True)
+class Answer:
+    action: ApprovalDecisionAction
+    comment: str
+    by: str
+
+
+class PhaseApproval:
+    """The question after one attempt of one phase."""
+
+    def __init__(self, scope: RunScope, phase: Phase, attempt: int, lane_id: str) -> None:
+        self._scope = scope
+        self._phase = phase
+        self._attempt = attempt
+        self._lane_id = lane_id
+
+    async def get(self, subject: Subject, shown: Mapping[str, Any]) -> Answer:
+        """The answer to what is shown now. Raises `Suspended` while there is none and nobody to ask here."""
+        asked = 0
+        while True:
+            asked += 1
+            key = f"{self._lane_id}/approval" + (f"#{asked}" if asked > 1 else "")
+            record = self._scope.log.records.by_key.get(("approval", key))
+            if record is None:
+                return await self._ask(key, subject, shown)
+            if record.answer is None:
+                return await self._ask_again(key, subject, shown)
+            if record.fingerprint.get("digest") == subject.digest:
+                return _to_answer(record.answer)
+            # The answer was for something else: ask once more, about what is there now.
+
+    async def _ask(self, key: str, subject: Subject, shown: Mapping[str, Any]) -> Answer:
+        request = self._request(subject, shown)
+        await self._scope.log.append(
+            _requested(request, key, self._lane_id, subject),
+            rows=[
+                insert("approvals", _row(request, subject)),
+                self._scope.set_phase(self._phase.key, state=RunPhaseState.AWAITING_APPROVAL),
+            ],
+        )
+        return await self._decide_here(key, request)
+
+    async def _ask_again(self, key: str, subject: Subject, shown: Mapping[str, Any]) -> Answer:
+        """The question stands in the journal: here is someone to ask, or the run waits on."""
+        if self._scope.approval_callback is None:
+            raise Suspended(key)
+        pending = self._scope.log.records.by_key["approval", key]
+        request = self._request(subject, shown, approval_id=str(pending.result or ""))
+        return await self._decide_here(key, request)
+
+    async def _decide_here(self, key: str, request: ApprovalRequest) -> Answer:
+        if self._scope.approval_callback is None:
+            raise Suspended(key)
+        action = check_action(await self._scope.approval_callback(request))
+        event, rows = decision(request.run_id, request.approval_id, key, self._lane_id, action, by="callback")
+        await self._scope.log.append(event, rows=rows)
+        return Answer(action, "", "callback")
+
+    def _request(self, subject: Subject, shown: Mapping[str, Any], approval_id: str = "") -> ApprovalRequest:
+        return ApprovalRequest(
+            approval_id=approval_id or uuid.uuid4().hex,
+            run_id=self._scope.run_id,
+            phase_key=self._phase.key,
+            title=self._phase.title,
+            risk=self._phase.risk.value,
+            attempt=self._attempt,
+            digest=subject.digest,
+            shown=shown,
+        )
+
+
+def _requested(request: ApprovalRequest, key: str, lane_id: str, subject: Subject) -> Event:
+    return create_event(
+        request.run_id,
+        EventKind.HUMAN_APPROVAL_REQUESTED,
+        lane_id,
+        key=key,
+        approval_id=request.approval_id,
+        phase=request.phase_key,
+        attempt=request.attempt,
+        risk=request.risk,
+        digest=request.digest,
+        fingerprint={"digest": request.digest},
+        subject=vars(subject),
+        show=dict(request.shown),
+    )
+
+
+def _row(request: ApprovalRequest, subject: Subject) -> dict[str, Any]:
+    return {
+        "id": request.approval_id,
+        "run_id": request.run_id,
+        "phase_key": request.phase_key,
+        "attempt": request.attempt,
+        "state": "pending",
+        "digest": request.digest,
+        "shown": {**request.shown, "subject": vars(subject)},
+        "requested_at": now_text(),
+    }
+
+
+def _to_answer(stored: Mapping[str, Any]) -> Answer:
+    return Answer(ApprovalDecisionAction(stored["action"]), stored.get("comment", ""), stored.get("by", ""))
+
+
+def check_action(action: ApprovalDecisionAction | str) -> ApprovalDecisionAction:
+    if str(action) not in ACTIONS:
+        raise ConfigInvalid(f"{str(action)!r} is no answer to an approval.", hint=f"Use one of {', '.join(ACTIONS)}.")
+    return ApprovalDecisionAction(str(action))
+
+
+def decision(
+    run_id: str,
+    approval_id: str,
+    key: str,
+    lane_id: str,
+    action: ApprovalDecisionAction,
+    *,
+    comment: str = "",
+    by: str = "",
+) -> tuple[Event, list[Statement]]:
+    """An answer as event and row; the row refuses it if another answer was faster."""
+    event = create_event(
+        run_id,
+        EventKind.HUMAN_APPROVAL_RECEIVED,
+        lane_id,
+        key=key,
+        approval_id=approval_id,
+        action=action.value,
+        comment=comment,
+        by=by,
+    )
+    values = {"state": "decided", "action": action, "comment": comment, "decided_by": by, "decided_at": now_text()}
+    return event, [update("approvals", values, {"id": approval_id, "state": "pending"})]
+
+
+def check_open(row: ApprovalRow | None, run_id: str, approval_id: str) -> ApprovalRow:
+    """Raise `ApprovalNotFound` unless the approval is this run's and nobody has answered it."""
+    if row is None or row.run_id != run_id:
+        raise ApprovalNotFound(
+            f"Run {run_id} has no approval {approval_id}.", hint="List the approvals to see what waits."
+        )
+    if row.state != "pending":
+        by = row.decided_by or "someone"
+        raise ApprovalNotFound(
+            f"Approval {approval_id} was answered with {row.action!r} by {by} at {row.decided_at}.",
+            hint="Nothing is left to decide here.",
+        )
+    return row
+
+
+def check_fresh(row: ApprovalRow, digest: str | None, now: Subject | None) -> None:
+    """Raise `ApprovalStale` if the person saw something else than was asked, or than lies there now."""
+    if digest is not None and digest != row.digest:
+        raise ApprovalStale(
+            f"Approval {row.id} has digest {row.digest[:12]}…, not the one that was seen ({digest[:12]}…).",
+            hint="Look at it again, then decide.",
+        )
+    if now is not None and now.digest != row.digest:
+        shown = row.shown if isinstance(row.shown, dict) else {}
+        changed = now.differences(shown.get("subject", {}))
+        raise ApprovalStale(
+            f"Since approval {row.id} was asked, {' and '.join(changed) or 'something'} changed.",
+            hint="Resume the run: it asks again and shows what is there now.",
+            changed=changed,
+        )

@@ -1,0 +1,106 @@
+"""Whether a phase has handed in what it owes: the file is there, it is JSON, and its schema is satisfied."""
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast.artifact_schema import ArtifactSchemaRegistry
+from holdfast.errors import ArtifactInvalid, ArtifactMissing, HoldfastError
+from holdfast.schema_findings import Finding
+from holdfast.workflow import Phase
+
+MAX_ARTIFACT_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found at the artifact's place, and what is wrong with it; `warnings` do not count against it."""
+
+    is_missing: bool
+    text: str = ""
+    hash: str = ""
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def is_valid(self) -> bool:
+        return not self.is_missing and not self.findings
+
+    def to_result(self) -> dict[str, Any]:
+        return {
+            "is_missing": self.is_missing,
+            "hash": self.hash,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "warnings": list(self.warnings),
+        }
+
+    @classmethod
+    def from_result(cls, result: dict[str, Any]) -> "Verdict":
+        findings = tuple(Finding(**finding) for finding in result["findings"])
+        return cls(result["is_missing"], "", result["hash"], findings, tuple(result["warnings"]))
+
+
+def judge_artifact(root: Path, phase: Phase, run_id: str, registry: ArtifactSchemaRegistry) -> Verdict:
+    """Look at the phase's artifact as it lies in the workspace now."""
+    path = root / phase.expected_artifact.path
+    try:
+        if not _is_inside(root, path) or not path.is_file():
+            return Verdict(is_missing=True)
+        if path.stat().st_size > MAX_ARTIFACT_BYTES:
+            return _refused(f"is larger than {MAX_ARTIFACT_BYTES // 1024**2} MB", "size")
+        content = path.read_bytes()
+    except OSError as error:
+        return _refused(f"cannot be read: {error.strerror}", "file")
+    data, findings = registry.validate_text(phase.expected_artifact.schema_id, content)
+    text = content.decode(errors="replace").encode(errors="replace").decode()
+    warnings = _foreign_ids(data, run_id, phase.key)
+    return Verdict(False, text, hashlib.sha256(content).hexdigest(), tuple(findings), warnings)
+
+
+def _is_inside(root: Path, path: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+
+
+def _refused(message: str, rule: str) -> Verdict:
+    return Verdict(False, findings=(Finding("$", message, rule),))
+
+
+def _foreign_ids(data: Any, run_id: str, phase_key: str) -> tuple[str, ...]:
+    if not isinstance(data, dict):
+        return ()
+    own = {"runId": run_id, "phaseKey": phase_key}
+    return tuple(
+        f"{name} is {data[name]!r}, not {value!r}"
+        for name, value in own.items()
+        if name in data and data[name] != value
+    )
+
+
+def verdict_error(phase: Phase, verdict: Verdict) -> HoldfastError:
+    path, schema_id = phase.expected_artifact.path, phase.expected_artifact.schema_id
+    if verdict.is_missing:
+        return ArtifactMissing(
+            f"Phase {phase.key!r} ended without its artifact {path}.",
+            hint="Look at what the agent did, change the requirements or the persona, then retry the run.",
+            phase_key=phase.key,
+        )
+    first = "; ".join(str(finding) for finding in verdict.findings[:3])
+    return ArtifactInvalid(
+        f"The artifact {path} of phase {phase.key!r} is not valid by {schema_id}: {first}.",
+        hint="Look at its findings, then retry the run.",
+        phase_key=phase.key,
+        findings=[finding.to_dict() for finding in verdict.findings],
+    )
+
+
+def move_aside(root: Path, phase: Phase, attempt: int) -> str | None:
+    """Move a file at the artifact's place out of the way, so that it cannot be taken for this attempt's result."""
+    path = root / phase.expected_artifact.path
+    if not path.is_symlink() and not path.exists():
+        return None
+    aside = path.with_name(f"{path.name}.before-{phase.key}-{attempt}")
+    # crash: it lies aside already, and the attempt starts as if it had never been there.
+    path.replace(aside)
+    return str(aside.relative_to(root))

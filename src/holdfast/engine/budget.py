@@ -1,0 +1,131 @@
+"""Money: the worst case is reserved with a model call's request and settled with its response, in their transactions.
+
+Rule: the limit is checked by the statement that reserves, inside the transaction, so that parallel calls cannot pass it
+together. A reservation whose call never answered stays counted.
+"""
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.catalog.models import ModelCard, load_model_table
+from holdfast.engine.scope import RunScope
+from holdfast.persistence.rows import now_text, update
+from holdfast.persona import AgentPersona
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.durable import Beside, Suspended
+from holdfast.runtime.events import EventKind
+from holdfast.workflow import Phase
+
+_RESERVE = """
+INSERT INTO ledger (id, run_id, phase_key, attempt, step_key, state, amount_micros, reserved_micros, model, persona,
+                    day, created_at)
+SELECT :id, :run_id, :phase_key, :attempt, :step_key, 'reserved', :amount, :amount, :model, :persona, :day, :now
+WHERE (SELECT budget_micros IS NULL OR budget_micros >= :amount + (
+           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = :run_id)
+       FROM runs WHERE id = :run_id)
+  AND (:phase_limit < 0 OR :phase_limit >= :amount + (
+           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = :run_id AND phase_key = :phase_key))
+  AND (:day_limit < 0 OR :day_limit >= :amount + (
+           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE day = :day))
+"""
+
+
+class BudgetPause(Suspended):
+    """A limit does not allow the next model call; the run waits for more money."""
+
+    def __init__(self, message: str, *, phase: str) -> None:
+        super().__init__(message)
+        self.phase = phase
+
+
+@dataclass
+class PhaseMoney:
+    """The gate before each model call of one attempt."""
+
+    scope: RunScope
+    phase: Phase
+    attempt: int
+    lane_id: str
+
+    def reserve(self, step_key: str, *, model: str, input_tokens: int, output_tokens: int | None) -> "Reservation":
+        """The worst case of a call: all of its input, and as much output as it may have."""
+        persona = self.scope.persona_of(self.phase)
+        card = load_model_table(self.scope.config.config_dir).find_model(persona.backend, model)
+        amount = 0
+        if card is not None:
+            most = card.max_output_tokens if output_tokens is None else output_tokens
+            amount = card.cost_micros(input_tokens=input_tokens, output_tokens=most)
+        return Reservation(self, step_key, amount, model, card, persona)
+
+
+@dataclass
+class Reservation:
+    """One call's money, from request to response."""
+
+    money: PhaseMoney
+    step_key: str
+    amount_micros: int
+    model: str
+    card: ModelCard | None
+    persona: AgentPersona
+    entry_id: str = ""
+
+    def beside_intent(self) -> Beside:
+        """What is written with the request; `RowRefused` if a limit would be passed."""
+        # A call made again after an unknown outcome is a new reservation: the old one may have been paid.
+        self.entry_id = uuid.uuid4().hex
+        scope, money = self.money.scope, self.money
+        now = now_text()
+        limit = money.phase.budget_micros
+        day_limit = scope.config.day_budget_usd
+        statement = Statement(
+            _RESERVE,
+            {
+                "id": self.entry_id,
+                "run_id": scope.run_id,
+                "phase_key": money.phase.key,
+                "attempt": money.attempt,
+                "step_key": self.step_key,
+                "amount": self.amount_micros,
+                "model": self.model,
+                "persona": self.persona.name,
+                "day": now[:10],
+                "now": now,
+                "phase_limit": -1 if limit is None else limit,
+                "day_limit": -1 if day_limit is None else round(day_limit * 1_000_000),
+            },
+        )
+        event = scope.log.event(
+            EventKind.BUDGET_RESERVED,
+            money.lane_id,
+            entry=self.entry_id,
+            step=self.step_key,
+            amount_micros=self.amount_micros,
+        )
+        return Beside([event], [statement])
+
+    def beside_result(self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> Beside:
+        """What is written with the response: the price of what was really used."""
+        cost = 0
+        if self.card is not None:
+            cost = self.card.cost_micros(
+                input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=min(cached_tokens, input_tokens)
+            )
+        values: dict[str, Any] = {
+            "state": "settled",
+            "amount_micros": cost,
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "settled_at": now_text(),
+        }
+        event = self.money.scope.log.event(
+            EventKind.BUDGET_SETTLED,
+            self.money.lane_id,
+            entry=self.entry_id,
+            step=self.step_key,
+            amount_micros=cost,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
+        return Beside([event], [update("ledger", values, {"id": self.entry_id, "state": "reserved"})])

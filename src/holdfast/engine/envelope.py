@@ -1,0 +1,63 @@
+"""The text an agent gets: its own phase, the artifacts before it, and nothing of what comes later."""
+
+from collections.abc import Sequence
+
+from holdfast.agents.envelope import Envelope, ExpectedFile, PhaseInput, to_block
+from holdfast.artifact_schema import ArtifactSchemaRegistry
+from holdfast.schema_findings import Finding
+from holdfast.workflow import Phase, WorkflowTemplate
+
+
+def render_envelope(
+    template: WorkflowTemplate,
+    phase: Phase,
+    *,
+    run_id: str,
+    attempt: int,
+    requirements_md: str,
+    comment: str,
+    registry: ArtifactSchemaRegistry,
+) -> str:
+    """One message that is enough to do the phase's work; it is pinned in the journal when the attempt starts."""
+    artifact = phase.expected_artifact
+    envelope = Envelope(
+        run_id=run_id,
+        phase_key=phase.key,
+        title=phase.title,
+        attempt=attempt,
+        read_only=phase.read_only,
+        requirements=requirements_md,
+        comment=comment,
+        inputs=tuple(
+            PhaseInput(key, template.phase(key).expected_artifact.path) for key in template.upstream_of(phase.key)
+        ),
+        artifact=ExpectedFile(artifact.path, artifact.schema_id, registry.get_schema(artifact.schema_id)),
+    )
+    return "\n\n".join(part for part in _parts(template, phase, envelope) if part) + "\n"
+
+
+def _parts(template: WorkflowTemplate, phase: Phase, envelope: Envelope) -> list[str]:
+    artifact = envelope.artifact
+    read = "\n".join(f"- `{item.path}` (result of phase `{item.phase_key}`)" for item in envelope.inputs)
+    return [
+        f"# {phase.title}",
+        f"You do phase `{phase.key}` of the workflow `{template.name}`, run `{envelope.run_id}`.",
+        f"## What is wanted\n\n{envelope.requirements or 'No requirements were given.'}",
+        f"## Your task\n\n{phase.instructions}",
+        f"## What others have done\n\nRead these files first:\n\n{read}" if envelope.inputs else "",
+        f"## What must be different this time\n\n{envelope.comment}" if envelope.comment else "",
+        "## Rules\n\nThe repository is your working folder; paths are relative to it. "
+        + ("Change no file but the artifact." if phase.read_only else "Do not commit: that is done for you."),
+        f"## Your result\n\nWrite one JSON file to `{artifact.path}` that is valid by the schema "
+        f"`{artifact.schema_id}` below. The phase is over when it is there and valid. `runId` is "
+        f"`{envelope.run_id}` and `phaseKey` is `{phase.key}` wherever the schema asks for them.",
+        to_block(envelope),
+    ]
+
+
+def render_repair(path: str, schema_id: str, findings: Sequence[Finding], *, is_missing: bool) -> str:
+    """The one message that asks for a mended artifact, with every finding."""
+    if is_missing:
+        return f"You ended without writing `{path}`. Write it now: JSON, valid by the schema `{schema_id}`."
+    lines = "\n".join(f"- {finding.path or '(the whole)'}: {finding.message} [{finding.rule}]" for finding in findings)
+    return f"`{path}` is not valid by the schema `{schema_id}`:\n\n{lines}\n\nMend these and write the file again."

@@ -1,0 +1,331 @@
+"""One attempt of one phase: pin the envelope, let the agent work, judge the artifact, run the checks, keep the files,
+ask a person. Every part is a durable step in the attempt's own lane, so a resumed attempt goes on where it was.
+"""
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Any
+
+from holdfast.engine.approvals import Answer, PhaseApproval, Subject
+from holdfast.engine.artifacts import Verdict, judge_artifact, move_aside, verdict_error
+from holdfast.engine.budget import BudgetPause, PhaseMoney
+from holdfast.engine.envelope import render_envelope, render_repair
+from holdfast.engine.scope import RunScope, utc_now
+from holdfast.enums import ApprovalDecisionAction, RunPhaseState
+from holdfast.errors import ApprovalRejected, ChecksFailed, PhaseTimeout, RowRefused, WorkspaceError
+from holdfast.persistence.rows import insert, now_text
+from holdfast.runtime.durable import TOOL_CALL, Beside, CancelRun, Step, StepKinds
+from holdfast.runtime.events import EventKind
+from holdfast.workflow import Phase
+from holdfast.workspace import (
+    CommandState,
+    SnapshotRules,
+    clean_environment,
+    diff,
+    run_spooled,
+    snapshot,
+    summarize_diff,
+    write_tree,
+)
+
+_AGENT_TURN = StepKinds(
+    EventKind.AGENT_STARTED, EventKind.AGENT_FINISHED, EventKind.AGENT_ERROR, EventKind.TOOL_UNKNOWN
+)
+_PIN = StepKinds(completed=EventKind.PHASE_STARTED)
+_JUDGE = StepKinds(completed=EventKind.ARTIFACT_WRITTEN)
+_JUDGE_MISSING = StepKinds(completed=EventKind.ARTIFACT_REJECTED)
+_KEEP = StepKinds(completed=EventKind.CHECKPOINT_SAVED)
+_CHECK_TIMEOUT_S = 1800.0
+_SHOWN_CHARS = 20_000
+
+
+@dataclass(frozen=True)
+class ChangesRequested:
+    """A person wants another attempt, with their comment."""
+
+    comment: str
+
+
+class PhaseAttempt:
+    def __init__(self, scope: RunScope, phase: Phase, attempt: int, comment: str) -> None:
+        self._scope = scope
+        self._phase = phase
+        self._attempt = attempt
+        self._comment = comment
+        self._lane_id = f"{phase.key}/{attempt}"
+
+    async def run(self) -> ChangesRequested | None:
+        """Bring the phase to its end in this attempt; `None` means it is completed.
+
+        Raises what made it fail, `Suspended` while a person must answer, `CancelRun` if the answer was to abort.
+        """
+        pinned = await self._pin()
+        verdict = await self._work(pinned["envelope"])
+        await self._run_checks()
+        kept = await self._keep()
+        if self._phase.requires_approval:
+            answer = await self._get_approval(verdict, kept, pinned["tree"])
+            if answer.action is ApprovalDecisionAction.REQUEST_CHANGES:
+                return ChangesRequested(answer.comment)
+            self._check_approved(answer)
+        await self._complete(verdict, kept)
+        return None
+
+    # -- the parts, in order ------------------------------------------------------------------------------------------
+
+    async def _pin(self) -> dict[str, Any]:
+        """Fix what this attempt works from: the envelope, the persona, the template and the files."""
+        scope, phase = self._scope, self._phase
+
+        def pin() -> dict[str, Any]:
+            moved = move_aside(scope.place.root, phase, self._attempt)
+            return {
+                "envelope": render_envelope(
+                    scope.template,
+                    phase,
+                    run_id=scope.run_id,
+                    attempt=self._attempt,
+                    requirements_md=scope.run.requirements_md,
+                    comment=self._comment,
+                    registry=scope.registry,
+                ),
+                "persona": scope.persona_of(phase).name,
+                "persona_hash": scope.persona_of(phase).content_hash,
+                "template_hash": scope.run.template_hash,
+                "tree": write_tree(scope.place).tree_id,
+                "moved_aside": moved,
+            }
+
+        rows = [
+            scope.set_phase(
+                phase.key,
+                state=RunPhaseState.RUNNING,
+                attempt=self._attempt,
+                started_at=now_text(),
+                ended_at=None,
+                error=None,
+            )
+        ]
+        step = self._step("start", _PIN, beside_result=lambda _result: Beside(rows=rows))
+        pinned: dict[str, Any] = await scope.log.step(step, lambda: asyncio.to_thread(pin))
+        return pinned
+
+    async def _work(self, envelope: str) -> Verdict:
+        """Let the agent work, and once more if what it hands in is not right. Raises `ArtifactMissing`/`…Invalid`."""
+        messages = [{"role": "user", "content": envelope}]
+        verdict = Verdict(is_missing=True)
+        for turn in (1, 2):
+            await self._invoke(turn, messages)
+            verdict = await self._judge(turn)
+            if verdict.is_valid:
+                return verdict
+            artifact = self._phase.expected_artifact
+            repair = render_repair(artifact.path, artifact.schema_id, verdict.findings, is_missing=verdict.is_missing)
+            messages = [*messages[:1], {"role": "user", "content": repair}]
+        raise verdict_error(self._phase, verdict)
+
+    async def _invoke(self, turn: int, messages: list[dict[str, str]]) -> None:
+        step = self._step(f"turn{turn}", _AGENT_TURN, has_intent=True)
+
+        async def invoke() -> dict[str, Any]:
+            from holdfast import engine  # build_agent is looked up at call time, so that a test can replace it
+            from holdfast.engine.middleware import make_middleware
+
+            money = PhaseMoney(self._scope, self._phase, self._attempt, self._lane_id)
+            middleware = make_middleware(self._scope, self._phase, f"{self._lane_id}/turn{turn}", money)
+            agent = engine.build_agent(
+                self._scope.persona_of(self._phase),
+                self._scope.config,
+                root_dir=self._scope.place.root,
+                middleware=middleware.for_agent,
+            )
+            try:
+                async with asyncio.timeout(self._phase.timeout_seconds):
+                    result = await agent.ainvoke({"messages": list(messages)})
+            except RowRefused as error:
+                raise BudgetPause(
+                    f"The next model call of phase {self._phase.key!r} would pass the budget.", phase=self._phase.key
+                ) from error
+            except TimeoutError as error:
+                raise PhaseTimeout(
+                    f"Phase {self._phase.key!r} took longer than {self._phase.timeout_seconds:g} s.",
+                    hint="Raise its timeout_seconds or make the phase smaller, then retry the run.",
+                ) from error
+            finally:
+                await middleware.drain()
+            return {"text": _last_text(result)}
+
+        await self._scope.log.step(step, invoke)
+
+    async def _judge(self, turn: int) -> Verdict:
+        scope, phase = self._scope, self._phase
+        found = await asyncio.to_thread(judge_artifact, scope.place.root, phase, scope.run_id, scope.registry)
+
+        def beside(_result: Any) -> Beside:
+            if found.is_missing:
+                return Beside()
+            kind = EventKind.ARTIFACT_ACCEPTED if found.is_valid else EventKind.ARTIFACT_REJECTED
+            told = scope.log.event(
+                kind, self._lane_id, phase=phase.key, attempt=self._attempt, turn=turn, hash=found.hash
+            )
+            return Beside([told], [insert("artifacts", self._artifact_row(turn, found))])
+
+        kinds = _JUDGE_MISSING if found.is_missing else _JUDGE
+        details = {"turn": turn, "path": phase.expected_artifact.path, "schema": phase.expected_artifact.schema_id}
+        step = self._step(f"artifact{turn}", kinds, details=details, beside_result=beside)
+        verdict = Verdict.from_result(await scope.log.step(step, found.to_result))
+        # A resumed attempt judges by what was recorded; the text is only that of the file as it lies there now.
+        return replace(verdict, text=found.text)
+
+    def _artifact_row(self, turn: int, verdict: Verdict) -> dict[str, Any]:
+        return {
+            "run_id": self._scope.run_id,
+            "phase_key": self._phase.key,
+            "attempt": self._attempt,
+            "turn": turn,
+            "path": self._phase.expected_artifact.path,
+            "schema_id": self._phase.expected_artifact.schema_id,
+            "hash": verdict.hash,
+            "state": "accepted" if verdict.is_valid else "rejected",
+            "findings": [finding.to_dict() for finding in verdict.findings],
+            "content": verdict.text.replace("\0", "\\u0000"),
+            "created_at": now_text(),
+        }
+
+    async def _run_checks(self) -> None:
+        """Raise `ChecksFailed` with the output of the first command that does not exit with 0."""
+        for number, argv in enumerate(self._phase.checks, 1):
+            result = await run_command(self._scope, self._lane_id, f"check{number}", list(argv), phase=self._phase.key)
+            if result["exit_code"] != 0:
+                raise ChecksFailed(
+                    f"The check {' '.join(argv)!r} of phase {self._phase.key!r} ended with {result['outcome']}.",
+                    hint="Its output is in the journal; mend the cause, then retry the run.",
+                    output=result["output"],
+                )
+
+    async def _keep(self) -> dict[str, Any]:
+        """Keep the files of this attempt under a ref of its own."""
+        scope = self._scope
+
+        def keep() -> dict[str, Any]:
+            kept = snapshot(scope.place, self._phase.key, self._attempt, at=utc_now(), message=self._phase.title)
+            left_out = [{"path": item.path, "reason": item.reason.value} for item in kept.left_out]
+            return {"ref": kept.ref, "commit": kept.commit, "tree": kept.tree_id, "left_out": left_out}
+
+        async def keep_alone() -> dict[str, Any]:
+            async with scope.tree_lock:
+                return await asyncio.to_thread(keep)
+
+        kept: dict[str, Any] = await scope.log.step(self._step("snapshot", _KEEP), keep_alone)
+        return kept
+
+    async def _get_approval(self, verdict: Verdict, kept: dict[str, Any], tree_before: str) -> Answer:
+        scope = self._scope
+        subject = await asyncio.to_thread(current_subject, scope, self._phase)
+        shown = {
+            "artifact": self._phase.expected_artifact.path,
+            "content": verdict.text[:_SHOWN_CHARS],
+            **await asyncio.to_thread(self._changes, tree_before, kept["tree"]),
+            "workflow": scope.template.name,
+            "next": list(_after(scope, self._phase)),
+        }
+        return await PhaseApproval(scope, self._phase, self._attempt, self._lane_id).get(subject, shown)
+
+    def _changes(self, before: str, after: str) -> dict[str, Any]:
+        summary = summarize_diff(self._scope.place.repo, before, after)
+        return {
+            "diff": diff(self._scope.place.repo, before, after, max_chars=_SHOWN_CHARS),
+            "files": [file.path for file in summary.files],
+            "added": summary.added,
+            "removed": summary.removed,
+        }
+
+    def _check_approved(self, answer: Answer) -> None:
+        if answer.action is ApprovalDecisionAction.ABORT:
+            raise CancelRun(answer.comment, answer.by)
+        if answer.action is ApprovalDecisionAction.REJECT:
+            raise ApprovalRejected(
+                f"{answer.by or 'A person'} rejected phase {self._phase.key!r}: {answer.comment or 'no comment'}.",
+                hint="Retry the run for another attempt, or fork it before this phase.",
+                action="reject",
+                comment=answer.comment,
+            )
+
+    async def _complete(self, verdict: Verdict, kept: dict[str, Any]) -> None:
+        scope = self._scope
+        event = scope.log.event(
+            EventKind.PHASE_COMPLETED,
+            self._lane_id,
+            phase=self._phase.key,
+            attempt=self._attempt,
+            artifact=self._phase.expected_artifact.path,
+            artifact_hash=verdict.hash,
+            tree=kept["tree"],
+            snapshot=kept["ref"],
+        )
+        row = scope.set_phase(
+            self._phase.key,
+            state=RunPhaseState.COMPLETED,
+            ended_at=now_text(),
+            tree=kept["tree"],
+            snapshot=kept["ref"],
+        )
+        await scope.log.append(event, rows=[row])
+
+    def _step(self, name: str, kinds: StepKinds, **options: Any) -> Step:
+        details = {"phase": self._phase.key, "attempt_no": self._attempt, **options.pop("details", {})}
+        return Step(f"{self._lane_id}/{name}", self._lane_id, kinds=kinds, details=details, **options)
+
+
+async def run_command(
+    scope: RunScope, lane_id: str, name: str, argv: list[str], *, phase: str | None = None
+) -> dict[str, Any]:
+    """Run a command of the template as a durable step; one that outlived its engine is waited for, not repeated."""
+    key = f"{lane_id}/{name}"
+
+    async def run() -> dict[str, Any]:
+        outcome = await run_spooled(
+            f"{scope.run_id}:{key}",
+            argv,
+            cwd=scope.place.root,
+            spool_dir=scope.spool_dir,
+            env=clean_environment({"HOLDFAST_RUN_ID": scope.run_id}),
+            timeout_s=_CHECK_TIMEOUT_S,
+            leave_running=True,
+        )
+        if outcome.state is CommandState.LOST:
+            raise WorkspaceError(
+                f"What became of {' '.join(argv)!r} is not known: its process is gone and left no exit code.",
+                hint="Look at the workspace, then retry the run.",
+            )
+        told = f"exit code {outcome.exit_code}" if outcome.exit_code is not None else outcome.state.value
+        return {"exit_code": outcome.exit_code, "outcome": told, "output": outcome.output}
+
+    details = {"tool": "command", "argv": argv, "phase": phase}
+    step = Step(key, lane_id, has_intent=True, kinds=TOOL_CALL, details=details)
+    result: dict[str, Any] = await scope.log.step(step, run)
+    return result
+
+
+def current_subject(scope: RunScope, phase: Phase) -> Subject:
+    """What an approval of this phase would be about, by what lies in the workspace now."""
+    found = judge_artifact(scope.place.root, phase, scope.run_id, scope.registry)
+    # Other phases may hand in their artifacts while this one waits; that does not change what was shown.
+    prefix = scope.place.root.relative_to(scope.place.worktree)
+    artifacts = tuple(f"/{prefix / other.expected_artifact.path}" for other in scope.template.phases)
+    tree = write_tree(scope.place, SnapshotRules(ignore=artifacts)).tree_id
+    return Subject(found.hash, tree, scope.run.template_hash)
+
+
+def _after(scope: RunScope, phase: Phase) -> tuple[str, ...]:
+    return tuple(other.key for other in scope.template.phases if phase.key in (other.needs or ()))
+
+
+def _last_text(result: Any) -> str:
+    """The end of what the agent said, for readers; a result without messages is as good as any."""
+    messages = result.get("messages") if isinstance(result, dict) else None
+    if not messages:
+        return ""
+    content = getattr(messages[-1], "content", "")
+    text = content if isinstance(content, str) else str(content)
+    return text.encode(errors="replace").decode()[:4000]

@@ -1,0 +1,67 @@
+"""What the engine's verbs return: where a run stands now."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from holdfast.enums import RunPhaseState, RunStatus
+from holdfast.errors import HoldfastError
+
+
+class RunError(str):
+    """Why a run failed: a text ("artifact_missing: …") that also knows its parts."""
+
+    code: str
+    message: str
+    hint: str
+
+    def __new__(cls, code: str, message: str, hint: str = "") -> "RunError":
+        error = super().__new__(cls, f"{code}: {message}")
+        error.code, error.message, error.hint = code, message, hint
+        return error
+
+    def to_dict(self) -> dict[str, str]:
+        return {"code": self.code, "message": self.message, "hint": self.hint}
+
+    @classmethod
+    def from_exception(cls, error: BaseException) -> "RunError":
+        if isinstance(error, HoldfastError):
+            return cls(error.code, error.message, error.hint)
+        return cls("agent_failed", f"{type(error).__name__}: {error}", "Look at the events of the phase, then retry.")
+
+    @classmethod
+    def from_row(cls, stored: Any) -> "RunError | None":
+        if not stored:
+            return None
+        if isinstance(stored, Mapping):
+            return cls(str(stored.get("code", "")), str(stored.get("message", "")), str(stored.get("hint", "")))
+        return cls("error", str(stored))
+
+
+@dataclass(frozen=True)
+class PhaseResult:
+    """One phase: its state, how often it was tried, and the path of its accepted artifact."""
+
+    key: str
+    state: RunPhaseState
+    attempts: int
+    artifact: str | None = None
+    error: RunError | None = None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run after a verb has done what it could."""
+
+    run_id: UUID
+    state: RunStatus
+    error: RunError | None
+    phases: tuple[PhaseResult, ...]
+    final_report_path: str | None
+    cost_micros: int = 0
+    waiting_for: str | None = None
+
+    @property
+    def cost_usd(self) -> float:
+        return self.cost_micros / 1_000_000

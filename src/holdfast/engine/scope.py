@@ -1,0 +1,91 @@
+"""Everything that the parts of one run share while one process drives it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from holdfast.artifact_schema import ArtifactSchemaRegistry
+from holdfast.config import Config
+from holdfast.enums import ApprovalDecisionAction
+from holdfast.errors import HoldfastError
+from holdfast.persistence.db import Database
+from holdfast.persistence.models import RunRow
+from holdfast.persistence.rows import now_text, update
+from holdfast.persona import AgentPersona
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.durable import RunLog
+from holdfast.runtime.journal import Journal
+from holdfast.workflow import Phase, WorkflowTemplate
+from holdfast.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class ApprovalRequest:
+    """What a person is asked: the phase, its artifact, the change it made, and the digest that the answer binds to."""
+
+    approval_id: str
+    run_id: str
+    phase_key: str
+    title: str
+    risk: str
+    attempt: int
+    digest: str
+    shown: Mapping[str, Any]
+
+
+ApprovalCallback = Callable[[ApprovalRequest], Awaitable[ApprovalDecisionAction | str]]
+
+
+@dataclass
+class RunScope:
+    db: Database
+    config: Config
+    registry: ArtifactSchemaRegistry
+    approval_callback: ApprovalCallback | None
+    journal: Journal
+    log: RunLog
+    run: RunRow
+    template: WorkflowTemplate
+    personas: Mapping[str, AgentPersona]
+    workspace: Workspace | None = None
+    tree_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def run_id(self) -> str:
+        return self.run.id
+
+    @property
+    def place(self) -> Workspace:
+        assert self.workspace is not None, "the workspace is prepared before any phase"
+        return self.workspace
+
+    @property
+    def spool_dir(self) -> Path:
+        return self.config.data_dir / "spool"
+
+    def persona_of(self, phase: Phase) -> AgentPersona:
+        return self.personas[phase.role]
+
+    def set_run(self, **values: Any) -> Statement:
+        return update("runs", {"updated_at": now_text(), **values}, {"id": self.run_id})
+
+    def set_phase(self, phase_key: str, **values: Any) -> Statement:
+        return update("run_phases", values, {"run_id": self.run_id, "phase_key": phase_key})
+
+
+def error_facts(error: BaseException) -> dict[str, str]:
+    """An error as rows, events and reports hold it."""
+    if isinstance(error, HoldfastError):
+        return {"code": error.code, "message": error.message, "hint": error.hint}
+    return {
+        "code": "agent_failed",
+        "message": f"{type(error).__name__}: {error}",
+        "hint": "Look at the events of the phase, then retry the run.",
+    }
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,123 @@
+"""Reading what the engine needs of a run, in as few queries as there are questions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+
+from holdfast.persistence.db import Database
+from holdfast.persistence.models import (
+    AgentPersonaRow,
+    ApprovalRow,
+    ArtifactRow,
+    LedgerRow,
+    RunBindingRow,
+    RunPhaseRow,
+    RunRow,
+    WorkflowTemplateRow,
+)
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run with everything that was decided when it was made."""
+
+    run: RunRow
+    template: WorkflowTemplateRow | None
+    phases: dict[str, RunPhaseRow]
+    bindings: dict[str, tuple[RunBindingRow, AgentPersonaRow | None]]
+
+
+async def find_run(db: Database, run_id: str) -> StoredRun | None:
+    async with db.session() as session:
+        run = await session.get(RunRow, run_id)
+        if run is None:
+            return None
+        template = await session.get(WorkflowTemplateRow, run.template_id)
+        phases = await session.scalars(
+            select(RunPhaseRow).where(RunPhaseRow.run_id == run_id).order_by(RunPhaseRow.position)
+        )
+        bound = await session.execute(
+            select(RunBindingRow, AgentPersonaRow)
+            .outerjoin(AgentPersonaRow, AgentPersonaRow.id == RunBindingRow.persona_id)
+            .where(RunBindingRow.run_id == run_id)
+        )
+        return StoredRun(
+            run,
+            template,
+            {phase.phase_key: phase for phase in phases},
+            {binding.role_id: (binding, persona) for binding, persona in bound},
+        )
+
+
+async def read_phases(db: Database, run_id: str) -> dict[str, RunPhaseRow]:
+    async with db.session() as session:
+        rows = await session.scalars(
+            select(RunPhaseRow).where(RunPhaseRow.run_id == run_id).order_by(RunPhaseRow.position)
+        )
+        return {row.phase_key: row for row in rows}
+
+
+async def read_artifacts(db: Database, run_id: str) -> list[ArtifactRow]:
+    async with db.session() as session:
+        rows = await session.scalars(
+            select(ArtifactRow)
+            .where(ArtifactRow.run_id == run_id)
+            .order_by(ArtifactRow.created_at, ArtifactRow.attempt, ArtifactRow.turn)
+        )
+        return list(rows)
+
+
+async def read_approvals(db: Database, *, run_id: str | None = None, state: str | None = None) -> list[ApprovalRow]:
+    query = select(ApprovalRow).order_by(ApprovalRow.requested_at)
+    if run_id is not None:
+        query = query.where(ApprovalRow.run_id == run_id)
+    if state is not None:
+        query = query.where(ApprovalRow.state == state)
+    async with db.session() as session:
+        return list(await session.scalars(query))
+
+
+async def find_approval(db: Database, approval_id: str) -> ApprovalRow | None:
+    async with db.session() as session:
+        return await session.get(ApprovalRow, approval_id)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Money in micro-dollars: settled by responses, and reserved for calls that have none (yet, or for ever)."""
+
+    settled_micros: int
+    reserved_micros: int
+
+    @property
+    def total_micros(self) -> int:
+        return self.settled_micros + self.reserved_micros
+
+
+async def read_spent(db: Database, run_id: str) -> Spent:
+    query = (
+        select(LedgerRow.state, func.sum(LedgerRow.amount_micros))
+        .where(LedgerRow.run_id == run_id)
+        .group_by(LedgerRow.state)
+    )
+    async with db.session() as session:
+        by_state = {state: int(total or 0) for state, total in await session.execute(query)}
+    return Spent(by_state.get("settled", 0), by_state.get("reserved", 0))
+
+
+async def read_spent_by_phase(db: Database, run_id: str) -> dict[str, int]:
+    query = (
+        select(LedgerRow.phase_key, func.sum(LedgerRow.amount_micros))
+        .where(LedgerRow.run_id == run_id)
+        .group_by(LedgerRow.phase_key)
+    )
+    async with db.session() as session:
+        return {phase_key: int(total or 0) for phase_key, total in await session.execute(query)}
+
+
+async def list_orphans(db: Database) -> Sequence[str]:
+    """The runs that should be running; whether someone drives them, their claim tells."""
+    async with db.session() as session:
+        query = select(RunRow.id).where(RunRow.state.in_(("running", "pending"))).order_by(RunRow.created_at)
+        return list(await session.scalars(query))

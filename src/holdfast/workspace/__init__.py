@@ -1,0 +1,83 @@
+"""Where a run works: its git worktree, snapshots of it, the way of its result to the user, and detached commands."""
+
+from holdfast.workspace.copies import CopyReport, copy_files
+from holdfast.workspace.deliver import Delivered, deliver_result
+from holdfast.workspace.diffs import DiffSummary, FileChange, changed_paths, diff, summarize_diff
+from holdfast.workspace.git import Author, Git
+from holdfast.workspace.merge import (
+    MergeAction,
+    Merged,
+    ResultBranch,
+    ResultStep,
+    find_author,
+    make_branch,
+    merge_result,
+)
+from holdfast.workspace.private import CopyLimits
+from holdfast.workspace.restoring import Removed, Restored, remove_workspace, restore
+from holdfast.workspace.sandbox import Sandbox, SandboxProbe, probe, to_sandboxed, workspace_sandbox
+from holdfast.workspace.snapshots import (
+    LeftOut,
+    LeftOutReason,
+    Snapshot,
+    SnapshotRules,
+    Tree,
+    snapshot,
+    write_tree,
+)
+from holdfast.workspace.spool import (
+    CommandState,
+    Outcome,
+    clean_environment,
+    remove_spooled,
+    run_spooled,
+    stop_spooled,
+)
+from holdfast.workspace.worktree import Workspace, open_workspace, prepare_workspace
+
+__all__ = [
+    "Workspace",
+    "prepare_workspace",
+    "open_workspace",
+    "CopyLimits",
+    "copy_files",
+    "CopyReport",
+    "write_tree",
+    "snapshot",
+    "restore",
+    "remove_workspace",
+    "Tree",
+    "Snapshot",
+    "SnapshotRules",
+    "LeftOut",
+    "LeftOutReason",
+    "Restored",
+    "Removed",
+    "diff",
+    "summarize_diff",
+    "changed_paths",
+    "DiffSummary",
+    "FileChange",
+    "merge_result",
+    "make_branch",
+    "deliver_result",
+    "find_author",
+    "ResultStep",
+    "Merged",
+    "MergeAction",
+    "ResultBranch",
+    "Delivered",
+    "Author",
+    "Git",
+    "run_spooled",
+    "stop_spooled",
+    "remove_spooled",
+    "clean_environment",
+    "Outcome",
+    "CommandState",
+    "Sandbox",
+    "SandboxProbe",
+    "workspace_sandbox",
+    "to_sandboxed",
+    "probe",
+]

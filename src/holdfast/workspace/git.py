@@ -1,0 +1,179 @@
+"""Runs git the same way on every machine. Git is never called from anywhere else in the project.
+
+Nothing of the user's runs along: no hook, no signing, no prompt, no background clean-up, no `GIT_*` variable. In the
+run's own worktree (`is_exact`) the settings that change what a tree holds are fixed too, so that a tree id does not
+depend on who computed it. The user's checkout keeps the user's settings.
+"""
+
+import os
+import random
+import re
+import subprocess
+import time
+from collections.abc import Collection, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from holdfast.errors import WorkspaceError
+
+# Locks of ours that a running git must keep: a git that outlives its killed engine still works on the files, and the
+# next engine has to wait for it.
+HELD_LOCKS: ContextVar[tuple[int, ...]] = ContextVar("held_locks", default=())
+
+TIMEOUT_S = 900.0
+CONTENTION_WAIT_S = 10.0
+
+_SAFE = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "commit.gpgSign=false",
+    "tag.gpgSign=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "submodule.recurse=false",
+    "core.quotePath=false",
+)
+_EXACT = (
+    "core.autocrlf=false",
+    "core.safecrlf=false",
+    "core.excludesFile=/dev/null",
+    "core.attributesFile=/dev/null",
+    "core.sparseCheckout=false",
+    "core.splitIndex=false",
+    "core.untrackedCache=false",
+)
+# Another git holds a lock file for a moment, or is just making a worktree (git reads all of them and stumbles over a
+# half-made one); waiting helps. A ref that is not where it was expected does not match.
+_CONTENTION = re.compile(
+    r"Unable to create '[^']*\.lock': File exists|could not lock config file|failed to read [^\n]*/commondir"
+)
+
+
+@dataclass(frozen=True)
+class Author:
+    """Who a commit is by."""
+
+    name: str
+    email: str
+
+
+HOLDFAST = Author("holdfast", "holdfast@localhost")
+_ROLES = ("AUTHOR", "COMMITTER")
+
+
+@dataclass(frozen=True)
+class GitResult:
+    """What a git command printed, and how it ended."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def line(self) -> str:
+        return os.fsdecode(self.stdout).strip("\n")
+
+    @property
+    def names(self) -> list[str]:
+        """The output of a `-z` option as path names; any byte but NUL can stand in one."""
+        return [os.fsdecode(name) for name in self.stdout.split(b"\0") if name]
+
+
+def to_stdin(names: Iterable[str]) -> bytes:
+    """Path names as git reads them with `-z`."""
+    return b"".join(os.fsencode(name) + b"\0" for name in names)
+
+
+@dataclass(frozen=True)
+class Git:
+    """A place where git runs: a folder, or an explicit git directory, work tree and index file."""
+
+    folder: Path | None = None
+    git_dir: Path | None = None
+    work_tree: Path | None = None
+    index: Path | None = None
+    is_exact: bool = True
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, *args: str, stdin: bytes = b"", ok: Collection[int] = (0,)) -> GitResult:
+        """Run one git command. Raises `WorkspaceError` if it ends with a code that is not in `ok`."""
+        deadline = time.monotonic() + CONTENTION_WAIT_S
+        while True:
+            result = self._run_once(args, stdin)
+            if result.exit_code in ok:
+                return result
+            if not _CONTENTION.search(result.stderr) or time.monotonic() > deadline:
+                raise _failure(args, result)
+            time.sleep(random.uniform(0.01, 0.1))  # noqa: S311 (spreads retries, protects nothing)
+
+    def line(self, *args: str, stdin: bytes = b"") -> str:
+        return self.run(*args, stdin=stdin).line
+
+    def find(self, *args: str) -> str | None:
+        """The command's output, or `None` if git says that there is no such thing."""
+        result = self.run(*args, ok=(0, 1, 128))
+        return result.line if result.exit_code == 0 else None
+
+    def _run_once(self, args: tuple[str, ...], stdin: bytes) -> GitResult:
+        try:
+            done = subprocess.run(
+                [*self._command(), *args],
+                input=stdin,
+                capture_output=True,
+                cwd="/",
+                env=self._environment(),
+                pass_fds=HELD_LOCKS.get(),
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except FileNotFoundError as missing:
+            raise WorkspaceError("git was not found.", hint="Install git 2.38 or later.") from missing
+        except subprocess.TimeoutExpired as late:
+            raise WorkspaceError(f"git {args[0]} did not end within {TIMEOUT_S:.0f} s.", command=args) from late
+        return GitResult(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+
+    def _environment(self) -> dict[str, str]:
+        index = {"GIT_INDEX_FILE": str(self.index)} if self.index is not None else {}
+        return _clean_environment() | index | dict(self.env)
+
+    def _command(self) -> list[str]:
+        command = ["git", "--no-pager", "--literal-pathspecs"]
+        for setting in (*_SAFE, *(_EXACT if self.is_exact else ())):
+            command += ["-c", setting]
+        if self.folder is not None:
+            command += ["-C", str(self.folder)]
+        if self.git_dir is not None:
+            command.append(f"--git-dir={self.git_dir}")
+        if self.work_tree is not None:
+            command.append(f"--work-tree={self.work_tree}")
+        return command
+
+
+def _clean_environment() -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS": "true"}
+    env |= {"GIT_EDITOR": "true", "GIT_OPTIONAL_LOCKS": "0", "GIT_ADVICE": "0"}
+    return env | identity(HOLDFAST)
+
+
+def identity(author: Author, at: datetime | None = None) -> dict[str, str]:
+    """The variables that make `author` the author and committer of what git writes, at the time given."""
+    env = {f"GIT_{role}_{part.upper()}": getattr(author, part) for role in _ROLES for part in ("name", "email")}
+    if at is not None:
+        env |= {f"GIT_{role}_DATE": f"@{int(at.timestamp())} +0000" for role in _ROLES}
+    return env
+
+
+def _failure(args: tuple[str, ...], result: GitResult) -> WorkspaceError:
+    lines = [line for line in result.stderr.splitlines() if line.strip()]
+    last = lines[-1].strip() if lines else f"exit code {result.exit_code}"
+    command = "git " + " ".join(args)
+    return WorkspaceError(
+        f"`{command[:200]}` failed: {last}",
+        hint="Look at the repository with git; nothing that was recorded is lost.",
+        command=command,
+        stderr=last,
+        exit_code=result.exit_code,
+    )

@@ -1,0 +1,235 @@
+"""Brings a run's result to the user's branch as proper commits, without the engine's own files.
+
+Everything is computed in git's objects first. Only when it fits is one ref moved; a checkout that has the branch is
+moved by git itself, which refuses to touch a file with changes of the user's. A refusal changes nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from holdfast.errors import WorkspaceConflict, WorkspaceError
+from holdfast.workspace.diffs import DiffSummary, changed_paths, summarize_diff
+from holdfast.workspace.files import find_occupants, hold_lock
+from holdfast.workspace.git import HOLDFAST, Author, Git, identity
+from holdfast.workspace.refs import result_ref
+from holdfast.workspace.repository import is_empty_start, status_paths
+from holdfast.workspace.worktree import Workspace
+
+
+@dataclass(frozen=True)
+class ResultStep:
+    """One commit to be: a tree or commit that the run recorded, and what it did."""
+
+    tree: str
+    message: str
+
+
+class MergeAction(StrEnum):
+    """What `merge_result` did to the branch."""
+
+    CREATED = "created"
+    FAST_FORWARDED = "fast_forwarded"
+    MERGED = "merged"
+    NOTHING_TO_DO = "nothing_to_do"
+
+
+@dataclass(frozen=True)
+class Merged:
+    """`checkout` is the folder whose files moved with the branch; `None` if no checkout has it."""
+
+    action: MergeAction
+    branch: str
+    commit: str
+    checkout: Path | None
+    summary: DiffSummary
+
+
+@dataclass(frozen=True)
+class ResultBranch:
+    """A branch that holds the result and can be pushed."""
+
+    name: str
+    commit: str
+
+
+def merge_result(
+    workspace: Workspace,
+    steps: Sequence[ResultStep],
+    *,
+    target_branch: str,
+    at: datetime,
+    author: Author | None = None,
+    without: Sequence[str] = (),
+) -> Merged:
+    """Bring the steps, as commits on the run's base, to `target_branch`, which is made if there is none.
+
+    `without` names the engine's own files (paths, folders or globs): they stay what they were at the base. May be
+    repeated. Raises `WorkspaceConflict` with the paths, and changes nothing, if branch or checkout do not fit.
+    """
+    with hold_lock(workspace.lock_path):
+        git = Git(git_dir=workspace.repo, is_exact=False)
+        result = _make_result(workspace, steps, at=at, author=author, without=without)
+        tip = git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{target_branch}^{{commit}}")
+        if result is None or (tip and _is_ancestor(git, result, tip)):
+            return Merged(MergeAction.NOTHING_TO_DO, target_branch, tip or "", None, DiffSummary(()))
+        commit = result
+        if tip and not _is_ancestor(git, tip, result):
+            commit = _join(workspace, git, tip, result, target_branch=target_branch, at=at, author=author)
+        start = tip or git.line("mktree")
+        summary = summarize_diff(workspace.repo, start, commit)
+        checkout = _move(
+            git, target_branch, tip, commit, changed_paths(workspace.repo, f"{start}^{{tree}}", f"{commit}^{{tree}}")
+        )
+        action = MergeAction.CREATED if not tip else _action(commit, result)
+        return Merged(action, target_branch, commit, checkout, summary)
+
+
+def make_branch(
+    workspace: Workspace,
+    steps: Sequence[ResultStep],
+    *,
+    at: datetime,
+    name: str | None = None,
+    author: Author | None = None,
+    without: Sequence[str] = (),
+) -> ResultBranch:
+    """Put the result on a branch to push, by default the run's own. Another branch that exists is not moved."""
+    with hold_lock(workspace.lock_path):
+        git = Git(git_dir=workspace.repo)
+        branch = name or workspace.branch
+        commit = _make_result(workspace, steps, at=at, author=author, without=without) or workspace.base_commit
+        old = git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
+        if old == commit:
+            return ResultBranch(branch, commit)
+        if old and branch != workspace.branch:
+            raise WorkspaceError(f"There is a branch {branch!r} already.", hint="Name another one.", branch=branch)
+        git.run("check-ref-format", "--branch", branch)
+        git.run("update-ref", f"refs/heads/{branch}", commit, old or "0" * len(commit))
+        if branch == workspace.branch and workspace.git_dir.is_dir():
+            workspace.git.run("read-tree", "HEAD")  # so that `git status` there goes on telling the truth
+        return ResultBranch(branch, commit)
+
+
+def find_author(repo: Path) -> Author | None:
+    """Who the user is by their git configuration."""
+    git = Git(git_dir=repo, is_exact=False)
+    name, email = (git.find("config", "--get", key) for key in ("user.name", "user.email"))
+    return Author(name, email) if name and email else None
+
+
+def _make_result(
+    workspace: Workspace, steps: Sequence[ResultStep], *, at: datetime, author: Author | None, without: Sequence[str]
+) -> str | None:
+    """The steps as commits on the base, kept under the run's result ref; `None` if they change nothing."""
+    git = Git(git_dir=workspace.repo)
+    trees = [leave_out(workspace, step.tree, without) for step in steps]
+    is_unborn = is_empty_start(git, workspace.base_commit)
+    before = git.line("rev-parse", f"{workspace.base_commit}^{{tree}}")
+    if not trees or trees[-1] == before:
+        return None
+    known = git.find("rev-parse", "--verify", "--quiet", result_ref(workspace.run_id))
+    if known and git.line("rev-parse", f"{known}^{{tree}}") == trees[-1]:
+        return known
+    writer = Git(git_dir=workspace.repo, env=identity(author or find_author(workspace.repo) or HOLDFAST, at))
+    commit = "" if is_unborn else workspace.base_commit
+    for tree, step in zip(trees, steps, strict=True):
+        if tree != before:
+            parent = ("-p", commit) if commit else ()
+            commit, before = writer.line("commit-tree", tree, *parent, stdin=step.message.encode()), tree
+    # crash: the same commits are found and used again, so a repeated merge recognises what the branch already has.
+    git.run("update-ref", result_ref(workspace.run_id), commit)
+    return commit
+
+
+def leave_out(workspace: Workspace, tree: str, without: Sequence[str]) -> str:
+    """The tree with the engine's own files as they were at the base."""
+    index = workspace.state_dir / "index.merge"
+    index.unlink(missing_ok=True)
+    git = Git(git_dir=workspace.repo, index=index)
+    git.run("read-tree", f"{tree}^{{tree}}")
+    ours = [
+        path
+        for path in changed_paths(workspace.repo, f"{workspace.base_commit}^{{tree}}", f"{tree}^{{tree}}")
+        if _names(without, path)
+    ]
+    zeros = "0" * len(workspace.base_commit)
+    gone = "".join(f"0 {zeros}\t{path}\0" for path in ours)
+    base = git.run("ls-tree", "-r", "-z", "--full-tree", workspace.base_commit).names
+    back = "".join(f"{entry}\0" for entry in base if entry.split("\t", 1)[1] in set(ours))
+    git.run("update-index", "-z", "--index-info", stdin=(gone + back).encode("utf-8", "surrogateescape"))
+    return git.line("write-tree")
+
+
+def _names(patterns: Sequence[str], path: str) -> bool:
+    return any(path == name or path.startswith(f"{name.rstrip('/')}/") or fnmatchcase(path, name) for name in patterns)
+
+
+def _is_ancestor(git: Git, older: str, newer: str) -> bool:
+    return git.run("merge-base", "--is-ancestor", older, newer, ok=(0, 1)).exit_code == 0
+
+
+def _action(commit: str, result: str) -> MergeAction:
+    return MergeAction.FAST_FORWARDED if commit == result else MergeAction.MERGED
+
+
+def _join(
+    workspace: Workspace, git: Git, tip: str, result: str, *, target_branch: str, at: datetime, author: Author | None
+) -> str:
+    options = ("--write-tree", "--name-only", "--no-messages", "-z", "--allow-unrelated-histories")
+    merged = git.run("merge-tree", *options, tip, result, ok=(0, 1))
+    tree, *conflicts = merged.names
+    if merged.exit_code:
+        paths = tuple(sorted(set(conflicts)))
+        raise WorkspaceConflict(
+            f"The result conflicts with branch {target_branch!r} in {_few(paths)}; nothing was changed.",
+            paths=paths,
+            hint="Make a branch of the result and merge it by hand.",
+        )
+    message = f"Merge the result of run {workspace.run_id} into {target_branch}\n"
+    writer = Git(git_dir=workspace.repo, env=identity(author or find_author(workspace.repo) or HOLDFAST, at))
+    return writer.line("commit-tree", tree, "-p", tip, "-p", result, stdin=message.encode())
+
+
+def _move(git: Git, branch: str, tip: str | None, commit: str, paths: tuple[str, ...]) -> Path | None:
+    checkout = _find_checkout(git, branch)
+    if checkout is None:
+        git.run("update-ref", "-m", "holdfast merge", f"refs/heads/{branch}", commit, tip or "0" * len(commit))
+        return None
+    here = Git(folder=checkout, is_exact=False)
+    dirty = _find_dirty(here, checkout, tip, paths)
+    if dirty:
+        raise WorkspaceConflict(
+            f"The checkout {checkout} has changes of its own in {_few(dirty)}; nothing was changed.",
+            paths=dirty,
+            hint="Commit or stash them and merge again, or make a branch of the result.",
+        )
+    # crash: git moves the files before the branch; files that have moved show up as changed and hold the result.
+    here.run("merge", "--quiet", "--ff-only", "--no-autostash", commit)
+    return checkout
+
+
+def _find_dirty(here: Git, checkout: Path, tip: str | None, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Files of the user's that the result would overwrite, ignored ones too: git takes those for expendable."""
+    carried = set(here.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", tip).names) if tip else set()
+    changed = set(paths) & set(status_paths(here, has_untracked=False))
+    in_the_way = {file for path in set(paths) - carried for file in find_occupants(checkout, path)} - carried
+    return tuple(sorted(changed | in_the_way))
+
+
+def _find_checkout(git: Git, branch: str) -> Path | None:
+    checkout = None
+    for fact in git.run("worktree", "list", "--porcelain", "-z").names:
+        if fact.startswith("worktree "):
+            checkout = Path(fact.removeprefix("worktree "))
+        if fact == f"branch refs/heads/{branch}":
+            return checkout
+    return None
+
+
+def _few(paths: tuple[str, ...]) -> str:
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return ", ".join(paths[:5]) + more

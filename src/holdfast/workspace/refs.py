@@ -1,0 +1,59 @@
+"""Where a run's objects are kept in a repository: the names of its branch and of its refs.
+
+    refs/heads/holdfast/<run>                  the run's branch
+    refs/holdfast/<run>/<phase>/<attempt>      the snapshot of a phase attempt
+    refs/holdfast/<run>/@base                  the commit the run started from, whatever becomes of its branch
+    refs/holdfast/<run>/@rescue/<tree>         what lay in the worktree before it was overwritten or removed
+    refs/holdfast/<run>/@replaced/<commit>     a snapshot whose name was needed for a later one
+    refs/holdfast/<run>/@result                the commits that `merge` brings to the user's branch
+
+An encoded component never holds an `@`, so a phase cannot be mistaken for one of these.
+"""
+
+import hashlib
+import re
+
+_PLAIN = re.compile(rb"[A-Za-z0-9_]|(?<=[A-Za-z0-9_])[-.](?=[A-Za-z0-9_])")
+_LONGEST = 120
+
+
+def to_component(name: str) -> str:
+    """One component of a ref or file name; different names give different components, a plain name stays itself."""
+    raw = name.encode("utf-8", "surrogateescape")
+    plain = {match.start() for match in _PLAIN.finditer(raw)}
+    encoded = "".join(chr(byte) if at in plain else f"%{byte:02X}" for at, byte in enumerate(raw)) or "%"
+    if encoded.endswith(".lock"):
+        encoded = encoded.removesuffix(".lock") + "%2Elock"
+    if len(encoded) > _LONGEST:
+        encoded = f"{encoded[: _LONGEST - 33]}%{hashlib.sha256(raw).hexdigest()[:32]}"
+    return encoded
+
+
+def run_refs(run_id: str) -> str:
+    return f"refs/holdfast/{to_component(run_id)}"
+
+
+def base_ref(run_id: str) -> str:
+    return f"{run_refs(run_id)}/@base"
+
+
+def result_ref(run_id: str) -> str:
+    return f"{run_refs(run_id)}/@result"
+
+
+def rescue_ref(run_id: str, tree_id: str) -> str:
+    return f"{run_refs(run_id)}/@rescue/{tree_id[:20]}"
+
+
+def replaced_ref(run_id: str, commit: str) -> str:
+    return f"{run_refs(run_id)}/@replaced/{commit[:20]}"
+
+
+def snapshot_ref(run_id: str, phase_key: str, attempt: int) -> str:
+    return f"{run_refs(run_id)}/{to_component(phase_key)}/{attempt}"
+
+
+def branch_names(run_id: str) -> tuple[str, str]:
+    """The run's branch, and the name to use where a branch called `holdfast` stands in its way."""
+    component = to_component(run_id)
+    return f"holdfast/{component}", f"holdfast-{component}"

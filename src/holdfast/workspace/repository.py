@@ -1,0 +1,130 @@
+"""What the user's repository is: looked at, never changed.
+
+Whatever the user named (checkout, subfolder, bare, shallow, linked worktree, submodule, folder without git) is one
+`Repository` afterwards, or a `WorkspaceError` that says what is wrong with it.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast.errors import BaseBranchMissing, RepositoryMissing, WorkspaceError
+from holdfast.workspace.files import is_within, own_folders
+from holdfast.workspace.git import HOLDFAST, Git, identity
+
+_MOST_NAMED = 100
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A git repository: its shared git directory, and the checkout the user works in, if there is one."""
+
+    git_dir: Path
+    checkout: Path | None = None
+    prefix: str = ""
+    is_shallow: bool = False
+
+    @property
+    def git(self) -> Git:
+        return Git(git_dir=self.git_dir)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that the user named."""
+        return self.checkout / self.prefix if self.checkout else None
+
+
+def find_repository(path: Path) -> Repository | None:
+    """The repository that `path` belongs to, or `None` for a plain folder (also one that a repository around it
+    does not know a file of)."""
+    if not path.exists():
+        raise RepositoryMissing(f"There is no repository at {path}: the path does not exist.", path=str(path))
+    if not path.is_dir():
+        raise RepositoryMissing(f"{path} is a file, not a folder.", hint="Name the folder.", path=str(path))
+    here = Git(folder=path, is_exact=False)
+    facts = here.run("rev-parse", "--path-format=absolute", "--git-common-dir", *_QUESTIONS, ok=(0, 128))
+    if facts.exit_code:
+        _check_is_plain(path, facts.stderr)
+        return None
+    common, *answers = facts.line.split("\n")
+    is_bare, is_inside_git, is_shallow = (answer == "true" for answer in answers)
+    if is_bare or is_inside_git:
+        return _bare(path, Path(common), is_bare=is_bare, is_shallow=is_shallow)
+    checkout = Path(here.line("rev-parse", "--path-format=absolute", "--show-toplevel"))
+    prefix = here.line("rev-parse", "--show-prefix").rstrip("/")
+    if prefix and (path / ".git").exists():
+        raise _broken(path, "git does not accept the .git that lies in it")
+    if prefix and not here.run("ls-files", "-z", "--", ".").stdout:
+        return None
+    return Repository(Path(common), checkout, prefix, is_shallow)
+
+
+_QUESTIONS = ("--is-bare-repository", "--is-inside-git-dir", "--is-shallow-repository")
+
+
+def _check_is_plain(path: Path, stderr: str) -> None:
+    is_plain = "not a git repository" in stderr and not (path / ".git").exists()
+    if not is_plain:
+        raise _broken(path, stderr.strip().splitlines()[0] if stderr.strip() else "git does not accept it")
+
+
+def _broken(path: Path, reason: str) -> WorkspaceError:
+    hint = "Try `git status` there and repair what it names."
+    return WorkspaceError(f"The repository at {path} cannot be used: {reason}.", hint=hint, path=str(path))
+
+
+def _bare(path: Path, common: Path, *, is_bare: bool, is_shallow: bool) -> Repository:
+    if not is_bare or path.resolve() != common.resolve():
+        raise _broken(path, "the path lies inside a git directory; name the folder that holds it")
+    return Repository(common, is_shallow=is_shallow)
+
+
+def resolve_base(repository: Repository, base_branch: str) -> str:
+    """The commit to start from. A branch here comes first, then one of a remote, then any name of a commit."""
+    git = Git(folder=repository.checkout or repository.git_dir, is_exact=False)
+    for name in (f"refs/heads/{base_branch}", f"refs/remotes/origin/{base_branch}", base_branch):
+        commit = git.find("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        if commit:
+            return commit
+    branches = tuple(git.line("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/remotes").split())
+    if not branches and git.find("rev-parse", "--verify", "--quiet", "HEAD") is None:
+        return make_empty_start(repository)
+    known = ", ".join(branches[:20]) or "none, HEAD is detached: name a commit, or HEAD"
+    raise BaseBranchMissing(
+        f"The repository has no branch {base_branch!r}.", branches=branches, hint=f"Branches there are: {known}."
+    )
+
+
+def make_empty_start(repository: Repository) -> str:
+    """A commit without files for a repository without commits; the same one each time."""
+    epoch = datetime.fromtimestamp(0, UTC)
+    git = Git(git_dir=repository.git_dir, env=identity(HOLDFAST, epoch))
+    return git.line("commit-tree", git.line("mktree"), "-m", "Start of a repository without commits")
+
+
+def is_empty_start(git: Git, commit: str) -> bool:
+    return commit == make_empty_start(Repository(git_dir_of(git)))
+
+
+def git_dir_of(git: Git) -> Path:
+    return Path(git.line("rev-parse", "--path-format=absolute", "--git-common-dir"))
+
+
+def find_dirty_paths(repository: Repository, *, data_dir: Path) -> tuple[str, ...]:
+    """What the user has not committed, so a run does not see it: up to a hundred paths, none of them ours."""
+    if repository.checkout is None:
+        return ()
+    checkout, ours = repository.checkout, own_folders(data_dir, repository.checkout)
+    paths = status_paths(Git(folder=checkout, is_exact=False))
+    return tuple(path for path in paths if not any(_touches(checkout / path, own) for own in ours))[:_MOST_NAMED]
+
+
+def _touches(path: Path, own: Path) -> bool:
+    return is_within(path, own) or is_within(own, path)
+
+
+def status_paths(git: Git, *, has_untracked: bool = True) -> list[str]:
+    """Every path that is modified, staged or deleted in a checkout, and if asked for, untracked."""
+    untracked = "--untracked-files=normal" if has_untracked else "--untracked-files=no"
+    listed = git.run("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=none", untracked).names
+    return [entry[3:].rstrip("/") for entry in listed]

@@ -1,0 +1,191 @@
+"""What the workspace holds now, as a git tree; and a commit of it under a ref, per phase attempt.
+
+A tree is built through an index of our own, kept beside the run's state so that unchanged files are not read again.
+The worktree's own index, HEAD and branch stay as they are. What a tree leaves out is named, never dropped in silence.
+"""
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from holdfast.errors import WorkspaceError
+from holdfast.workspace.copies import read_copied
+from holdfast.workspace.files import hold_lock
+from holdfast.workspace.git import HOLDFAST, Git, identity, to_stdin
+from holdfast.workspace.refs import replaced_ref, snapshot_ref
+from holdfast.workspace.submodules import find_changed_submodules
+from holdfast.workspace.worktree import Workspace
+
+
+class LeftOutReason(StrEnum):
+    """Why a path is not in a tree."""
+
+    TOO_BIG = "too_big"
+    UNREADABLE = "unreadable"
+    NESTED_REPOSITORY = "nested_repository"
+    SUBMODULE_CHANGES = "submodule_changes"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    path: str
+    reason: LeftOutReason
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class SnapshotRules:
+    """What snapshots leave out beside git's own ignore files; `ignore` holds patterns as in `.gitignore`."""
+
+    max_file_bytes: int | None = 20 * 1024**2
+    ignore: tuple[str, ...] = ()
+
+
+DEFAULT_RULES = SnapshotRules()
+
+
+@dataclass(frozen=True)
+class Tree:
+    tree_id: str
+    left_out: tuple[LeftOut, ...] = ()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    ref: str
+    commit: str
+    tree_id: str
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def write_tree(workspace: Workspace, rules: SnapshotRules = DEFAULT_RULES) -> Tree:
+    """The tree of all tracked and untracked files as they are now. The same files give the same id, on any machine."""
+    with hold_lock(workspace.lock_path):
+        return build_tree(workspace, rules)
+
+
+def snapshot(
+    workspace: Workspace,
+    phase_key: str,
+    attempt: int,
+    *,
+    at: datetime,
+    message: str = "",
+    rules: SnapshotRules = DEFAULT_RULES,
+) -> Snapshot:
+    """Keep the workspace as it is now under the attempt's ref. On return it is reachable.
+
+    May happen twice: the same content keeps the commit that is there; other content replaces it, and the earlier one
+    stays reachable under `@replaced`.
+    """
+    ref = snapshot_ref(workspace.run_id, phase_key, attempt)
+    with hold_lock(workspace.lock_path):
+        tree = build_tree(workspace, rules)
+        git = workspace.git
+        old = git.find("rev-parse", "--verify", "--quiet", ref)
+        if old and git.line("rev-parse", f"{old}^{{tree}}") == tree.tree_id:
+            return Snapshot(ref, old, tree.tree_id, tree.left_out)
+        commit = commit_tree(workspace, tree.tree_id, message or f"{phase_key}, attempt {attempt}", at=at)
+        update = f"update {ref} {commit} {old or '0' * len(commit)}\n"
+        keep = f"update {replaced_ref(workspace.run_id, old)} {old}\n" if old else ""
+        # crash: before it the commit is not reachable and the caller's next try makes it again.
+        git.run("update-ref", "--stdin", stdin=(keep + update).encode())
+        return Snapshot(ref, commit, tree.tree_id, tree.left_out)
+
+
+def commit_tree(workspace: Workspace, tree_id: str, message: str, *, at: datetime) -> str:
+    """A commit of the tree on top of the worktree's HEAD, which keeps commits made in the worktree reachable."""
+    git = Git(git_dir=workspace.git_dir, env=identity(HOLDFAST, at))
+    return git.line("commit-tree", tree_id, "-p", "HEAD", "-m", message)
+
+
+def index_path(workspace: Workspace) -> Path:
+    return workspace.state_dir / "index"
+
+
+def index_git(workspace: Workspace, index: Path | None = None) -> Git:
+    return Git(git_dir=workspace.git_dir, work_tree=workspace.worktree, index=index or index_path(workspace))
+
+
+def build_tree(workspace: Workspace, rules: SnapshotRules, *, index: Path | None = None) -> Tree:
+    """`write_tree` for a caller that holds the workspace's lock; with an `index`, into that one."""
+    if not workspace.worktree.is_dir():
+        raise WorkspaceError(
+            f"The worktree {workspace.worktree} is gone.",
+            hint="Resume the run: it is made again from what was recorded.",
+            path=str(workspace.worktree),
+        )
+    git = index_git(workspace, index)
+    index_file = index or index_path(workspace)
+    index_file.with_name(f"{index_file.name}.lock").unlink(missing_ok=True)  # left by a killed git: we hold the lock
+    try:
+        return _build(workspace, git, rules)
+    except WorkspaceError as failed:
+        if "index file" not in str(failed.facts.get("stderr", "")):
+            raise
+        index_file.unlink(missing_ok=True)  # a torn index is only a cache of what git can read again
+        return _build(workspace, git, rules)
+
+
+def _build(workspace: Workspace, git: Git, rules: SnapshotRules) -> Tree:
+    if git.index is not None and not git.index.exists():
+        git.run("read-tree", workspace.base_commit)
+    ignore = [f"--exclude={pattern}" for pattern in rules.ignore]
+    # Two commands, because `ls-files --modified` takes four times as long as `diff-files` for the same answer.
+    changed = git.run("diff-files", "-z", "--name-only", "--no-renames", "--ignore-submodules=all").names
+    untracked = git.run("ls-files", "-z", "--others", "--exclude-standard", *ignore).names
+    submodules = find_changed_submodules(workspace.worktree, workspace.state_dir)
+    left_out = [LeftOut(path, LeftOutReason.SUBMODULE_CHANGES) for path in submodules]
+    paths = []
+    for path in sorted({*changed, *untracked} - read_copied(workspace) - set(submodules)):
+        refused = _refuse(workspace.worktree, path, rules)
+        if refused:
+            left_out.append(refused)
+        else:
+            paths.append(path)
+    if paths:
+        stage(git, paths)
+    if any(Path(path).name == ".gitignore" for path in paths):
+        _drop_ignored(workspace, git, ignore)
+    return Tree(git.line("write-tree"), tuple(left_out))
+
+
+def _drop_ignored(workspace: Workspace, git: Git, ignore: list[str]) -> None:
+    """Take out what became ignored after it was staged, so that a tree depends on the files and not on their past."""
+    ignored = set(git.run("ls-files", "-z", "--cached", "--ignored", "--exclude-standard", *ignore).names)
+    if ignored:
+        ignored -= set(git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", workspace.base_commit).names)
+    git.run("update-index", "--force-remove", "-z", "--stdin", stdin=to_stdin(sorted(ignored)))
+
+
+def stage(git: Git, paths: list[str]) -> None:
+    """Put these paths into the index as they are in the worktree; one that is gone is taken out."""
+    top = git.work_tree or Path()
+    gone = [path for path in paths if not _is_there(top, path)]
+    if gone:
+        git.run("update-index", "--force-remove", "-z", "--stdin", stdin=to_stdin(gone))
+    there = sorted(set(paths) - set(gone))
+    if there:
+        git.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=to_stdin(there))
+
+
+def _is_there(top: Path, path: str) -> bool:
+    """Whether the path leads to something without passing through a link, beyond which git has no files."""
+    is_beyond_link = any((top / parent).is_symlink() for parent in Path(path).parents)
+    return not is_beyond_link and os.path.lexists(top / path)
+
+
+def _refuse(worktree: Path, path: str, rules: SnapshotRules) -> LeftOut | None:
+    if path.endswith("/"):
+        return LeftOut(path.rstrip("/"), LeftOutReason.NESTED_REPOSITORY)
+    file = worktree / path
+    if file.is_symlink() or not file.is_file():
+        return None
+    size = file.lstat().st_size
+    if rules.max_file_bytes is not None and size > rules.max_file_bytes:
+        return LeftOut(path, LeftOutReason.TOO_BIG, size)
+    if not os.access(file, os.R_OK):
+        return LeftOut(path, LeftOutReason.UNREADABLE, size)
+    return None

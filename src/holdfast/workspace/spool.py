@@ -1,0 +1,234 @@
+"""Commands that outlive the engine: started once per step key, found again by it.
+
+A command runs in a session of its own under a small runner process (`spool_runner.py`). Output and exit code go to
+files in `<spool_dir>/<hash of the key>/`, so nothing depends on a pipe that dies with the engine, and a background
+child that keeps its output open blocks nobody. What cannot be known is `lost`, never guessed.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import Nondeterminism, WorkspaceError
+from holdfast.workspace import spool_runner
+from holdfast.workspace.files import remove_folder, write_whole
+from holdfast.workspace.processes import TAG
+from holdfast.workspace.spool_watch import Spooled, end_members, find_end, read_spooled, wait_for_end
+
+ALLOWED_VARIABLES = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR"),
+    *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "LC_COLLATE"),
+)
+_START_WAIT_S = 15.0
+
+
+class CommandState(StrEnum):
+    """How a spooled command ended. `lost`: it ran, and nobody can say how it ended."""
+
+    EXITED = "exited"
+    TIMED_OUT = "timed_out"
+    OUTPUT_LIMIT = "output_limit"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How it ended. `exit_code` is as a shell gives it (128 + signal), `None` if unknown; `log_path` has it all."""
+
+    state: CommandState
+    exit_code: int | None
+    output: str
+    is_truncated: bool
+    reattached: bool
+    duration_s: float | None
+    log_path: Path
+
+    @property
+    def timed_out(self) -> bool:
+        return self.state is CommandState.TIMED_OUT
+
+
+async def run_spooled(
+    key: str,
+    command: Sequence[str] | str,
+    *,
+    cwd: Path,
+    spool_dir: Path,
+    env: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+    stdin: bytes | None = None,
+    max_output: int = 30_000,
+    max_log_bytes: int = 1024**3,
+    leave_running: bool = False,
+) -> Outcome:
+    """Run a command (argv, or a line for /bin/sh) once for `key`, or go on waiting for it if it was started before.
+
+    The time-out counts from the recorded start and is kept by the runner, also while no engine lives; it ends the
+    whole group. Cancelling ends the group too, unless `leave_running`. Raises `Nondeterminism` if the key was used for
+    another command.
+    """
+    folder = spool_folder(spool_dir, key)
+    request = _Request(key, _argv(command), str(cwd.resolve()), timeout_s, max_log_bytes)
+    reattached = (folder / "pid.json").exists()
+    try:
+        if not reattached:
+            await _start(folder, request, clean_environment(env), stdin)
+        else:
+            request.check(folder)
+        spooled = await _wait_until_started(folder)
+        result = await wait_for_end(spooled)
+    except asyncio.CancelledError:
+        if not leave_running:
+            await stop_spooled(key, spool_dir=spool_dir)
+        raise
+    return _outcome(spooled, result, reattached=reattached, max_output=max_output)
+
+
+async def stop_spooled(key: str, *, spool_dir: Path) -> None:
+    """End a command and all it started: politely, then by force. Also what it left in the background when it ended."""
+    spooled = read_spooled(spool_folder(spool_dir, key))
+    if spooled is None:
+        return
+    if find_end(spooled) is None:
+        write_whole(spooled.folder / "stop.json", "{}")  # crash: the command goes on; a later stop ends it
+    await end_members(spooled)
+
+
+def remove_spooled(key: str, *, spool_dir: Path) -> None:
+    """Forget a command that has ended; its key may then be used again."""
+    folder = spool_folder(spool_dir, key)
+    spooled = read_spooled(folder)
+    if spooled and find_end(spooled) is None and spooled.is_running:
+        raise WorkspaceError(f"The command of step {key!r} still runs.", hint="Stop it first.", key=key)
+    if folder.exists():
+        remove_folder(folder)
+
+
+def spool_folder(spool_dir: Path, key: str) -> Path:
+    return spool_dir.resolve() / hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables a command gets: a short list of harmless ones, and what the caller adds. Keys never get in."""
+    return {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ} | dict(extra or {})
+
+
+def _argv(command: Sequence[str] | str) -> list[str]:
+    argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+    if not argv or any("\0" in part for part in argv):
+        raise WorkspaceError("A command needs a program, and no NUL in it.", command=command)
+    return argv
+
+
+@dataclass(frozen=True)
+class _Request:
+    key: str
+    argv: list[str]
+    cwd: str
+    timeout_s: float | None
+    max_log_bytes: int
+
+    def write(self, folder: Path) -> None:
+        # By the folder and not by the key: another data directory may know the same key.
+        tag = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
+        content = {**vars(self), "tag_name": TAG, "tag": tag}
+        write_whole(folder / "command.json", json.dumps(content), mode=0o600)
+
+    def check(self, folder: Path) -> None:
+        stored = json.loads((folder / "command.json").read_text())
+        differing = [name for name in ("key", "argv", "cwd") if stored.get(name) != vars(self)[name]]
+        if differing:
+            raise Nondeterminism(
+                f"Step {self.key!r} was started with another command before; {', '.join(differing)} differ.",
+                key=self.key,
+                components=differing,
+            )
+
+
+async def _start(folder: Path, request: _Request, env: dict[str, str], stdin: bytes | None) -> None:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if (folder / "command.json").exists():
+        request.check(folder)
+    else:
+        if stdin is not None:
+            write_whole(folder / "in", stdin, mode=0o600)
+        request.write(folder)
+    # crash: the runner lives on. Before it wrote pid.json a second one may be started; only one of them will act.
+    launch = asyncio.ensure_future(asyncio.to_thread(_launch, folder, env))
+    try:
+        await asyncio.shield(launch)
+    except asyncio.CancelledError:
+        await launch
+        raise
+
+
+def _launch(folder: Path, env: dict[str, str]) -> None:
+    with (folder / "runner.log").open("ab") as log:
+        argv = [sys.executable, "-I", "-S", str(spool_runner.__file__), str(folder)]
+        code = subprocess.run(
+            argv,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            start_new_session=True,
+            check=False,
+        ).returncode
+    if code:
+        lines = (folder / "runner.log").read_text(errors="replace").strip().splitlines()
+        raise WorkspaceError(f"The command could not be started: {lines[-1] if lines else code}.", folder=str(folder))
+
+
+async def _wait_until_started(folder: Path) -> Spooled:
+    """Normally at once; a moment later if the runner of an engine that died is just starting."""
+    deadline = time.monotonic() + _START_WAIT_S
+    while time.monotonic() < deadline:
+        if spooled := read_spooled(folder):
+            return spooled
+        await asyncio.sleep(0.01)
+    raise WorkspaceError(f"The command's runner did not start within {_START_WAIT_S:.0f} s.", folder=str(folder))
+
+
+def _outcome(spooled: Spooled, result: dict[str, Any] | None, *, reattached: bool, max_output: int) -> Outcome:
+    output, is_truncated = read_output(spooled.folder / "out", max_output)
+    state = CommandState.LOST if result is None else _state(spooled, result)
+    return Outcome(
+        state=state,
+        exit_code=result["exit_code"] if result else None,
+        output=output,
+        is_truncated=is_truncated,
+        reattached=reattached,
+        duration_s=result["duration_s"] if result else None,
+        log_path=spooled.folder / "out",
+    )
+
+
+def _state(spooled: Spooled, result: dict[str, Any]) -> CommandState:
+    if result["ended_by"]:
+        return CommandState.TIMED_OUT if result["ended_by"] == "timeout" else CommandState.OUTPUT_LIMIT
+    is_stopped = (spooled.folder / "stop.json").exists() and (result["exit_code"] or 0) > 128
+    return CommandState.CANCELLED if is_stopped else CommandState.EXITED
+
+
+def read_output(path: Path, max_bytes: int) -> tuple[str, bool]:
+    """The output's head and tail with a note between them if it is longer; and whether it was cut."""
+    size = path.stat().st_size if path.exists() else 0
+    if size <= max_bytes:
+        return (path.read_bytes().decode(errors="replace") if size else ""), False
+    with path.open("rb") as file:
+        head = file.read(max_bytes // 2)
+        file.seek(size - (max_bytes - len(head)))
+        tail = file.read(max_bytes - len(head))
+    note = f"\n[… {size - max_bytes} of {size} bytes are not shown …]\n"
+    return head.decode(errors="replace") + note + tail.decode(errors="replace"), True

@@ -1,0 +1,219 @@
+"""One git worktree and branch per run, under the data directory.
+
+Every step can be repeated: a call after a kill finds out how far the last one came. The mark `holdfast-ready` in the
+worktree's own git directory is set last; without it nobody has worked there yet and files may be written anew, with it
+no file is ever overwritten here. The user's checkout, index, HEAD and branches are only read.
+"""
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import BaseBranchMissing, RepositoryMissing, WorkspaceError
+from holdfast.workspace.files import hold_lock, is_within, own_folders, write_whole
+from holdfast.workspace.git import Git
+from holdfast.workspace.private import CopyLimits, ensure_private_repository
+from holdfast.workspace.refs import base_ref, branch_names, run_refs, to_component
+from holdfast.workspace.registration import READY_MARK, ensure_registered
+from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository, resolve_base
+from holdfast.workspace.submodules import fill_submodules
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where a run works. `root` is the agent's folder: the worktree's top, or the subfolder that the user named."""
+
+    run_id: str
+    root: Path
+    worktree: Path
+    git_dir: Path
+    repo: Path
+    source: Path | None
+    state_dir: Path
+    branch: str
+    base_branch: str
+    base_commit: str
+    is_private: bool = False
+    is_shallow: bool = False
+    is_rebuilt: bool = False
+    dirty_paths: tuple[str, ...] = ()
+    empty_submodules: tuple[str, ...] = ()
+
+    @property
+    def git(self) -> Git:
+        """Git in the worktree. The git directory is named, never looked up through a file that an agent can write."""
+        return Git(git_dir=self.git_dir, work_tree=self.worktree)
+
+    @property
+    def lock_path(self) -> Path:
+        return self.state_dir / "lock"
+
+
+def prepare_workspace(
+    repo_path: Path,
+    *,
+    data_dir: Path,
+    run_id: str,
+    base_branch: str = "main",
+    base_commit: str | None = None,
+    limits: CopyLimits | None = None,
+    forked_from: Workspace | None = None,
+) -> Workspace:
+    """Make the run's worktree, or find it. May be called again after a kill at any point, and at every resume.
+
+    On return the worktree is complete. `is_rebuilt` says that files were written now, so the caller has to restore the
+    last recorded tree. The base stays what it was on the first call, or what `base_commit` says, wherever the branch
+    has moved since. A fork of a run on a plain folder shares the private repository of `forked_from`.
+    Raises `WorkspaceError` and its kinds; the worktree is then as it was.
+    """
+    data_dir, repo_path = data_dir.resolve(), repo_path.resolve()
+    name = to_component(run_id)
+    state_dir = data_dir / "worktrees" / ".state" / name
+    with hold_lock(state_dir / "lock"):
+        private_dir = _find_private_dir(state_dir, data_dir / "repositories" / f"{name}.git", forked_from)
+        repository = None if private_dir.exists() else find_repository(repo_path)
+        is_private = repository is None
+        if repository is None:
+            repository = ensure_private_repository(
+                private_dir, repo_path, base_branch=base_branch, data_dir=data_dir, limits=limits or CopyLimits()
+            )
+        _keep_out_of_sight(data_dir, repository)
+        _clear_stale_locks(repository, run_id)
+        base = _record_base(repository, run_id, base_branch, base_commit)
+        worktree, branch = data_dir / "worktrees" / name, _ensure_branch(repository.git, run_id, base)
+        git_dir, is_ready = ensure_registered(repository.git, worktree, branch)
+        workspace = Workspace(
+            run_id=run_id,
+            root=worktree / repository.prefix,
+            worktree=worktree,
+            git_dir=git_dir,
+            repo=repository.git_dir,
+            source=repo_path if is_private else repository.folder,
+            state_dir=state_dir,
+            branch=branch,
+            base_branch=base_branch,
+            base_commit=base,
+            is_private=is_private,
+            is_shallow=repository.is_shallow,
+            dirty_paths=find_dirty_paths(repository, data_dir=data_dir),
+        )
+        return _complete(workspace, repository, is_ready=is_ready)
+
+
+def open_workspace(data_dir: Path, run_id: str) -> Workspace:
+    """The workspace as the last `prepare_workspace` left it; nothing is looked at or changed."""
+    path = data_dir.resolve() / "worktrees" / ".state" / to_component(run_id) / "workspace.json"
+    try:
+        stored = json.loads(path.read_text())
+        facts: dict[str, Any] = {field.name: _read(field.name, stored[field.name]) for field in fields(Workspace)}
+        return Workspace(**facts)
+    except FileNotFoundError as missing:
+        raise RepositoryMissing(f"Run {run_id} has no workspace here.", hint="Resume the run to make it.") from missing
+    except (ValueError, KeyError, TypeError) as damaged:
+        raise WorkspaceError(f"{path} is damaged.", hint="Resume the run to write it anew.") from damaged
+
+
+_PATHS = {"root", "worktree", "git_dir", "repo", "source", "state_dir"}
+
+
+def _read(name: str, value: object) -> object:
+    if name in _PATHS and isinstance(value, str):
+        return Path(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _complete(workspace: Workspace, repository: Repository, *, is_ready: bool) -> Workspace:
+    if not is_ready:
+        # crash: the mark is missing, so the next call writes all files again; nobody has worked on them.
+        workspace.git.run("reset", "--quiet", "--hard")
+        empty = fill_submodules(
+            workspace.git,
+            worktree=workspace.worktree,
+            checkout=repository.checkout,
+            state_dir=workspace.state_dir,
+        )
+        (workspace.state_dir / "index").unlink(missing_ok=True)
+        workspace = replace(workspace, is_rebuilt=True, empty_submodules=empty)
+    else:
+        known = _read_stored(workspace.state_dir)
+        workspace = replace(workspace, empty_submodules=tuple(known.get("empty_submodules", ())))
+    if not workspace.root.is_dir():
+        _check_subfolder(workspace, repository, is_new=not is_ready)
+    stored = json.dumps(asdict(replace(workspace, is_rebuilt=False)), default=str)
+    write_whole(workspace.state_dir / "workspace.json", stored)
+    write_whole(workspace.git_dir / READY_MARK, "")
+    return workspace
+
+
+def _check_subfolder(workspace: Workspace, repository: Repository, *, is_new: bool) -> None:
+    if is_new:
+        raise WorkspaceError(
+            f"The folder {repository.prefix!r} is not in branch {workspace.base_branch!r} of the repository.",
+            hint="Commit it, or name another base branch.",
+            path=str(workspace.root),
+        )
+    workspace.root.mkdir(parents=True, exist_ok=True)
+
+
+def _record_base(repository: Repository, run_id: str, base_branch: str, base_commit: str | None) -> str:
+    git, ref = repository.git, base_ref(run_id)
+    recorded = base_commit or git.find("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    commit = recorded or resolve_base(repository, base_branch)
+    if git.find("cat-file", "-e", f"{commit}^{{commit}}") is None:
+        raise BaseBranchMissing(
+            f"The commit {commit} that the run started from is no longer in the repository.",
+            branches=(),
+            hint="Bring it back with git fetch, or start a new run.",
+        )
+    # crash: from here on the base is fixed and cannot be collected as garbage, wherever its branch goes.
+    git.run("update-ref", ref, commit)
+    return commit
+
+
+def _ensure_branch(git: Git, run_id: str, base_commit: str) -> str:
+    first, second = branch_names(run_id)
+    for branch in (first, second):
+        if git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}"):
+            return branch
+    is_blocked = git.find("rev-parse", "--verify", "--quiet", "refs/heads/holdfast") is not None
+    branch = second if is_blocked else first
+    git.run("update-ref", f"refs/heads/{branch}", base_commit, "")
+    return branch
+
+
+def _read_stored(state_dir: Path) -> dict[str, Any]:
+    """What the last call wrote down; nothing if that is damaged, since all of it can be found out again."""
+    try:
+        stored: dict[str, Any] = json.loads((state_dir / "workspace.json").read_text())
+        return stored
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def _find_private_dir(state_dir: Path, default: Path, forked_from: Workspace | None) -> Path:
+    """Where the run's private repository is, or would be made if the user's folder has no git."""
+    known = _read_stored(state_dir)
+    if known:
+        if known["is_private"]:
+            return Path(known["repo"])
+        if not Path(known["repo"]).exists():
+            raise RepositoryMissing(f"The repository {known['repo']} that the run was started with is gone.")
+    return forked_from.repo if forked_from is not None and forked_from.is_private else default
+
+
+def _keep_out_of_sight(data_dir: Path, repository: Repository) -> None:
+    """Our folders inside the user's checkout do not show up in the user's `git status`."""
+    if repository.checkout is None or not is_within(data_dir, repository.checkout):
+        return
+    for folder in own_folders(data_dir, repository.checkout):
+        if folder.is_dir() and not (folder / ".gitignore").exists():
+            write_whole(folder / ".gitignore", "*\n")
+
+
+def _clear_stale_locks(repository: Repository, run_id: str) -> None:
+    """Lock files that a killed git left on refs of this run; we hold the run's lock, so nobody works on them."""
+    of_branches = (repository.git_dir / "refs/heads" / f"{branch}.lock" for branch in branch_names(run_id))
+    for lock in (*(repository.git_dir / run_refs(run_id)).rglob("*.lock"), *of_branches):
+        if lock.exists():
+            lock.unlink()
