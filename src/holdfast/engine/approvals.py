@@ -95,9 +95,10 @@ class PhaseApproval:
         if self._scope.approval_callback is None:
             raise Suspended(key)
         action = check_action(await self._scope.approval_callback(request))
-        event, rows = decision(request.run_id, request.approval_id, key, self._lane_id, action, by="callback")
+        by = str(getattr(self._scope.approval_callback, "by", "callback"))
+        event, rows = decision(request.run_id, request.approval_id, key, self._lane_id, action, by=by)
         await self._scope.log.append(event, rows=rows)
-        return Answer(action, "", "callback")
+        return Answer(action, "", by)
 
     def _request(self, subject: Subject, shown: Mapping[str, Any], approval_id: str = "") -> ApprovalRequest:
         return ApprovalRequest(

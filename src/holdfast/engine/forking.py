@@ -4,7 +4,6 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from holdfast.binding import Binding
@@ -95,8 +94,6 @@ def _to_new_run(
     title: str,
     started_by: str,
 ) -> NewRun:
-    # A folder without git was copied into a repository of the run's own; the fork's files are only there.
-    repo_path = workspace.worktree if workspace.is_private else Path(stored.run.repo_path)
     bindings = {
         role: Binding(
             role_id=role,
@@ -112,8 +109,8 @@ def _to_new_run(
         run_id=str(uuid.uuid4()),
         template=template,
         bindings=bindings,
-        repo_path=str(repo_path),
-        base_branch=workspace.branch if workspace.is_private else stored.run.base_branch,
+        repo_path=stored.run.repo_path,
+        base_branch=stored.run.base_branch,
         requirements_md=stored.run.requirements_md,
         budget_micros=stored.run.budget_micros,
         title=title or stored.run.title,

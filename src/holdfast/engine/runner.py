@@ -21,7 +21,7 @@ from holdfast.runtime.durable import Beside, CancelRun, Step, StepKinds, Stopped
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.watching import CancelWatch, watch_for_cancel
 from holdfast.workflow import Phase
-from holdfast.workspace import copy_files, prepare_workspace, restore
+from holdfast.workspace import copy_files, open_workspace, prepare_workspace, restore
 
 _PREPARED = StepKinds(completed=EventKind.WORKSPACE_PREPARED)
 _SETUP_LANE = "setup"
@@ -69,6 +69,7 @@ class RunDriver:
     async def _prepare(self) -> None:
         """The workspace as the run left it, or new; set-up and copies done once."""
         scope = self._scope
+        origin = scope.run.forked_from
         workspace = await asyncio.to_thread(
             prepare_workspace,
             Path(scope.run.repo_path),
@@ -76,6 +77,7 @@ class RunDriver:
             run_id=scope.run_id,
             base_branch=scope.run.base_branch,
             base_commit=scope.run.base_commit,
+            forked_from=open_workspace(scope.config.data_dir, origin) if origin else None,
         )
         scope.workspace = workspace
         facts = {"root": str(workspace.root), "branch": workspace.branch, "base_commit": workspace.base_commit}

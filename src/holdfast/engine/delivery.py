@@ -1,0 +1,61 @@
+"""How a run's result reaches the user: as commits on their branch, or as files in the folder it was copied from."""
+
+import asyncio
+from typing import Any
+
+from holdfast.config import Config
+from holdfast.engine.scope import utc_now
+from holdfast.errors import RunNotFound, RunNotInState, TemplateLoadFailed
+from holdfast.persistence.db import Database
+from holdfast.persistence.runs import StoredRun, find_run
+from holdfast.workflow import WorkflowTemplate
+from holdfast.workspace import ResultStep, Workspace, deliver_result, merge_result, open_workspace
+
+
+async def merge_run(db: Database, config: Config, run_id: str, *, into: str | None = None) -> dict[str, Any]:
+    """Bring what the completed phases made to the user. Raises `WorkspaceConflict` with nothing changed."""
+    stored = await find_run(db, run_id)
+    if stored is None:
+        raise RunNotFound(f"There is no run {run_id}.", run_id=run_id)
+    if stored.template is None:
+        raise TemplateLoadFailed(f"The template of run {run_id} is missing.")
+    template = WorkflowTemplate.model_validate(stored.template.definition)
+    steps = _to_steps(stored, template)
+    if not steps:
+        raise RunNotInState(f"Run {run_id} has completed no phase yet; there is nothing to merge.")
+    workspace = await asyncio.to_thread(open_workspace, config.data_dir, run_id)
+    own = own_paths(workspace, template)
+    if workspace.is_private:
+        delivered = await asyncio.to_thread(deliver_result, workspace, steps[-1].tree, without=own)
+        message = f"{len(delivered.paths)} files were written to {delivered.folder}."
+        return {"run_id": run_id, "folder": str(delivered.folder), "paths": list(delivered.paths), "message": message}
+    merged = await asyncio.to_thread(
+        merge_result, workspace, steps, target_branch=into or workspace.base_branch, at=utc_now(), without=own
+    )
+    action = merged.action.value.replace("_", " ")
+    changed = f"{len(merged.summary.files)} files, +{merged.summary.added} −{merged.summary.removed}"
+    where = f" and its checkout {merged.checkout}" if merged.checkout else ""
+    return {
+        "run_id": run_id,
+        "action": merged.action.value,
+        "branch": merged.branch,
+        "commit": merged.commit,
+        "message": f"{merged.branch}{where}: {action}, {changed}, now at {merged.commit[:10]}.",
+    }
+
+
+def own_paths(workspace: Workspace, template: WorkflowTemplate) -> list[str]:
+    """The engine's own files, relative to the worktree: artifacts and what was moved aside for them."""
+    prefix = workspace.root.relative_to(workspace.worktree)
+    paths = [(prefix / phase.expected_artifact.path).as_posix() for phase in template.phases]
+    return [*paths, *(f"{path}.before-*" for path in paths)]
+
+
+def _to_steps(stored: StoredRun, template: WorkflowTemplate) -> list[ResultStep]:
+    done = [row for row in stored.phases.values() if row.state == "completed" and row.tree]
+    done.sort(key=lambda row: row.ended_at or "")
+    title = stored.run.title or stored.run.requirements_md.strip().partition("\n")[0] or template.name
+    return [
+        ResultStep(str(row.tree), f"{title[:60]}: {row.phase_key}\n\nWorkflow {template.name}, run {stored.run.id}.")
+        for row in done
+    ]
