@@ -192,7 +192,8 @@ class RunFile:
         """True if the file, opened anew, is still the one whose end we know: its last hash is in its place."""
         tail = self._marks[-1]
         end = hash_member(tail.hash) + b"\n"
-        return tail.offset == 0 or os.pread(self._fd, len(end), tail.offset - len(end)) == end
+        start = max(0, tail.offset - len(end))
+        return tail.offset == 0 or os.pread(self._fd, len(end), start) == end
 
     def _holds(self, fd: int, prepared: Prepared) -> bool:
         seq = prepared.event.seq

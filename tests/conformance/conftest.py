@@ -1,0 +1,46 @@
+"""`store` is an empty store of every kind; `place` opens it again, here or elsewhere; `disk_place` leaves out memory.
+
+A Postgres server is started once per session, on first use.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.postgres import running_server
+from tests.stores import DISK_KINDS, HAS_POSTGRES, KINDS, Place, new_place
+
+from holdfast.runtime.checkpoint import Checkpointer
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture
+def get_postgres_url(request: pytest.FixtureRequest) -> Callable[[], str]:
+    return lambda: str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path, get_postgres_url: Callable[[], str]) -> Iterator[Place]:
+    yield from _places(request.param, tmp_path, get_postgres_url)
+
+
+@pytest.fixture(params=DISK_KINDS)
+def disk_place(request: pytest.FixtureRequest, tmp_path: Path, get_postgres_url: Callable[[], str]) -> Iterator[Place]:
+    yield from _places(request.param, tmp_path, get_postgres_url)
+
+
+def _places(kind: str, folder: Path, get_postgres_url: Callable[[], str]) -> Iterator[Place]:
+    if kind == "postgres" and not HAS_POSTGRES:
+        pytest.skip("this build has no Postgres store")
+    with new_place(kind, folder, get_postgres_url) as place:
+        yield place
+
+
+@pytest.fixture
+def store(place: Place) -> Checkpointer:
+    return place.open()
