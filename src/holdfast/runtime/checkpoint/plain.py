@@ -1,5 +1,6 @@
 """Any `Checkpointer` as a store for flows: single appends, no fence, one process at a time."""
 
+import threading
 import time
 from collections.abc import Sequence
 
@@ -7,6 +8,10 @@ from holdfast.errors import HoldfastError, RowRefused, RunBusy
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Checkpointer, Claim, check_run_id
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
+
+_owned: set[tuple[int, str]] = set()
+"""Store (by its identity) and run of every claim in this process, whichever event loop or thread has made it."""
+_owning = threading.Lock()
 
 
 class PlainStore:
@@ -17,7 +22,6 @@ class PlainStore:
 
     def __init__(self, checkpointer: Checkpointer) -> None:
         self._inner = checkpointer
-        self._owned: set[str] = set()
 
     def save_event(self, event: Event) -> Event:
         return self._inner.save_event(event)
@@ -42,10 +46,15 @@ class PlainStore:
 
     def claim(self, run_id: str, *, force: bool = False) -> Claim:
         check_run_id(run_id)
-        if run_id in self._owned and not force:
-            raise RunBusy(f"Run {run_id!r} is being driven in this process.", run_id=run_id)
-        self._owned.add(run_id)
-        return Claim(run_id, 0, self._head(run_id))
+        with _owning:
+            if (id(self._inner), run_id) in _owned and not force:
+                raise RunBusy(f"Run {run_id!r} is being driven in this process.", run_id=run_id)
+            _owned.add((id(self._inner), run_id))
+        try:
+            return Claim(run_id, 0, self._head(run_id))
+        except BaseException:
+            self.release(Claim(run_id, 0, 0))
+            raise
 
     def claim_many(
         self, run_ids: Sequence[str], *, force: bool = False, wait_s: float = 30.0
@@ -59,7 +68,8 @@ class PlainStore:
         return results
 
     def release(self, claim: Claim) -> None:
-        self._owned.discard(claim.run_id)
+        with _owning:
+            _owned.discard((id(self._inner), claim.run_id))
 
     def renew(self, claims: Sequence[Claim]) -> None:
         """Nothing to do: no lease."""
@@ -72,7 +82,8 @@ class PlainStore:
             return RowRefused("This store holds no rows.", hint="Use a SQLite or Postgres store.")
         try:
             # crash: only the first of several events may be there; whoever resumes adds the rest.
-            return [self._inner.save_event(prepared.event) for prepared in append.events]
+            # A copy each: a store that keeps what it is given must not see what the flow does with its results.
+            return [self._inner.save_event(prepared.stored_as(prepared.event.seq)) for prepared in append.events]
         except HoldfastError as error:
             return error
 

@@ -9,7 +9,7 @@ import hashlib
 import os
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import psycopg
@@ -17,8 +17,8 @@ import psycopg
 from holdfast.errors import HoldfastError, JournalCorrupt, StoreUnavailable
 from holdfast.runtime.checkpoint import owners
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, check_run_id, prepare
-from holdfast.runtime.checkpoint.batch import write_batch
-from holdfast.runtime.checkpoint.chain import StoredRow, corrupt, decode, genesis
+from holdfast.runtime.checkpoint.chain import corrupt, decode, genesis
+from holdfast.runtime.checkpoint.postgres_append import Appender, Attempt
 from holdfast.runtime.checkpoint.postgres_claims import release, renew, take_over
 from holdfast.runtime.checkpoint.postgres_listen import Listener
 from holdfast.runtime.checkpoint.postgres_schema import Connection
@@ -55,6 +55,7 @@ class PostgresCheckpointer:
             Session(self._target, lease_s=lease_s, patience_s=patience_s) for _ in range(3)
         )
         self._listening = listening
+        self._appender = Appender(lease_s)
         self._listener = Listener(listening)
         try:
             self._writer.open()
@@ -160,12 +161,14 @@ class PostgresCheckpointer:
             raise
         taken = [result for result in results.values() if isinstance(result, Claim)]
         self._claims.update(dict.fromkeys(taken, owner.token))
+        self._appender.own(claim.run_id for claim in taken)
         self._forget_unless_used(owner.token)
         return [results[run_id] for run_id in run_ids]
 
     def release(self, claim: Claim) -> None:
-        token = self._claims.pop(claim, "")
-        self._forget_unless_used(token)
+        if claim in self._claims:
+            self._appender.disown(claim.run_id)
+        self._forget_unless_used(self._claims.pop(claim, ""))
         self._write(lambda tx: release(tx, [claim]))
 
     def renew(self, claims: Sequence[Claim]) -> None:
@@ -177,26 +180,11 @@ class PostgresCheckpointer:
 
         Raises `StoreUnavailable` if that could not be found out in time; its fact `may_be_written` says so.
         """
-        tried: list[tuple[list[AppendResult], StoredRow]] = []
-
-        def write(tx: PostgresTx) -> list[AppendResult]:
-            if tried:
-                results, first = tried[0]
-                # Locking waits for the end of the earlier try, whose fate is then known: all of its rows or none.
-                tx.lock_heads(list(dict.fromkeys(append.run_id for append in batch)))
-                if tx.is_written(first):
-                    return results
-                tried.clear()
-            results, rows = write_batch(tx, batch)
-            if rows:
-                tried.append((results, rows[0]))
-            return results
-
-        owned = {append.run_id: append.epoch for append in batch if append.epoch is not None}
+        attempt = Attempt(batch, wait_s)
         try:
-            return self._write(write, wait_s=wait_s, owned=owned)
+            return self._writer.run(lambda connection: self._appender.append(connection, attempt))
         except StoreUnavailable as error:
-            error.facts["may_be_written"] = bool(tried)
+            error.facts["may_be_written"] = attempt.sent is not None
             raise
 
     def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
@@ -220,12 +208,11 @@ class PostgresCheckpointer:
         work: Callable[[PostgresTx], _T],
         *,
         wait_s: float = LOCK_WAIT_S,
-        owned: Mapping[str, int] | None = None,
         patience_s: float | None = None,
     ) -> _T:
         """Run `work` in one synced transaction; on any error nothing of it remains. It may be called several times."""
         return self._writer.run(
-            lambda connection: write_in_transaction(connection, work, lease_s=self.lease_s, wait_s=wait_s, owned=owned),
+            lambda connection: write_in_transaction(connection, work, lease_s=self.lease_s, wait_s=wait_s),
             patience_s=patience_s,
         )
 
@@ -244,6 +231,7 @@ class PostgresCheckpointer:
     def leave_to_parent(self) -> None:
         """After a fork, in the child: connections and claims stay the parent's."""
         self._claims = {}
+        self._appender = Appender(self.lease_s)
         for session in (self._writer, self._reader, self._listening):
             session.leave_to_parent(_left_to_parent)
         self._listener = Listener(self._listening)

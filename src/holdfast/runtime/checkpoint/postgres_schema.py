@@ -47,27 +47,28 @@ def read_version(connection: Connection) -> int:
 
 
 def upgrade(connection: Connection, shown: str) -> None:
-    """Bring the database up to date; many processes may do so at once. Raises `StoreNewer`, `StoreUnreadable`."""
+    """Bring the database up to date; many processes may do so at once. Raises `StoreNewer`, `StoreUnreadable`.
+
+    On an error the connection is of no further use.
+    """
     if _is_current(read_version(connection), shown):
         return
+    # Taken before the transaction begins, not inside it: a session looks again at what it has cached about tables that
+    # do not exist only when a transaction begins. A killed process gives the lock up with its session.
+    connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
     connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-    try:
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        found = read_version(connection)
-        if not _is_current(found, shown):
+    found = read_version(connection)
+    if not _is_current(found, shown):
+        try:
             _apply(connection, found)
-        # crash: before this line the database is as it was; after it, current. Nothing between is ever seen.
-        connection.execute("COMMIT")
-    except psycopg.errors.DuplicateTable as error:
-        connection.execute("ROLLBACK")
-        raise StoreUnreadable(
-            f"{shown} holds tables of another program under holdfast's names: {error.diag.message_primary}.",
-            hint="Give holdfast a database or a schema of its own.",
-        ) from error
-    except BaseException:
-        if not connection.closed:
-            connection.execute("ROLLBACK")
-        raise
+        except psycopg.errors.DuplicateTable as error:
+            raise StoreUnreadable(
+                f"{shown} holds tables of another program under holdfast's names: {error.diag.message_primary}.",
+                hint="Give holdfast a database or a schema of its own.",
+            ) from error
+    # crash: before this line the database is as it was; after it, current. Nothing between is ever seen.
+    connection.execute("COMMIT")
+    connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
 
 
 def _apply(connection: Connection, found: int) -> None:

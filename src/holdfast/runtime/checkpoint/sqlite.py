@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from holdfast.errors import HoldfastError, JournalCorrupt, RunBusy, StoreUnreadable
+from holdfast.errors import HoldfastError, JournalCorrupt, RunBusy, StoreBusy, StoreUnreadable
 from holdfast.runtime.checkpoint.base import MAX_SEQ, Append, AppendResult, Claim, check_run_id, prepare
 from holdfast.runtime.checkpoint.batch import Clock, write_batch
 from holdfast.runtime.checkpoint.chain import Head, corrupt, decode, genesis
@@ -35,8 +35,9 @@ class SQLiteCheckpointer:
 
     def __init__(self, db_path: str | Path = "holdfast.db") -> None:
         """Open or create the store. Raises `StoreUnreadable`, `StoreNewer`."""
-        self.path = str(db_path)
-        self._is_memory = self.path == ":memory:"
+        self._is_memory = str(db_path) == ":memory:"
+        # In full, links resolved: the folder of the process may change, and a file has one place for its locks.
+        self.path = ":memory:" if self._is_memory else os.path.realpath(db_path)
         self._clock = Clock()
         self._is_closed = False
         self._forked_away: list[sqlite3.Connection] = []
@@ -54,6 +55,7 @@ class SQLiteCheckpointer:
         self._write_lock = threading.RLock()
         self._read_lock = self._write_lock if self._is_memory else threading.RLock()
         self._locks: dict[str, RunLock | None] = {}
+        self._epochs: dict[str, int] = {}
         self._heads: dict[str, Head] = {}
         self._last_version = -1
 
@@ -160,12 +162,19 @@ class SQLiteCheckpointer:
                 if lock is not None:
                     lock.release()
             raise
-        self._locks.update(locks)
+        for run_id, lock in locks.items():
+            before = self._locks.get(run_id)
+            if before is not None:
+                before.release()  # we took the run from ourselves
+            self._locks[run_id], self._epochs[run_id] = lock, heads[run_id].epoch
         self._heads.update(heads)
         results |= {run_id: Claim(run_id, head.epoch, head.seq) for run_id, head in heads.items()}
         return [results[run_id] for run_id in run_ids]
 
     def release(self, claim: Claim) -> None:
+        if self._epochs.get(claim.run_id) != claim.epoch:
+            return  # lost, perhaps to someone else in this process
+        del self._epochs[claim.run_id]
         self._heads.pop(claim.run_id, None)
         lock = self._locks.pop(claim.run_id, None)
         if lock is not None:
@@ -176,7 +185,7 @@ class SQLiteCheckpointer:
 
     def append(self, batch: Sequence[Append], *, wait_s: float = 30.0) -> list[AppendResult]:
         """As `JournalStore.append`. The heads of owned runs are remembered, which saves a read per append."""
-        with self._write_lock:
+        with self._writing(wait_s):
             try:
                 return self._write(lambda c: write_batch(SQLiteTx(c, self._clock, self._heads), batch)[0], wait_s)
             except HeadsMoved:
@@ -242,7 +251,7 @@ class SQLiteCheckpointer:
 
     def _write(self, work: Callable[[sqlite3.Connection], _T], wait_s: float = 30.0) -> _T:
         """Run `work` in one synced transaction; on any error nothing of it remains."""
-        with self._write_lock, as_store_errors(self.path):
+        with self._writing(wait_s), as_store_errors(self.path):
             connection = self._open_writer()
             begin(connection, wait_s)
             try:
@@ -253,6 +262,16 @@ class SQLiteCheckpointer:
                     connection.execute("ROLLBACK")
                 raise
             return result
+
+    @contextlib.contextmanager
+    def _writing(self, wait_s: float) -> Iterator[None]:
+        """Be the only thread that writes. A thread may hold this for long while another process has the file's lock."""
+        if not self._write_lock.acquire(timeout=wait_s):
+            raise StoreBusy(f"Another thread has been writing to {self.path} for {wait_s:g} s.")
+        try:
+            yield
+        finally:
+            self._write_lock.release()
 
     @contextlib.contextmanager
     def _reading(self, run_id: str | None = None) -> Iterator[sqlite3.Connection]:

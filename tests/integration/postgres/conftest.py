@@ -1,0 +1,59 @@
+"""A real server for this folder's tests, restarted by some of them; every test has a schema of its own."""
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from tests.postgres import fresh_schema, running_server
+from tests.stores import Place
+
+from holdfast.runtime.checkpoint import PostgresCheckpointer
+
+
+@pytest.fixture(scope="session")
+def server_url() -> Iterator[str]:
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture
+def url(server_url: str) -> Iterator[str]:
+    with fresh_schema(server_url) as url:
+        yield url
+
+
+@pytest.fixture
+def place(url: str) -> Iterator[Place]:
+    place = Place("postgres", url)
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def open_store(url: str) -> Iterator[Callable[..., PostgresCheckpointer]]:
+    opened: list[PostgresCheckpointer] = []
+
+    def open_one(**options: float) -> PostgresCheckpointer:
+        opened.append(PostgresCheckpointer(url, **options))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: Callable[..., PostgresCheckpointer]) -> PostgresCheckpointer:
+    return open_store()
+
+
+@pytest.fixture
+def sql(url: str) -> Callable[..., list[tuple[object, ...]]]:
+    """Run one statement past the store, each on a connection of its own."""
+
+    def run(statement: str, *params: object) -> list[tuple[object, ...]]:
+        with psycopg.connect(url, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), params or None)
+            return cursor.fetchall() if cursor.description else []
+
+    return run
