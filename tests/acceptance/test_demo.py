@@ -1,0 +1,160 @@
+"""The demo's claims, checked from what it prints: the run was killed, resumed by others, and did everything once."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+STEPS = ["spec.md", "plan.md", "todo.py", "store.py", "test_todo.py", "review.md", "release.txt"]
+
+
+def run_demo(tmp_path: Path, *, columns: int = 100, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast.cli.demo", "--fast"],
+        env={**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": str(columns), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
+    done = run_demo(tmp_path_factory.mktemp("scratch"))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def part(shown: str, number: int) -> str:
+    return shown.partition(f"\n  {number}  ")[2].partition(f"\n  {number + 1}  ")[0]
+
+
+def pids(shown: str) -> list[str]:
+    return re.findall(r"^ +process (\d+)$", shown, re.MULTILINE)
+
+
+def test_the_first_process_is_killed_in_the_middle_of_the_third_node(shown: str) -> None:
+    lines = part(shown, 1).splitlines()
+
+    assert lines[-2].split("  ")[-1] == "store.py is written, its result is not recorded yet"
+    assert f"kill -9 {pids(shown)[0]}" in lines[-1]
+
+
+def test_three_processes_take_part(shown: str) -> None:
+    assert len(set(pids(shown))) == 3
+
+
+def test_the_second_process_calls_only_what_is_not_recorded(shown: str) -> None:
+    told = part(shown, 2)
+
+    assert "spec, plan, implement.list  replayed" in told
+    assert re.findall(r"called, wrote (\S+)", told) == ["test_todo.py", "review.md"]
+    assert "store.py is there" in told
+
+
+def test_nothing_is_published_before_a_person_has_answered(shown: str) -> None:
+    before, _, after = shown.partition('decide("demo", "publish", "approve"')
+
+    assert "release.txt" not in before
+    assert re.findall(r"called, wrote (\S+)", part(after, 4)) == ["release.txt"]
+
+
+def test_the_table_says_who_did_what_and_that_each_effect_happened_once(shown: str) -> None:
+    header, _, *rows = [line.split() for line in part(shown, 5).splitlines()[1:]]
+
+    first, second, third = pids(shown)
+    assert header == ["node", "side", "effect", first, second, third, "times"]
+    assert [row[-1] for row in rows] == ["1"] * len(STEPS)
+    assert [next(cell for cell in row if "." in cell) for row in rows] == STEPS
+    assert rows[0] == ["spec", "spec.md", "called", "replayed", "replayed", "1"]
+    assert rows[3] == ["store.py", "killed", "found", "done", "replayed", "1"]
+    assert rows[6] == ["publish", "release.txt", "·", "·", "called", "1"]
+
+
+def test_the_transcript_tells_the_whole_run_in_order(shown: str) -> None:
+    lines = [line.split(" s  ", 1) for line in part(shown, 6).splitlines()[1:] if line]
+
+    assert [int(left.split()[0]) for left, _ in lines] == list(range(1, len(lines) + 1))
+    told = [right for _, right in lines]
+    assert told[:2] == ["run created: deliver", "run started"]
+    assert [line for line in told if line == "run resumed"] == ["run resumed"] * 2
+    assert "implement.store completed, reconciled: the store of a to-do list" in told
+    assert told.index("publish answered by you: approve") < told.index("publish started")
+    assert told[-1] == 'run completed: {"feature":"a to-do list","files":7}'
+
+
+def test_every_claim_holds(shown: str) -> None:
+    claims = part(shown, 7).splitlines()[1:]
+
+    assert len([line for line in claims if line.strip()]) == 8
+    assert all(line.lstrip().startswith("✓") for line in claims if line.strip())
+
+
+def test_the_scratch_folder_is_gone_afterwards(tmp_path: Path) -> None:
+    run_demo(tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_ended_demo_leaves_neither_folder_nor_process(tmp_path: Path, number: signal.Signals) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-u", "-m", "holdfast.cli.demo"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with demo:
+        assert demo.stdout is not None
+        child = next(int(found[1]) for line in demo.stdout if (found := re.search(r"process (\d+)", line)))
+        demo.send_signal(number)
+        demo.communicate(timeout=30)
+
+    assert demo.returncode == 128 + number
+    assert list(tmp_path.iterdir()) == []
+    assert is_gone(child)
+
+
+def is_gone(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+    return False
+
+
+def test_without_a_terminal_there_is_no_colour(shown: str) -> None:
+    assert "\x1b" not in shown
+
+
+def test_no_color_is_respected_in_a_terminal(tmp_path: Path) -> None:
+    coloured = run_demo(tmp_path, FORCE_COLOR="1", TERM="xterm-256color", NO_COLOR="")
+    plain = run_demo(tmp_path, FORCE_COLOR="1", TERM="xterm-256color", NO_COLOR="1")
+
+    assert "\x1b[32m" in coloured.stdout
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", plain.stdout)
+
+
+@pytest.mark.parametrize("columns", [40, 60])
+def test_narrow_terminals_get_no_line_that_is_too_long(tmp_path: Path, columns: int) -> None:
+    done = run_demo(tmp_path, columns=columns)
+
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= columns
+    assert "…" not in part(done.stdout, 5)
+
+
+def test_a_terminal_without_utf_8_gets_plain_letters(tmp_path: Path) -> None:
+    done = run_demo(tmp_path, PYTHONIOENCODING="ascii")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "spec -> plan -> implement" in done.stdout
