@@ -1,0 +1,97 @@
+"""What is recorded of an answer: the answer itself, and the facts that others read without knowing the framework.
+
+    {"codec": 1, "usage": {…}, "tree": "…", "value": …}
+
+`value` is for replay alone; `codec` is the version of its encoding.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain.agents.middleware import ModelResponse
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from holdfast.agents.codec import decode, encode, encode_or_opaque, is_opaque
+from holdfast.agents.model_calls import Usage
+from holdfast.agents.tool_rules import ToolCall
+from holdfast.runtime.jsondata import to_json
+
+CODEC = 1
+STEP_MARK = "hf_step"
+"""Where a model's answer keeps the key of its step, by which its tool calls are found."""
+
+
+def pack(answer: Any, *, usage: Usage | None = None, **facts: Any) -> dict[str, Any]:
+    """An answer as it is recorded. What a model says must be kept as it is; of what a tool gives, what can be kept."""
+    told: dict[str, Any] = {**facts, "codec": CODEC}
+    if usage is not None:
+        told["usage"] = usage.to_dict()
+    return {**told, "value": encode(answer) if isinstance(answer, ModelResponse) else encode_or_opaque(answer)}
+
+
+def unpack(recorded: Any, call: ToolCall | None) -> Any:
+    """The answer as it was given; for a tool call also what a person told as the result of one in doubt."""
+    if not (isinstance(recorded, dict) and recorded.get("codec") == CODEC and "value" in recorded):
+        if call is None:
+            raise ValueError("The journal holds an answer of a model in a form that this version does not know.")
+        text = recorded if isinstance(recorded, str) else to_json(recorded)[0].decode()
+        return ToolMessage(content=text, name=call.name, tool_call_id=call.call_id)
+    answer = decode(recorded["value"])
+    if call is not None and is_opaque(recorded["value"]):
+        return answer.model_copy(update={"name": call.name, "tool_call_id": call.call_id})
+    return answer
+
+
+def stamp(response: Any, key: str, before: Sequence[BaseMessage]) -> "ModelResponse[Any]":
+    """A model's answer with the key of its step, with an id of its own for each tool call, and without odd metadata."""
+    if isinstance(response, BaseMessage):
+        response = ModelResponse(result=[response])
+    seen = {call["id"] for message in before if isinstance(message, AIMessage) for call in message.tool_calls}
+    return ModelResponse(
+        result=[_stamp_message(message, key, seen) for message in response.result],
+        structured_response=response.structured_response,
+    )
+
+
+def _stamp_message(message: BaseMessage, key: str, seen: set[str | None]) -> BaseMessage:
+    if not isinstance(message, AIMessage):
+        return message
+    calls = []
+    for position, call in enumerate(message.tool_calls):
+        # Servers repeat ids, within an answer and from turn to turn, or give none.
+        call_id = call["id"] if call["id"] and call["id"] not in seen else _call_id(key, position)
+        seen.add(call_id)
+        calls.append({**call, "id": call_id})
+    return message.model_copy(
+        update={
+            "tool_calls": calls,
+            "response_metadata": {**_encodable(message.response_metadata), STEP_MARK: key},
+            "additional_kwargs": _encodable(message.additional_kwargs),
+        }
+    )
+
+
+def _call_id(key: str, position: int) -> str:
+    return f"call_{hashlib.sha256(key.encode()).hexdigest()[:16]}_{position}"
+
+
+def _encodable(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if not is_opaque(encode_or_opaque(value))}
+
+
+def to_usage(answer: Any) -> Usage | None:
+    """What a model's answer says it has used; of a recorded one, what was recorded."""
+    if isinstance(answer, dict):
+        return Usage(**answer["usage"]) if "usage" in answer else None
+    messages = answer.result if isinstance(answer, ModelResponse) else [answer]
+    told = [message.usage_metadata for message in messages if isinstance(message, AIMessage) and message.usage_metadata]
+    if not told:
+        return None
+    details = [usage.get("input_token_details") or {} for usage in told]
+    return Usage(
+        input_tokens=sum(usage["input_tokens"] for usage in told),
+        output_tokens=sum(usage["output_tokens"] for usage in told),
+        cached_tokens=sum(detail.get("cache_read") or 0 for detail in details),
+        cache_write_tokens=sum(detail.get("cache_creation") or 0 for detail in details),
+    )

@@ -1,0 +1,149 @@
+"""From a persona to an agent: a deep agent on the run's workspace in which nothing happens beside the middleware."""
+
+import hashlib
+import inspect
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.agents.policy import SCRATCH_ROUTE
+from holdfast.agents.tool_rules import FILE_TOOLS
+from holdfast.catalog.models import load_model_table
+from holdfast.config import Config
+from holdfast.enums import Backend
+from holdfast.errors import BackendUnavailable
+from holdfast.persona import AgentPersona
+
+if TYPE_CHECKING:
+    from langchain.agents.middleware import AgentMiddleware
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.tools import BaseTool
+
+_SUBAGENT = "general-purpose"
+_TRACING = ("LANGSMITH_TRACING", "LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING", "LANGCHAIN_TRACING_V2")
+
+
+def build_agent(
+    persona: AgentPersona,
+    config: Config,
+    *,
+    root_dir: Path,
+    middleware: Sequence["AgentMiddleware[Any, Any, Any]"] = (),
+    tools: Sequence["BaseTool"] = (),
+    model: "BaseChatModel | None" = None,
+    scratch_dir: Path | None = None,
+) -> Any:
+    """An agent with file tools on `root_dir`; `await agent.ainvoke({"messages": […]})` runs it to its end.
+
+    The middleware, the journal first, wraps every call of the agent and of its subagents. Nothing of the framework's
+    own is written into `root_dir`: it goes to `scratch_dir`. Raises `BackendUnavailable`.
+    """
+    for variable in _TRACING:  # before the framework is imported: it would send prompts and results to a service
+        os.environ[variable] = "false"
+    chat_model = model or _open_model(persona, config)
+    from deepagents import create_deep_agent
+    from deepagents.backends import CompositeBackend, FilesystemBackend
+
+    from holdfast.agents.disk import WholeFileBackend
+
+    scratch = scratch_dir or _default_scratch(config, root_dir)
+    backend = CompositeBackend(
+        default=WholeFileBackend(root_dir, staging_dir=scratch / "staged"),
+        routes={SCRATCH_ROUTE: FilesystemBackend(root_dir=scratch / "kept", virtual_mode=True)},
+        artifacts_root=SCRATCH_ROUTE.rstrip("/"),
+    )
+    names = _permitted_tools(persona)
+    subagent: Any = {
+        "name": _SUBAGENT,
+        "description": "Does a well-described part of the work on its own and reports the outcome.",
+        "system_prompt": persona.system_prompt,
+        "middleware": [*middleware, *_own_parts(backend, names)],
+    }
+    agent = create_deep_agent(
+        chat_model,
+        list(tools),
+        system_prompt=persona.system_prompt,
+        backend=backend,
+        middleware=[*middleware, *_own_parts(backend, names)],
+        subagents=[subagent],
+    )
+    _check_guarded(agent, {*names, *(tool.name for tool in tools)})
+    return agent
+
+
+def _default_scratch(config: Config, root_dir: Path) -> Path:
+    place = hashlib.sha256(str(root_dir.resolve()).encode()).hexdigest()[:16]
+    return config.data_dir / "scratch" / place
+
+
+def _permitted_tools(persona: AgentPersona) -> list[str]:
+    permitted = persona.permissions.tools
+    # The framework insists on reading: long outputs are handed over as files.
+    return [name for name in FILE_TOOLS if permitted is None or name in permitted or name == "read_file"]
+
+
+def _own_parts(backend: Any, names: list[str]) -> list[Any]:
+    """Our versions of parts of the framework's stack, each of which takes the place of the part of the same name."""
+    from deepagents import FilesystemMiddleware
+    from langchain.agents.middleware import AgentMiddleware
+
+    class NoSummaries(AgentMiddleware[Any, Any, Any]):
+        """The framework's summaries are model calls that no middleware sees; until ours exist there are none."""
+
+        @property
+        def name(self) -> str:
+            return "SummarizationMiddleware"
+
+    files = FilesystemMiddleware(
+        backend=backend,
+        tools=names,  # type: ignore[arg-type]  # the names are the literals it asks for
+        human_message_token_limit_before_evict=None,  # it would put a random path into the prompt
+    )
+    return [files, NoSummaries()]
+
+
+def _open_model(persona: AgentPersona, config: Config) -> "BaseChatModel":
+    if persona.backend is not Backend.SIMULATED:
+        raise BackendUnavailable(
+            f"Persona {persona.name} needs the backend {persona.backend}, which this version cannot drive yet.",
+            hint="Run with --simulate, or bind the role to a simulated persona.",
+            persona=persona.name,
+            backend=persona.backend.value,
+        )
+    from holdfast.agents.simulated import open_simulated_model
+
+    name = persona.model.partition(":")[0]
+    card = load_model_table(config.config_dir).find_model(persona.backend, name)
+    limit = persona.max_output_tokens or (card.max_output_tokens if card else None)
+    return open_simulated_model(persona.model, max_tokens=limit)
+
+
+def _check_guarded(agent: Any, expected: set[str]) -> None:
+    """Raise if a new version of the framework brought a tool or a subagent that our middleware does not know."""
+    tools = _tools_of(agent)
+    helpers = _subagents_of(tools["task"]) if "task" in tools else {}
+    if set(tools) != expected | {"task"} or set(helpers) != {_SUBAGENT}:
+        raise AssertionError(f"The agent has the tools {sorted(tools)} and the subagents {sorted(helpers)}.")
+    if set(_tools_of(helpers[_SUBAGENT])) != expected:
+        raise AssertionError(f"The subagent has the tools {sorted(_tools_of(helpers[_SUBAGENT]))}.")
+
+
+def _tools_of(graph: Any) -> dict[str, Any]:
+    found: dict[str, Any] = graph.nodes["tools"].bound.tools_by_name
+    return found
+
+
+def _subagents_of(task_tool: Any) -> dict[str, Any]:
+    """The agents behind the `task` tool. It keeps them in its functions' closures, and shows them nowhere else."""
+    waiting, seen = [task_tool.coroutine], set()
+    while waiting:
+        function = waiting.pop()
+        if not inspect.isfunction(function) or function in seen:
+            continue
+        seen.add(function)
+        kept = inspect.getclosurevars(function).nonlocals
+        if "subagent_graphs" in kept:
+            return {name: getattr(graph, "bound", graph) for name, graph in kept["subagent_graphs"].items()}
+        waiting.extend(kept.values())
+    return {}

@@ -1,0 +1,9 @@
+from pathlib import Path
+
+import pytest
+from tests.integration.agents.phase import Phase
+
+
+@pytest.fixture
+def phase(tmp_path: Path) -> Phase:
+    return Phase(tmp_path).prepare()

@@ -1,0 +1,142 @@
+"""What `build_agent` gives: only known tools, guarded everywhere, and a clear refusal otherwise."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.integration.agents.phase import Phase, open_log
+from tests.integration.agents.scripted import ScriptedModel, asks, says, tool
+
+from holdfast.agents.build import _subagents_of, _tools_of, build_agent
+from holdfast.agents.simulated import open_simulated_model
+from holdfast.enums import Backend
+from holdfast.errors import BackendUnavailable, ConfigInvalid, PersonaInvalid
+
+LIGHT = [
+    "holdfast.agents",
+    "holdfast.agents.build",
+    "holdfast.agents.envelope",
+    "holdfast.agents.model_calls",
+    "holdfast.agents.policy",
+    "holdfast.agents.tool_rules",
+    "holdfast.persona",
+    "holdfast.binding",
+    "holdfast.workflow",
+    "holdfast.catalog",
+]
+
+
+def test_the_light_modules_do_not_import_the_framework() -> None:
+    code = f"import sys, {', '.join(LIGHT)}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+    heavy = ("langchain", "langchain_core", "langgraph", "deepagents", "langsmith")
+    assert [name for name in loaded if name.partition(".")[0] in heavy] == []
+
+
+FILES = {"ls", "read_file", "write_file", "edit_file", "delete", "glob", "grep"}
+
+
+async def test_the_agent_has_the_file_tools_and_one_guarded_subagent(phase: Phase) -> None:
+    async with open_log(phase.store) as log:
+        agent = phase.agent(phase.middleware(log))
+
+    helpers = _subagents_of(_tools_of(agent)["task"])
+    assert set(_tools_of(agent)) == {*FILES, "task"}
+    assert {name: set(_tools_of(helper)) for name, helper in helpers.items()} == {"general-purpose": FILES}
+
+
+async def test_a_tool_nobody_asked_for_is_not_let_in(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.agents.build._own_parts", lambda backend, names: [])  # the framework's own set
+
+    with pytest.raises(AssertionError, match="execute"):
+        build_agent(phase.persona, phase.config, root_dir=phase.root)
+
+
+async def test_a_persona_gets_no_more_tools_than_it_is_permitted(phase: Phase) -> None:
+    allowed = phase.persona.permissions.model_copy(update={"tools": ("ls",)})
+    persona = phase.persona.model_copy(update={"permissions": allowed})
+
+    agent = build_agent(persona, phase.config, root_dir=phase.root)
+
+    assert set(_tools_of(agent)) == {"ls", "read_file", "task"}
+
+
+@pytest.mark.parametrize("backend", [backend for backend in Backend if backend is not Backend.SIMULATED])
+def test_another_backend_is_unavailable_for_now(phase: Phase, backend: Backend) -> None:
+    persona = phase.persona.model_copy(update={"backend": backend})
+
+    with pytest.raises(BackendUnavailable) as refused:
+        build_agent(persona, phase.config, root_dir=phase.root)
+
+    assert "--simulate" in refused.value.hint
+
+
+async def test_a_long_result_is_kept_outside_the_workspace(phase: Phase) -> None:
+    async def shout(word: str) -> str:
+        return word * 100_000
+
+    model = ScriptedModel(script=[asks(("shout", {"word": "hey "})), says("done")])
+    before = phase.files()
+
+    messages = await phase.play(build={"model": model, "tools": [tool("shout", shout)]})
+
+    assert len(messages[2].content) < 50_000
+    assert phase.files() == before
+
+
+def test_a_simulated_model_is_told_how_to_misbehave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_SIMULATE_DELAY_S", "0.5")
+    model = open_simulated_model("rehearsal-1:loop")
+
+    assert (model.model, model.priced_as, model.misbehave, model.delay_s) == (
+        "rehearsal-1:loop",
+        "rehearsal-1",
+        "loop",
+        0.5,
+    )
+    monkeypatch.setenv("HOLDFAST_SIMULATE_MISBEHAVE", "refuse")
+    assert open_simulated_model("rehearsal-1").misbehave == "refuse"
+    with pytest.raises(PersonaInvalid, match="cannot misbehave"):
+        open_simulated_model("rehearsal-1:dance")
+    monkeypatch.setenv("HOLDFAST_SIMULATE_DELAY_S", "soon")
+    with pytest.raises(ConfigInvalid):
+        open_simulated_model("rehearsal-1")
+
+
+async def test_the_simulated_model_costs_play_money(phase: Phase) -> None:
+    from holdfast.agents.model_calls import ModelCall, Usage
+    from holdfast.catalog.models import load_model_table
+    from holdfast.runtime.durable import Beside
+
+    spent: list[tuple[int, int]] = []
+
+    class Till:
+        def before(self, call: ModelCall) -> Beside:
+            return Beside()
+
+        def after(self, call: ModelCall, usage: Usage | None) -> Beside:
+            card = load_model_table().find_model(Backend.SIMULATED, call.model)
+            assert card is not None
+            assert usage is not None
+            assert call.max_output_tokens == card.max_output_tokens
+            most = card.cost_micros(input_tokens=call.max_input_tokens, output_tokens=card.max_output_tokens)
+            spent.append((card.cost_micros(**usage.to_dict()), most))
+            return Beside()
+
+        def failed(self, call: ModelCall, error: Exception) -> Beside:
+            return Beside()
+
+    await phase.play(gate=Till())
+
+    assert len(spent) == 5
+    assert all(0 < cost <= most for cost, most in spent)
+
+
+async def test_two_workspaces_with_the_same_content_see_the_same_calls(tmp_path: Path) -> None:
+    here, there = Phase(tmp_path / "here").prepare(), Phase(tmp_path / "a" / "longer" / "place").prepare()
+
+    calls = [[message.tool_calls for message in await place.play() if message.type == "ai"] for place in (here, there)]
+
+    assert calls[0] == calls[1]
