@@ -77,6 +77,19 @@ class Capability(StrEnum):
     RESEARCH = "research"
 
 
+class Role(StrEnum):
+    """What someone may do over HTTP; each role includes the ones before it."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    APPROVER = "approver"
+    ADMIN = "admin"
+
+    def includes(self, other: "Role") -> bool:
+        order = list(Role)
+        return order.index(self) >= order.index(other)
+
+
 class ErrorClass(StrEnum):
     """What an error asks for: a person, another try, or neither helps."""
 

@@ -9,7 +9,11 @@ HoldfastError
 ├── owner      RunBusy  LeaseLost
 ├── run        RunNotFound  RunAlreadyTerminal  RunNotInState  RunMetadataMissing  TemplateLoadFailed  RunPaused  RunCancelled
 ├── step       Nondeterminism  StepFailed  ToolOutcomeUnknown  ToolDenied
-├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ConsentRequired
+├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ApprovalAnswered  SecondPersonNeeded  ConsentRequired
+├── access     NotAuthenticated  RoleInsufficient  TooManyAttempts  TokenNotFound  HostNotAllowed  OriginNotAllowed
+│              RepositoryNotAllowed
+├── request    RequestInvalid  BodyTooLarge  BodyTooSlow  CursorInvalid  LastEventIdInvalid  RangeInvalid
+│              IdempotencyKeyReused  ArtifactNotFound  ReportMissing
 └── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted
                BackendUnavailable  ChecksFailed
                WorkspaceError: RepositoryMissing  BaseBranchMissing  WorkspaceTooLarge  WorkspaceConflict
@@ -233,6 +237,97 @@ class ApprovalStale(HoldfastError):
 
 class ApprovalNotFound(HoldfastError):
     code = "approval_not_found"
+
+
+class ApprovalAnswered(ApprovalNotFound):
+    """There is nothing left to decide: someone was faster."""
+
+    code = "approval_answered"
+
+
+class SecondPersonNeeded(HoldfastError):
+    """A critical approval needs two different people, and this is the first one again."""
+
+    code = "second_person_needed"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Somebody else with the role approver has to approve it too."
+
+
+class NotAuthenticated(HoldfastError):
+    code = "not_authenticated"
+    default_hint = "Send `Authorization: Bearer <token>`; `holdfast token create` makes one."
+
+
+class RoleInsufficient(HoldfastError):
+    code = "role_insufficient"
+    default_hint = "Ask an admin for a token with a higher role."
+
+
+class TooManyAttempts(HoldfastError):
+    code = "too_many_attempts"
+    error_class = ErrorClass.RETRYABLE
+    default_hint = "Wait a minute, then try again."
+
+
+class TokenNotFound(HoldfastError):
+    code = "token_not_found"
+    default_hint = "`holdfast token list` shows which there are."
+
+
+class HostNotAllowed(HoldfastError):
+    code = "host_not_allowed"
+    default_hint = "Use the server's own name, or add this one to the setting allowed_hosts."
+
+
+class OriginNotAllowed(HoldfastError):
+    code = "origin_not_allowed"
+    default_hint = "Changes are only accepted from the server's own pages and from programs."
+
+
+class RepositoryNotAllowed(HoldfastError):
+    code = "repository_not_allowed"
+    default_hint = "Name a folder under the setting workspace_root."
+
+
+class RequestInvalid(HoldfastError):
+    code = "request_invalid"
+
+
+class BodyTooLarge(HoldfastError):
+    code = "body_too_large"
+
+
+class BodyTooSlow(HoldfastError):
+    code = "body_too_slow"
+    error_class = ErrorClass.RETRYABLE
+
+
+class CursorInvalid(HoldfastError):
+    code = "cursor_invalid"
+    default_hint = "Use next_cursor of the page before, as it is, or leave it out."
+
+
+class LastEventIdInvalid(HoldfastError):
+    code = "last_event_id_invalid"
+    default_hint = "It is the number of the last event that was seen, 0 for none."
+
+
+class RangeInvalid(HoldfastError):
+    code = "range_invalid"
+
+
+class IdempotencyKeyReused(HoldfastError):
+    code = "idempotency_key_reused"
+    default_hint = "Use a new Idempotency-Key for another request."
+
+
+class ArtifactNotFound(HoldfastError):
+    code = "artifact_not_found"
+
+
+class ReportMissing(HoldfastError):
+    code = "report_missing"
+    default_hint = "A run has a report once it is over."
 
 
 class ConsentRequired(HoldfastError):

@@ -6,39 +6,79 @@ exit codes here and nowhere else.
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from holdfast import __version__
-from holdfast.cli import database, deciding, describing, listing, results, running
-from holdfast.errors import HoldfastError
+from holdfast.cli.lazy import Entry, LazyGroup
+
+RUNS = {
+    "list": Entry("List runs, newest first.", "listing:list_runs"),
+    "show": Entry("What a run is doing, made, cost and waits for.", "listing:show_run"),
+    "events": Entry("The journal of a run.", "following:list_events"),
+    "watch": Entry("Watch a run that any process drives, until it ends or waits.", "following:watch_run"),
+    "diff": Entry("What a run changed in the repository.", "results:show_diff"),
+}
+WORKFLOWS = {
+    "list": Entry("The workflows there are, and where each comes from.", "describing:list_workflows"),
+    "show": Entry("The phases of a workflow: roles, risks, approvals and artifacts.", "describing:show_workflow"),
+    "validate": Entry("Check a workflow file of your own.", "describing:validate_workflow"),
+}
+PERSONAS = {
+    "list": Entry("The personas there are, their models and where each comes from.", "describing:list_personas"),
+    "show": Entry("One persona in full.", "describing:show_persona"),
+}
+DATABASE = {
+    "upgrade": Entry("Make the database, or bring it up to date. Safe to repeat.", "database:upgrade"),
+    "check": Entry("Compare every row with the journal.", "database:check"),
+    "backup": Entry("Copy the database while it is in use.", "database:backup"),
+}
+SECTIONS = {
+    "Begin": {
+        "demo": Entry("Watch a run being killed, resumed and finished; needs no key.", "demo:demo"),
+        "init": Entry("Prepare a repository: settings and an example workflow.", "starting:init"),
+        "run": Entry("Start a workflow on a repository.", "running:run"),
+    },
+    "Runs": {
+        "runs": Entry("Look at runs: list, show, events, watch, diff.", members=RUNS),
+        "resume": Entry("Go on with a run that was interrupted, or that waited for you.", "moving:resume"),
+        "pause": Entry("Stop a run durably until someone resumes it.", "moving:pause"),
+        "retry": Entry("Open a failed run again at the phase that failed.", "moving:retry"),
+        "abort": Entry("End a run for good; what it made is kept.", "moving:abort"),
+        "fork": Entry("Start a new run from where another stood before a phase.", "moving:fork"),
+        "merge": Entry("Bring a run's result to your branch.", "results:merge"),
+    },
+    "What waits for you": {
+        "approvals": Entry("What waits for a person.", "listing:approvals"),
+        "approve": Entry("Say yes to what a phase made.", "deciding:approve"),
+        "reject": Entry("Say no, or ask for changes.", "deciding:reject"),
+        "budget": Entry("What was spent, what may be; give a run more.", "spending:budget"),
+    },
+    "What there is": {
+        "workflows": Entry("Look at workflows, check your own.", members=WORKFLOWS),
+        "personas": Entry("Look at personas.", members=PERSONAS),
+    },
+    "Looking after it": {
+        "doctor": Entry("Check this machine, with a remedy for what is missing.", "doctor:doctor"),
+        "db": Entry("Look after the database: upgrade, check, backup.", members=DATABASE),
+    },
+}
+
+
+class _Root(LazyGroup):
+    sections = SECTIONS
+
 
 app = typer.Typer(
     name="holdfast",
+    cls=_Root,
     help="Agent work on a repository that survives what kills its process.",
     epilog="Start with: holdfast demo",
     rich_markup_mode=None,  # rich help takes three times as long to start
     pretty_exceptions_enable=False,
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(listing.runs)
-app.add_typer(describing.workflows)
-app.add_typer(describing.personas)
-app.add_typer(database.db)
-for command in (
-    running.run,
-    running.resume,
-    running.retry,
-    running.abort,
-    running.fork,
-    listing.approvals,
-    deciding.approve,
-    deciding.reject,
-    results.merge,
-):
-    app.command()(command)
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -47,67 +87,103 @@ def _show_version(is_wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def holdfast(
+    ctx: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
     data_dir: Annotated[
-        str | None, typer.Option("--data-dir", help="Where database and worktrees are; works anywhere on the line.")
+        str | None, typer.Option("--data-dir", metavar="FOLDER", help="Where database and worktrees are.")
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks; works anywhere on the line.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the log.")] = False,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Show the log as JSON, one object a line.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Agent work on a repository that survives what kills its process."""
+    if ctx.invoked_subcommand is None:
+        from holdfast.cli.home import show_home
 
-
-@app.command()
-def demo(
-    fast: Annotated[bool, typer.Option("--fast", help="Do not pause for reading.")] = False,
-) -> None:
-    """Watch a run being killed, resumed and finished."""
-    from holdfast.cli.demo import play
-
-    raise typer.Exit(play(is_fast=fast))
+        show_home(ctx.get_help())
 
 
 def main() -> None:
-    arguments, is_debug = _take_global_options(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ✓ gets a question mark
+    arguments, flags = take_global_options(sys.argv[1:])
+    if flags & {"--verbose", "--log-json"}:
+        from holdfast.cli.logs import show_log
+
+        show_log(is_json="--log-json" in flags)
+    sys.exit(_run(arguments, is_debug="--debug" in flags))
+
+
+def _run(arguments: list[str], *, is_debug: bool) -> int:
     try:
-        app(args=arguments, prog_name="holdfast")
+        result: Any = typer.main.get_command(app).main(args=arguments, prog_name="holdfast", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except typer.TyperException as error:
+        _tell(f"usage: {_one_line(error.format_message())} Help: {_help_command(error)}")
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read this has gone; without a place to go, what is still buffered would be an error at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except typer.Abort:
+        return 130
     except Exception as error:
         if is_debug:
             raise
-        typer.echo(f"holdfast: {_to_line(error)}", err=True)
-        sys.exit(1)
+        _tell(_describe(error))
+        return 1
 
 
-def _to_line(error: Exception) -> str:
+def _tell(text: str) -> None:
+    typer.echo(f"holdfast: {text}", err=True)
+
+
+def _help_command(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    return f"{context.command_path if context else 'holdfast'} --help"
+
+
+def _describe(error: Exception) -> str:
+    from holdfast.errors import HoldfastError
+
     if isinstance(error, HoldfastError):
-        return f"{error.code}: {error.message} {error.hint}".rstrip()
-    told = " ".join(str(error).split())
-    return f"internal_error: {type(error).__name__}: {told} What was acknowledged is safe; --debug shows where it was."
+        return _one_line(f"{error.code}: {error.message} {error.hint}")
+    told = _one_line(f"internal_error: {type(error).__name__}: {error}")
+    return f"{told} What was acknowledged is safe; --debug shows where it was."
 
 
-def _take_global_options(arguments: list[str]) -> tuple[list[str], bool]:
-    """`--data-dir` and `--debug` count wherever they stand, as users expect of options that are about the whole."""
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+_FLAGS = {"--debug", "--verbose", "--log-json"}
+
+
+def take_global_options(arguments: list[str]) -> tuple[list[str], set[str]]:
+    """Options about the whole count wherever they stand, as users expect; the rest is for the commands."""
     kept: list[str] = []
-    is_debug = False
+    flags: set[str] = set()
     waiting = iter(arguments)
     for argument in waiting:
         if argument == "--":
-            return [*kept, argument, *waiting], is_debug
-        if argument == "--debug":
-            is_debug = True
+            return [*kept, argument, *waiting], flags
+        if argument in _FLAGS:
+            flags.add(argument)
         elif argument == "--data-dir":
             folder = next(waiting, None)
             if folder is None:
-                return [*kept, argument], is_debug  # the parser says what is missing
+                return [*kept, argument], flags  # the parser says what is missing
             os.environ["HOLDFAST_DATA_DIR"] = folder
         elif argument.startswith("--data-dir="):
             os.environ["HOLDFAST_DATA_DIR"] = argument.partition("=")[2]
         else:
             kept.append(argument)
-    return kept, is_debug
+    return kept, flags
 
 
 if __name__ == "__main__":

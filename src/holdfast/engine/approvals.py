@@ -4,6 +4,8 @@ Rule: an answer counts for what the person saw. If artifact, files or template a
 are asked again with the difference.
 """
 
+import asyncio
+import contextlib
 import hashlib
 import json
 import uuid
@@ -13,13 +15,16 @@ from typing import Any
 
 from holdfast.engine.scope import ApprovalRequest, RunScope
 from holdfast.enums import ApprovalDecisionAction, RunPhaseState
-from holdfast.errors import ApprovalNotFound, ApprovalStale, ConfigInvalid
+from holdfast.errors import ApprovalNotFound, ApprovalStale, ConfigInvalid, RowRefused, WorkspaceError
 from holdfast.persistence.models import ApprovalRow
 from holdfast.persistence.rows import insert, now_text, update
+from holdfast.persistence.runs import find_approval
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.durable import Suspended
+from holdfast.runtime.durable import Stopped, Suspended
 from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.records import Record
 from holdfast.workflow import Phase
+from holdfast.workspace import diff
 
 ACTIONS = tuple(action.value for action in ApprovalDecisionAction)
 
@@ -29,16 +34,26 @@ class Subject:
     """What an approval is about. Its digest changes when anything in it does."""
 
     artifact_hash: str
-    tree: str
+    files: str
+    """A hash of the files without any phase's artifact: others may hand in theirs while this one waits."""
     template_hash: str
+    tree: str
+    """All files, to show a difference by; it is not part of the digest."""
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(json.dumps(vars(self), sort_keys=True).encode()).hexdigest()
+        told = {name: getattr(self, name) for name in _NAMES}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
-        names = {"artifact_hash": "the artifact", "tree": "the files", "template_hash": "the template"}
-        return [word for name, word in names.items() if other.get(name) != getattr(self, name)]
+        return [word for name, word in _NAMES.items() if other.get(name) != getattr(self, name)]
+
+
+_NAMES = {"artifact_hash": "the artifact", "files": "the files", "template_hash": "the template"}
+
+
+class ApprovalPending(Suspended):
+    """A person must look at a phase's result first."""
 
 
 @dataclass(frozen=True)
@@ -58,46 +73,60 @@ class PhaseApproval:
         self._lane_id = lane_id
 
     async def get(self, subject: Subject, shown: Mapping[str, Any]) -> Answer:
-        """The answer to what is shown now. Raises `Suspended` while there is none and nobody to ask here."""
+        """The answer to what is shown now. Raises `ApprovalPending` while there is none and nobody to ask here."""
         asked = 0
+        before: Record | None = None
         while True:
             asked += 1
             key = f"{self._lane_id}/approval" + (f"#{asked}" if asked > 1 else "")
             record = self._scope.log.records.by_key.get(("approval", key))
             if record is None:
-                return await self._ask(key, subject, shown)
-            if record.answer is None:
-                return await self._ask_again(key, subject, shown)
+                return await self._ask(key, subject, shown, before)
             if record.fingerprint.get("digest") == subject.digest:
-                return _to_answer(record.answer)
-            # The answer was for something else: ask once more, about what is there now.
+                if record.answer is not None:
+                    return _to_answer(record.answer)
+                return await self._decide_here(key, self._request(subject, shown, str(record.result or "")))
+            before = record  # it was about something else: ask once more, about what is there now
 
-    async def _ask(self, key: str, subject: Subject, shown: Mapping[str, Any]) -> Answer:
+    async def _ask(self, key: str, subject: Subject, shown: Mapping[str, Any], before: Record | None) -> Answer:
+        rows: list[Statement] = []
+        if before is not None:
+            shown = {**shown, **await self._what_changed(subject, str(before.result or ""))}
+            superseded = {"state": "superseded", "decided_at": now_text()}
+            rows.append(update("approvals", superseded, {"id": before.result, "state": "pending"}, expect=None))
         request = self._request(subject, shown)
-        await self._scope.log.append(
-            _requested(request, key, self._lane_id, subject),
-            rows=[
-                insert("approvals", _row(request, subject)),
-                self._scope.set_phase(self._phase.key, state=RunPhaseState.AWAITING_APPROVAL),
-            ],
-        )
+        rows.append(insert("approvals", _row(request, subject)))
+        rows.append(self._scope.set_phase(self._phase.key, state=RunPhaseState.AWAITING_APPROVAL))
+        await self._scope.log.append(_requested(request, key, self._lane_id, subject), rows=rows)
         return await self._decide_here(key, request)
 
-    async def _ask_again(self, key: str, subject: Subject, shown: Mapping[str, Any]) -> Answer:
-        """The question stands in the journal: here is someone to ask, or the run waits on."""
-        if self._scope.approval_callback is None:
-            raise Suspended(key)
-        pending = self._scope.log.records.by_key["approval", key]
-        request = self._request(subject, shown, approval_id=str(pending.result or ""))
-        return await self._decide_here(key, request)
+    async def _what_changed(self, subject: Subject, approval_id: str) -> dict[str, Any]:
+        row = await find_approval(self._scope.db, approval_id)
+        asked = row.shown.get("subject", {}) if row is not None and isinstance(row.shown, dict) else {}
+        changed: dict[str, Any] = {"changed": subject.differences(asked), "instead_of": approval_id}
+        with contextlib.suppress(WorkspaceError, KeyError):  # an old tree may have been collected as garbage
+            repo = self._scope.place.repo
+            changed["diff_since"] = await asyncio.to_thread(diff, repo, asked["tree"], subject.tree, max_chars=20_000)
+        return changed
 
     async def _decide_here(self, key: str, request: ApprovalRequest) -> Answer:
-        if self._scope.approval_callback is None:
-            raise Suspended(key)
-        action = check_action(await self._scope.approval_callback(request))
-        by = str(getattr(self._scope.approval_callback, "by", "callback"))
+        callback = self._scope.approval_callback
+        if callback is None:
+            raise ApprovalPending(key)
+        try:
+            action = check_action(await callback(request))
+        except Exception as error:
+            # Nobody has decided. The question stands, and the run waits where it is.
+            raise Stopped(error) from error
+        by = str(getattr(callback, "by", "callback"))
         event, rows = decision(request.run_id, request.approval_id, key, self._lane_id, action, by=by)
-        await self._scope.log.append(event, rows=rows)
+        try:
+            await self._scope.log.append(event, rows=rows)
+        except RowRefused:
+            row = await find_approval(self._scope.db, request.approval_id)
+            if row is None or row.action is None:
+                raise
+            return Answer(ApprovalDecisionAction(row.action), row.comment, row.decided_by)  # someone was faster
         return Answer(action, "", by)
 
     def _request(self, subject: Subject, shown: Mapping[str, Any], approval_id: str = "") -> ApprovalRequest:
@@ -158,10 +187,11 @@ def decision(
     approval_id: str,
     key: str,
     lane_id: str,
-    action: ApprovalDecisionAction,
+    action: str,
     *,
     comment: str = "",
     by: str = "",
+    **told: Any,
 ) -> tuple[Event, list[Statement]]:
     """An answer as event and row; the row refuses it if another answer was faster."""
     event = create_event(
@@ -170,19 +200,26 @@ def decision(
         lane_id,
         key=key,
         approval_id=approval_id,
-        action=action.value,
+        action=str(action),
         comment=comment,
         by=by,
+        **told,
     )
-    values = {"state": "decided", "action": action, "comment": comment, "decided_by": by, "decided_at": now_text()}
+    values = {"state": "decided", "action": str(action), "comment": comment, "decided_by": by, "decided_at": now_text()}
     return event, [update("approvals", values, {"id": approval_id, "state": "pending"})]
 
 
 def check_open(row: ApprovalRow | None, run_id: str, approval_id: str) -> ApprovalRow:
-    """Raise `ApprovalNotFound` unless the approval is this run's and nobody has answered it."""
+    """Raise `ApprovalNotFound` unless the approval is this run's and nobody has answered it, `ApprovalStale` if it was
+    asked anew."""
     if row is None or row.run_id != run_id:
         raise ApprovalNotFound(
             f"Run {run_id} has no approval {approval_id}.", hint="List the approvals to see what waits."
+        )
+    if row.state == "superseded":
+        raise ApprovalStale(
+            f"What approval {approval_id} was about has changed, and it was asked anew.",
+            hint="List the approvals and answer the new one.",
         )
     if row.state != "pending":
         by = row.decided_by or "someone"

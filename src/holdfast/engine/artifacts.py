@@ -98,8 +98,8 @@ def verdict_error(phase: Phase, verdict: Verdict) -> HoldfastError:
 def move_aside(root: Path, phase: Phase, attempt: int) -> str | None:
     """Move a file at the artifact's place out of the way, so that it cannot be taken for this attempt's result."""
     path = root / phase.expected_artifact.path
-    if not path.is_symlink() and not path.exists():
-        return None
+    if not _is_inside(root, path.parent) or (not path.is_symlink() and not path.exists()):
+        return None  # behind a link that leaves the workspace lies nothing of the run's
     aside = path.with_name(f"{path.name}.before-{phase.key}-{attempt}")
     # crash: it lies aside already, and the attempt starts as if it had never been there.
     path.replace(aside)

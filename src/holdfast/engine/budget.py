@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.catalog.models import ModelCard, load_model_table
 from holdfast.engine.scope import RunScope
 from holdfast.persistence.rows import now_text, update
+from holdfast.persistence.runs import read_budget, read_spent_in_scopes
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.durable import Beside, Suspended
@@ -32,11 +33,15 @@ WHERE (SELECT budget_micros IS NULL OR budget_micros >= :amount + (
 
 
 class BudgetPause(Suspended):
-    """A limit does not allow the next model call; the run waits for more money."""
+    """A limit does not allow the next model call; the run waits for more money. `facts` say which limit."""
 
-    def __init__(self, message: str, *, phase: str) -> None:
+    def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(message)
-        self.phase = phase
+        self.facts = facts
+
+
+def _to_micros(usd: float | None) -> int | None:
+    return None if usd is None else round(usd * 1_000_000)
 
 
 @dataclass
@@ -47,6 +52,12 @@ class PhaseMoney:
     phase: Phase
     attempt: int
     lane_id: str
+    last_asked_micros: int = 0
+
+    @property
+    def phase_limit_micros(self) -> int | None:
+        limit = self.phase.budget_micros
+        return None if limit is None else limit + self.scope.history.raised_micros[self.phase.key]
 
     def reserve(self, step_key: str, *, model: str, input_tokens: int, output_tokens: int | None) -> "Reservation":
         """The worst case of a call: all of its input, and as much output as it may have."""
@@ -56,7 +67,29 @@ class PhaseMoney:
         if card is not None:
             most = card.max_output_tokens if output_tokens is None else output_tokens
             amount = card.cost_micros(input_tokens=input_tokens, output_tokens=most)
+        self.last_asked_micros = amount
         return Reservation(self, step_key, amount, model, card, persona)
+
+    async def to_pause(self) -> BudgetPause:
+        """What to tell the person: which limit the last call would have passed."""
+        scope, needed = self.scope, self.last_asked_micros
+        day = now_text()[:10]
+        spent = await read_spent_in_scopes(scope.db, scope.run_id, self.phase.key, day)
+        limits = {
+            "phase": self.phase_limit_micros,
+            "day": _to_micros(scope.config.day_budget_usd),
+            "run": await read_budget(scope.db, scope.run_id),
+        }
+        hints = {"day": "resume tomorrow, or raise day_budget_usd", "phase": "top the run up", "run": "top the run up"}
+        for name, limit in limits.items():
+            if limit is not None and spent[name] + needed > limit:
+                break
+        told = (
+            f"The next model call of phase {self.phase.key!r} may cost ${needed / 1e6:.4f}, and of the {name}'s "
+            f"${(limit or 0) / 1e6:.4f} are ${spent[name] / 1e6:.4f} spent or reserved: {hints[name]}, then resume."
+        )
+        facts = {"limit_micros": limit, "spent_micros": spent[name], "needed_micros": needed}
+        return BudgetPause(told, limit=name, phase=self.phase.key, **facts)
 
 
 @dataclass
@@ -77,8 +110,7 @@ class Reservation:
         self.entry_id = uuid.uuid4().hex
         scope, money = self.money.scope, self.money
         now = now_text()
-        limit = money.phase.budget_micros
-        day_limit = scope.config.day_budget_usd
+        limit, day_limit = money.phase_limit_micros, _to_micros(scope.config.day_budget_usd)
         statement = Statement(
             _RESERVE,
             {
@@ -93,7 +125,7 @@ class Reservation:
                 "day": now[:10],
                 "now": now,
                 "phase_limit": -1 if limit is None else limit,
-                "day_limit": -1 if day_limit is None else round(day_limit * 1_000_000),
+                "day_limit": -1 if day_limit is None else day_limit,
             },
         )
         event = scope.log.event(

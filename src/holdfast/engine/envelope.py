@@ -16,6 +16,7 @@ def render_envelope(
     attempt: int,
     requirements_md: str,
     comment: str,
+    moved_aside: str | None = None,
     registry: ArtifactSchemaRegistry,
 ) -> str:
     """One message that is enough to do the phase's work; it is pinned in the journal when the attempt starts."""
@@ -29,23 +30,31 @@ def render_envelope(
         requirements=requirements_md,
         comment=comment,
         inputs=tuple(
-            PhaseInput(key, template.phase(key).expected_artifact.path) for key in template.upstream_of(phase.key)
+            PhaseInput(key, _path_now(template.phase(key), artifact.path, moved_aside))
+            for key in template.upstream_of(phase.key)
         ),
         artifact=ExpectedFile(artifact.path, artifact.schema_id, registry.get_schema(artifact.schema_id)),
     )
-    return "\n\n".join(part for part in _parts(template, phase, envelope) if part) + "\n"
+    return "\n\n".join(part for part in _parts(phase, envelope, moved_aside) if part) + "\n"
 
 
-def _parts(template: WorkflowTemplate, phase: Phase, envelope: Envelope) -> list[str]:
+def _path_now(earlier: Phase, path: str, moved_aside: str | None) -> str:
+    """Phases after each other may write the same file; what the earlier one wrote was moved aside for this one."""
+    own = earlier.expected_artifact.path
+    return moved_aside if moved_aside and own == path else own
+
+
+def _parts(phase: Phase, envelope: Envelope, moved_aside: str | None) -> list[str]:
     artifact = envelope.artifact
     read = "\n".join(f"- `{item.path}` (result of phase `{item.phase_key}`)" for item in envelope.inputs)
+    before = f"\n\nWhat was handed in before lies in `{moved_aside}`." if moved_aside else ""
     return [
         f"# {phase.title}",
-        f"You do phase `{phase.key}` of the workflow `{template.name}`, run `{envelope.run_id}`.",
+        f"You do phase `{phase.key}` of run `{envelope.run_id}`.",
         f"## What is wanted\n\n{envelope.requirements or 'No requirements were given.'}",
         f"## Your task\n\n{phase.instructions}",
         f"## What others have done\n\nRead these files first:\n\n{read}" if envelope.inputs else "",
-        f"## What must be different this time\n\n{envelope.comment}" if envelope.comment else "",
+        f"## What must be different this time\n\n{envelope.comment}{before}" if envelope.comment else "",
         "## Rules\n\nThe repository is your working folder; paths are relative to it. "
         + ("Change no file but the artifact." if phase.read_only else "Do not commit: that is done for you."),
         f"## Your result\n\nWrite one JSON file to `{artifact.path}` that is valid by the schema "

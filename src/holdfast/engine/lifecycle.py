@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
@@ -191,6 +192,26 @@ class WorkflowEngine:
                 await self._wait_until_over(journal, str(run_id))
         return await self.result(run_id)
 
+    async def pause(self, run_id: RunId, *, by: str = "") -> RunResult:
+        """Pause a run until it is resumed: here if nobody drives it, else by asking its owner and waiting for it to act."""
+        stored = await self._get(str(run_id))
+        _check_not_over(stored)
+        if stored.run.state == RunStatus.PAUSED:
+            return await self.result(run_id)
+        async with self._journal() as journal:
+            request = create_event(str(run_id), EventKind.RUN_PAUSE_REQUESTED, by=by)
+            await journal.append(str(run_id), [request])
+            try:
+                await self._pause_here(journal, str(run_id))
+            except RunBusy:
+                await self._wait_until_over(journal, str(run_id), or_paused_after=request.ts)
+        return await self.result(run_id)
+
+    async def _pause_here(self, journal: Journal, run_id: str) -> None:
+        async with _claimed(journal, run_id) as claim:
+            scope = self._scope(journal, claim, await self._load(run_id), Records(await journal.read(run_id)))
+            await RunDriver(scope).pause_for_person()
+
     async def fork(self, run_id: RunId, phase_key: str, *, title: str = "", started_by: str = "") -> RunResult:
         """Start a new run from the state before a phase, files included; the original stays as it is."""
         from holdfast.engine.forking import fork_run
@@ -338,6 +359,7 @@ class WorkflowEngine:
         async with self._journal() as journal, _claimed(journal, run_id) as claim:
             loaded = await self._load(run_id, may_be_over=begin is _begin_retried)
             scope = self._scope(journal, claim, loaded, Records(await journal.read(run_id)))
+            scope.log.records.pause_request = None  # this is the person's, or a worker's, newer word
             if begin is not None and scope.log.records.cancel_request is None:
                 await begin(scope, loaded.stored)
             await RunDriver(scope).drive()
@@ -366,11 +388,11 @@ class WorkflowEngine:
         except (HoldfastError, KeyError):
             return None
 
-    async def _wait_until_over(self, journal: Journal, run_id: str) -> None:
+    async def _wait_until_over(self, journal: Journal, run_id: str, *, or_paused_after: float = math.inf) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(10):
                 async for event in journal.follow(run_id):
-                    if event.is_terminal:
+                    if event.is_terminal or (event.kind == EventKind.RUN_PAUSED and event.ts >= or_paused_after):
                         return
 
 

@@ -3,7 +3,6 @@
 Imported lazily: it brings the agent framework with it.
 """
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from holdfast.runtime.durable import Beside
 from holdfast.workflow import Phase
 from holdfast.workspace import write_tree
 
-_DRAIN_S = 30.0
+_DRAIN_S = 5.0  # below what `abort` waits for a live owner
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,7 @@ def make_middleware(scope: RunScope, phase: Phase, lane_id: str, money: PhaseMon
     root = scope.place.root
 
     async def after_mutation() -> dict[str, Any]:
-        async with scope.tree_lock:
-            return {"tree": (await asyncio.to_thread(write_tree, scope.place)).tree_id}
+        return {"tree": await scope.on_disk(lambda: write_tree(scope.place).tree_id)}
 
     return TurnMiddleware(
         JournalMiddleware(

@@ -3,30 +3,23 @@ ask a person. Every part is a durable step in the attempt's own lane, so a resum
 """
 
 import asyncio
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.engine.approvals import Answer, PhaseApproval, Subject
 from holdfast.engine.artifacts import Verdict, judge_artifact, move_aside, verdict_error
-from holdfast.engine.budget import BudgetPause, PhaseMoney
+from holdfast.engine.budget import PhaseMoney
+from holdfast.engine.commands import run_command
 from holdfast.engine.envelope import render_envelope, render_repair
 from holdfast.engine.scope import RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction, RunPhaseState
-from holdfast.errors import ApprovalRejected, ChecksFailed, PhaseTimeout, RowRefused, WorkspaceError
+from holdfast.errors import ApprovalRejected, ChecksFailed, PhaseTimeout, RowRefused
 from holdfast.persistence.rows import insert, now_text
-from holdfast.runtime.durable import TOOL_CALL, Beside, CancelRun, Step, StepKinds
+from holdfast.runtime.durable import Beside, CancelRun, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.workflow import Phase
-from holdfast.workspace import (
-    CommandState,
-    SnapshotRules,
-    clean_environment,
-    diff,
-    run_spooled,
-    snapshot,
-    summarize_diff,
-    write_tree,
-)
+from holdfast.workspace import diff, restore, snapshot, summarize_diff, write_tree
 
 _AGENT_TURN = StepKinds(
     EventKind.AGENT_STARTED, EventKind.AGENT_FINISHED, EventKind.AGENT_ERROR, EventKind.TOOL_UNKNOWN
@@ -35,7 +28,6 @@ _PIN = StepKinds(completed=EventKind.PHASE_STARTED)
 _JUDGE = StepKinds(completed=EventKind.ARTIFACT_WRITTEN)
 _JUDGE_MISSING = StepKinds(completed=EventKind.ARTIFACT_REJECTED)
 _KEEP = StepKinds(completed=EventKind.CHECKPOINT_SAVED)
-_CHECK_TIMEOUT_S = 1800.0
 _SHOWN_CHARS = 20_000
 
 
@@ -78,6 +70,8 @@ class PhaseAttempt:
         scope, phase = self._scope, self._phase
 
         def pin() -> dict[str, Any]:
+            if not phase.read_only and (tree := scope.history.restore_to.get(phase.key)):
+                restore(scope.place, tree, at=utc_now())  # what the failed attempt left is kept under a ref
             moved = move_aside(scope.place.root, phase, self._attempt)
             return {
                 "envelope": render_envelope(
@@ -87,6 +81,7 @@ class PhaseAttempt:
                     attempt=self._attempt,
                     requirements_md=scope.run.requirements_md,
                     comment=self._comment,
+                    moved_aside=moved,
                     registry=scope.registry,
                 ),
                 "persona": scope.persona_of(phase).name,
@@ -107,7 +102,8 @@ class PhaseAttempt:
             )
         ]
         step = self._step("start", _PIN, beside_result=lambda _result: Beside(rows=rows))
-        pinned: dict[str, Any] = await scope.log.step(step, lambda: asyncio.to_thread(pin))
+        pinned: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(pin))
+        scope.history.restore_to.pop(phase.key, None)
         return pinned
 
     async def _work(self, envelope: str) -> Verdict:
@@ -139,14 +135,20 @@ class PhaseAttempt:
                 root_dir=self._scope.place.root,
                 middleware=middleware.for_agent,
             )
+            limit = asyncio.timeout(self._phase.timeout_seconds)
             try:
-                async with asyncio.timeout(self._phase.timeout_seconds):
+                async with limit:
                     result = await agent.ainvoke({"messages": list(messages)})
             except RowRefused as error:
-                raise BudgetPause(
-                    f"The next model call of phase {self._phase.key!r} would pass the budget.", phase=self._phase.key
-                ) from error
+                raise await money.to_pause() from error
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                raise RuntimeError("the agent cancelled itself") from error
             except TimeoutError as error:
+                if not limit.expired():
+                    raise  # the agent's own, from whatever it waited for
                 raise PhaseTimeout(
                     f"Phase {self._phase.key!r} took longer than {self._phase.timeout_seconds:g} s.",
                     hint="Raise its timeout_seconds or make the phase smaller, then retry the run.",
@@ -159,7 +161,7 @@ class PhaseAttempt:
 
     async def _judge(self, turn: int) -> Verdict:
         scope, phase = self._scope, self._phase
-        found = await asyncio.to_thread(judge_artifact, scope.place.root, phase, scope.run_id, scope.registry)
+        found = await scope.on_disk(lambda: judge_artifact(scope.place.root, phase, scope.run_id, scope.registry))
 
         def beside(_result: Any) -> Beside:
             if found.is_missing:
@@ -212,20 +214,16 @@ class PhaseAttempt:
             left_out = [{"path": item.path, "reason": item.reason.value} for item in kept.left_out]
             return {"ref": kept.ref, "commit": kept.commit, "tree": kept.tree_id, "left_out": left_out}
 
-        async def keep_alone() -> dict[str, Any]:
-            async with scope.tree_lock:
-                return await asyncio.to_thread(keep)
-
-        kept: dict[str, Any] = await scope.log.step(self._step("snapshot", _KEEP), keep_alone)
+        kept: dict[str, Any] = await scope.log.step(self._step("snapshot", _KEEP), lambda: scope.on_disk(keep))
         return kept
 
     async def _get_approval(self, verdict: Verdict, kept: dict[str, Any], tree_before: str) -> Answer:
         scope = self._scope
-        subject = await asyncio.to_thread(current_subject, scope, self._phase)
+        subject = await scope.on_disk(lambda: current_subject(scope, self._phase))
         shown = {
             "artifact": self._phase.expected_artifact.path,
             "content": verdict.text[:_SHOWN_CHARS],
-            **await asyncio.to_thread(self._changes, tree_before, kept["tree"]),
+            **await scope.on_disk(lambda: self._changes(tree_before, kept["tree"])),
             "workflow": scope.template.name,
             "next": list(_after(scope, self._phase)),
         }
@@ -277,44 +275,20 @@ class PhaseAttempt:
         return Step(f"{self._lane_id}/{name}", self._lane_id, kinds=kinds, details=details, **options)
 
 
-async def run_command(
-    scope: RunScope, lane_id: str, name: str, argv: list[str], *, phase: str | None = None
-) -> dict[str, Any]:
-    """Run a command of the template as a durable step; one that outlived its engine is waited for, not repeated."""
-    key = f"{lane_id}/{name}"
-
-    async def run() -> dict[str, Any]:
-        outcome = await run_spooled(
-            f"{scope.run_id}:{key}",
-            argv,
-            cwd=scope.place.root,
-            spool_dir=scope.spool_dir,
-            env=clean_environment({"HOLDFAST_RUN_ID": scope.run_id}),
-            timeout_s=_CHECK_TIMEOUT_S,
-            leave_running=True,
-        )
-        if outcome.state is CommandState.LOST:
-            raise WorkspaceError(
-                f"What became of {' '.join(argv)!r} is not known: its process is gone and left no exit code.",
-                hint="Look at the workspace, then retry the run.",
-            )
-        told = f"exit code {outcome.exit_code}" if outcome.exit_code is not None else outcome.state.value
-        return {"exit_code": outcome.exit_code, "outcome": told, "output": outcome.output}
-
-    details = {"tool": "command", "argv": argv, "phase": phase}
-    step = Step(key, lane_id, has_intent=True, kinds=TOOL_CALL, details=details)
-    result: dict[str, Any] = await scope.log.step(step, run)
-    return result
-
-
 def current_subject(scope: RunScope, phase: Phase) -> Subject:
     """What an approval of this phase would be about, by what lies in the workspace now."""
     found = judge_artifact(scope.place.root, phase, scope.run_id, scope.registry)
-    # Other phases may hand in their artifacts while this one waits; that does not change what was shown.
     prefix = scope.place.root.relative_to(scope.place.worktree)
-    artifacts = tuple(f"/{prefix / other.expected_artifact.path}" for other in scope.template.phases)
-    tree = write_tree(scope.place, SnapshotRules(ignore=artifacts)).tree_id
-    return Subject(found.hash, tree, scope.run.template_hash)
+    artifacts = [(prefix / other.expected_artifact.path).as_posix() for other in scope.template.phases]
+    tree = write_tree(scope.place).tree_id
+    listed = scope.place.git.run("ls-tree", "-r", "-z", "--full-tree", tree).names
+    files = [entry for entry in listed if not _is_artifact(entry.partition("\t")[2], artifacts)]
+    digest = hashlib.sha256("\0".join(files).encode(errors="surrogateescape")).hexdigest()
+    return Subject(found.hash, digest, scope.run.template_hash, tree)
+
+
+def _is_artifact(path: str, artifacts: list[str]) -> bool:
+    return any(path == artifact or path.startswith(f"{artifact}.before-") for artifact in artifacts)
 
 
 def _after(scope: RunScope, phase: Phase) -> tuple[str, ...]:

@@ -1,24 +1,32 @@
 """The final report of every run that is over: JSON by `common/final-report@1`, and Markdown for a person."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from holdfast.engine.scope import RunScope
+from holdfast.engine.delivery import own_paths
+from holdfast.engine.scope import RunScope, to_workspace_error
 from holdfast.enums import RunStatus
+from holdfast.errors import WorkspaceError
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow
 from holdfast.persistence.rows import now_text
 from holdfast.persistence.runs import read_approvals, read_artifacts, read_phases, read_spent, read_spent_by_phase
-from holdfast.workspace import summarize_diff
+from holdfast.workspace import open_workspace, summarize_diff
+from holdfast.workspace.files import write_whole
 
 
 async def write_report(scope: RunScope, state: RunStatus, told: Mapping[str, Any]) -> Path:
     """Write both files and return the path of the JSON one; writing again replaces them."""
     report = await _collect(scope, state, told)
     folder = scope.config.data_dir / "reports" / scope.run_id
-    await asyncio.to_thread(_write_both, folder, report)
+    try:
+        await asyncio.to_thread(_write_both, folder, report)
+    except OSError as error:
+        raise to_workspace_error(error) from error
     return folder / "final-report.json"
 
 
@@ -87,16 +95,20 @@ def _approval_facts(row: ApprovalRow) -> dict[str, Any]:
 
 
 def _changed_files(scope: RunScope, phases: Mapping[str, RunPhaseRow]) -> list[dict[str, Any]]:
-    trees = [row.tree for row in phases.values() if row.tree]
-    if scope.workspace is None or not trees:
+    """What the run changed in the user's files; nothing where the workspace or the repository is gone."""
+    done = sorted((row for row in phases.values() if row.tree), key=lambda row: row.ended_at or "")
+    if not done:
         return []
-    own = {phase.expected_artifact.path for phase in scope.template.phases}
-    summary = summarize_diff(scope.workspace.repo, scope.workspace.base_commit, trees[-1])
-    return [
-        {"path": file.path, "added": file.added, "removed": file.removed}
-        for file in summary.files
-        if not any(file.path.endswith(path) for path in own)
-    ]
+    with contextlib.suppress(WorkspaceError):
+        workspace = scope.workspace or open_workspace(scope.config.data_dir, scope.run_id)
+        own = own_paths(workspace, scope.template)
+        summary = summarize_diff(workspace.repo, workspace.base_commit, str(done[-1].tree))
+        return [
+            {"path": file.path, "added": file.added, "removed": file.removed}
+            for file in summary.files
+            if not any(fnmatchcase(file.path, pattern) for pattern in own)
+        ]
+    return []
 
 
 def _summary(scope: RunScope, state: RunStatus, phases: Mapping[str, RunPhaseRow], told: Mapping[str, Any]) -> str:
@@ -111,14 +123,8 @@ def _summary(scope: RunScope, state: RunStatus, phases: Mapping[str, RunPhaseRow
 
 def _write_both(folder: Path, report: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "final-report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
-    _write(folder / "final-report.md", to_markdown(report))
-
-
-def _write(path: Path, text: str) -> None:
-    scratch = path.with_suffix(".tmp")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)
+    write_whole(folder / "final-report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    write_whole(folder / "final-report.md", to_markdown(report))
 
 
 def to_markdown(report: Mapping[str, Any]) -> str:

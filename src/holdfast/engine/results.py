@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.enums import RunPhaseState, RunStatus
-from holdfast.errors import HoldfastError
 
 
 class RunError(str):
@@ -23,12 +22,6 @@ class RunError(str):
 
     def to_dict(self) -> dict[str, str]:
         return {"code": self.code, "message": self.message, "hint": self.hint}
-
-    @classmethod
-    def from_exception(cls, error: BaseException) -> "RunError":
-        if isinstance(error, HoldfastError):
-            return cls(error.code, error.message, error.hint)
-        return cls("agent_failed", f"{type(error).__name__}: {error}", "Look at the events of the phase, then retry.")
 
     @classmethod
     def from_row(cls, stored: Any) -> "RunError | None":

@@ -1,30 +1,31 @@
-"""Driving one run under one claim: workspace, set-up, phases by their graph, and the run's end.
+"""Driving one run under one claim: phases by their graph, attempt by attempt, to the run's next stop.
 
 Rule: rows choose what comes next, the journal says what was already done in it. Both change in the same transaction.
 """
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from holdfast.engine.budget import BudgetPause
-from holdfast.engine.phase import ChangesRequested, PhaseAttempt, run_command
-from holdfast.engine.report import write_report
-from holdfast.engine.scope import RunScope, error_facts, utc_now
+from holdfast.engine.ending import Cancelled, Completed, Failed, Paused, Stop, finish
+from holdfast.engine.phase import ChangesRequested, PhaseAttempt
+from holdfast.engine.preparation import open_files, prepare
+from holdfast.engine.scope import RunScope, error_facts
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import ChecksFailed, HoldfastError, WorkspaceError
 from holdfast.persistence.models import RunPhaseRow
 from holdfast.persistence.rows import insert, now_text
 from holdfast.persistence.runs import read_phases
-from holdfast.runtime.durable import Beside, CancelRun, Step, StepKinds, Stopped, Suspended
+from holdfast.runtime.durable import CancelRun, Stopped, Suspended
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.watching import CancelWatch, watch_for_cancel
 from holdfast.workflow import Phase
-from holdfast.workspace import copy_files, open_workspace, prepare_workspace, restore
 
-_PREPARED = StepKinds(completed=EventKind.WORKSPACE_PREPARED)
-_SETUP_LANE = "setup"
+_NO_RETRY = {
+    *("approval_rejected", "payload_invalid", "config_invalid", "nondeterminism", "backend_unavailable"),
+    "tool_outcome_unknown",
+}
+_FAILED_BEFORE = "The attempt before failed."
 
 
 class RunDriver:
@@ -32,79 +33,50 @@ class RunDriver:
 
     def __init__(self, scope: RunScope) -> None:
         self._scope = scope
-        self._watch = CancelWatch()
 
     async def drive(self) -> RunStatus:
-        """Go on until the run is over or waits. Raises `LeaseLost` and store errors; then it is resumable."""
+        """Go on until the run is over or waits. Raises `LeaseLost`, store and disk errors; then it is resumable."""
+        watch = CancelWatch()
         try:
-            with watch_for_cancel(self._scope.journal, self._scope.log) as self._watch:
-                return await self._go()
-        except CancelRun as request:
-            return await self._end_cancelled(request.reason, request.by)
+            try:
+                with watch_for_cancel(self._scope.journal, self._scope.log) as watch:
+                    stop = await self._go()
+            except CancelRun as request:
+                stop = Cancelled(request.reason, request.by)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                assert task is not None
+                if not watch.is_asked or task.cancelling() > 1:
+                    raise  # a shutdown gives the run up as it is: running, for whoever is next
+                task.uncancel()
+                stop = self._cancelled()
+            return await finish(self._scope, stop)
         except Stopped as stopped:
             raise stopped.error from stopped.error.__cause__
-        except asyncio.CancelledError:
-            if not self._watch.is_asked:
-                raise  # a shutdown gives the run up as it is: running, for whoever is next
-            asked = self._scope.log.records.cancel_request or {}
-            return await self._end_cancelled(asked.get("reason", ""), asked.get("by", ""))
 
-    async def _go(self) -> RunStatus:
-        scope = self._scope
-        if scope.run.error:
-            return await self._end_failed(dict(scope.run.error))
+    async def cancel(self) -> RunStatus:
+        """End the run as cancelled, without looking at anything else of it."""
         try:
-            await self._prepare()
-            phases = await self._complete_rows()
-            while (state := await self._step_phases(phases)) is None:
-                phases = await read_phases(scope.db, scope.run_id)
-            return state
-        except Suspended as suspended:
-            return await self._pause(suspended)
-        except (WorkspaceError, ChecksFailed) as error:
-            return await self._end_failed(error_facts(error))
+            return await finish(self._scope, self._cancelled())
+        except Stopped as stopped:
+            raise stopped.error from stopped.error.__cause__
 
-    # -- before the first phase ---------------------------------------------------------------------------------------
+    def _cancelled(self) -> Stop:
+        asked = self._scope.log.records.cancel_request or {}
+        return Cancelled(asked.get("reason", ""), asked.get("by", ""))
 
-    async def _prepare(self) -> None:
-        """The workspace as the run left it, or new; set-up and copies done once."""
+    async def _go(self) -> Stop:
         scope = self._scope
-        origin = scope.run.forked_from
-        workspace = await asyncio.to_thread(
-            prepare_workspace,
-            Path(scope.run.repo_path),
-            data_dir=scope.config.data_dir,
-            run_id=scope.run_id,
-            base_branch=scope.run.base_branch,
-            base_commit=scope.run.base_commit,
-            forked_from=open_workspace(scope.config.data_dir, origin) if origin else None,
-        )
-        scope.workspace = workspace
-        facts = {"root": str(workspace.root), "branch": workspace.branch, "base_commit": workspace.base_commit}
-        row = scope.set_run(worktree_root=str(workspace.root), base_commit=workspace.base_commit)
-        step = Step("workspace", _SETUP_LANE, kinds=_PREPARED, beside_result=lambda _result: Beside(rows=[row]))
-        await scope.log.step(step, lambda: facts)
-        tree = await self._last_tree()
-        if workspace.is_rebuilt and tree:
-            await asyncio.to_thread(restore, workspace, tree, at=utc_now())
-        if scope.template.copy_files:
-            await asyncio.to_thread(copy_files, workspace, scope.template.copy_files)
-        for number, argv in enumerate(scope.template.setup, 1):
-            result = await run_command(scope, _SETUP_LANE, f"command{number}", list(argv))
-            if result["exit_code"] != 0:
-                raise ChecksFailed(
-                    f"The set-up command {' '.join(argv)!r} ended with {result['outcome']}.",
-                    hint="Its output is in the journal; mend the cause, then retry the run.",
-                )
-
-    async def _last_tree(self) -> str | None:
-        """The files as they were last recorded: by a mutating tool, a snapshot, or the start of a phase."""
-        for event in reversed(await self._scope.journal.read(self._scope.run_id)):
-            result = event.payload.get("result")
-            told = result.get("tree") if isinstance(result, dict) else None
-            if tree := told or event.payload.get("tree"):
-                return str(tree)
-        return None
+        try:
+            if scope.workspace is None:
+                await open_files(scope)
+            await prepare(scope)
+        except (WorkspaceError, ChecksFailed) as error:
+            return Failed(error_facts(error))
+        phases = await self._complete_rows()
+        while (stop := await self._step_phases(phases)) is None:
+            phases = await read_phases(scope.db, scope.run_id)
+        return stop
 
     async def _complete_rows(self) -> Mapping[str, RunPhaseRow]:
         """Every phase of the template has a row; a run that was made elsewhere may lack some."""
@@ -124,49 +96,48 @@ class RunDriver:
 
     # -- phases -------------------------------------------------------------------------------------------------------
 
-    async def _step_phases(self, rows: Mapping[str, RunPhaseRow]) -> RunStatus | None:
+    async def _step_phases(self, rows: Mapping[str, RunPhaseRow]) -> Stop | None:
         """Run what can run now; `None` if there is more to do afterwards."""
         scope = self._scope
         done = {key for key, row in rows.items() if row.state in (RunPhaseState.COMPLETED, RunPhaseState.SKIPPED)}
         ready = [scope.template.phase(key) for key in scope.template.phases_ready(done)]
         if not ready:
-            return await self._end_completed()
+            return Completed()
         # Reading phases run beside each other; one that writes has the workspace for itself.
         batch = [phase for phase in ready if phase.read_only] or ready[:1]
         outcomes = await self._run_all(batch, rows)
         for phase, outcome in outcomes.items():
             if isinstance(outcome, Exception):
-                return await self._end_failed(error_facts(outcome), phase)
-        for outcome in outcomes.values():
-            if isinstance(outcome, BaseException):
-                raise outcome
-        return None
+                return Failed(error_facts(outcome), phase.key)
+        waiting = [outcome for outcome in outcomes.values() if isinstance(outcome, Suspended)]
+        return Paused(waiting) if waiting else None
 
     async def _run_all(self, batch: list[Phase], rows: Mapping[str, RunPhaseRow]) -> dict[Phase, BaseException | None]:
         self._scope.journal.writers += len(batch) - 1
         tasks = [asyncio.create_task(self._run_phase(phase, rows[phase.key])) for phase in batch]
+        pending = set(tasks)
         try:
-            await asyncio.wait(tasks)
-        except asyncio.CancelledError:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            raise
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
+                for task in done:
+                    # These end the drive whatever the others would come to.
+                    if isinstance(task.exception(), Stopped | CancelRun):
+                        await task
         finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
             self._scope.journal.writers -= len(batch) - 1
-        errors = [task.exception() for task in tasks]
-        for kind in (Stopped, CancelRun):  # these end the drive whatever the others came to
-            for error in errors:
-                if isinstance(error, kind):
-                    raise error
-        return dict(zip(batch, errors, strict=True))
+        return {phase: task.exception() for phase, task in zip(batch, tasks, strict=True)}
 
     async def _run_phase(self, phase: Phase, row: RunPhaseRow) -> None:
         """Bring a phase to its end, over as many attempts as it may have. Raises what it failed with at last."""
+        history = self._scope.history
         is_under_way = row.state in (RunPhaseState.RUNNING, RunPhaseState.AWAITING_APPROVAL)
-        attempt = max(row.attempt, 1) if is_under_way else row.attempt + 1
+        last = max(row.attempt, history.last_attempt.get(phase.key, 0))
+        attempt = max(row.attempt, 1) if is_under_way else last + 1
         comment = row.comment
-        tries = 1
+        tries = 1 + history.failures[phase.key]
         while True:
             try:
                 changes = await PhaseAttempt(self._scope, phase, attempt, comment).run()
@@ -175,13 +146,13 @@ class RunDriver:
                 if tries >= phase.attempts or is_final:
                     await self._record_failure(phase, attempt, error)
                     raise
-                comment = f"The attempt before failed. {error_facts(error)['message']}"
+                comment = _told_to_mend(comment, error)
                 await self._reopen(phase, attempt, comment, error=error)
                 tries += 1
             else:
                 if changes is None:
                     return
-                comment = _joined(changes)
+                comment, tries = _wanted(changes), 1
                 await self._reopen(phase, attempt, comment)
             attempt += 1
 
@@ -190,67 +161,28 @@ class RunDriver:
         event = scope.log.event(
             EventKind.PHASE_FAILED, f"{phase.key}/{attempt}", phase=phase.key, attempt=attempt, error=facts
         )
-        rows = [
-            scope.set_phase(phase.key, state=RunPhaseState.FAILED, ended_at=now_text(), error=facts),
-            # crash: the run is not failed yet, but whoever resumes it finds why it must be.
-            scope.set_run(error=facts),
-        ]
-        await scope.log.append(event, rows=rows)
+        row = scope.set_phase(phase.key, state=RunPhaseState.FAILED, ended_at=now_text(), error=facts)
+        # crash: the run is still running, and by its rows the phase opens a new attempt.
+        await scope.log.append(event, rows=[row])
 
     async def _reopen(self, phase: Phase, attempt: int, comment: str, error: Exception | None = None) -> None:
         scope, lane = self._scope, f"{phase.key}/{attempt}"
-        events = [scope.log.event(EventKind.PHASE_REOPENED, lane, phase=phase.key, attempt=attempt, comment=comment)]
+        told: dict[str, Any] = {"phase": phase.key, "attempt": attempt}
+        reason = "changes" if error is None else "failure"
+        events = [scope.log.event(EventKind.PHASE_REOPENED, lane, **told, comment=comment, reason=reason)]
         if error is not None:
             facts = error_facts(error)
-            failed = scope.log.event(
-                EventKind.PHASE_FAILED, lane, phase=phase.key, attempt=attempt, error=facts, is_retried=True
-            )
-            events.insert(0, failed)
+            events.insert(0, scope.log.event(EventKind.PHASE_FAILED, lane, **told, error=facts, is_retried=True))
         row = scope.set_phase(phase.key, state=RunPhaseState.PENDING, attempt=attempt, comment=comment)
         await scope.log.append(*events, rows=[row])
 
-    # -- the end, or a pause ------------------------------------------------------------------------------------------
 
-    async def _pause(self, suspended: Suspended) -> RunStatus:
-        scope, log = self._scope, self._scope.log
-        reason = "budget" if isinstance(suspended, BudgetPause) else "approval"
-        events = [log.event(EventKind.RUN_PAUSED, reason=reason, waiting=str(suspended))]
-        if isinstance(suspended, BudgetPause):
-            events.insert(0, log.event(EventKind.BUDGET_EXHAUSTED, message=str(suspended)))
-        await log.append(*events, rows=[scope.set_run(state=RunStatus.PAUSED, pause_reason=reason)])
-        return RunStatus.PAUSED
-
-    async def _end_completed(self) -> RunStatus:
-        return await self._end(RunStatus.COMPLETED, EventKind.RUN_COMPLETED)
-
-    async def _end_failed(self, facts: dict[str, Any], phase: Phase | None = None) -> RunStatus:
-        told = {"phase": phase.key} if phase else {}
-        return await self._end(RunStatus.FAILED, EventKind.RUN_FAILED, error=facts, **told)
-
-    async def _end_cancelled(self, reason: str, by: str) -> RunStatus:
-        self._scope.log.records.cancel_request = None  # it is being answered: appending must not stumble over it
-        return await self._end(RunStatus.CANCELLED, EventKind.RUN_CANCELLED, reason=reason, by=by)
-
-    async def _end(self, state: RunStatus, kind: EventKind, **told: Any) -> RunStatus:
-        scope = self._scope
-        # crash: the report may be there without the end; whoever resumes writes it anew.
-        path = await write_report(scope, state, told)
-        values: dict[str, Any] = {
-            "state": state,
-            "ended_at": now_text(),
-            "final_report_path": str(path),
-            "pause_reason": None,
-            "error": told.get("error"),
-        }
-        try:
-            await scope.log.append(scope.log.event(kind, report=str(path), **told), rows=[scope.set_run(**values)])
-        except Stopped as stopped:
-            raise stopped.error from None
-        return state
-
-
-_NO_RETRY = {"approval_rejected", "payload_invalid", "config_invalid", "nondeterminism", "backend_unavailable"}
-
-
-def _joined(changes: ChangesRequested) -> str:
+def _wanted(changes: ChangesRequested) -> str:
     return changes.comment or "A person asked for changes without a comment."
+
+
+def _told_to_mend(comment: str, error: Exception) -> str:
+    """What a person asked for still holds; of the failures the last one is enough."""
+    wish = comment.partition(_FAILED_BEFORE)[0].strip()
+    told = f"{_FAILED_BEFORE} {error_facts(error)['message']}"
+    return f"{wish}\n\n{told}" if wish else told

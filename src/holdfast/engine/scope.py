@@ -5,21 +5,24 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.config import Config
+from holdfast.engine.history import History
 from holdfast.enums import ApprovalDecisionAction
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, SchemaInvalid, SchemaNotFound, WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow
 from holdfast.persistence.rows import now_text, update
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.durable import RunLog
+from holdfast.runtime.durable import RunLog, Stopped, describe_error
 from holdfast.runtime.journal import Journal
 from holdfast.workflow import Phase, WorkflowTemplate
 from holdfast.workspace import Workspace
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class RunScope:
     run: RunRow
     template: WorkflowTemplate
     personas: Mapping[str, AgentPersona]
+    history: History = field(default_factory=History)
     workspace: Workspace | None = None
     tree_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -75,6 +79,27 @@ class RunScope:
     def set_phase(self, phase_key: str, **values: Any) -> Statement:
         return update("run_phases", values, {"run_id": self.run_id, "phase_key": phase_key})
 
+    async def on_disk(self, work: Callable[[], _T]) -> _T:
+        """Do the engine's own work on files and git in a thread, one piece at a time.
+
+        If the disk, git or a schema file refuses, that is no failure of the phase: the drive stops with the error, and
+        the run goes on from here once the cause is mended.
+        """
+        async with self.tree_lock:
+            try:
+                return await asyncio.to_thread(work)
+            except (WorkspaceError, SchemaInvalid, SchemaNotFound) as error:
+                raise Stopped(error) from error
+            except OSError as error:
+                raise Stopped(to_workspace_error(error)) from error
+
+
+def to_workspace_error(error: OSError) -> WorkspaceError:
+    return WorkspaceError(
+        f"{error.filename or 'The workspace'} could not be used: {error.strerror or error}.",
+        hint="Mend the cause, then resume the run; nothing is lost.",
+    )
+
 
 def error_facts(error: BaseException) -> dict[str, str]:
     """An error as rows, events and reports hold it."""
@@ -82,7 +107,7 @@ def error_facts(error: BaseException) -> dict[str, str]:
         return {"code": error.code, "message": error.message, "hint": error.hint}
     return {
         "code": "agent_failed",
-        "message": f"{type(error).__name__}: {error}",
+        "message": f"{type(error).__name__}: {describe_error(error)['message']}",
         "hint": "Look at the events of the phase, then retry the run.",
     }
 

@@ -7,7 +7,7 @@ that says why. `RunEventRow` maps the runtime's own table.
 import json
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, Integer, LargeBinary, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, Text
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
@@ -88,13 +88,15 @@ class RunRow(Base):
     workflow: Mapped[str] = _text()
     requirements_md: Mapped[str] = _text()
     base_commit: Mapped[str | None] = mapped_column(PlainText, default=None)
-    budget_micros: Mapped[int | None] = mapped_column(Integer, default=None)
+    budget_micros: Mapped[int | None] = mapped_column(BigInteger, default=None)
     pause_reason: Mapped[str | None] = mapped_column(PlainText, default=None)
     error: Mapped[Any] = mapped_column(JsonText, default=None)
     final_report_path: Mapped[str | None] = mapped_column(PlainText, default=None)
     forked_from: Mapped[str | None] = mapped_column(PlainText, default=None)
     started_by: Mapped[str] = _text()
-    is_simulated: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    is_simulated: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    wake: Mapped[str | None] = mapped_column(PlainText, default=None)
+    """A person asked to go on; unique per request, taken back by the driver that has seen it."""
 
 
 class RunPhaseRow(Base):
@@ -105,8 +107,8 @@ class RunPhaseRow(Base):
     state: Mapped[str] = _text("pending")
     started_at: Mapped[str | None] = mapped_column(PlainText, default=None)
     ended_at: Mapped[str | None] = mapped_column(PlainText, default=None)
-    position: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
-    attempt: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    position: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    attempt: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     comment: Mapped[str] = _text()
     error: Mapped[Any] = mapped_column(JsonText, default=None)
     tree: Mapped[str | None] = mapped_column(PlainText, default=None)
@@ -120,7 +122,7 @@ class RunEventRow(Base):
     __table_args__ = ({"info": {"owner": "runtime"}},)
 
     run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
-    seq: Mapped[int] = mapped_column(Integer, primary_key=True)
+    seq: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     type: Mapped[str] = _text()
     body: Mapped[str] = _text()
     hash: Mapped[bytes] = mapped_column(LargeBinary, default=b"")
@@ -154,7 +156,7 @@ class ApprovalRow(Base):
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"))
     phase_key: Mapped[str] = _text()
-    attempt: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    attempt: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     about: Mapped[str] = _text("phase")
     state: Mapped[str] = _text("pending")
     digest: Mapped[str] = _text()
@@ -165,6 +167,7 @@ class ApprovalRow(Base):
     action: Mapped[str | None] = mapped_column(PlainText, default=None)
     comment: Mapped[str] = _text()
     decided_by: Mapped[str] = _text()
+    first_by: Mapped[str] = _text()
 
 
 class ArtifactRow(Base):
@@ -174,8 +177,8 @@ class ArtifactRow(Base):
 
     run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"), primary_key=True)
     phase_key: Mapped[str] = mapped_column(PlainText, primary_key=True)
-    attempt: Mapped[int] = mapped_column(Integer, primary_key=True)
-    turn: Mapped[int] = mapped_column(Integer, primary_key=True)
+    attempt: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    turn: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     path: Mapped[str] = _text()
     schema_id: Mapped[str] = _text()
     hash: Mapped[str] = _text()
@@ -194,15 +197,58 @@ class LedgerRow(Base):
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"))
     phase_key: Mapped[str] = _text()
-    attempt: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    attempt: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     step_key: Mapped[str] = _text()
     state: Mapped[str] = _text("reserved")
-    amount_micros: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
-    reserved_micros: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    amount_micros: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    reserved_micros: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     model: Mapped[str] = _text()
     persona: Mapped[str] = _text()
-    input_tokens: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
-    output_tokens: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    input_tokens: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    output_tokens: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     day: Mapped[str] = _text()
     created_at: Mapped[str] = _text()
     settled_at: Mapped[str | None] = mapped_column(PlainText, default=None)
+
+
+class TokenRow(Base):
+    """A program's right to use the API; the token itself is known only to whoever it was shown to."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    name: Mapped[str] = _text()
+    role: Mapped[str] = _text("viewer")
+    hash: Mapped[str] = _text()
+    created_at: Mapped[str] = _text()
+    created_by: Mapped[str] = _text()
+    expires_at: Mapped[str | None] = mapped_column(PlainText, default=None)
+    last_used_at: Mapped[str | None] = mapped_column(PlainText, default=None)
+    revoked_at: Mapped[str | None] = mapped_column(PlainText, default=None)
+    revoked_by: Mapped[str] = _text()
+
+
+class SessionRow(Base):
+    """A browser that has logged in; `id` is the hash of what its cookie holds."""
+
+    __tablename__ = "sessions"
+
+    id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    token_id: Mapped[str | None] = mapped_column(PlainText, default=None)
+    name: Mapped[str] = _text()
+    role: Mapped[str] = _text("viewer")
+    created_at: Mapped[str] = _text()
+    expires_at: Mapped[str] = _text()
+    ended_at: Mapped[str | None] = mapped_column(PlainText, default=None)
+
+
+class IdempotencyRow(Base):
+    """A request that was carried out under a key its sender chose, and the run it made."""
+
+    __tablename__ = "idempotency_keys"
+
+    actor: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    key: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    request_hash: Mapped[str] = _text()
+    run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"))
+    created_at: Mapped[str] = _text()

@@ -121,3 +121,19 @@ async def list_orphans(db: Database) -> Sequence[str]:
     async with db.session() as session:
         query = select(RunRow.id).where(RunRow.state.in_(("running", "pending"))).order_by(RunRow.created_at)
         return list(await session.scalars(query))
+
+
+async def read_spent_in_scopes(db: Database, run_id: str, phase_key: str, day: str) -> dict[str, int]:
+    """What counts against each limit by now: the run's, the phase's and the day's, in micro-dollars."""
+    amount = func.coalesce(func.sum(LedgerRow.amount_micros), 0)
+    of_run, of_phase = LedgerRow.run_id == run_id, LedgerRow.phase_key == phase_key
+    async with db.session() as session:
+        run = await session.scalar(select(amount).where(of_run))
+        phase = await session.scalar(select(amount).where(of_run, of_phase))
+        today = await session.scalar(select(amount).where(LedgerRow.day == day))
+    return {"run": int(run or 0), "phase": int(phase or 0), "day": int(today or 0)}
+
+
+async def read_budget(db: Database, run_id: str) -> int | None:
+    async with db.session() as session:
+        return await session.scalar(select(RunRow.budget_micros).where(RunRow.id == run_id))

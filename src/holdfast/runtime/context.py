@@ -5,6 +5,8 @@ place is refused, before anything is called.
 """
 
 import asyncio
+import inspect
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -47,42 +49,75 @@ class _Lane:
     recorded: list[Record]
     position: int = 0
     uses: Counter[tuple[str, str]] = field(default_factory=Counter)
-    is_busy: bool = False
+    keys: set[tuple[str, str]] = field(default_factory=set)
+    doing: str | None = None
+    cut_off: str | None = None
+    """What was cancelled in the middle, by the end of the task or by a time limit around it."""
     interrupted: Interrupted | None = None
+
+    def stop(self, error: Nondeterminism) -> Stopped:
+        """End this lane, even if the code catches what is raised now."""
+        self.interrupted = Stopped(error)
+        return self.interrupted
+
+    def check_free(self, asked: str) -> None:
+        """Raise if this lane must not do anything more, or not at the same time."""
+        if self.interrupted is not None:
+            raise self.interrupted
+        if self.doing is not None:
+            raise self.stop(
+                Nondeterminism(
+                    f"{asked} was asked for while {self.doing} of lane {self.lane_id!r} runs.",
+                    hint="Use ctx.gather, with coroutines and not tasks, for what is to run in parallel; await every "
+                    "step, and start none inside another.",
+                )
+            )
+        if self.cut_off is not None:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError  # what is recorded now would stand where the resumed run does other things
+            raise self.stop(
+                Nondeterminism(
+                    f"{self.cut_off} was cancelled before its end, and the flow went on with {asked}.",
+                    hint="Put a time limit inside the function of the step, so that its failure is recorded.",
+                )
+            )
 
     def take(self, record_type: RecordType, name: str) -> str:
         """The key of the next thing this lane does. Raises if the journal has something else there."""
-        if self.interrupted is not None:
-            raise self.interrupted
-        if self.is_busy:
-            raise Stopped(
-                Nondeterminism(
-                    f"{describe(record_type, name)} was asked for while another step of lane {self.lane_id!r} runs.",
-                    hint="Use ctx.gather for parallel steps, and start no step inside a step.",
-                )
-            )
-        self.uses[record_type, name] += 1
-        ordinal = self.uses[record_type, name]
-        prefix = "" if self.lane_id == MAIN_LANE else f"{self.lane_id}/"
-        key = f"{prefix}{name}" if ordinal == 1 else f"{prefix}{name}#{ordinal}"
-        if self.position < len(self.recorded):
+        self.check_free(describe(record_type, name))
+        key = self._new_key(record_type, name)
+        while self.position < len(self.recorded):
             found = self.recorded[self.position]
-            if (found.type, found.key) != (record_type, key):
-                raise Stopped(_other_than(found, record_type, key, self.lane_id, self.position))
             self.position += 1
+            if (found.type, found.key) == (record_type, key):
+                break
+            if not found.may_be_skipped:
+                raise self.stop(_other_than(found, record_type, key, self.lane_id, self.position))
+            found.is_skipped = True
         return key
+
+    def _new_key(self, record_type: RecordType, name: str) -> str:
+        prefix = "" if self.lane_id == MAIN_LANE else f"{self.lane_id}/"
+        while True:
+            self.uses[record_type, name] += 1
+            ordinal = self.uses[record_type, name]
+            key = f"{prefix}{name}" if ordinal == 1 else f"{prefix}{name}#{ordinal}"
+            if (record_type, key) not in self.keys:  # a name may itself look like one with an ordinal
+                self.keys.add((record_type, key))
+                return key
 
 
 def _other_than(found: Record, record_type: RecordType, key: str, lane_id: str, position: int) -> Nondeterminism:
     return Nondeterminism(
-        f"The journal has {describe(found.type, found.key)} at place {position + 1} of lane {lane_id!r}, "
+        f"The journal has {describe(found.type, found.key)} at place {position} of lane {lane_id!r}, "
         f"but the code now asks for {describe(record_type, key)}.",
         recorded=found.key,
         asked=key,
     )
 
 
-_lane: ContextVar[_Lane] = ContextVar("holdfast_lane")
+_lane: ContextVar[tuple["Context | None", _Lane | None]] = ContextVar("holdfast_lane")
 
 
 class Context:
@@ -92,6 +127,7 @@ class Context:
         self._log = log
         self._journal = journal
         self._lanes: list[_Lane] = []
+        self._is_over = False
 
     @property
     def run_id(self) -> str:
@@ -113,8 +149,8 @@ class Context:
         says what to do if a process died in the middle of the call: `"rerun"` it, `"ask"` a person, `"fail"`, or
         ask `async def (key) -> Done(result) | NotDone()`, which gets the step's idempotency key.
         """
-        _check_step(key, fn, on_unknown)
-        lane = _lane.get()
+        _check_step(key, fn, on_unknown, retries)
+        lane = self._current_lane()
         full_key = lane.take("step", key)
         step = Step(
             full_key,
@@ -124,13 +160,15 @@ class Context:
             backoff_s=backoff_s,
             fingerprint=fingerprint_of(arguments=[args, kwargs]) if args or kwargs else {},
         )
-        return await self._in_lane(lane, self._log.step(step, lambda: fn(*args, **kwargs)))
+        return await self._in_lane(lane, describe("step", full_key), self._log.step(step, lambda: fn(*args, **kwargs)))
 
     async def sleep(self, seconds: float) -> None:
         """Wait until `seconds` after the first time this line was reached, however often the process dies meanwhile."""
-        lane = _lane.get()
+        if not isinstance(seconds, int | float):
+            raise TypeError(f"ctx.sleep takes a number of seconds, not {seconds!r}.")
+        lane = self._current_lane()
         key = lane.take("timer", "sleep")
-        await self._in_lane(lane, self._sleep(lane, key, seconds))
+        await self._in_lane(lane, describe("timer", key), self._sleep(lane, key, seconds))
 
     async def _sleep(self, lane: _Lane, key: str, seconds: float) -> None:
         record = self._log.find("timer", key, {})
@@ -141,7 +179,7 @@ class Context:
             )
         else:
             wake_at = record.wake_at
-        await sleep_until(wake_at)
+        await sleep_until(wake_at, at_most_s=seconds)
 
     async def approval(self, key: str, show: Any = None) -> Decision:
         """Go on only if a person approves what is shown.
@@ -149,9 +187,10 @@ class Context:
         Until someone answers, `run_flow` raises `RunPaused` and no process is needed. Raises `ApprovalRejected` if the
         answer is `reject` or `request_changes`; `abort` cancels the run.
         """
-        lane = _lane.get()
+        _check_key("approval", key)
+        lane = self._current_lane()
         full_key = lane.take("approval", key)
-        return await self._in_lane(lane, self._approval(lane, full_key, show))
+        return await self._in_lane(lane, describe("approval", full_key), self._approval(lane, full_key, show))
 
     async def _approval(self, lane: _Lane, key: str, show: Any) -> Decision:
         shown = to_json(show, f"what approval {key!r} shows")[1]
@@ -181,15 +220,22 @@ class Context:
 
         All lanes run to their end before the first failure, in order of the arguments, is raised.
         """
-        parent = _lane.get()
+        try:
+            parent = self._current_lane()
+            parent.check_free("gather")
+        except BaseException:
+            for item in awaitables:
+                if inspect.iscoroutine(item):
+                    item.close()  # it will not be awaited, and that is no mistake of the user's
+            raise
         parent.uses["gather", ""] += 1
         prefix = "" if parent.lane_id == MAIN_LANE else f"{parent.lane_id}/"
         number = parent.uses["gather", ""]
         lanes = [self._open_lane(f"{prefix}g{number}.{index + 1}") for index in range(len(awaitables))]
-        tasks = [asyncio.ensure_future(_run_in(lane, item)) for lane, item in zip(lanes, awaitables, strict=True)]
-        return await self._in_lane(parent, self._join(tasks))
+        tasks = [asyncio.ensure_future(self._run_in(lane, item)) for lane, item in zip(lanes, awaitables, strict=True)]
+        return await self._in_lane(parent, "gather", self._join(lanes, tasks))
 
-    async def _join(self, tasks: Sequence["asyncio.Future[Any]"]) -> list[Any]:
+    async def _join(self, lanes: Sequence[_Lane], tasks: Sequence["asyncio.Future[Any]"]) -> list[Any]:
         self._journal.writers += len(tasks)
         try:
             if tasks:
@@ -201,7 +247,9 @@ class Context:
             raise
         finally:
             self._journal.writers -= len(tasks)
-        errors = [error for task in tasks if (error := task.exception()) is not None]
+        raised = [task.exception() for task in tasks]
+        # An interruption stands, whatever the code in its lane has made of it.
+        errors = [lane.interrupted or error for lane, error in zip(lanes, raised, strict=True)]
         # Whatever ends the run comes first, a person's answer last: by then the other lanes have done all they can.
         for error_type in (Stopped, CancelRun, Exception, Suspended, BaseException):
             for error in errors:
@@ -211,6 +259,13 @@ class Context:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
+    def _current_lane(self) -> _Lane:
+        home, lane = _lane.get((None, None))
+        if lane is None or home is not self or self._is_over:
+            why = "The flow is over" if self._is_over else "This is not the flow that runs here"
+            raise Nondeterminism(f"{why}: nothing more can be asked for by its ctx.", hint="Use ctx in its own flow.")
+        return lane
+
     def _open_lane(self, lane_id: str) -> _Lane:
         lane = _Lane(lane_id, self._log.records.lanes.get(lane_id, []).copy())
         self._lanes.append(lane)
@@ -218,14 +273,42 @@ class Context:
 
     async def run(self, flow: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run a flow's function in the main lane and make sure that it asked for all that is recorded."""
-        result = await _run_in(self._open_lane(MAIN_LANE), flow())
+        main = self._open_lane(MAIN_LANE)
+        try:
+            result = await self._run_in(main, flow())
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            if main.interrupted is None or main.interrupted is error:
+                raise
+            raise main.interrupted from error  # it stands, whatever the flow has made of it
+        finally:
+            self._is_over = True
+        self._check_nothing_open(main)
         self._check_nothing_left()
         return result
+
+    def waits_for(self) -> list[str]:
+        """The keys that lanes have stopped at for a person's answer."""
+        return [str(lane.interrupted) for lane in self._lanes if isinstance(lane.interrupted, Suspended)]
+
+    def _check_nothing_open(self, main: _Lane) -> None:
+        """Raise if a flow has returned although something in it was interrupted or still runs."""
+        for error_type in (Stopped, CancelRun, Suspended):
+            for lane in self._lanes:
+                if isinstance(lane.interrupted, error_type):
+                    raise lane.interrupted
+        if main.doing is not None:
+            raise main.stop(
+                Nondeterminism(
+                    f"The flow returned while {main.doing} still runs.", hint="Await every step before returning."
+                )
+            )
 
     def _check_nothing_left(self) -> None:
         entered = {lane.lane_id: lane.position for lane in self._lanes}
         for lane_id, recorded in self._log.records.lanes.items():
-            left = recorded[entered.get(lane_id, 0) :]
+            left = [record for record in recorded[entered.get(lane_id, 0) :] if not record.may_be_skipped]
             if left:
                 raise Stopped(
                     Nondeterminism(
@@ -235,28 +318,43 @@ class Context:
                 )
 
     @staticmethod
-    async def _in_lane(lane: _Lane, work: Awaitable[_T]) -> _T:
-        lane.is_busy = True
+    async def _in_lane(lane: _Lane, what: str, work: Awaitable[_T]) -> _T:
+        lane.doing = what
         try:
             return await work
         except Interrupted as interrupted:
             lane.interrupted = interrupted
             raise
+        except asyncio.CancelledError:
+            lane.cut_off = what
+            raise
         finally:
-            lane.is_busy = False
+            lane.doing = None
+
+    async def _run_in(self, lane: _Lane, work: Awaitable[_T]) -> _T:
+        token = _lane.set((self, lane))
+        try:
+            return await work
+        finally:
+            _lane.reset(token)
 
 
-async def _run_in(lane: _Lane, work: Awaitable[_T]) -> _T:
-    token = _lane.set(lane)
-    try:
-        return await work
-    finally:
-        _lane.reset(token)
+_LANE_NAME = re.compile(r"g\d+\.\d+/")
 
 
-def _check_step(key: object, fn: object, on_unknown: object) -> None:
+def _check_key(what: str, key: object) -> None:
     if not isinstance(key, str) or not key:
-        raise TypeError(f"The key of a step is a string, not {key!r}.")
+        raise TypeError(f"The key of a {what} is a string, not {key!r}.")
+    if _LANE_NAME.match(key):
+        raise ValueError(f"The key {key!r} begins like one in a lane of ctx.gather; choose another.")
+    if not key.isprintable():
+        to_json(key, f"the key of a {what}")
+
+
+def _check_step(key: object, fn: object, on_unknown: object, retries: object) -> None:
+    _check_key("step", key)
+    if not isinstance(retries, int) or retries < 0:
+        raise TypeError(f"retries of step {key!r} is a number of tries, not {retries!r}.")
     if not callable(fn):
         raise TypeError(f"Step {key!r} needs a function to call, not {fn!r}.")
     if on_unknown not in ("rerun", "ask", "fail") and not callable(on_unknown):

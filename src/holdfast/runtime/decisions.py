@@ -27,13 +27,19 @@ async def decide(
     """Answer what a run waits for; the first answer counts. Run it again to go on.
 
     For an approval `action` is one of `ApprovalDecisionAction`. For a step of unknown outcome it is `"rerun"` (or
-    `"approve"`), `"done"` with its `result`, `"reject"` (the step fails) or `"abort"`. Raises `RunNotFound`, and
-    `ApprovalNotFound` if nothing of that key waits.
+    `"approve"`), `"done"` with its `result`, `"reject"` (the step fails) or `"abort"`. Raises `RunNotFound`,
+    `ApprovalNotFound` if nothing of that key waits, `RunBusy` if the step is in flight in a live process, and
+    `RunAlreadyTerminal` if the run is complete or cancelled.
     """
     async with open_journal(store) as journal:
         while True:
             records = await _read(journal, run_id)
+            if records.status in (RunStatus.COMPLETED, RunStatus.CANCELLED):
+                raise _already(run_id, records)
             record = _find_question(run_id, records, key)
+            if not record.is_waiting_for_person:
+                # Nobody asked: the step's outcome is unknown only if the process that makes the call is gone.
+                await journal.release(await journal.claim(run_id))
             answer = {"key": record.key, "action": _checked(record, action), "comment": comment, "by": by}
             if action == "done":
                 answer["result"] = to_json(result, "result")[1]
@@ -54,8 +60,8 @@ async def cancel_flow(run_id: str, *, store: StoreLike = "holdfast.db", reason: 
     """
     async with open_journal(store) as journal:
         records = await _read(journal, run_id)
-        if isinstance(records.status, RunStatus) and records.status.is_terminal:
-            raise RunAlreadyTerminal(f"Run {run_id!r} is {records.status}.", run_id=run_id)
+        if _is_over(records):
+            raise _already(run_id, records)
         await journal.append(run_id, [create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, reason=reason, by=by)])
         # crash: the request stands; whoever resumes the run cancels it.
         try:
@@ -63,10 +69,23 @@ async def cancel_flow(run_id: str, *, store: StoreLike = "holdfast.db", reason: 
         except RunBusy:
             return
         try:
+            records = await _read(journal, run_id)
+            if records.status is RunStatus.CANCELLED:
+                return  # its owner has seen the request
+            if _is_over(records):
+                raise _already(run_id, records)
             ended = create_event(run_id, EventKind.RUN_CANCELLED, reason=reason, by=by)
             await journal.append(run_id, [ended], claim=claim)
         finally:
             await journal.release(claim)
+
+
+def _is_over(records: Records) -> bool:
+    return isinstance(records.status, RunStatus) and records.status.is_terminal
+
+
+def _already(run_id: str, records: Records) -> RunAlreadyTerminal:
+    return RunAlreadyTerminal(f"Run {run_id!r} is {records.status}.", run_id=run_id)
 
 
 async def _read(journal: Journal, run_id: str) -> Records:
@@ -81,7 +100,7 @@ def _find_question(run_id: str, records: Records, key: str) -> Record:
         record for record in records.by_key.values() if record.type == "step" and record.is_in_doubt
     ]
     exact = [record for record in waiting if record.key == key]
-    by_name = [record for record in waiting if record.key.rpartition("/")[2] == key]
+    by_name = [record for record in waiting if record.key.removeprefix(f"{record.lane_id}/") == key]
     for found in (exact, by_name):
         if len({record.key for record in found}) == 1:
             return found[0]

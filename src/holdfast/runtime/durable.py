@@ -7,6 +7,7 @@ It is therefore no `Exception`.
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import random
 import sys
@@ -16,7 +17,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from holdfast.errors import HoldfastError, Nondeterminism, PayloadInvalid, RowRefused, StepFailed, ToolOutcomeUnknown
+from holdfast.errors import (
+    HoldfastError,
+    Nondeterminism,
+    PayloadInvalid,
+    RowRefused,
+    RunPaused,
+    StepFailed,
+    ToolOutcomeUnknown,
+)
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
@@ -24,6 +33,8 @@ from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
 
 _current_step: ContextVar[str] = ContextVar("holdfast_step")
+_MAX_BACKOFF_S = 60.0
+_MAX_ERROR_CHARS = 20_000  # of a failure's text; its arguments are kept whole up to the same size
 _MAX_NAP_S = 30.0  # a long wait looks at the clock this often, since clocks jump
 
 
@@ -113,12 +124,24 @@ class CancelRun(Interrupted):
         self.reason, self.by = reason, by
 
 
+def _idempotency_key(run_id: str, key: str) -> str:
+    """Unique over all runs: the first colon ends the run's part."""
+    return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
+
+
 def step_key() -> str:
     """The idempotency key of the step that runs now: the same on every try, in every process. Give it to services."""
     try:
         return _current_step.get()
     except LookupError:
         raise StepFailed("step_key() is only known inside a step.", hint="Call it in the function of a step.") from None
+
+
+_FOR_THE_OWNER = (
+    EventKind.RUN_CANCEL_REQUESTED,
+    EventKind.RUN_PAUSE_REQUESTED,
+    EventKind.HUMAN_APPROVAL_RECEIVED,
+)
 
 
 class RunLog:
@@ -136,7 +159,16 @@ class RunLog:
         self._stopped: Stopped | None = None
 
     async def append(self, *events: Event, rows: Sequence[Statement] = ()) -> None:
-        """Append as owner. If that fails, this log takes nothing more: `Stopped` now and at every later call."""
+        """Append as owner. If that fails, this log takes nothing more: `Stopped` now and at every later call.
+
+        Raises `CancelRun`, with the events written, if a person has asked for it meanwhile.
+        """
+        await self.append_last(*events, rows=rows)
+        if self.records.cancel_request is not None:
+            raise CancelRun(self.records.cancel_request.get("reason", ""), self.records.cancel_request.get("by", ""))
+
+    async def append_last(self, *events: Event, rows: Sequence[Statement] = ()) -> None:
+        """Append what ends or pauses the run: a request to cancel that comes beside it changes nothing any more."""
         if self._stopped is not None:
             raise self._stopped
         self._in_flight += 1
@@ -144,16 +176,18 @@ class RunLog:
             stored = await self._journal.append(self.run_id, events, claim=self._claim, rows=rows)
         except (PayloadInvalid, RowRefused):
             raise  # nothing was written, and the caller can do something else
-        except HoldfastError as error:
+        except Exception as error:
             self._stopped = Stopped(error)
             raise self._stopped from error
         finally:
             self._in_flight -= 1
         self._note_own(stored)
-        if self._own and not self._in_flight:
+        if (self._own or self.has_news(self._journal.known_head(self.run_id))) and not self._in_flight:
             await self.catch_up()
-        if self.records.cancel_request is not None:
-            raise CancelRun(self.records.cancel_request.get("reason", ""), self.records.cancel_request.get("by", ""))
+
+    def stop(self, error: BaseException) -> None:
+        """Take nothing more from now on."""
+        self._stopped = self._stopped or Stopped(error)
 
     def _note_own(self, stored: Sequence[Event]) -> None:
         self._own.update(event.seq for event in stored if event.seq > self._head)
@@ -166,9 +200,9 @@ class RunLog:
         return head > self._head and not self._in_flight
 
     async def catch_up(self) -> None:
-        """Read what others have appended: answers and requests to cancel."""
+        """Read what others have appended: answers, and requests to cancel or to pause."""
         for event in await self._journal.read(self.run_id, self._head):
-            if event.kind in (EventKind.RUN_CANCEL_REQUESTED, EventKind.HUMAN_APPROVAL_RECEIVED):
+            if event.kind in _FOR_THE_OWNER:
                 self.records.add(event)
             self._head = max(self._head, event.seq)
         self._own = {seq for seq in self._own if seq > self._head}
@@ -189,18 +223,23 @@ class RunLog:
             if record.state is StepState.STARTED and await self._resolve(step, record):
                 return record.result
             if record.state is StepState.WAITING:
-                await sleep_until(record.retry_at)
+                await sleep_until(record.retry_at, at_most_s=2 * _MAX_BACKOFF_S)
                 return await self._attempt(step, call, record.attempt + 1)
+            if record.state is StepState.STARTED:
+                return await self._attempt(step, call, record.attempt)
         return await self._attempt(step, call, 1)
 
     def find(self, record_type: RecordType, key: str, fingerprint: Mapping[str, str]) -> Record | None:
         """What is recorded under a key. Raises `Stopped` if it was recorded for something else."""
         record = self.records.by_key.get((record_type, key))
-        if record is not None:
-            try:
-                check_fingerprint(describe(record_type, key), record.fingerprint, fingerprint)
-            except Nondeterminism as error:
-                raise Stopped(error) from error
+        if record is None or record.is_skipped:
+            return None
+        try:
+            check_fingerprint(describe(record_type, key), record.fingerprint, fingerprint)
+        except Nondeterminism as error:
+            if record.may_be_skipped:
+                return None  # what it depends on has come out otherwise this time
+            raise Stopped(error) from error
         return record
 
     async def _attempt(self, step: Step, call: Callable[[], Any], attempt: int) -> Any:
@@ -228,7 +267,7 @@ class RunLog:
             return result
 
     async def _call(self, step: Step, call: Callable[[], Any]) -> Any:
-        token = _current_step.set(f"{self.run_id}:{step.key}")
+        token = _current_step.set(_idempotency_key(self.run_id, step.key))
         try:
             result = call()
             if inspect.isawaitable(result):
@@ -239,9 +278,9 @@ class RunLog:
 
     @staticmethod
     def _retry_in(step: Step, attempt: int, error: Exception) -> float | None:
-        if attempt > step.retries or isinstance(error, PayloadInvalid | Nondeterminism):
+        if attempt > step.retries or isinstance(error, PayloadInvalid | Nondeterminism | RunPaused):
             return None
-        return float(min(step.backoff_s * 2 ** (attempt - 1), 60.0) * random.uniform(0.8, 1.2))  # noqa: S311
+        return float(min(step.backoff_s * 2 ** (attempt - 1), _MAX_BACKOFF_S) * random.uniform(0.8, 1.2))  # noqa: S311
 
     async def _record_failure(self, step: Step, attempt: int, error: Exception, delay_s: float | None) -> None:
         retry = {} if delay_s is None else {"retry_at": time.time() + delay_s}
@@ -270,7 +309,9 @@ class RunLog:
             await self._ask(step, record)
         if step.on_unknown == "fail":
             raise _unknown_error(self.run_id, step.key)
-        outcome = await step.on_unknown(f"{self.run_id}:{step.key}")  # type: ignore[operator]  # the words are above
+        outcome: Any = step.on_unknown(_idempotency_key(self.run_id, step.key))  # type: ignore[operator]  # words: above
+        if inspect.isawaitable(outcome):
+            outcome = await outcome
         if isinstance(outcome, Done):
             await self._complete(step, record, outcome.result, resolved="reconciled")
             return True
@@ -322,8 +363,10 @@ def _unknown_error(run_id: str, key: str) -> ToolOutcomeUnknown:
     )
 
 
-async def sleep_until(epoch_s: float) -> None:
-    while (left_s := epoch_s - time.time()) > 0:  # noqa: ASYNC110 - waits for a time, not for an event
+async def sleep_until(epoch_s: float, *, at_most_s: float) -> None:
+    """Wait for a moment of the wall clock; if that is set back meanwhile, no longer than was ever meant."""
+    latest = time.monotonic() + at_most_s
+    while (left_s := min(epoch_s - time.time(), latest - time.monotonic())) > 0:  # noqa: ASYNC110 - waits for a time
         await asyncio.sleep(min(left_s, _MAX_NAP_S))
 
 
@@ -339,22 +382,24 @@ def describe_error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, HoldfastError):
         told["code"] = error.code
     with contextlib.suppress(PayloadInvalid):
-        told["args"] = to_json(list(error.args))[1]
+        text, args = to_json(list(error.args))
+        if len(text) <= _MAX_ERROR_CHARS:
+            told["args"] = args
     return told
 
 
 def _safe_text(error: BaseException) -> str:
-    return str(error).encode(errors="replace").decode()
+    try:
+        text = str(error)
+    except Exception:
+        text = f"a {type(error).__name__} without a text"
+    return text[:_MAX_ERROR_CHARS].encode(errors="replace").decode()
 
 
 def rebuild_error(key: str, told: Mapping[str, Any]) -> Exception:
     """The exception a recorded failure raised, so that a flow which caught it takes the same way again."""
-    module_name, _, name = str(told.get("type", "")).rpartition(".")
-    error_class = getattr(sys.modules.get(module_name), name, None)
-    error: Exception | None = None
-    if isinstance(error_class, type) and issubclass(error_class, Exception) and "args" in told:
-        with contextlib.suppress(Exception):
-            error = error_class(*told["args"])
+    error_class = _find_class(str(told.get("type", "")))
+    error = None if error_class is None else _remake(error_class, told)
     if error is None:
         error = StepFailed(f"Step {key!r} failed: {told.get('message', '')}", error_type=told.get("type"), key=key)
     with contextlib.suppress(AttributeError):
@@ -362,9 +407,42 @@ def rebuild_error(key: str, told: Mapping[str, Any]) -> Exception:
     return error
 
 
+def _find_class(name: str) -> type[Exception] | None:
+    """The class of this full name, if its module is loaded: one that no code here knows, no code here can catch."""
+    module_name, _, qualname = name.rpartition(".")
+    while module_name:
+        if module_name in sys.modules:
+            with contextlib.suppress(AttributeError):
+                found: Any = functools.reduce(getattr, qualname.split("."), sys.modules[module_name])
+                return found if isinstance(found, type) and issubclass(found, Exception) else None
+        module_name, _, outer = module_name.rpartition(".")
+        qualname = f"{outer}.{qualname}"
+    return None
+
+
+def _remake(error_class: type[Exception], told: Mapping[str, Any]) -> Exception | None:
+    args = told.get("args")
+    given = args if isinstance(args, list) else [told.get("message", "")]
+    if args is not None:
+        with contextlib.suppress(Exception):
+            return error_class(*given)
+    # Its constructor wants more than it keeps as arguments. The type is what a flow catches by, so that is kept.
+    with contextlib.suppress(Exception):
+        error = error_class.__new__(error_class)
+        error.args = tuple(given)
+        if isinstance(error, HoldfastError):
+            HoldfastError.__init__(error, str(told.get("message", "")))
+        str(error)
+        return error
+    return None
+
+
 def failed_steps(error: BaseException) -> list[str]:
-    """The steps whose failure an exception carries, by itself or through its causes: a retry opens them again."""
-    keys: list[str] = []
+    """The steps whose failure an exception carries, by itself or through its causes: a retry opens them again.
+
+    Behind a step's own failure it does not look: what led there was handled.
+    """
+    keys: set[str] = set()
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
     while pending:
@@ -374,8 +452,9 @@ def failed_steps(error: BaseException) -> list[str]:
         seen.add(id(current))
         key = getattr(current, "__holdfast_step__", None)
         if key is not None:
-            keys.append(key)
-        pending += [current.__cause__, current.__context__]
-        if isinstance(current, BaseExceptionGroup):
+            keys.add(key)
+        elif isinstance(current, BaseExceptionGroup):
             pending += current.exceptions
-    return sorted(set(keys))
+        else:
+            pending.append(current.__cause__ or current.__context__)
+    return sorted(keys)

@@ -26,6 +26,8 @@ class EventKind(StrEnum):
     RUN_CANCELLED = "run.cancelled"
     RUN_ERROR = "run.error"
     RUN_CANCEL_REQUESTED = "run.cancel.requested"
+    RUN_RESUME_REQUESTED = "run.resume.requested"
+    RUN_PAUSE_REQUESTED = "run.pause.requested"
 
     PHASE_STARTED = "phase.started"
     PHASE_SKIPPED = "phase.skipped"
@@ -64,6 +66,7 @@ class EventKind(StrEnum):
 
     HUMAN_APPROVAL_REQUESTED = "human.approval.requested"
     HUMAN_APPROVAL_RECEIVED = "human.approval.received"
+    HUMAN_APPROVAL_FIRST = "human.approval.first"
 
     ARTIFACT_WRITTEN = "artifact.written"
     ARTIFACT_ACCEPTED = "artifact.accepted"
@@ -73,6 +76,11 @@ class EventKind(StrEnum):
     BUDGET_SETTLED = "budget.settled"
     BUDGET_EXHAUSTED = "budget.exhausted"
     BUDGET_RAISED = "budget.raised"
+
+    TOKEN_CREATED = "token.created"  # noqa: S105 - a kind, no secret
+    TOKEN_REVOKED = "token.revoked"  # noqa: S105
+    SESSION_OPENED = "session.opened"
+    SESSION_ENDED = "session.ended"
 
 
 class Visibility(StrEnum):

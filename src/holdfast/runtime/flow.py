@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from holdfast.enums import RunStatus
-from holdfast.errors import PayloadInvalid, RunCancelled, RunPaused
-from holdfast.runtime.checkpoint.base import check_run_id
+from holdfast.errors import Nondeterminism, PayloadInvalid, RunCancelled, RunPaused
+from holdfast.runtime.checkpoint.base import Claim, check_run_id
 from holdfast.runtime.context import Context
 from holdfast.runtime.durable import CancelRun, RunLog, Stopped, Suspended, describe_error, failed_steps
 from holdfast.runtime.events import EventKind
@@ -39,63 +39,82 @@ async def run_flow(
     person must answer, `RunBusy` if another live process has the run, `RunCancelled` if it was cancelled,
     `Nondeterminism` if it was started with other arguments, and what the flow itself raises.
     """
+    if not callable(flow):
+        raise TypeError(f"run_flow takes an asynchronous function, not {flow!r}.")
     run_id = uuid.uuid4().hex if run_id is None else check_run_id(run_id)
     call = {"args": [_or_type(arg) for arg in args], "kwargs": {name: _or_type(arg) for name, arg in kwargs.items()}}
     async with open_journal(store) as journal:
         records = Records(await journal.read(run_id) if await journal.read_head(run_id) else ())
-        if records.created is not None:
-            _check_arguments(run_id, records, call)
-        if records.status is RunStatus.COMPLETED:
+        if _is_complete(run_id, records, call):
             return records.end.get("result")  # type: ignore[return-value]  # what the flow returned then
-        if records.status is RunStatus.CANCELLED:
-            raise RunCancelled(f"Run {run_id!r} was cancelled.", hint="Start a new run.", run_id=run_id)
-        if records.status is RunStatus.PAUSED and not _is_answered(records):
-            raise _paused(run_id, records)
         claim = await journal.claim(run_id)
         try:
-            for event in await journal.read(run_id, records.last_seq) if claim.head > records.last_seq else ():
-                records.add(event)
-            log = RunLog(journal, claim, records)
-            return await _Drive(journal, log, getattr(flow, "__qualname__", repr(flow)), call).run(
-                lambda ctx: flow(ctx, *args, **kwargs)
-            )
+            if claim.head > records.last_seq:  # another process was faster with some or all of it
+                for event in await journal.read(run_id, records.last_seq):
+                    records.add(event)
+                if _is_complete(run_id, records, call):
+                    return records.end.get("result")  # type: ignore[return-value]  # as above
+            name = getattr(flow, "__qualname__", None) or type(flow).__qualname__
+            return await _Drive(journal, claim, records, name, call).run(lambda ctx: flow(ctx, *args, **kwargs))
         finally:
             await journal.release(claim)
+
+
+def _is_complete(run_id: str, records: Records, call: Mapping[str, Any]) -> bool:
+    """Whether nothing is left to do. Raises if the run must not go on now, or not with this call."""
+    if records.created is not None:
+        _check_arguments(run_id, records, call)
+    if records.status is RunStatus.CANCELLED:
+        raise RunCancelled(f"Run {run_id!r} was cancelled.", hint="Start a new run.", run_id=run_id)
+    if records.status is RunStatus.PAUSED and records.cancel_request is None and not _is_answered(records):
+        raise _paused(run_id, records)
+    return records.status is RunStatus.COMPLETED
 
 
 class _Drive:
     """One process's part of a run: from claim to result, pause, failure or cancellation."""
 
-    def __init__(self, journal: Journal, log: RunLog, name: str, call: Mapping[str, Any]) -> None:
+    def __init__(self, journal: Journal, claim: Claim, records: Records, name: str, call: Mapping[str, Any]) -> None:
         self._journal = journal
-        self._log = log
+        self._claim = claim
+        self._log = RunLog(journal, claim, records)
         self._name = name
         self._call = call
         self._watch = CancelWatch()
 
     async def run(self, flow: Callable[[Context], Coroutine[Any, Any, _T]]) -> _T:
-        context = Context(self._log, self._journal)
-        try:
-            await self._begin()
-            with watch_for_cancel(self._journal, self._log) as self._watch:
-                result = await context.run(lambda: flow(context))
-            copy: _T = to_json(result, "the result of the flow")[1]
-            await self._log.append(self._log.event(EventKind.RUN_COMPLETED, result=copy))
-            return copy
-        except Suspended:
-            raise await self._pause() from None
-        except CancelRun as request:
-            raise await self._cancel(request.reason, request.by) from None
-        except Stopped as stopped:
-            raise stopped.error from stopped.error.__cause__
-        except asyncio.CancelledError:
-            if not self._watch.is_asked:
-                raise  # a shutdown is no pause: the run stays running, and whoever is next goes on with it
-            asked = self._log.records.cancel_request or {}
-            raise await self._cancel(asked.get("reason", ""), asked.get("by", "")) from None
-        except Exception as error:
-            await self._fail(error)
-            raise
+        end: RunPaused | RunCancelled | None = None
+        while end is None:
+            log = self._log
+            context = Context(log, self._journal)
+            try:
+                return await self._run_once(context, flow)
+            except Suspended:
+                end = await self._pause(context)
+            except CancelRun as request:
+                end = await self._cancel(request.reason, request.by)
+            except Stopped as stopped:
+                raise stopped.error from stopped.error.__cause__
+            except asyncio.CancelledError:
+                if not self._watch.is_asked:
+                    raise  # a shutdown is no pause: the run stays running, and whoever is next goes on with it
+                _forget_cancellation()
+                end = await self._cancel_as_asked()
+            except Exception as error:
+                await self._fail(error)
+                raise
+            finally:
+                # Whatever a flow left running must not write to a run that is over, paused or given up.
+                log.stop(Nondeterminism("The flow is over; nothing more is recorded for it."))
+        raise end
+
+    async def _run_once(self, context: Context, flow: Callable[[Context], Coroutine[Any, Any, _T]]) -> _T:
+        await self._begin()
+        with watch_for_cancel(self._journal, self._log) as self._watch:
+            result = await context.run(lambda: flow(context))
+        copy: _T = to_json(result, "the result of the flow")[1]
+        await self._log.append_last(self._log.event(EventKind.RUN_COMPLETED, result=copy))
+        return copy
 
     async def _begin(self) -> None:
         records, log = self._log.records, self._log
@@ -110,24 +129,32 @@ class _Drive:
     def _created(self) -> dict[str, Any]:
         return {"purpose": self._name, "flow": self._name, **self._call, "fingerprint": fingerprint_of(**self._call)}
 
-    async def _pause(self) -> RunPaused:
+    async def _pause(self, context: Context) -> RunPaused | RunCancelled | None:
+        """End this process's part until a person answers; `None` if someone has answered in the meantime."""
         records = Records(await self._journal.read(self._log.run_id))
+        if records.cancel_request is not None:
+            return await self._cancel_as_asked()
         waiting = [record.key for record in records.waiting_for_person()]
+        if not set(context.waits_for()) <= set(waiting):
+            self._log = RunLog(self._journal, self._claim, records)
+            return None
         with _unwrapped():
-            await self._log.append(self._log.event(EventKind.RUN_PAUSED, reason="approval", waiting=waiting))
+            await self._log.append_last(self._log.event(EventKind.RUN_PAUSED, reason="approval", waiting=waiting))
         return _paused(self._log.run_id, records)
+
+    async def _cancel_as_asked(self) -> RunCancelled:
+        asked = Records(await self._journal.read(self._log.run_id)).cancel_request or {}
+        return await self._cancel(asked.get("reason", ""), asked.get("by", ""))
 
     async def _cancel(self, reason: str, by: str) -> RunCancelled:
         with _unwrapped():
-            # The request stands in the journal: appending must not stumble over it once more.
-            self._log.records.cancel_request = None
-            await self._log.append(self._log.event(EventKind.RUN_CANCELLED, reason=reason, by=by))
+            await self._log.append_last(self._log.event(EventKind.RUN_CANCELLED, reason=reason, by=by))
         return RunCancelled(f"Run {self._log.run_id!r} was cancelled.", run_id=self._log.run_id, reason=reason)
 
     async def _fail(self, error: Exception) -> None:
         event = self._log.event(EventKind.RUN_FAILED, error=describe_error(error), steps=failed_steps(error))
         with _unwrapped(error):
-            await self._log.append(event)
+            await self._log.append_last(event)
 
 
 @contextlib.contextmanager
@@ -145,8 +172,17 @@ def _check_arguments(run_id: str, records: Records, call: Mapping[str, Any]) -> 
 
 
 def _is_answered(records: Records) -> bool:
-    waiting: Sequence[str] = records.end.get("waiting", ())
+    waiting = records.end.get("waiting", ())
+    if not isinstance(waiting, Sequence):
+        return True
     return not waiting or len(records.waiting_for_person()) < len(waiting)
+
+
+def _forget_cancellation() -> None:
+    """Our own request has done its work: to everyone else this task is not being cancelled."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
 
 
 def _paused(run_id: str, records: Records) -> RunPaused:

@@ -6,10 +6,10 @@ turn of the event loop, or while the last commit is still running, is written to
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
-from holdfast.errors import HoldfastError, RunBusy, StoreBusy, StoreError
+from holdfast.errors import HoldfastError, RunBusy, StoreBusy, StoreError, StoreUnreadable
 from holdfast.runtime.background import Outcome, Watcher, Writer
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, JournalStore, Statement, prepare
 from holdfast.runtime.events import Event
@@ -42,7 +42,9 @@ class Journal:
         self._listeners: dict[str, set[Callable[[int], None]]] = {}
         self._writer: Writer | None = None
         self._watcher: Watcher | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._renewing: asyncio.Task[None] | None = None
+        self._claiming: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     # -- ownership ----------------------------------------------------------------------------------------------------
 
@@ -58,7 +60,9 @@ class Journal:
             self.writers -= 1
             raise
         if self.store.lease_s and not self._claims:
-            self._spawn(self._renew(self.store.lease_s / 3))
+            self._renewing = self._loop.create_task(self._renew(self.store.lease_s / 3))
+        if run_id in self._claims:
+            self.writers -= 1  # taken from ourselves, by force
         self._claims[run_id] = claim
         self._heads[run_id] = claim.head
         return claim
@@ -68,9 +72,14 @@ class Journal:
         if run_id in self._next_claims:
             raise RunBusy(f"Run {run_id!r} is being driven in this process.", run_id=run_id)
         if not self._next_claims:
-            self._loop.call_soon(lambda: self._spawn(self._claim_all()))
+            self._loop.call_soon(self._start_claiming)
         self._next_claims[run_id] = self._loop.create_future()
         return await self._next_claims[run_id]
+
+    def _start_claiming(self) -> None:
+        task = self._loop.create_task(self._claim_all())
+        self._claiming.add(task)
+        task.add_done_callback(self._claiming.discard)
 
     async def _claim_all(self) -> None:
         wanted, self._next_claims = self._next_claims, {}
@@ -116,6 +125,8 @@ class Journal:
         Raises `LeaseLost` if `claim` is no longer the current one, `RowRefused` if a row was not as expected; then
         nothing was written. A caller cancelled while waiting does not know whether it was.
         """
+        if self._is_closed:
+            raise StoreUnreadable("The journal is closed.", hint="Open a new one.")
         append = Append(run_id, [prepare(event) for event in events], claim.epoch if claim else None, rows)
         if self.writers <= 1 and self.store.is_local and not self._is_writing and not self._queue:
             with contextlib.suppress(StoreBusy):  # another process writes: wait in the thread, not on the loop
@@ -141,7 +152,7 @@ class Journal:
                 return
             except StoreBusy:
                 pass
-            except Exception as error:
+            except BaseException as error:  # whatever it is, someone waits to hear of it
                 self._finish(waiting, error)
                 return
         self._is_writing = True
@@ -184,11 +195,18 @@ class Journal:
         self._note_head(run_id, heads.get(run_id, 0))
         return heads.get(run_id, 0)
 
+    def known_head(self, run_id: str) -> int:
+        """The last number this journal has heard of, 0 if none."""
+        return self._heads.get(run_id, 0)
+
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
-        """Yield every event after `after`, then each new one as it is committed, by whichever process; never ends."""
+        """Yield every event after `after`, then each new one as it is committed, by whichever process.
+
+        Ends when the journal is closed, and only then.
+        """
         woken = asyncio.Event()
         with self.listening(run_id, lambda _head: woken.set()):
-            while True:
+            while not self._is_closed:
                 woken.clear()
                 for event in await self.read(run_id, after):
                     after = event.seq
@@ -235,10 +253,16 @@ class Journal:
         return await asyncio.to_thread(self.store.load_latest, run_id)
 
     async def close(self) -> None:
-        """Give up every run and stop the threads; the store itself stays open."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Finish what is being written, give up every run and stop the threads; the store itself stays open."""
+        self._is_closed = True
+        for listeners in list(self._listeners.values()):
+            for on_head in list(listeners):
+                on_head(0)
+        if self._renewing is not None:
+            self._renewing.cancel()
+        # Not cancelled: a claim that arrives when nobody waits for it any more must be given back.
+        await asyncio.gather(*self._claiming, return_exceptions=True)
+        await asyncio.gather(*(waiting.done for waiting in self._queue), return_exceptions=True)
         for claim in list(self._claims.values()):
             await self.release(claim)
         if self._watcher is not None:
@@ -252,8 +276,3 @@ class Journal:
             with contextlib.suppress(StoreBusy):
                 return work(0)
         return await asyncio.to_thread(work, _WAIT_S)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -15,6 +15,7 @@ MAX_DEPTH = 100  # decoding recurses too, on a stack that may already be deep
 MAX_BYTES = 64 * 1024 * 1024
 
 _encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 from_json = msgspec.json.Decoder().decode
 
 
@@ -37,6 +38,11 @@ def to_json(value: Any, what: str = "payload") -> tuple[bytes, Any]:
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _depth(copy) > MAX_DEPTH:
         raise PayloadInvalid(f"{what} is nested more than {MAX_DEPTH} levels deep.")
     return text, copy
+
+
+def to_canonical_json(value: Any) -> bytes:
+    """JSON text that is the same for equal values, in whichever order their keys were put in."""
+    return _encode_sorted(to_json(value)[1])
 
 
 def is_json(value: Any) -> bool:

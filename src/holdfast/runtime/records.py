@@ -12,7 +12,7 @@ from typing import Any, Literal
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, PayloadInvalid
 from holdfast.runtime.events import Event
-from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.jsondata import to_canonical_json
 from holdfast.runtime.state import status_after
 
 MAIN_LANE = "main"
@@ -48,6 +48,12 @@ class Record:
     """A person was asked: for the approval itself, or what became of a step whose outcome is unknown."""
     answer: Mapping[str, Any] | None = None
     fingerprint: Mapping[str, str] = field(default_factory=dict)
+    first_seq: int = 0
+    last_seq: int = 0
+    may_be_skipped: bool = False
+    """It came after a failure that is tried again: the code may come this way once more, or take another one."""
+    is_skipped: bool = False
+    """The code took another way; what was recorded here no longer counts."""
 
     @property
     def is_waiting_for_person(self) -> bool:
@@ -96,6 +102,7 @@ class Records:
         self.is_started = False
         self.end: Mapping[str, Any] = {}
         self.cancel_request: Mapping[str, Any] | None = None
+        self.pause_request: Mapping[str, Any] | None = None
         for event in events:
             self.add(event)
 
@@ -110,71 +117,121 @@ class Records:
         elif kind == "human.approval.requested":
             self._add_question(event)
         elif kind == "human.approval.received":
-            record = self._question(payload.get("key"))
-            if record is not None and record.answer is None:
-                record.answer = payload
+            self._add_answer(payload)
 
     def _add_run_event(self, kind: str, payload: Mapping[str, Any]) -> None:
+        was_over = isinstance(self.status, RunStatus) and self.status.is_terminal
         self.status = status_after(self.status, kind)
         if kind == "run.created" and self.created is None:
-            self.created = payload
+            self.created = {**payload, "fingerprint": _object(payload.get("fingerprint"))}
         elif kind in ("run.started", "run.resumed"):
             self.is_started = True
+            self.pause_request = None  # whoever goes on with it knows that it was to pause
         elif kind == "run.cancel.requested" and self.cancel_request is None:
             self.cancel_request = payload
-        elif kind in ("run.completed", "run.failed", "run.cancelled", "run.paused"):
+        elif kind == "run.pause.requested":
+            self.pause_request = payload
+        elif kind in _ENDS and not was_over:
             self.end = payload
+            self.pause_request = None
+            if kind != "run.paused":
+                self.cancel_request = None  # this is its answer, or it came too late
         if kind == "run.failed":
-            for key in payload.get("steps", ()):
+            for key in _texts(payload.get("steps")):
                 record = self.by_key.get(("step", key))
                 if record is not None and record.state is StepState.FAILED:
                     record.state, record.attempt = StepState.OPEN, 0
+                    self._loosen(record)
+
+    def _loosen(self, opened: Record) -> None:
+        """Let the code take another way after a record that may now have another outcome."""
+        for lane_id, records in self.lanes.items():
+            if not _are_parallel(lane_id, opened.lane_id):
+                for record in records:
+                    record.may_be_skipped |= record.first_seq > opened.last_seq
 
     def _add_step(self, event: Event, record_type: RecordType, state: StepState | None) -> None:
         payload = event.payload
         key = payload.get("key")
         if not isinstance(key, str):
             return  # an event of this kind that no durable step wrote
-        record = self.by_key.get((record_type, key)) or self._new(record_type, key, event.lane_id)
+        record = self._get(record_type, key, event)
         if "fingerprint" in payload:
-            record.fingerprint = payload["fingerprint"]
+            record.fingerprint = _object(payload["fingerprint"])
         if state is None:
             return
         record.state = state
-        record.attempt = payload.get("attempt", record.attempt or 1)
+        record.attempt = int(_number(payload.get("attempt"), record.attempt or 1))
         if state is StepState.STARTED:
             record.is_asked, record.answer = False, None
-            record.wake_at = payload.get("wake_at", 0.0)
+            record.wake_at = _number(payload.get("wake_at"), 0.0)
         elif state is StepState.COMPLETED:
             record.result = payload.get("result")
         elif state is StepState.FAILED:
-            record.error = payload.get("error", {})
+            record.error = _object(payload.get("error"))
             if "retry_at" in payload:
-                record.state, record.retry_at = StepState.WAITING, payload["retry_at"]
+                record.state, record.retry_at = StepState.WAITING, _number(payload["retry_at"], 0.0)
 
     def _add_question(self, event: Event) -> None:
         key = event.payload.get("key")
         if not isinstance(key, str):
             return
         record_type: RecordType = "step" if event.payload.get("about") == "outcome" else "approval"
-        record = self.by_key.get((record_type, key)) or self._new(record_type, key, event.lane_id)
+        record = self._get(record_type, key, event)
         record.is_asked, record.answer = True, None
         if record_type == "approval":
-            record.fingerprint = event.payload.get("fingerprint", {})
+            record.fingerprint = _object(event.payload.get("fingerprint"))
             record.result = event.payload.get("approval_id")
 
-    def _question(self, key: Any) -> Record | None:
+    def _add_answer(self, payload: Mapping[str, Any]) -> None:
+        key = payload.get("key")
+        if not isinstance(key, str):
+            return
         found = [self.by_key.get(("approval", key)), self.by_key.get(("step", key))]
-        return next((r for r in found if r is not None and (r.is_waiting_for_person or r.is_in_doubt)), None)
+        record = next((r for r in found if r is not None and (r.is_waiting_for_person or r.is_in_doubt)), None)
+        if record is not None:
+            record.answer = payload
+            self._loosen(record)
 
-    def _new(self, record_type: RecordType, key: str, lane_id: str) -> Record:
-        record = Record(key, record_type, lane_id)
-        self.by_key[record_type, key] = record
-        self.lanes.setdefault(lane_id, []).append(record)
+    def _get(self, record_type: RecordType, key: str, event: Event) -> Record:
+        record = self.by_key.get((record_type, key))
+        if record is not None and record.may_be_skipped:
+            self.lanes[record.lane_id].remove(record)  # what happens again has its place here, not where it was before
+            record = None
+        if record is None:
+            record = self.by_key[record_type, key] = Record(key, record_type, event.lane_id, first_seq=event.seq)
+            self.lanes.setdefault(event.lane_id, []).append(record)
+        record.last_seq = event.seq
         return record
 
     def waiting_for_person(self) -> list[Record]:
         return [record for record in self.by_key.values() if record.is_waiting_for_person]
+
+
+_ENDS = ("run.completed", "run.failed", "run.cancelled", "run.paused")
+
+
+def _are_parallel(lane_id: str, other: str) -> bool:
+    """Whether two lanes ran beside each other, being of one `gather`, and not one after the other."""
+    for mine, others in zip(lane_id.split("/"), other.split("/"), strict=False):
+        if mine != others:
+            return mine.partition(".")[0] == others.partition(".")[0]
+    return False
+
+
+# An outside writer can put anything into an event; the fold takes what makes sense of it.
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any, default: float) -> float:
+    return value if isinstance(value, int | float) else default
+
+
+def _texts(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []
 
 
 def fingerprint_of(**components: Any) -> dict[str, str]:
@@ -182,7 +239,7 @@ def fingerprint_of(**components: Any) -> dict[str, str]:
     hashes: dict[str, str] = {}
     for name, value in components.items():
         try:
-            hashes[name] = hashlib.sha256(to_json(value)[0]).hexdigest()[:16]
+            hashes[name] = hashlib.sha256(to_canonical_json(value)).hexdigest()[:16]
         except PayloadInvalid:
             hashes[name] = ""
     return hashes

@@ -14,11 +14,12 @@ from holdfast.runtime.checkpoint.plain import PlainStore
 from holdfast.runtime.journal import Journal
 
 StoreLike = str | Path | Checkpointer
+_POSTGRES = ("postgres://", "postgresql://", "postgresql+")
 
 
 @dataclass
 class _Shared:
-    opening: "asyncio.Future[Journal]"
+    opening: "asyncio.Task[Journal]"
     users: int = 0
 
 
@@ -28,9 +29,11 @@ _shared: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, _Sha
 def open_store(store: StoreLike) -> JournalStore:
     """Open a path or a database URL, or take a checkpointer as it is. Raises `StoreUnreadable`, `StoreNewer`."""
     if not isinstance(store, str | Path):
+        if not (hasattr(store, "save_event") and hasattr(store, "list_events")):
+            raise TypeError(f"A store is a path, a database URL or a Checkpointer, not {store!r}.")
         return store if hasattr(store, "claim_many") else PlainStore(store)  # type: ignore[return-value]
     text = str(store)
-    if text.startswith(("postgres://", "postgresql://", "postgresql+")):
+    if text.startswith(_POSTGRES):
         from holdfast.runtime.checkpoint.postgres import PostgresCheckpointer
 
         return PostgresCheckpointer(text)
@@ -58,29 +61,28 @@ async def open_journal(store: StoreLike) -> AsyncIterator[Journal]:
     name = _name(store)
     shared = journals.get(name)
     if shared is None:
-        shared = journals[name] = _Shared(asyncio.get_running_loop().create_future())
-        try:
-            opened = await asyncio.to_thread(open_store, store) if _is_remote(store) else open_store(store)
-            shared.opening.set_result(Journal(opened))
-        except BaseException as error:
-            del journals[name]
-            shared.opening.set_exception(error)
-            shared.opening.exception()  # taken note of, even if nobody else waits
-            raise
+        # A task of its own: whoever asked first may be cancelled while others wait for the same store.
+        shared = journals[name] = _Shared(asyncio.get_running_loop().create_task(_open(store)))
     shared.users += 1
     try:
         journal = await asyncio.shield(shared.opening)
         yield journal
     finally:
         shared.users -= 1
-        if shared.users == 0 and journals.get(name) is shared:
+        if shared.users == 0:
             del journals[name]
             await _close(shared, is_ours=isinstance(store, str | Path))
 
 
+async def _open(store: StoreLike) -> Journal:
+    return Journal(await asyncio.to_thread(open_store, store) if _is_remote(store) else open_store(store))
+
+
 async def _close(shared: _Shared, *, is_ours: bool) -> None:
-    if shared.opening.done() and shared.opening.exception() is None:
-        journal = shared.opening.result()
+    if shared.opening.cancelled():
+        return
+    with contextlib.suppress(Exception):  # whoever waited for it was told
+        journal = await shared.opening
         await journal.close()
         if is_ours:
             journal.store.close()
@@ -89,9 +91,11 @@ async def _close(shared: _Shared, *, is_ours: bool) -> None:
 def _name(store: StoreLike) -> object:
     if not isinstance(store, str | Path):
         return id(store)
-    text = str(store)
-    return text if _is_remote(store) or text == ":memory:" else os.path.realpath(_to_path(text))
+    if _is_remote(store):
+        return store
+    path = _to_path(str(store))
+    return path if path == ":memory:" else os.path.realpath(path)
 
 
 def _is_remote(store: StoreLike) -> bool:
-    return isinstance(store, str) and store.startswith("postgres")
+    return isinstance(store, str) and store.startswith(_POSTGRES)

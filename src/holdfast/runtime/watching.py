@@ -1,4 +1,4 @@
-"""How the owner of a run hears that a person wants it cancelled, even in the middle of a long step."""
+"""How the owner of a run hears that a person wants it cancelled or paused, even in the middle of a long step."""
 
 import asyncio
 import contextlib
@@ -14,11 +14,15 @@ _WATCH_AFTER_S = 0.1  # work shorter than this is over before anyone could ask t
 @dataclass
 class CancelWatch:
     is_asked: bool = False
+    is_pause_asked: bool = False
 
 
 @contextlib.contextmanager
-def watch_for_cancel(journal: Journal, log: RunLog) -> Iterator[CancelWatch]:
-    """Cancel the current task when the journal gets a request for it; the watch tells this from a shutdown."""
+def watch_for_cancel(journal: Journal, log: RunLog, *, can_pause: bool = False) -> Iterator[CancelWatch]:
+    """Cancel the current task when the journal gets a request for it; the watch tells this from a shutdown.
+
+    With `can_pause` a request to pause does the same.
+    """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
@@ -28,14 +32,22 @@ def watch_for_cancel(journal: Journal, log: RunLog) -> Iterator[CancelWatch]:
 
     async def look() -> None:
         await log.catch_up()
-        if log.records.cancel_request is not None and not watch.is_asked:
-            watch.is_asked = True
+        act()
+
+    def act() -> None:
+        if watch.is_asked or watch.is_pause_asked:
+            return
+        watch.is_asked = log.records.cancel_request is not None
+        watch.is_pause_asked = can_pause and log.records.pause_request is not None and not watch.is_asked
+        if watch.is_asked or watch.is_pause_asked:
             task.cancel()
 
     def on_head(head: int) -> None:
         if log.has_news(head):
             looks.add(looking := loop.create_task(look()))
             looking.add_done_callback(looks.discard)
+        else:
+            act()  # an append of the owner's own may have read the request already
 
     timer = loop.call_later(_WATCH_AFTER_S, lambda: listening.enter_context(journal.listening(log.run_id, on_head)))
     try:

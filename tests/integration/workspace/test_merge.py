@@ -18,7 +18,7 @@ from holdfast.workspace import (
     snapshot,
 )
 
-GRACE = Author("Grace", "grace@example.org")
+WRITER = Author("Writer", "writer@example.org")
 OWN = ("plan.json", ".holdfast")
 
 
@@ -33,7 +33,7 @@ def _work(workspace: Workspace, attempt: int = 1, **files: str) -> ResultStep:
 def test_result_reaches_a_clean_checkout_as_a_proper_commit(repo: UserRepo, workspace: Workspace) -> None:
     step = _work(workspace, a_txt="two\n", new_txt="new\n", plan_json="{}", _holdfast__log="x")
 
-    merged = merge_result(workspace, [step], target_branch="main", at=AT, author=GRACE, without=OWN)
+    merged = merge_result(workspace, [step], target_branch="main", at=AT, author=WRITER, without=OWN)
 
     assert (merged.action, merged.checkout) == (MergeAction.FAST_FORWARDED, repo.path)
     assert repo.git("status", "--porcelain") == ""
@@ -41,7 +41,7 @@ def test_result_reaches_a_clean_checkout_as_a_proper_commit(repo: UserRepo, work
     assert repo.git("ls-files").split() == ["a.txt", "new.txt", "src/b.py"]
     assert (
         repo.git("log", "-1", "--format=%an <%ae> %cn|%s|%b")
-        == "Grace <grace@example.org> Grace|Step 1|Why it was done."
+        == "Writer <writer@example.org> Writer|Step 1|Why it was done."
     )
     assert (merged.summary.added, merged.summary.removed) == (2, 1)
 
@@ -49,7 +49,7 @@ def test_result_reaches_a_clean_checkout_as_a_proper_commit(repo: UserRepo, work
 def test_each_step_becomes_a_commit_and_empty_ones_none(repo: UserRepo, workspace: Workspace) -> None:
     steps = [_work(workspace, 1, a_txt="two\n"), _work(workspace, 2, plan_json="{}"), _work(workspace, 3, c_txt="c")]
 
-    merge_result(workspace, steps, target_branch="main", at=AT, author=GRACE, without=OWN)
+    merge_result(workspace, steps, target_branch="main", at=AT, author=WRITER, without=OWN)
 
     assert repo.git("log", "--format=%s").splitlines() == ["Step 3", "Step 1", "first"]
 
@@ -67,7 +67,7 @@ def test_branch_that_moved_on_gets_a_merge_commit(repo: UserRepo, workspace: Wor
     step = _work(workspace, new_txt="new\n")
     theirs = repo.commit("theirs", a_txt="theirs\n")
 
-    merged = merge_result(workspace, [step], target_branch="main", at=AT, author=GRACE)
+    merged = merge_result(workspace, [step], target_branch="main", at=AT, author=WRITER)
 
     assert merged.action is MergeAction.MERGED
     assert repo.git("rev-parse", "HEAD^1") == theirs
@@ -187,12 +187,12 @@ def test_merge_works_after_the_workspace_is_gone(repo: UserRepo, workspace: Work
 
 
 def test_author_is_the_user_of_the_repository(repo: UserRepo, workspace: Workspace) -> None:
-    repo.git("config", "user.name", "Ada of the repo")
-    repo.git("config", "user.email", "ada@example.org")
+    repo.git("config", "user.name", "Owner of the repo")
+    repo.git("config", "user.email", "owner@example.org")
 
     merge_result(workspace, [_work(workspace, c_txt="c")], target_branch="main", at=AT)
 
-    assert repo.git("log", "-1", "--format=%an") == "Ada of the repo"
+    assert repo.git("log", "-1", "--format=%an") == "Owner of the repo"
 
 
 def test_branch_to_push_holds_the_result(repo: UserRepo, workspace: Workspace) -> None:

@@ -16,7 +16,7 @@ class UserRepo:
 
     def git(self, *args: str, check: bool = True) -> str:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.path.parent), "GIT_CONFIG_NOSYSTEM": "1"}
-        command = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", *args]
+        command = ["git", "-c", "user.name=Owner", "-c", "user.email=owner@example.org", *args]
         done = subprocess.run(command, cwd=self.path, env=env, capture_output=True, text=True, check=False)
         assert not check or done.returncode == 0, done.stderr
         return done.stdout.strip()
