@@ -1,0 +1,83 @@
+"""A kill while a store is created or upgraded: the next one finds the old store or the new one, and goes on."""
+
+import random
+import sqlite3
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.crash.opener import ADDED, Opening, main
+from tests.crash.points import IS_TORTURE, SEED
+from tests.crash.processes import Process
+from tests.crash.run import NewRun
+from tests.stores import DISK_KINDS, open_store, progress, seqs
+
+SAMPLE = 8
+
+
+def _sample(lines: int, what: str) -> list[int]:
+    everything = range(1, lines + 1)
+    return list(everything) if IS_TORTURE else sorted(random.Random(f"{SEED} {what}").sample(everything, SAMPLE))
+
+
+@pytest.mark.parametrize("kind", DISK_KINDS)
+def test_a_store_whose_creator_was_killed_is_created_by_the_next(kind: str, new_run: NewRun) -> None:
+    lines, _ = Process(main, Opening(kind, new_run(kind).target)).wait()
+    for dies_at in _sample(lines, f"create {kind}"):
+        target = new_run(kind).target
+        assert Process(main, Opening(kind, target, dies_at=dies_at)).wait() is None
+
+        store = open_store(kind, target)
+        before = seqs(store)
+        store.save_event(progress(text="after the kill"))
+
+        assert before in ([], [1]), f"seed {SEED}, killed at line {dies_at}"
+        assert seqs(store) == [*before, len(before) + 1], f"seed {SEED}, killed at line {dies_at}"
+        assert store.list_runs() == ["r"]
+        store.close()
+
+
+@pytest.mark.parametrize("kind", DISK_KINDS)
+def test_a_store_whose_upgrader_was_killed_is_upgraded_by_the_next(kind: str, new_run: NewRun) -> None:
+    lines, _ = Process(main, Opening(kind, _older_store(kind, new_run), is_newer=True)).wait()
+    for dies_at in _sample(lines, f"upgrade {kind}"):
+        target = _older_store(kind, new_run)
+        opening = Opening(kind, target, is_newer=True)
+        assert Process(main, Opening(kind, target, is_newer=True, dies_at=dies_at)).wait() is None
+
+        was_half_done = _is_half_upgraded(kind, target)
+        _, numbers = Process(main, opening).wait()
+
+        assert not was_half_done, f"seed {SEED}, killed at line {dies_at}"
+        assert numbers in ([1, 2], [1, 2, 3]), f"seed {SEED}, killed at line {dies_at}"
+        assert not _is_half_upgraded(kind, target)
+
+
+def _older_store(kind: str, new_run: NewRun) -> str:
+    """A store with one event, of the version before the one that `is_newer` knows."""
+    target = new_run(kind).target
+    store = open_store(kind, target)
+    store.save_event(progress(text="from before"))
+    store.close()
+    if kind == "jsonl":
+        (Path(target) / ".holdfast-format").unlink()  # before there were versions there was no such file
+    return target
+
+
+def _is_half_upgraded(kind: str, target: str) -> bool:
+    """True if the store's version and its tables do not tell the same."""
+    if kind == "jsonl":
+        version_file = Path(target) / ".holdfast-format"
+        return version_file.exists() and version_file.read_text() != "1\n"
+    if kind == "sqlite":
+        connection = sqlite3.connect(target)
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master")]
+        connection.close()
+    else:
+        with psycopg.connect(target) as database:
+            (version,) = database.execute("SELECT version FROM holdfast_version").fetchone() or (0,)
+            found = database.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+            tables = [name for (name,) in found]
+    added = [table for table in ADDED if table in tables]
+    return added != (list(ADDED) if version == 2 else [])
