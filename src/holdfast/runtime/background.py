@@ -57,16 +57,15 @@ class Watcher:
         self._report = report
         self._is_stopped = threading.Event()
         self._is_asked = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="holdfast-watcher", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name="holdfast-watcher", daemon=True).start()
 
     def look_now(self) -> None:
         """Report the heads once more, even if nothing changes."""
         self._is_asked.set()
 
     def stop(self) -> None:
+        """End soon: what it waits for now is not worth waiting for, and a closed store ends it too."""
         self._is_stopped.set()
-        self._thread.join(timeout=5)
 
     def _run(self) -> None:
         while not self._is_stopped.is_set():

@@ -26,12 +26,13 @@ def move_out_big_values(body: bytes, content: Mapping[str, Any]) -> tuple[bytes,
         if len(text) > _WORTH_MOVING_BYTES:
             moved[key] = _add(blobs, text)
     inline = {key: value for key, value in content["payload"].items() if key not in moved}
-    smaller, _ = to_json({**content, "payload": inline, MARK: moved})
+    rest = {key: value for key, value in content.items() if key != "payload"}
+    smaller, _ = to_json({**rest, "payload": inline, MARK: moved})
     if len(smaller) <= INLINE_BYTES:
         return smaller, blobs
     blobs = {}
     whole = _add(blobs, to_json(content["payload"])[0])
-    return to_json({**content, "payload": {}, MARK: whole})[0], blobs
+    return to_json({**rest, "payload": {}, MARK: whole})[0], blobs
 
 
 def _add(blobs: dict[str, bytes], text: bytes) -> str:

@@ -8,11 +8,10 @@ import asyncio
 import inspect
 import re
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected, Nondeterminism
@@ -20,7 +19,7 @@ from holdfast.runtime.durable import CancelRun, Interrupted, OnUnknown, RunLog, 
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
-from holdfast.runtime.records import MAIN_LANE, Record, RecordType, describe, fingerprint_of
+from holdfast.runtime.records import MAIN_LANE, Record, RecordType, StepState, describe, fingerprint_of
 
 _T = TypeVar("_T")
 
@@ -41,6 +40,13 @@ class Decision(str):
         return decision
 
 
+_Asked = tuple[RecordType | Literal["gather"], str]
+
+
+def _name(asked: _Asked) -> str:
+    return "gather" if asked[0] == "gather" else describe(asked[0], asked[1])
+
+
 @dataclass
 class _Lane:
     """One line of steps that follow each other; lanes beside it are made by `gather`."""
@@ -48,10 +54,11 @@ class _Lane:
     lane_id: str
     recorded: list[Record]
     position: int = 0
-    uses: Counter[tuple[str, str]] = field(default_factory=Counter)
-    keys: set[tuple[str, str]] = field(default_factory=set)
-    doing: str | None = None
-    cut_off: str | None = None
+    uses: dict[tuple[str, str], int] = field(default_factory=dict)
+    numbered: set[tuple[str, str]] = field(default_factory=set)
+    """The keys with an ordinal, and those that a user's name makes look like one."""
+    doing: _Asked | None = None
+    cut_off: _Asked | None = None
     """What was cancelled in the middle, by the end of the task or by a time limit around it."""
     interrupted: Interrupted | None = None
 
@@ -60,14 +67,14 @@ class _Lane:
         self.interrupted = Stopped(error)
         return self.interrupted
 
-    def check_free(self, asked: str) -> None:
+    def check_free(self, asked: _Asked) -> None:
         """Raise if this lane must not do anything more, or not at the same time."""
         if self.interrupted is not None:
             raise self.interrupted
         if self.doing is not None:
             raise self.stop(
                 Nondeterminism(
-                    f"{asked} was asked for while {self.doing} of lane {self.lane_id!r} runs.",
+                    f"{_name(asked)} was asked for while {_name(self.doing)} of lane {self.lane_id!r} runs.",
                     hint="Use ctx.gather, with coroutines and not tasks, for what is to run in parallel; await every "
                     "step, and start none inside another.",
                 )
@@ -78,19 +85,19 @@ class _Lane:
                 raise asyncio.CancelledError  # what is recorded now would stand where the resumed run does other things
             raise self.stop(
                 Nondeterminism(
-                    f"{self.cut_off} was cancelled before its end, and the flow went on with {asked}.",
+                    f"{_name(self.cut_off)} was cancelled before its end, and the flow went on with {_name(asked)}.",
                     hint="Put a time limit inside the function of the step, so that its failure is recorded.",
                 )
             )
 
     def take(self, record_type: RecordType, name: str) -> str:
         """The key of the next thing this lane does. Raises if the journal has something else there."""
-        self.check_free(describe(record_type, name))
+        self.check_free((record_type, name))
         key = self._new_key(record_type, name)
         while self.position < len(self.recorded):
             found = self.recorded[self.position]
             self.position += 1
-            if (found.type, found.key) == (record_type, key):
+            if found.key == key and found.type == record_type:
                 break
             if not found.may_be_skipped:
                 raise self.stop(_other_than(found, record_type, key, self.lane_id, self.position))
@@ -100,11 +107,12 @@ class _Lane:
     def _new_key(self, record_type: RecordType, name: str) -> str:
         prefix = "" if self.lane_id == MAIN_LANE else f"{self.lane_id}/"
         while True:
-            self.uses[record_type, name] += 1
-            ordinal = self.uses[record_type, name]
+            ordinal = self.uses[record_type, name] = self.uses.get((record_type, name), 0) + 1
             key = f"{prefix}{name}" if ordinal == 1 else f"{prefix}{name}#{ordinal}"
-            if (record_type, key) not in self.keys:  # a name may itself look like one with an ordinal
-                self.keys.add((record_type, key))
+            if "#" not in key:
+                return key
+            if (record_type, key) not in self.numbered:
+                self.numbered.add((record_type, key))
                 return key
 
 
@@ -152,15 +160,20 @@ class Context:
         _check_step(key, fn, on_unknown, retries)
         lane = self._current_lane()
         full_key = lane.take("step", key)
+        fingerprint = fingerprint_of(arguments=[args, kwargs]) if args or kwargs else {}
+        record = self._log.records.by_key.get(("step", full_key))
+        is_done = record is not None and record.state is StepState.COMPLETED and not record.is_skipped
+        if record is not None and is_done and record.fingerprint == fingerprint:
+            return record.result  # the usual case of a replay, ten thousand times in a row
         step = Step(
             full_key,
             lane.lane_id,
             on_unknown=on_unknown,
             retries=retries,
             backoff_s=backoff_s,
-            fingerprint=fingerprint_of(arguments=[args, kwargs]) if args or kwargs else {},
+            fingerprint=fingerprint,
         )
-        return await self._in_lane(lane, describe("step", full_key), self._log.step(step, lambda: fn(*args, **kwargs)))
+        return await self._in_lane(lane, ("step", full_key), self._log.step(step, lambda: fn(*args, **kwargs)))
 
     async def sleep(self, seconds: float) -> None:
         """Wait until `seconds` after the first time this line was reached, however often the process dies meanwhile."""
@@ -168,7 +181,7 @@ class Context:
             raise TypeError(f"ctx.sleep takes a number of seconds, not {seconds!r}.")
         lane = self._current_lane()
         key = lane.take("timer", "sleep")
-        await self._in_lane(lane, describe("timer", key), self._sleep(lane, key, seconds))
+        await self._in_lane(lane, ("timer", key), self._sleep(lane, key, seconds))
 
     async def _sleep(self, lane: _Lane, key: str, seconds: float) -> None:
         record = self._log.find("timer", key, {})
@@ -190,7 +203,7 @@ class Context:
         _check_key("approval", key)
         lane = self._current_lane()
         full_key = lane.take("approval", key)
-        return await self._in_lane(lane, describe("approval", full_key), self._approval(lane, full_key, show))
+        return await self._in_lane(lane, ("approval", full_key), self._approval(lane, full_key, show))
 
     async def _approval(self, lane: _Lane, key: str, show: Any) -> Decision:
         shown = to_json(show, f"what approval {key!r} shows")[1]
@@ -222,18 +235,17 @@ class Context:
         """
         try:
             parent = self._current_lane()
-            parent.check_free("gather")
+            parent.check_free(("gather", ""))
         except BaseException:
             for item in awaitables:
                 if inspect.iscoroutine(item):
                     item.close()  # it will not be awaited, and that is no mistake of the user's
             raise
-        parent.uses["gather", ""] += 1
+        number = parent.uses["gather", ""] = parent.uses.get(("gather", ""), 0) + 1
         prefix = "" if parent.lane_id == MAIN_LANE else f"{parent.lane_id}/"
-        number = parent.uses["gather", ""]
         lanes = [self._open_lane(f"{prefix}g{number}.{index + 1}") for index in range(len(awaitables))]
         tasks = [asyncio.ensure_future(self._run_in(lane, item)) for lane, item in zip(lanes, awaitables, strict=True)]
-        return await self._in_lane(parent, "gather", self._join(lanes, tasks))
+        return await self._in_lane(parent, ("gather", ""), self._join(lanes, tasks))
 
     async def _join(self, lanes: Sequence[_Lane], tasks: Sequence["asyncio.Future[Any]"]) -> list[Any]:
         self._journal.writers += len(tasks)
@@ -301,7 +313,8 @@ class Context:
         if main.doing is not None:
             raise main.stop(
                 Nondeterminism(
-                    f"The flow returned while {main.doing} still runs.", hint="Await every step before returning."
+                    f"The flow returned while {_name(main.doing)} still runs.",
+                    hint="Await every step before returning.",
                 )
             )
 
@@ -318,7 +331,7 @@ class Context:
                 )
 
     @staticmethod
-    async def _in_lane(lane: _Lane, what: str, work: Awaitable[_T]) -> _T:
+    async def _in_lane(lane: _Lane, what: _Asked, work: Awaitable[_T]) -> _T:
         lane.doing = what
         try:
             return await work
@@ -345,7 +358,7 @@ _LANE_NAME = re.compile(r"g\d+\.\d+/")
 def _check_key(what: str, key: object) -> None:
     if not isinstance(key, str) or not key:
         raise TypeError(f"The key of a {what} is a string, not {key!r}.")
-    if _LANE_NAME.match(key):
+    if key[0] == "g" and _LANE_NAME.match(key):
         raise ValueError(f"The key {key!r} begins like one in a lane of ctx.gather; choose another.")
     if not key.isprintable():
         to_json(key, f"the key of a {what}")

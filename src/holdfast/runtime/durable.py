@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import functools
 import inspect
+import math
 import random
 import sys
 import time
@@ -49,8 +50,16 @@ class Done:
 class NotDone:
     """A reconciler's answer: the call did not happen; it may be made."""
 
+    resolution: str = "not_done"
+    """How the journal tells it; `reattached` where the call goes on with what was begun."""
 
-Reconcile = Callable[[str], Awaitable[Done | NotDone]]
+
+@dataclass(frozen=True)
+class Unclear:
+    """A reconciler's answer: it cannot be found out; a person is asked."""
+
+
+Reconcile = Callable[[str], Awaitable[Done | NotDone | Unclear]]
 OnUnknown = Literal["rerun", "ask", "fail"] | Reconcile
 
 
@@ -77,6 +86,14 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """What is recorded of a failed call, and in how many seconds it is made again; `None` means that it is not."""
+
+    told: Mapping[str, Any]
+    retry_in_s: float | None = None
+
+
+@dataclass(frozen=True)
 class Step:
     """A call to be made once. `key` is unique in its run; `fingerprint` tells whether a replay asks for the same."""
 
@@ -94,6 +111,8 @@ class Step:
     beside_intent: Callable[[], "Beside"] | None = None
     beside_result: Callable[[Any], "Beside"] | None = None
     """Events and row changes that belong into the same transaction: money reserved, money settled."""
+    on_failure: Callable[[Exception], Failure] | None = None
+    """Judges a failure instead of `retries`; what it tells is what a later process finds as the record's `error`."""
 
     @property
     def writes_intent(self) -> bool:
@@ -223,7 +242,7 @@ class RunLog:
             if record.state is StepState.STARTED and await self._resolve(step, record):
                 return record.result
             if record.state is StepState.WAITING:
-                await sleep_until(record.retry_at, at_most_s=2 * _MAX_BACKOFF_S)
+                await sleep_until(record.retry_at)
                 return await self._attempt(step, call, record.attempt + 1)
             if record.state is StepState.STARTED:
                 return await self._attempt(step, call, record.attempt)
@@ -234,6 +253,8 @@ class RunLog:
         record = self.records.by_key.get((record_type, key))
         if record is None or record.is_skipped:
             return None
+        if not (fingerprint and record.fingerprint):
+            return record
         try:
             check_fingerprint(describe(record_type, key), record.fingerprint, fingerprint)
         except Nondeterminism as error:
@@ -253,11 +274,12 @@ class RunLog:
             try:
                 result = await self._call(step, call)
             except Exception as error:
-                delay_s = self._retry_in(step, attempt, error)
-                await self._record_failure(step, attempt, error, delay_s)
-                if delay_s is None:
+                failure = self._judge(step, attempt, error)
+                await self._record_failure(step, attempt, error, failure)
+                # crash: whoever goes on waits for the rest of the time, then makes the next attempt.
+                if failure.retry_in_s is None:
                     raise
-                await asyncio.sleep(delay_s)
+                await asyncio.sleep(failure.retry_in_s)
                 attempt += 1
                 continue
             details = {} if step.writes_intent else step.details
@@ -276,16 +298,21 @@ class RunLog:
             _current_step.reset(token)
         return to_json(result, f"the result of step {step.key!r}")[1]  # what a replay would return
 
+    def _judge(self, step: Step, attempt: int, error: Exception) -> Failure:
+        if step.on_failure is not None:
+            return step.on_failure(error)
+        return Failure(describe_error(error), self._retry_in(step, attempt, error))
+
     @staticmethod
     def _retry_in(step: Step, attempt: int, error: Exception) -> float | None:
         if attempt > step.retries or isinstance(error, PayloadInvalid | Nondeterminism | RunPaused):
             return None
         return float(min(step.backoff_s * 2 ** (attempt - 1), _MAX_BACKOFF_S) * random.uniform(0.8, 1.2))  # noqa: S311
 
-    async def _record_failure(self, step: Step, attempt: int, error: Exception, delay_s: float | None) -> None:
-        retry = {} if delay_s is None else {"retry_at": time.time() + delay_s}
-        await self.append(self._step_event(step, step.kinds.failed, attempt, error=describe_error(error), **retry))
-        if delay_s is None:
+    async def _record_failure(self, step: Step, attempt: int, error: Exception, failure: Failure) -> None:
+        retry = {} if failure.retry_in_s is None else {"retry_at": time.time() + failure.retry_in_s}
+        await self.append(self._step_event(step, step.kinds.failed, attempt, error=dict(failure.told), **retry))
+        if failure.retry_in_s is None:
             with contextlib.suppress(AttributeError):
                 error.__holdfast_step__ = step.key  # type: ignore[attr-defined]  # found again by `failed_steps`
 
@@ -315,9 +342,11 @@ class RunLog:
         if isinstance(outcome, Done):
             await self._complete(step, record, outcome.result, resolved="reconciled")
             return True
+        if isinstance(outcome, Unclear):
+            await self._ask(step, record)
         if not isinstance(outcome, NotDone):
             raise TypeError(f"A reconciler returns Done(result) or NotDone(), not {outcome!r}.")
-        await self._note_unknown(step, "not_done")
+        await self._note_unknown(step, outcome.resolution)
         return False
 
     async def _resolve_by_answer(self, step: Step, record: Record) -> bool:
@@ -363,7 +392,7 @@ def _unknown_error(run_id: str, key: str) -> ToolOutcomeUnknown:
     )
 
 
-async def sleep_until(epoch_s: float, *, at_most_s: float) -> None:
+async def sleep_until(epoch_s: float, *, at_most_s: float = math.inf) -> None:
     """Wait for a moment of the wall clock; if that is set back meanwhile, no longer than was ever meant."""
     latest = time.monotonic() + at_most_s
     while (left_s := min(epoch_s - time.time(), latest - time.monotonic())) > 0:  # noqa: ASYNC110 - waits for a time

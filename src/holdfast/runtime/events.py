@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from holdfast.errors import PayloadInvalid
 from holdfast.runtime.jsondata import from_json, to_json
 
@@ -147,8 +149,8 @@ class Event:
         return cls(**known, extra=unknown)
 
 
-_STORED = ["session_id", "lane_id", "span_id", "parent_span_id", "ts", "kind", "visibility", "payload"]
-_FIELDS = {*_STORED, "run_id", "seq"}
+_CONTENT = ["session_id", "lane_id", "span_id", "parent_span_id", "ts", "kind", "visibility", "payload"]
+_FIELDS = {*_CONTENT, "run_id", "seq"}
 
 
 def _content(event: Event) -> dict[str, Any]:
@@ -201,15 +203,54 @@ def _make(attributes: dict[str, Any]) -> Event:
     return event
 
 
+class _Stored(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A body of ours: what is left out holds its default. Whatever does not fit takes the careful way."""
+
+    kind: str
+    ts: float
+    span_id: str
+    payload: dict[str, Any]
+    session_id: str = ""
+    lane_id: str = "main"
+    parent_span_id: str | None = None
+    visibility: str = "public"
+
+
+_decode_stored = msgspec.json.Decoder(_Stored).decode
+
+
 def to_body(event: Event) -> tuple[bytes, dict[str, Any]]:
-    """Encode all of an event but its run and number, which the store adds. Raises `PayloadInvalid`."""
+    """Encode all of an event but its run and number, which the store adds; returns its content too, as a copy.
+
+    What holds its default is left out, which saves a fifth of the store. Raises `PayloadInvalid`.
+    """
     if type(event.ts) is not float or type(event.payload) is not dict or "\0" in event.kind or event.extra:
         _check_odd(event)
+    if not (type(event.lane_id) is type(event.session_id) is type(event.span_id) is str):
+        _check_texts(event)
     content = _content(event)
-    body, copy = to_json({**event.extra, **content} if event.extra else content, "event")
-    if not (type(copy["lane_id"]) is type(copy["session_id"]) is type(copy["span_id"]) is type(copy["kind"]) is str):
-        raise PayloadInvalid("session_id, lane_id, span_id and kind of an event must be strings.")
-    return body, copy
+    body, copy = to_json({**event.extra, **without_defaults(content)}, "event")
+    content["payload"] = copy["payload"]
+    return body, {**event.extra, **content} if event.extra else content
+
+
+def without_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
+    stored = {name: content[name] for name in ("kind", "ts", "span_id", "payload")}
+    if content["session_id"]:
+        stored["session_id"] = content["session_id"]
+    if content["lane_id"] != "main":
+        stored["lane_id"] = content["lane_id"]
+    if content["parent_span_id"] is not None:
+        stored["parent_span_id"] = content["parent_span_id"]
+    if content["visibility"] != "public":
+        stored["visibility"] = content["visibility"]
+    return stored
+
+
+def _check_texts(event: Event) -> None:
+    for name in ("session_id", "lane_id", "span_id"):
+        if not isinstance(getattr(event, name), str):
+            raise PayloadInvalid(f"{name} of an event must be a string, not {getattr(event, name)!r}.")
 
 
 def _check_odd(event: Event) -> None:
@@ -224,12 +265,30 @@ def _check_odd(event: Event) -> None:
 
 
 def from_body(run_id: str, seq: int, body: bytes | str) -> Event:
-    """Decode what `to_body` made. Raises what `from_json` and `Event.from_dict` raise."""
-    return from_content(run_id, seq, from_json(body))
+    """Decode what `to_body` made, or an older or newer version of it. Raises what a body that is no event raises."""
+    try:
+        stored = _decode_stored(body)
+    except msgspec.ValidationError:
+        return from_content(run_id, seq, from_json(body))
+    return _make(
+        {
+            "run_id": run_id,
+            "session_id": stored.session_id,
+            "lane_id": stored.lane_id,
+            "span_id": stored.span_id,
+            "parent_span_id": stored.parent_span_id,
+            "seq": seq,
+            "ts": stored.ts,
+            "kind": _KINDS.get(stored.kind, stored.kind),
+            "visibility": _VISIBILITIES.get(stored.visibility, stored.visibility),
+            "payload": stored.payload,
+            "extra": {},
+        }
+    )
 
 
 def from_content(run_id: str, seq: int, content: dict[str, Any]) -> Event:
-    if list(content) != _STORED:  # our own order; anything else takes the careful way
+    if list(content) != _CONTENT:  # our own order; anything else takes the careful way
         return Event.from_dict({**content, "run_id": run_id, "seq": seq})
     kind = content["kind"]
     content["kind"] = _KINDS.get(kind, kind)

@@ -36,6 +36,8 @@ class Journal:
         self._queue: list[_Waiting] = []
         self._is_writing = False
         self._is_flush_due = False
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
         self._claims: dict[str, Claim] = {}
         self._next_claims: dict[str, asyncio.Future[Claim]] = {}
         self._heads: dict[str, int] = {}
@@ -133,6 +135,7 @@ class Journal:
                 return self._settle(append, self.store.append([append], wait_s=0)[0])
         waiting = _Waiting(append, self._loop.create_future())
         self._queue.append(waiting)
+        self._is_idle.clear()
         self._schedule()
         return await waiting.done
 
@@ -172,6 +175,8 @@ class Journal:
                 done.set_exception(result)
             else:
                 done.set_result(result)
+        if not self._queue:
+            self._is_idle.set()
         self._schedule()
 
     def _settle(self, append: Append, result: AppendResult) -> list[Event]:
@@ -262,7 +267,7 @@ class Journal:
             self._renewing.cancel()
         # Not cancelled: a claim that arrives when nobody waits for it any more must be given back.
         await asyncio.gather(*self._claiming, return_exceptions=True)
-        await asyncio.gather(*(waiting.done for waiting in self._queue), return_exceptions=True)
+        await self._is_idle.wait()
         for claim in list(self._claims.values()):
             await self.release(claim)
         if self._watcher is not None:

@@ -9,15 +9,17 @@ import gc
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from holdfast.enums import RunStatus
 from holdfast.errors import JournalCorrupt, LeaseLost, PayloadInvalid, SequenceConflict
 from holdfast.runtime.blobs import MARK, digests_in, put_back
 from holdfast.runtime.checkpoint.base import Append, Prepared
-from holdfast.runtime.events import Event, from_content
+from holdfast.runtime.events import Event, from_body, from_content
 from holdfast.runtime.jsondata import from_json
 from holdfast.runtime.state import status_after
+
+_MANY_OBJECTS = 50_000
 
 RawRow = tuple[int, str, bytes, bytes]
 """seq, kind, body, hash as they lie in the store; the hash is empty if no journal wrote the row."""
@@ -85,7 +87,7 @@ def decode(
     read_blobs: Callable[[set[str]], Mapping[str, bytes]],
 ) -> tuple[list[Event], bytes]:
     """Check the chain from `before` on and decode; returns the events and the last hash. Raises `JournalCorrupt`."""
-    events: list[Event | None] = []
+    events: list[Event] = []
     marked: list[tuple[int, int, dict[str, Any]]] = []
     sha256 = hashlib.sha256
     seq = 0
@@ -97,14 +99,12 @@ def decode(
                     if row_hash:
                         raise corrupt(run_id, seq, "its content does not match its hash")
                     before = row_hash  # a row without a journal: the next one was linked to what is there
-                content = from_json(body) if body else {"kind": kind, "ts": 0.0, "span_id": ""}
-                if content["kind"] != kind:
+                event = from_body(run_id, seq, body) if body else Event(run_id, seq=seq, kind=kind, ts=0.0, span_id="")
+                if event.kind != kind:
                     raise corrupt(run_id, seq, "it is not the event it is filed as")
-                if MARK in content:
-                    marked.append((len(events), seq, content))
-                    events.append(None)
-                else:
-                    events.append(from_content(run_id, seq, content))
+                if event.extra and MARK in event.extra:
+                    marked.append((len(events), seq, from_json(body)))
+                events.append(event)
             if marked:
                 blobs = read_blobs(digests_in(content for _, _, content in marked))
                 for index, seq, content in marked:
@@ -112,7 +112,7 @@ def decode(
                     events[index] = from_content(run_id, seq, content)
         except (PayloadInvalid, KeyError, TypeError, ValueError, RecursionError) as error:
             raise corrupt(run_id, seq, "it is not an event") from error
-    return cast(list[Event], events), before
+    return events, before
 
 
 @contextlib.contextmanager
@@ -124,6 +124,10 @@ def _without_gc() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            if gc.get_count()[0] > _MANY_OBJECTS and not gc.get_freeze_count():
+                # All of it is there to stay for a while: into the oldest generation, instead of being looked through.
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

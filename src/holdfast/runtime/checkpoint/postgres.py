@@ -128,8 +128,9 @@ class PostgresCheckpointer:
             with contextlib.suppress(HoldfastError, psycopg.Error):
                 self._write(lambda tx: release(tx, list(self._claims)), patience_s=0)
         self._forget_claims()
-        for session in (self._writer, self._reader, self._listening):
+        for session in (self._writer, self._reader):
             session.close()
+        self._listening.close(is_waiting=False)
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):

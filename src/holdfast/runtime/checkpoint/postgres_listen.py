@@ -19,20 +19,26 @@ class Listener:
         self._is_listening = False
 
     def wait(self, timeout_s: float) -> bool:
-        deadline = time.monotonic() + timeout_s
         with self._session.lock:
-            while True:
-                left_s = deadline - time.monotonic()
-                try:
-                    if self._has_changed(max(0.0, min(left_s, _SLICE_S))):
-                        return True
-                except psycopg.Error as error:
+            try:
+                return self._wait_until(time.monotonic() + timeout_s)
+            finally:
+                if self._session.is_closed:
                     self.drop()
-                    if not is_lost(error):
-                        raise
-                    time.sleep(max(0.0, min(left_s, _PAUSE_S)))
-                if left_s <= 0:
-                    return False
+
+    def _wait_until(self, deadline: float) -> bool:
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                if self._has_changed(max(0.0, min(left_s, _SLICE_S))):
+                    return True
+            except psycopg.Error as error:
+                self.drop()
+                if not is_lost(error):
+                    raise
+                time.sleep(max(0.0, min(left_s, _PAUSE_S)))
+            if left_s <= 0:
+                return False
 
     def _has_changed(self, timeout_s: float) -> bool:
         connection = self._session.open()

@@ -135,7 +135,7 @@ class Session:
         self._lease_s = lease_s
         self._patience_s = patience_s
         self._connection: Connection | None = None
-        self._is_closed = False
+        self.is_closed = False
         self.lock = threading.RLock()
 
     def run(
@@ -166,7 +166,7 @@ class Session:
 
     def open(self) -> Connection:
         """The connection, opened if there is none. Raises psycopg's errors as they are."""
-        if self._is_closed:
+        if self.is_closed:
             raise StoreUnreadable(f"The store {self._target.shown} is closed.", hint="Open a new one.")
         if self._connection is None:
             self._connection = connect(self._target, self._lease_s)
@@ -189,10 +189,14 @@ class Session:
             with contextlib.suppress(psycopg.Error):
                 connection.close()
 
-    def close(self) -> None:
-        self._is_closed = True
-        with self.lock:
-            self.drop()
+    def close(self, *, is_waiting: bool = True) -> None:
+        """Close the connection; one that another thread uses is waited for, or left for that thread to drop."""
+        self.is_closed = True
+        if self.lock.acquire(blocking=is_waiting):
+            try:
+                self.drop()
+            finally:
+                self.lock.release()
 
     def leave_to_parent(self, graveyard: list[Any]) -> None:
         """After a fork, in the child: neither use nor close what the parent goes on using."""

@@ -1,0 +1,178 @@
+"""The figures with a target: what holdfast measured, against whom, and whether that is enough."""
+
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Any
+
+from benchmarks import plan
+from benchmarks.measure import MESSAGE
+
+Found = dict[str, Any]
+Rows = list[dict[str, Any]]
+_ABSENT = "not available"
+
+
+def rows(found: Found) -> Iterator[tuple[str, ...]]:
+    """Cells: figure, holdfast, compared with, measured, target, verdict."""
+    yield from _speed(
+        found, "one_run", "1,000 steps in one run, SQLite", {"raw": 0.75, "peer_langgraph": 4, "peer_dbos": 8}
+    )
+    yield from _speed(found, "many_sqlite", "64 runs × 50 steps, SQLite", {"raw": 6, "peer": 40})
+    yield from _speed(found, "many_postgres", "64 runs × 50 steps, Postgres", {"raw": 4, "peer": 40})
+    yield from _syncs(found)
+    yield from _replay(found)
+    yield from _list(found)
+    yield from _append(found)
+    yield from _size(found)
+    yield from _import(found)
+
+
+def rate(found: Rows) -> str:
+    return _spread([row["steps"] / row["wall_s"] for row in found], lambda value: f"{value:,.0f}")
+
+
+def raw_rate(found: Rows) -> str:
+    return _spread([row["extra"]["raw_rate"] for row in found], lambda value: f"{value:,.0f}")
+
+
+def _spread(values: list[float], show: Callable[[float], str]) -> str:
+    middle = show(median(values))
+    return middle if len(values) == 1 else f"{middle} [{show(min(values))}–{show(max(values))}]"
+
+
+def _ms(values: list[float]) -> str:
+    return _spread(values, lambda value: f"{value * 1000:,.4g}") + " ms"
+
+
+def _verdict(is_met: bool) -> str:
+    return "met" if is_met else "**missed**"
+
+
+def _ratio(ours: Rows, theirs: Rows) -> float:
+    """The median of the ratios within rounds: neighbours share the disk's moods."""
+    rates = {row["round"]: row["steps"] / row["wall_s"] for row in theirs}
+    pairs = [row["steps"] / row["wall_s"] / rates[row["round"]] for row in ours if row["round"] in rates]
+    return median(pairs)
+
+
+def _speed(found: Found, block: str, title: str, targets: dict[str, float]) -> Iterator[tuple[str, ...]]:
+    jobs = plan.BLOCKS[block]
+    ours = found["jobs"].get(f"{block}/{jobs[0].work}", [])
+    if not ours:
+        yield (title, _ABSENT, "", "", "", "")
+        return
+    holdfast = f"{rate(ours)} steps/s"
+    ratios = [row["steps"] / row["wall_s"] / row["extra"]["raw_rate"] for row in ours]
+    shown = _spread(ratios, lambda value: f"{value:.2f}") + " ×"
+    target = targets["raw"]
+    yield (
+        title,
+        holdfast,
+        f"{plan.RAW[block]}: {raw_rate(ours)}",
+        shown,
+        f"≥ {target:g} ×",
+        _verdict(median(ratios) >= target),
+    )
+    best = _best_peer(found, block, ours)
+    for job in jobs[1:]:
+        theirs = found["jobs"].get(f"{block}/{job.work}", [])
+        kind = job.work.split(".")[0]
+        wanted_ratio = targets.get(kind) or (targets.get("peer", 0) if job.work == best else 0)
+        wanted = f"≥ {wanted_ratio:g} ×" if wanted_ratio else ""
+        if not theirs:
+            yield ("", "", job.label, _ABSENT, wanted, "")
+        else:
+            ratio = _ratio(ours, theirs)
+            verdict = _verdict(ratio >= wanted_ratio) if wanted_ratio else ""
+            yield ("", "", f"{job.label}: {rate(theirs)}", f"{ratio:,.3g} ×", wanted, verdict)
+
+
+def _best_peer(found: Found, block: str, ours: Rows) -> str:
+    """The fastest peer that keeps every step before the next one starts."""
+    peers = [job.work for job in plan.BLOCKS[block] if job.work.startswith("peer") and not job.work.endswith("_async")]
+    known = {work: rows for work in peers if (rows := found["jobs"].get(f"{block}/{work}"))}
+    return min(known, key=lambda work: _ratio(ours, known[work]), default="")
+
+
+def _syncs(found: Found) -> Iterator[tuple[str, ...]]:
+    for work, store in (("ours_flow.one_run_sqlite", "SQLite"), ("ours_flow.one_run_postgres", "Postgres")):
+        counted = found["syncs_per_step"].get(work, "not counted")
+        if isinstance(counted, str):
+            yield (f"syncs per acknowledged step, {store}", counted, "", "", "≥ 1", "")
+        else:
+            yield (f"syncs per acknowledged step, {store}", f"{counted:.2f}", "", "", "≥ 1", _verdict(counted >= 1))
+
+
+def _replay(found: Found) -> Iterator[tuple[str, ...]]:
+    ours = found["jobs"].get("replay/ours_flow.replay", [])
+    theirs = found["jobs"].get("replay/peer_dbos.replay", [])
+    if not ours:
+        yield ("replay of 10,000 steps", _ABSENT, "", "", "", "")
+        return
+    times = [row["wall_s"] for row in ours]
+    against, ratio = f"DBOS: {_ABSENT}", ""
+    if theirs:
+        scaled = median(row["wall_s"] / row["steps"] for row in theirs) * 10_000
+        against = f"DBOS: {scaled:,.1f} s, scaled from {theirs[0]['steps']:,} steps"
+        ratio = f"{scaled / median(times):,.0f} ×"
+    yield ("replay of 10,000 steps", _ms(times), against, ratio, "≤ 150 ms", _verdict(median(times) <= 0.15))
+
+
+def _list(found: Found) -> Iterator[tuple[str, ...]]:
+    ours = found["jobs"].get("list/ours_store.list_all", [])
+    theirs = found["jobs"].get("list/peer_purpose.list_all", [])
+    if not ours:
+        yield ("`list_events` of 100,000", _ABSENT, "", "", "", "")
+        return
+    against, ratio = f"purpose-agent: {_ABSENT}", ""
+    if theirs:
+        scaled = median(row["wall_s"] / row["steps"] for row in theirs) * 100_000
+        against = f"purpose-agent, SQLite: {scaled:,.2f} s"
+        ratio = f"{scaled / median(row['wall_s'] for row in ours):,.1f} ×"
+    times = [row["wall_s"] for row in ours]
+    yield ("`list_events` of 100,000", _ms(times), against, ratio, "≤ 500 ms", _verdict(median(times) <= 0.5))
+    times = [row["extra"]["last_ten_s"] for row in ours]
+    yield ("the last ten of them", _ms(times), "", "", "≤ 2 ms", _verdict(median(times) <= 0.002))
+
+
+def _append(found: Found) -> Iterator[tuple[str, ...]]:
+    ours = found["jobs"].get("append/ours_store.append_to_both", [])
+    if not ours:
+        return
+    events = ours[0]["steps"]
+    big, small = ([row["extra"][name] for row in ours] for name in ("big_s", "small_s"))
+    ratio = median(row["extra"]["big_s"] / row["extra"]["small_s"] for row in ours)
+    verdict = _verdict(ratio <= 1.3)
+    yield (
+        f"one append at {events:,} events",
+        _ms(big),
+        f"at 1,000: {_ms(small)}",
+        f"{ratio:.2f} ×",
+        "≤ 1.3 ×",
+        verdict,
+    )
+
+
+def _size(found: Found) -> Iterator[tuple[str, ...]]:
+    ours = found["jobs"].get("size/ours_flow.messages", [])
+    theirs = found["jobs"].get("size/peer_langgraph.messages", [])
+    if not ours:
+        return
+    messages = ours[0]["steps"]
+    content = messages * len(MESSAGE)
+    factor = ours[0]["extra"]["bytes"] / content
+    against = f"LangGraph: {theirs[0]['extra']['bytes'] / content:,.0f} ×" if theirs else f"LangGraph: {_ABSENT}"
+    title = f"bytes stored for {messages:,} messages of {len(MESSAGE)} bytes"
+    yield (title, f"{factor:.1f} × the messages", against, "", "≤ 3 ×", _verdict(factor <= 3))
+
+
+def _import(found: Found) -> Iterator[tuple[str, ...]]:
+    ours = found["jobs"].get("import/imports.start", [])
+    if not ours:
+        return
+    extras = [row["extra"] for row in ours]
+    added = [extra["import_s"] - extra["bare_s"] for extra in extras]
+    flow = median(extra["flow_s"] - extra["bare_s"] for extra in extras) * 1000
+    bare = f"bare Python: {median(extra['bare_s'] for extra in extras) * 1000:.0f} ms"
+    title = f"`import holdfast` adds (`run_flow` with it: {flow:.0f} ms)"
+    yield (title, _ms(added), bare, "", "≤ 60 ms", _verdict(median(added) <= 0.06))
