@@ -143,7 +143,7 @@ class CancelRun(Interrupted):
         self.reason, self.by = reason, by
 
 
-def _idempotency_key(run_id: str, key: str) -> str:
+def idempotency_key(run_id: str, key: str) -> str:
     """Unique over all runs: the first colon ends the run's part."""
     return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
 
@@ -289,7 +289,7 @@ class RunLog:
             return result
 
     async def _call(self, step: Step, call: Callable[[], Any]) -> Any:
-        token = _current_step.set(_idempotency_key(self.run_id, step.key))
+        token = _current_step.set(idempotency_key(self.run_id, step.key))
         try:
             result = call()
             if inspect.isawaitable(result):
@@ -336,7 +336,7 @@ class RunLog:
             await self._ask(step, record)
         if step.on_unknown == "fail":
             raise _unknown_error(self.run_id, step.key)
-        outcome: Any = step.on_unknown(_idempotency_key(self.run_id, step.key))  # type: ignore[operator]  # words: above
+        outcome: Any = step.on_unknown(idempotency_key(self.run_id, step.key))  # type: ignore[operator]  # words: above
         if inspect.isawaitable(outcome):
             outcome = await outcome
         if isinstance(outcome, Done):

@@ -14,6 +14,7 @@ from holdfast.runtime.background import Outcome, Watcher, Writer
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, JournalStore, Statement, prepare
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
+from holdfast.runtime.together import Together
 
 _T = TypeVar("_T")
 _SHORT_TAIL = 200  # events; read faster on the loop than a thread can be woken
@@ -39,13 +40,15 @@ class Journal:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._claims: dict[str, Claim] = {}
-        self._next_claims: dict[str, asyncio.Future[Claim]] = {}
+        self._asked_for: set[str] = set()
+        self._claiming = Together(self._claim_all, self._release_one)
+        self._releasing = Together(self._release_all)
+        self._reading_heads = Together(self._read_heads)
         self._heads: dict[str, int] = {}
         self._listeners: dict[str, set[Callable[[int], None]]] = {}
         self._writer: Writer | None = None
         self._watcher: Watcher | None = None
         self._renewing: asyncio.Task[None] | None = None
-        self._claiming: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     # -- ownership ----------------------------------------------------------------------------------------------------
@@ -70,44 +73,22 @@ class Journal:
         return claim
 
     async def _claim_with_others(self, run_id: str) -> Claim:
-        """Claim together with everyone who asks in the same turn of the loop: one commit instead of many."""
-        if run_id in self._next_claims:
+        if run_id in self._asked_for:
             raise RunBusy(f"Run {run_id!r} is being driven in this process.", run_id=run_id)
-        if not self._next_claims:
-            self._loop.call_soon(self._start_claiming)
-        self._next_claims[run_id] = self._loop.create_future()
-        return await self._next_claims[run_id]
-
-    def _start_claiming(self) -> None:
-        task = self._loop.create_task(self._claim_all())
-        self._claiming.add(task)
-        task.add_done_callback(self._claiming.discard)
-
-    async def _claim_all(self) -> None:
-        wanted, self._next_claims = self._next_claims, {}
-        results: Sequence[Claim | BaseException]
+        self._asked_for.add(run_id)
         try:
-            results = await self._call(lambda wait_s: self.store.claim_many(list(wanted), wait_s=wait_s))
-        except Exception as error:
-            results = [error] * len(wanted)
-        for waiting, result in zip(wanted.values(), results, strict=True):
-            if waiting.done():  # whoever asked was cancelled meanwhile
-                if isinstance(result, Claim):
-                    await asyncio.to_thread(self.store.release, result)
-            elif isinstance(result, Claim):
-                waiting.set_result(result)
-            else:
-                waiting.set_exception(result)
+            return await self._claiming(run_id)
+        finally:
+            self._asked_for.discard(run_id)
 
     async def release(self, claim: Claim) -> None:
         """Give a run up; it stays in the state it is in."""
         if self._claims.get(claim.run_id) == claim:
             del self._claims[claim.run_id]
             self.writers -= 1
-        if self.store.is_local:
-            self.store.release(claim)
-        else:
-            await asyncio.to_thread(self.store.release, claim)
+        if claim.run_id not in self._listeners:
+            self._heads.pop(claim.run_id, None)
+        await self._releasing(claim)
 
     async def _renew(self, every_s: float) -> None:
         await asyncio.sleep(every_s)
@@ -196,9 +177,9 @@ class Journal:
 
     async def read_head(self, run_id: str) -> int:
         """The number of the run's last event, 0 if there is none."""
-        heads = await self._call(lambda _wait_s: self.store.read_heads([run_id]))
-        self._note_head(run_id, heads.get(run_id, 0))
-        return heads.get(run_id, 0)
+        head = await self._reading_heads(run_id)
+        self._note_head(run_id, head)
+        return head
 
     def known_head(self, run_id: str) -> int:
         """The last number this journal has heard of, 0 if none."""
@@ -265,15 +246,28 @@ class Journal:
                 on_head(0)
         if self._renewing is not None:
             self._renewing.cancel()
-        # Not cancelled: a claim that arrives when nobody waits for it any more must be given back.
-        await asyncio.gather(*self._claiming, return_exceptions=True)
+        await self._claiming.settle()
         await self._is_idle.wait()
         for claim in list(self._claims.values()):
             await self.release(claim)
         if self._watcher is not None:
-            await asyncio.to_thread(self._watcher.stop)
+            self._watcher.stop()
         if self._writer is not None:
             self._writer.stop()
+
+    async def _claim_all(self, run_ids: list[str]) -> Sequence[Claim | BaseException]:
+        return await self._call(lambda wait_s: self.store.claim_many(run_ids, wait_s=wait_s))
+
+    async def _release_all(self, claims: list[Claim]) -> Sequence[None]:
+        await self._call(lambda _wait_s: self.store.release_many(claims))
+        return [None] * len(claims)
+
+    async def _release_one(self, claim: Claim) -> None:
+        await self._releasing(claim)
+
+    async def _read_heads(self, run_ids: list[str]) -> Sequence[int]:
+        heads = await self._call(lambda _wait_s: self.store.read_heads(run_ids))
+        return [heads.get(run_id, 0) for run_id in run_ids]
 
     async def _call(self, work: Callable[[float], _T]) -> _T:
         """Do a short piece of the store's work on the loop if that needs no waiting, else in a thread."""

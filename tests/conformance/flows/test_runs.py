@@ -138,14 +138,14 @@ async def test_arguments_that_are_no_json_are_handed_on_as_they_are(flows: FlowS
     assert await run_flow(flow, threading.Lock(), b"raw", {1, 2}, run_id="r", store=flows.named) == first
 
 
-@pytest.mark.parametrize("run_id", ["", 7, b"r", "a\0b", "x" * 201, "\ud800", ["r"]])
-async def test_an_invalid_run_id_is_refused_and_nothing_is_called(flows: FlowStore, run_id: Any) -> None:
+async def test_an_invalid_run_id_is_refused_and_nothing_is_called(flows: FlowStore) -> None:
     calls = Calls()
 
-    with pytest.raises(RunIdInvalid) as raised:
-        await run_flow(three_steps, calls, run_id=run_id, store=flows.named)
+    for run_id in ("", 7, b"r", "a\0b", "x" * 201, "\ud800", ["r"]):
+        with pytest.raises(RunIdInvalid) as raised:
+            await run_flow(three_steps, calls, run_id=run_id, store=flows.named)  # type: ignore[arg-type]
+        assert raised.value.code == "run_id_invalid"
 
-    assert raised.value.code == "run_id_invalid"
     assert calls.made == []
     assert flows.open_beside().list_runs() == []
 

@@ -126,6 +126,10 @@ class JournalStore(Checkpointer, Protocol):
         """Give ownership up; does nothing if it was lost already."""
         ...
 
+    def release_many(self, claims: Sequence[Claim]) -> None:
+        """Give several up in one transaction."""
+        ...
+
     def renew(self, claims: Sequence[Claim]) -> None:
         """Say that this process lives, for stores with a lease."""
         ...

@@ -71,6 +71,10 @@ class PlainStore:
         with _owning:
             _owned.discard((id(self._inner), claim.run_id))
 
+    def release_many(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            self.release(claim)
+
     def renew(self, claims: Sequence[Claim]) -> None:
         """Nothing to do: no lease."""
 

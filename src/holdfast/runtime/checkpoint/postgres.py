@@ -167,10 +167,14 @@ class PostgresCheckpointer:
         return [results[run_id] for run_id in run_ids]
 
     def release(self, claim: Claim) -> None:
-        if claim in self._claims:
-            self._appender.disown(claim.run_id)
-        self._forget_unless_used(self._claims.pop(claim, ""))
-        self._write(lambda tx: release(tx, [claim]))
+        self.release_many([claim])
+
+    def release_many(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            if claim in self._claims:
+                self._appender.disown(claim.run_id)
+            self._forget_unless_used(self._claims.pop(claim, ""))
+        self._write(lambda tx: release(tx, claims))
 
     def renew(self, claims: Sequence[Claim]) -> None:
         if claims:

@@ -180,6 +180,10 @@ class SQLiteCheckpointer:
         if lock is not None:
             lock.release()
 
+    def release_many(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            self.release(claim)
+
     def renew(self, claims: Sequence[Claim]) -> None:
         """Nothing to do: the operating system knows whether this process lives."""
 
