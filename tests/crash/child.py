@@ -100,7 +100,7 @@ class Watch:
         if hasattr(store, "claim_many"):
             store.append = self._wrapped(store.append, _names_of_batch)
             store.claim_many = self._wrapped(store.claim_many, lambda _run_ids: ["claim"])
-            store.release = self._wrapped(store.release, lambda _claim: ["release"])
+            store.release_many = self._wrapped(store.release_many, lambda _claims: ["release"])
         else:
             store.save_event = self._wrapped(store.save_event, lambda event: [_name(event)])
         return store

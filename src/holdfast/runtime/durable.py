@@ -226,6 +226,10 @@ class RunLog:
             self._head = max(self._head, event.seq)
         self._own = {seq for seq in self._own if seq > self._head}
 
+    async def read(self, kind: str) -> list[Event]:
+        """The events of one kind that the journal holds now."""
+        return [event for event in await self._journal.read(self.run_id) if event.kind == kind]
+
     def event(self, kind: str, lane_id: str = "main", **payload: Any) -> Event:
         return create_event(self.run_id, kind, lane_id, **payload)
 

@@ -133,8 +133,10 @@ class PostgresCheckpointer:
         self._listening.close(is_waiting=False)
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):
+        try:  # noqa: SIM105 - at the end of the interpreter `contextlib` may be gone already
             self.close()
+        except Exception:  # noqa: S110 - nobody is left to hear it
+            pass
 
     # -- JournalStore -------------------------------------------------------------------------------------------------
 

@@ -134,8 +134,10 @@ class SQLiteCheckpointer:
             self._is_closed = True
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):
+        try:  # noqa: SIM105 - at the end of the interpreter `contextlib` may be gone already
             self.close()
+        except Exception:  # noqa: S110 - nobody is left to hear it
+            pass
 
     # -- JournalStore -------------------------------------------------------------------------------------------------
 

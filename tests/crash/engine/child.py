@@ -1,0 +1,1 @@
+"""Processes that come to grief (filled in below)."""
