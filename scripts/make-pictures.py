@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from holdfast.cli.demo import Story
 from holdfast.cli.demo_view import View
+from holdfast.cli.flow_demo import Story
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 WIDTH = 80

@@ -30,6 +30,7 @@ class Config:
     run_budget_usd: float | None = None
     day_budget_usd: float | None = None
     max_parallel_runs: int = 4
+    allowed_hosts: tuple[str, ...] = ()
     config_dir: Path
 
     @property
@@ -191,6 +192,13 @@ def _parse_count(key: str, given: _Given) -> int:
     return int(amount)
 
 
+def _parse_names(key: str, given: _Given) -> tuple[str, ...]:
+    found = given.value.split(",") if isinstance(given.value, str) else given.value
+    if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
+        _refuse(key, given.origin, "it should be names, as a list or with commas between them")
+    return tuple(name.strip().lower() for name in found if name.strip())
+
+
 def _parse_number(key: str, given: _Given) -> float:
     if isinstance(given.value, int | float | str) and not isinstance(given.value, bool):
         try:
@@ -207,4 +215,5 @@ _PARSERS: dict[str, Callable[[str, _Given], object]] = {
     "run_budget_usd": _parse_usd,
     "day_budget_usd": _parse_usd,
     "max_parallel_runs": _parse_count,
+    "allowed_hosts": _parse_names,
 }

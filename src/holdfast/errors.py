@@ -15,7 +15,7 @@ HoldfastError
 ├── request    RequestInvalid  BodyTooLarge  BodyTooSlow  CursorInvalid  LastEventIdInvalid  RangeInvalid
 │              IdempotencyKeyReused  ArtifactNotFound  ReportMissing
 └── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted
-               BackendUnavailable  ChecksFailed
+               BackendUnavailable  AgentFailed  ChecksFailed
                WorkspaceError: RepositoryMissing  BaseBranchMissing  WorkspaceTooLarge  WorkspaceConflict
 """
 
@@ -360,6 +360,13 @@ class BudgetExhausted(HoldfastError):
 
 class BackendUnavailable(HoldfastError):
     code = "backend_unavailable"
+    error_class = ErrorClass.RETRYABLE
+
+
+class AgentFailed(HoldfastError):
+    """The agent of a phase ended badly; `output` is the end of what it printed."""
+
+    code = "agent_failed"
     error_class = ErrorClass.RETRYABLE
 
 

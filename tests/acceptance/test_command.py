@@ -50,7 +50,7 @@ def test_an_unknown_command_is_an_error_that_names_it() -> None:
 
 
 def test_the_demo_is_a_command_too() -> None:
-    done = run(*COMMANDS[0], "demo", "--fast")
+    done = run(*COMMANDS[0], "demo", "--flow", "--fast")
 
     assert done.returncode == 0
     assert "What holds" in done.stdout
@@ -111,4 +111,4 @@ def test_an_installed_package_runs_by_itself(wheel: Path, tmp_path: Path) -> Non
     )
 
     assert str(target) in done.stdout
-    assert run(sys.executable, "-m", "holdfast", "demo", "--fast", PYTHONPATH=str(target)).returncode == 0
+    assert run(sys.executable, "-m", "holdfast", "demo", "--flow", "--fast", PYTHONPATH=str(target)).returncode == 0

@@ -15,7 +15,7 @@ STEPS = ["spec.md", "plan.md", "todo.py", "store.py", "test_todo.py", "review.md
 
 def run_demo(tmp_path: Path, *, columns: int = 100, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "holdfast.cli.demo", "--fast"],
+        [sys.executable, "-m", "holdfast.cli.demo", "--flow", "--fast"],
         env={**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": str(columns), **environment},
         capture_output=True,
         text=True,
@@ -106,7 +106,7 @@ def test_the_scratch_folder_is_gone_afterwards(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_ended_demo_leaves_neither_folder_nor_process(tmp_path: Path, number: signal.Signals) -> None:
     demo = subprocess.Popen(
-        [sys.executable, "-u", "-m", "holdfast.cli.demo"],
+        [sys.executable, "-u", "-m", "holdfast.cli.demo", "--flow"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         text=True,

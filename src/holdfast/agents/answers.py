@@ -6,7 +6,9 @@
 """
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from langchain.agents.middleware import ModelResponse
@@ -14,12 +16,15 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from holdfast.agents.codec import decode, encode, encode_or_opaque, is_opaque
 from holdfast.agents.model_calls import Usage
+from holdfast.agents.secrets import SECRETS
 from holdfast.agents.tool_rules import ToolCall
 from holdfast.runtime.jsondata import to_json
 
 CODEC = 1
 STEP_MARK = "hf_step"
 """Where a model's answer keeps the key of its step, by which its tool calls are found."""
+COST = "cost_usd"
+"""Where an answer keeps the cost that its provider has reported."""
 
 
 def pack(answer: Any, *, usage: Usage | None = None, **facts: Any) -> dict[str, Any]:
@@ -27,7 +32,10 @@ def pack(answer: Any, *, usage: Usage | None = None, **facts: Any) -> dict[str, 
     told: dict[str, Any] = {**facts, "codec": CODEC}
     if usage is not None:
         told["usage"] = usage.to_dict()
-    return {**told, "value": encode(answer) if isinstance(answer, ModelResponse) else encode_or_opaque(answer)}
+    if isinstance(answer, ModelResponse):
+        # Known secrets only: what merely has the form of one may be a sample that belongs into a file.
+        return {**told, "value": SECRETS.scrub(encode(answer), with_forms=False)}
+    return {**told, "value": SECRETS.scrub(encode_or_opaque(answer))}
 
 
 def unpack(recorded: Any, call: ToolCall | None) -> Any:
@@ -94,4 +102,14 @@ def to_usage(answer: Any) -> Usage | None:
         output_tokens=sum(usage["output_tokens"] for usage in told),
         cached_tokens=sum(detail.get("cache_read") or 0 for detail in details),
         cache_write_tokens=sum(detail.get("cache_creation") or 0 for detail in details),
+        cost_micros=_cost_micros(messages),
     )
+
+
+def _cost_micros(messages: Sequence[Any]) -> int | None:
+    told = [message.response_metadata.get(COST) for message in messages if isinstance(message, AIMessage)]
+    try:
+        costs = [math.ceil(Decimal(str(cost)) * 1_000_000) for cost in told if cost is not None]
+    except (ArithmeticError, ValueError):
+        return None
+    return sum(costs) if costs else None

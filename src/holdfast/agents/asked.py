@@ -11,16 +11,24 @@ from holdfast.agents.answers import STEP_MARK
 from holdfast.agents.codec import encode_or_opaque
 from holdfast.agents.fingerprints import model_name
 from holdfast.agents.model_calls import ModelCall
+from holdfast.agents.secrets import SECRETS
 from holdfast.agents.tool_rules import ToolCall
 
 _CLIP_CHARS = 500
 
 
 def to_model_call(key: str, lane_id: str, request: "ModelRequest[Any]", size: int) -> ModelCall:
-    name = getattr(request.model, "priced_as", None) or model_name(request.model)
-    limit = getattr(request.model, "max_tokens", None)
     # Two bytes a token is below what any tokenizer of text reaches on average.
-    return ModelCall(key, lane_id, name, size // 2 + 1, limit if isinstance(limit, int) else None)
+    return ModelCall(key, lane_id, priced_name(request.model), size // 2 + 1, output_limit(request.model))
+
+
+def priced_name(model: Any) -> str:
+    return getattr(model, "priced_as", None) or model_name(model)
+
+
+def output_limit(model: Any) -> int | None:
+    limit = getattr(model, "max_tokens", None)
+    return limit if isinstance(limit, int) else None
 
 
 def to_tool_call(asked: Mapping[str, Any]) -> ToolCall:
@@ -40,7 +48,7 @@ def find_asking_message(request: ToolCallRequest, call_id: str) -> AIMessage | N
 
 def describe_args(call: ToolCall) -> Any:
     """The arguments for readers of the journal, long ones cut short: the whole of them stands in the model's answer."""
-    return _clip(encode_or_opaque(dict(call.args)))
+    return _clip(SECRETS.scrub(encode_or_opaque(dict(call.args))))
 
 
 def _clip(value: Any) -> Any:

@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.agents.models import open_models
 from holdfast.agents.policy import SCRATCH_ROUTE
+from holdfast.agents.secrets import SECRETS
 from holdfast.agents.tool_rules import FILE_TOOLS
-from holdfast.catalog.models import load_model_table
 from holdfast.config import Config
-from holdfast.enums import Backend
-from holdfast.errors import BackendUnavailable
+from holdfast.enums import Backend, Capability
 from holdfast.persona import AgentPersona
 
 if TYPE_CHECKING:
+    from deepagents.backends import FilesystemBackend
     from langchain.agents.middleware import AgentMiddleware
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
+
+    from holdfast.agents.journaling import JournalMiddleware
 
 _SUBAGENT = "general-purpose"
 _TRACING = ("LANGSMITH_TRACING", "LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING", "LANGCHAIN_TRACING_V2")
@@ -41,34 +44,47 @@ def build_agent(
     """
     for variable in _TRACING:  # before the framework is imported: it would send prompts and results to a service
         os.environ[variable] = "false"
-    chat_model = model or _open_model(persona, config)
+    SECRETS.learn_environment(os.environ)
+    if persona.backend is Backend.COMMAND:
+        from holdfast.agents.command import CommandAgent
+
+        scratch = scratch_dir or _default_scratch(config, root_dir)
+        return CommandAgent(persona, config, root_dir=root_dir, middleware=middleware, scratch_dir=scratch)
+    chat_model, *fallbacks = (model,) if model is not None else open_models(persona, config)
     from deepagents import create_deep_agent
     from deepagents.backends import CompositeBackend, FilesystemBackend
 
-    from holdfast.agents.disk import WholeFileBackend
+    from holdfast.agents.journaling import JournalMiddleware
 
     scratch = scratch_dir or _default_scratch(config, root_dir)
+    names = _permitted_tools(persona)
     backend = CompositeBackend(
-        default=WholeFileBackend(root_dir, staging_dir=scratch / "staged"),
+        default=_open_files(names, config, root_dir, scratch / "staged"),
         routes={SCRATCH_ROUTE: FilesystemBackend(root_dir=scratch / "kept", virtual_mode=True)},
         artifacts_root=SCRATCH_ROUTE.rstrip("/"),
     )
-    names = _permitted_tools(persona)
+    journal = next((part for part in middleware if isinstance(part, JournalMiddleware)), None)
+
+    def own_parts() -> list[Any]:
+        return _own_parts(backend, names, chat_model, journal)
+
     subagent: Any = {
         "name": _SUBAGENT,
         "description": "Does a well-described part of the work on its own and reports the outcome.",
         "system_prompt": persona.system_prompt,
-        "middleware": [*middleware, *_own_parts(backend, names)],
+        "middleware": [*middleware, *own_parts()],
     }
     agent = create_deep_agent(
         chat_model,
         list(tools),
         system_prompt=persona.system_prompt,
         backend=backend,
-        middleware=[*middleware, *_own_parts(backend, names)],
+        middleware=[*middleware, *own_parts()],
         subagents=[subagent],
     )
     _check_guarded(agent, {*names, *(tool.name for tool in tools)})
+    if journal is not None:
+        journal.use_fallbacks(fallbacks)
     return agent
 
 
@@ -80,43 +96,50 @@ def _default_scratch(config: Config, root_dir: Path) -> Path:
 def _permitted_tools(persona: AgentPersona) -> list[str]:
     permitted = persona.permissions.tools
     # The framework insists on reading: long outputs are handed over as files.
-    return [name for name in FILE_TOOLS if permitted is None or name in permitted or name == "read_file"]
+    names = [name for name in FILE_TOOLS if permitted is None or name in permitted or name == "read_file"]
+    has_shell = Capability.SHELL in persona.capabilities if permitted is None else "execute" in permitted
+    return [*names, "execute"] if has_shell else names
 
 
-def _own_parts(backend: Any, names: list[str]) -> list[Any]:
+def _open_files(names: list[str], config: Config, root_dir: Path, staging_dir: Path) -> "FilesystemBackend":
+    from holdfast.agents.disk import WholeFileBackend
+
+    if "execute" not in names:
+        return WholeFileBackend(root_dir, staging_dir=staging_dir)
+    from holdfast.agents.shell import open_shell
+    from holdfast.agents.shell_tool import ShellBackend
+
+    shell = open_shell(root_dir, data_dir=config.data_dir)
+    return ShellBackend(root_dir, staging_dir=staging_dir, shell=shell)
+
+
+def _own_parts(
+    backend: Any, names: list[str], chat_model: "BaseChatModel", journal: "JournalMiddleware | None"
+) -> list[Any]:
     """Our versions of parts of the framework's stack, each of which takes the place of the part of the same name."""
     from deepagents import FilesystemMiddleware
     from langchain.agents.middleware import AgentMiddleware
 
     class NoSummaries(AgentMiddleware[Any, Any, Any]):
-        """The framework's summaries are model calls that no middleware sees; until ours exist there are none."""
+        """The framework's summaries are model calls that nobody sees; without a journal there are none."""
 
         @property
         def name(self) -> str:
             return "SummarizationMiddleware"
 
+    from holdfast.agents.shell_tool import DESCRIPTION
+
     files = FilesystemMiddleware(
         backend=backend,
+        custom_tool_descriptions={"execute": DESCRIPTION},
         tools=names,  # type: ignore[arg-type]  # the names are the literals it asks for
         human_message_token_limit_before_evict=None,  # it would put a random path into the prompt
     )
-    return [files, NoSummaries()]
+    if journal is None:
+        return [files, NoSummaries()]
+    from holdfast.agents.summaries import JournaledSummaries
 
-
-def _open_model(persona: AgentPersona, config: Config) -> "BaseChatModel":
-    if persona.backend is not Backend.SIMULATED:
-        raise BackendUnavailable(
-            f"Persona {persona.name} needs the backend {persona.backend}, which this version cannot drive yet.",
-            hint="Run with --simulate, or bind the role to a simulated persona.",
-            persona=persona.name,
-            backend=persona.backend.value,
-        )
-    from holdfast.agents.simulated import open_simulated_model
-
-    name = persona.model.partition(":")[0]
-    card = load_model_table(config.config_dir).find_model(persona.backend, name)
-    limit = persona.max_output_tokens or (card.max_output_tokens if card else None)
-    return open_simulated_model(persona.model, max_tokens=limit)
+    return [files, JournaledSummaries(chat_model, backend=backend, journal=journal)]
 
 
 def _check_guarded(agent: Any, expected: set[str]) -> None:

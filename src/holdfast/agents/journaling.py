@@ -7,28 +7,37 @@ Nothing an agent does may depend on anything but its messages and the results of
 
 import asyncio
 import inspect
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-from langchain_core.messages import ToolMessage
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
-from holdfast.agents.answers import STEP_MARK, pack, stamp, to_usage, unpack
+from holdfast.agents.answers import STEP_MARK, pack, unpack
 from holdfast.agents.asked import describe_args, find_asking_message, to_model_call, to_tool_call
+from holdfast.agents.attempts import RetryRules
 from holdfast.agents.codec import encode_or_opaque, is_opaque
 from holdfast.agents.fingerprints import Fingerprints
+from holdfast.agents.governor import NUDGE, Advice, Governor, Limits, Stalled
 from holdfast.agents.in_flight import InFlight
-from holdfast.agents.model_calls import ModelCall, ModelCallGate
+from holdfast.agents.model_calls import ModelCallGate
+from holdfast.agents.model_steps import CallModel, ModelSteps, Refusal
+from holdfast.agents.models import Timeouts
+from holdfast.agents.permits import Allow, Permit, Permits, ToolApprover
+from holdfast.agents.secrets import scrubbed
+from holdfast.agents.shell import Shell, grant_shell
 from holdfast.agents.tool_rules import NO_TOOL, UNKNOWN_TOOL, ToolCall, ToolRule
-from holdfast.errors import RowRefused
-from holdfast.runtime.durable import MODEL_CALL, TOOL_CALL, Beside, Done, NotDone, OnUnknown, RunLog, Step
+from holdfast.errors import PhaseTimeout
+from holdfast.runtime.durable import TOOL_CALL, Done, NotDone, OnUnknown, RunLog, Step, Unclear
 from holdfast.runtime.records import StepState, fingerprint_of
 
-Allow = Callable[[str, Mapping[str, Any]], str | None]
 AfterMutation = Callable[[], Awaitable[dict[str, Any]]]
 
 
@@ -36,14 +45,6 @@ class _Place(NamedTuple):
     lane_id: str
     key: str
     is_stand_in: bool
-
-
-class _Refusal(BaseException):
-    """A model call was not admitted. Nobody's failure, and therefore not recorded as that of the tool around it."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 _inside: ContextVar[tuple["JournalMiddleware", str] | None] = ContextVar("holdfast_agent_lane", default=None)
@@ -66,20 +67,31 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         gate: ModelCallGate | None = None,
         allow: Allow | None = None,
         after_mutation: AfterMutation | None = None,
+        approver: ToolApprover | None = None,
+        shell: Shell | None = None,
         accept_drift: frozenset[str] = frozenset(),
+        retry: RetryRules | None = None,
+        call_timeout_s: float = Timeouts().call_s,
+        limits: Limits | None = None,
     ) -> None:
         super().__init__()
         self.lane_id = lane_id
         self._log = log
         self._rules = rules or {}
-        self._gate = gate
-        self._allow = allow
+        self._models = ModelSteps(log, gate, retry or RetryRules(), call_timeout_s)
+        self._permits = Permits(allow, approver)
+        self._shell = shell
         self._after_mutation = after_mutation
         self._accept_drift = accept_drift - {"messages"}
+        self._governor = Governor(limits or Limits())
         self._prints = Fingerprints()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._in_flight = InFlight()
         self._looking = asyncio.Lock()
+
+    def use_fallbacks(self, models: "Sequence[BaseChatModel]") -> None:
+        """Ask these, in their order, where the model of a request does not answer."""
+        self._models.fallbacks = tuple(models)
 
     async def drain(self, timeout_s: float | None = None) -> None:
         """Wait until nothing of this lane is in flight; to be called however the agent ended.
@@ -88,6 +100,14 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         """
         await self._in_flight.drain(timeout_s)
 
+    async def tell(self, kind: str, **facts: Any) -> None:
+        """Write an event for watchers into this lane; no replay reads it."""
+        await self._log.append(self._log.event(kind, self.lane_id, **facts))
+
+    async def read_told(self, kind: str) -> list[dict[str, Any]]:
+        """The facts of the events of a kind in this lane."""
+        return [dict(event.payload) for event in await self._log.read(kind) if event.lane_id == self.lane_id]
+
     # -- model calls --------------------------------------------------------------------------------------------------
 
     async def awrap_model_call(
@@ -95,57 +115,53 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> "ModelResponse[Any]":
         lane_id = self._enter()
         key = f"{lane_id}/m{self._count(lane_id, 'm')}"
+        advice = await self._follow_advice(lane_id, key)
+        nudged = handler if advice in (Advice.GO_ON, Advice.STOP) else _nudging(handler)
+        first_model = 1 if advice is Advice.FALL_BACK else 0
+        return await self._call_model(key, lane_id, request, nudged, first_model=first_model)
+
+    async def ask_beside(self, model: BaseChatModel, prompt: str) -> str:
+        """A model's answer to a question that is not part of the conversation; recorded as every other call."""
+        lane_id = self._enter()
+        key = f"{lane_id}/s{self._count(lane_id, 's')}"
+        request = ModelRequest(model=model, messages=[HumanMessage(prompt)])
+        response = await self._call_model(key, lane_id, request, _ask_alone)
+        return response.result[-1].text
+
+    def current_lane(self) -> str:
+        return self._enter()
+
+    async def _call_model(
+        self, key: str, lane_id: str, request: "ModelRequest[Any]", handler: CallModel, *, first_model: int = 0
+    ) -> "ModelResponse[Any]":
         printed = self._prints.of_request(request)
         call = to_model_call(key, lane_id, request, printed.size)
-        work = self._make_model_call(call, request, handler, self._comparable(key, printed.hashes))
+        hashes = self._comparable(key, printed.hashes)
+        work = self._models.make(call, request, handler, hashes=hashes, first_model=first_model)
         try:
-            response: ModelResponse[Any] = unpack(await self._in_flight.finish(work), None)
-        except _Refusal as refusal:
+            recorded = await self._in_flight.finish(work)
+        except Refusal as refusal:
             raise self._unwrapped(refusal, lane_id) from refusal.error.__cause__
+        self._governor.note_answer(lane_id, recorded)
+        response: ModelResponse[Any] = unpack(recorded, None)
         return response
 
-    async def _make_model_call(
-        self,
-        call: ModelCall,
-        request: "ModelRequest[Any]",
-        handler: Callable[["ModelRequest[Any]"], Awaitable["ModelResponse[Any]"]],
-        hashes: Mapping[str, str],
-    ) -> Any:
-        gate = self._gate
-
-        async def effect() -> Any:
-            response = await _awaited(handler(request))
-            return pack(stamp(response, call.key, request.messages), usage=to_usage(response))
-
-        step = Step(
-            call.key,
-            call.lane_id,
-            has_intent=True,
-            fingerprint=hashes,
-            kinds=MODEL_CALL,
-            details={"model": call.model},
-            beside_intent=(lambda: _admitted(gate, call)) if gate else None,
-            beside_result=(lambda result: gate.after(call, to_usage(result))) if gate else None,
-        )
-        try:
-            return await self._log.step(step, effect if gate is None else self._telling_failure(call, gate, effect))
-        except RowRefused as error:
-            raise _Refusal(error) from error
-
-    def _telling_failure(
-        self, call: ModelCall, gate: ModelCallGate, effect: Callable[[], Awaitable[Any]]
-    ) -> Callable[[], Awaitable[Any]]:
-        async def watched() -> Any:
-            try:
-                return await effect()
-            except Exception as error:
-                beside = gate.failed(call, error)
-                if beside.events or beside.rows:
-                    # crash: after this the money is free and the call has no outcome yet, so it is simply made again.
-                    await self._log.append(*beside.events, rows=beside.rows)
-                raise
-
-        return watched
+    async def _follow_advice(self, lane_id: str, key: str) -> Advice:
+        """What the governor says. To stop it says only once: whoever resumes after that has decided to go on."""
+        advice, records = self._governor.advise(lane_id), self._log.records.by_key
+        if ("step", key) in records:
+            return advice
+        if lane_id == self.lane_id and self._governor.is_out_of_time(lane_id):
+            raise PhaseTimeout("The agent has worked longer than its phase may take.")
+        if advice is not Advice.STOP:
+            return advice
+        diagnosis = self._governor.diagnose(lane_id)
+        if ("step", f"{key}/stalled") not in records:
+            # crash: without this record the stall is found again; with it, the next process goes on.
+            await self._log.step(Step(f"{key}/stalled", lane_id), lambda: diagnosis)
+            raise Stalled(f"The agent gets nowhere after {diagnosis['turns']} turns.", **diagnosis)
+        self._governor.forgive(lane_id)
+        return Advice.NUDGE
 
     # -- tool calls ---------------------------------------------------------------------------------------------------
 
@@ -161,14 +177,15 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         async def effect() -> Any:
             # A subagent started by this tool keeps its own count under the tool's key.
             _inside.set((self, place.key))
-            live.append(await _awaited(handler(request)))
+            live.append(await scrubbed(_awaited(handler(request))))
             return live[0]
 
         try:
             work = self._make_tool_call(place, call, rule, effect)
             result = await self._in_flight.finish(work, tool_key=place.key)
-        except _Refusal as refusal:
+        except Refusal as refusal:
             raise self._unwrapped(refusal, place.lane_id) from refusal.error.__cause__
+        self._governor.note_result(place.lane_id, place.key, call, result)
         if live and place.is_stand_in and is_opaque(result["value"]):
             return live[0]  # type: ignore[no-any-return]  # whoever drives us directly gets what its handler gave
         answer: ToolMessage | Command[Any] = unpack(result, call)
@@ -181,12 +198,12 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         hashes = fingerprint_of(tool=call.name, arguments=encode_or_opaque(dict(call.args)))
         record = self._log.records.by_key.get(("step", place.key))
         is_new = record is None or record.is_skipped or record.state is StepState.OPEN
-        reason = self._allow(call.name, call.args) if self._allow and is_new else None
-        if reason is not None:
-            step = Step(
-                place.key, place.lane_id, fingerprint=hashes, kinds=TOOL_CALL, details={**told, "denied": reason}
-            )
-            return await self._log.step(step, lambda: pack(_denial(call, reason)))
+        permit = await self._permits.get(place.key, place.lane_id, call, is_new=is_new)
+        told.update(permit.told)
+        if permit.refusal is not None:
+            step = Step(place.key, place.lane_id, fingerprint=hashes, kinds=TOOL_CALL, details=told)
+            refusal = permit.refusal
+            return await self._log.step(step, lambda: pack(_denial(call, refusal)))
         before = "" if record is None else record.fingerprint.get("before", "")
         if rule.look is not None:
             before = hashes["before"] = rule.look(call) if is_new else before
@@ -198,25 +215,36 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
             kinds=TOOL_CALL,
             details=told,
         )
-        return await self._log.step(step, lambda: self._finish(rule, effect()))
+        return await self._log.step(step, lambda: self._finish(rule, self._with_shell(permit, effect)))
+
+    async def _with_shell(self, permit: Permit, effect: Callable[[], Awaitable[Any]]) -> Any:
+        if self._shell is not None:
+            grant_shell(replace(self._shell, has_network=permit.has_network))
+        return await effect()
 
     async def _finish(self, rule: ToolRule, outcome: Awaitable[Any]) -> Any:
+        began = time.monotonic()
         answer = await outcome
+        took_s = round(time.monotonic() - began, 3)
         facts: dict[str, Any] = {}
         if rule.is_mutating and self._after_mutation is not None:
             async with self._looking:
                 facts = await self._after_mutation()
         # crash: the files are changed and nothing says so yet; the tool's rule for unknown outcomes decides.
+        if took_s:
+            facts["took_s"] = took_s
         return pack(answer, **facts)
 
     def _to_on_unknown(self, rule: ToolRule, call: ToolCall, before: str) -> OnUnknown:
         reconcile = rule.on_unknown
+        if reconcile == "reattach":
+            return rule.look_for_begun
         if isinstance(reconcile, str):
             return reconcile
 
-        async def ask_destination(_key: str) -> Done | NotDone:
+        async def ask_destination(_key: str) -> Done | NotDone | Unclear:
             outcome = await reconcile(call, before)
-            if isinstance(outcome, NotDone):
+            if not isinstance(outcome, Done):
                 return outcome
             answer = ToolMessage(content=str(outcome.result), name=call.name, tool_call_id=call.call_id)
             return Done(await self._finish(rule, _given(answer)))
@@ -248,16 +276,22 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         is_recorded = ("step", key) in self._log.records.by_key
         return {name: value for name, value in hashes.items() if not (is_recorded and name in self._accept_drift)}
 
-    def _unwrapped(self, refusal: "_Refusal", lane_id: str) -> BaseException:
+    def _unwrapped(self, refusal: Refusal, lane_id: str) -> BaseException:
         """What to raise for a refusal: in a subagent itself, so that the tool which runs it does not fail for it."""
         return refusal.error if lane_id == self.lane_id else refusal
 
 
-def _admitted(gate: ModelCallGate, call: ModelCall) -> Beside:
-    try:
-        return gate.before(call)
-    except Exception as error:
-        raise _Refusal(error) from error
+def _nudging(handler: CallModel) -> CallModel:
+    """Not part of the request that is recorded: when an agent is nudged may change without breaking a replay."""
+
+    async def nudge(request: "ModelRequest[Any]") -> "ModelResponse[Any]":
+        return await handler(request.override(messages=[*request.messages, HumanMessage(NUDGE)]))
+
+    return nudge
+
+
+async def _ask_alone(request: "ModelRequest[Any]") -> "ModelResponse[Any]":
+    return ModelResponse(result=[await request.model.ainvoke(request.messages)])
 
 
 def _denial(call: ToolCall, reason: str) -> ToolMessage:

@@ -27,10 +27,13 @@ class Usage:
     output_tokens: int
     cached_tokens: int = 0
     cache_write_tokens: int = 0
+    cost_micros: int | None = None
+    """What the provider itself says it has cost, in micro-dollars."""
 
     def to_dict(self) -> dict[str, int]:
-        told = {name: int(getattr(self, name)) for name in self.__slots__}
-        return {name: tokens for name, tokens in told.items() if tokens or not name.startswith("cache")}
+        told = {name: getattr(self, name) for name in self.__slots__}
+        always = {"input_tokens", "output_tokens"}
+        return {name: int(value) for name, value in told.items() if name in always or value}
 
 
 class ModelCallGate(Protocol):

@@ -7,8 +7,8 @@ from typing import Any
 # Where the framework keeps what is too long for a message; outside the workspace, see `build`.
 SCRATCH_ROUTE = "/.holdfast-scratch/"
 
-_WRITES = frozenset({"write_file", "edit_file", "delete"})
-_PATH_ARGUMENTS = ("file_path", "path")
+WRITING_TOOLS = frozenset({"write_file", "edit_file", "delete"})
+PATH_ARGUMENTS = ("file_path", "path")
 
 
 def to_relative(root_dir: Path, path: str) -> PurePosixPath:
@@ -37,15 +37,15 @@ class FilePolicy:
         self._only_write = None if only_write is None else PurePosixPath(only_write.lstrip("/"))
 
     def __call__(self, name: str, args: Mapping[str, Any]) -> str | None:
-        for argument in _PATH_ARGUMENTS:
+        for argument in PATH_ARGUMENTS:
             path = args.get(argument)
             if isinstance(path, str):
-                reason = self._why_not(path, is_write=name in _WRITES)
+                reason = self.why_not(path, is_write=name in WRITING_TOOLS)
                 if reason is not None:
                     return reason
         return None
 
-    def _why_not(self, path: str, *, is_write: bool) -> str | None:
+    def why_not(self, path: str, *, is_write: bool) -> str | None:
         if "\0" in path or ".." in PurePosixPath(path).parts or path.startswith("~"):
             return f"{path!r} leaves the workspace; paths begin at its root, such as /README.md."
         if (path + "/").startswith(SCRATCH_ROUTE):

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holdfast.agents.policy import to_relative
-from holdfast.runtime.durable import Done, NotDone
+from holdfast.runtime.durable import Done, NotDone, Unclear
+from holdfast.workspace import is_lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +27,25 @@ class ToolCall:
         return value if isinstance(value, str) else ""
 
 
-ToolReconcile = Callable[[ToolCall, str], Awaitable[Done | NotDone]]
+ToolReconcile = Callable[[ToolCall, str], Awaitable[Done | NotDone | Unclear]]
 """Finds out whether a call happened, given what `look` saw before it; `Done.result` is the text the tool answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRule:
-    """How one tool behaves. `look` tells in a few characters what its target was like before the call."""
+    """How one tool behaves. `look` tells in a few characters what its target was like before the call.
 
-    on_unknown: Literal["rerun", "ask", "fail"] | ToolReconcile = "ask"
+    With `reattach` the tool, called again, goes on with the command that it began; `is_lost` says, by the step's key,
+    whether there is one of which nothing can be known any more: then a person is asked.
+    """
+
+    on_unknown: Literal["rerun", "ask", "fail", "reattach"] | ToolReconcile = "ask"
     is_mutating: bool = True
     look: Callable[[ToolCall], str] | None = None
+    is_lost: Callable[[str], bool] = lambda _key: False
+
+    async def look_for_begun(self, key: str) -> NotDone | Unclear:
+        return Unclear() if self.is_lost(key) else NotDone("reattached")
 
 
 UNKNOWN_TOOL = ToolRule()
@@ -55,6 +64,12 @@ def file_tool_rules(root_dir: Path) -> dict[str, ToolRule]:
         "edit_file": ToolRule(lambda call, before: _find_edit(root, call, before), look=lambda call: _look(root, call)),
         "delete": ToolRule(lambda call, before: _find_delete(root, call, before), look=lambda call: _look(root, call)),
     }
+
+
+def command_rules(spool_dir: Path) -> dict[str, ToolRule]:
+    """The rules of the tools whose commands are spooled: `execute`, and `agent`, the whole of a command persona."""
+    rule = ToolRule("reattach", is_lost=lambda key: is_lost(key, spool_dir=spool_dir))
+    return {"execute": rule, "agent": rule}
 
 
 def _target(root: Path, call: ToolCall) -> Path:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast import __version__
-from holdfast.cli.lazy import Entry, LazyGroup
+from holdfast.cli.lazy import Entry, LazyGroup, lighten
 
 RUNS = {
     "list": Entry("List runs, newest first.", "listing:list_runs"),
@@ -33,6 +33,11 @@ DATABASE = {
     "upgrade": Entry("Make the database, or bring it up to date. Safe to repeat.", "database:upgrade"),
     "check": Entry("Compare every row with the journal.", "database:check"),
     "backup": Entry("Copy the database while it is in use.", "database:backup"),
+}
+TOKENS = {
+    "create": Entry("Make a token; it is shown once.", "serving:create"),
+    "list": Entry("The tokens there are.", "serving:list_all"),
+    "revoke": Entry("Make a token useless at once.", "serving:revoke"),
 }
 SECTIONS = {
     "Begin": {
@@ -60,6 +65,8 @@ SECTIONS = {
         "personas": Entry("Look at personas.", members=PERSONAS),
     },
     "Looking after it": {
+        "serve": Entry("Serve the API and the web pages, and drive runs.", "serving:serve"),
+        "token": Entry("Tokens for the API: create, list, revoke.", members=TOKENS),
         "doctor": Entry("Check this machine, with a remedy for what is missing.", "doctor:doctor"),
         "db": Entry("Look after the database: upgrade, check, backup.", members=DATABASE),
     },
@@ -120,7 +127,9 @@ def main() -> None:
 
 def _run(arguments: list[str], *, is_debug: bool) -> int:
     try:
-        result: Any = typer.main.get_command(app).main(args=arguments, prog_name="holdfast", standalone_mode=False)
+        result: Any = lighten(typer.main.get_command(app)).main(
+            args=arguments, prog_name="holdfast", standalone_mode=False
+        )
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except typer.TyperException as error:

@@ -1,23 +1,35 @@
 """The commands that answer: approve and reject."""
 
-import asyncio
 from typing import Annotated
 
 import typer
 
-from holdfast.cli.running import JSON
-from holdfast.errors import ApprovalNotFound
+from holdfast.cli.options import JSON, get_user
+from holdfast.cli.output import print_json, print_text
+from holdfast.cli.reading import find_approval, find_repository
 
 APPROVAL = Annotated[str, typer.Argument(metavar="APPROVAL", help="An approval's id, or the beginning of it.")]
-COMMENT = Annotated[str, typer.Option("--comment", help="Why; the agent reads it if it has to change something.")]
+COMMENT = Annotated[
+    str, typer.Option("--comment", metavar="TEXT", help="Why; the agent reads it if it has to change something.")
+]
 
 
-def approve(approval: APPROVAL, comment: COMMENT = "", as_json: JSON = False) -> None:
-    """Say yes to what a phase made; holdfast resume then goes on.
+def approve(
+    approval: APPROVAL,
+    comment: COMMENT = "",
+    result: Annotated[
+        str | None,
+        typer.Option("--result", metavar="TEXT", help="Of a call in doubt: it happened, and this is what it gave."),
+    ] = None,
+    as_json: JSON = False,
+) -> None:
+    """Say yes to what a phase made or a tool wants; holdfast resume then goes on.
+
+    A call whose outcome is unknown is made again, unless --result says what it gave.
 
     Example: holdfast approve 91c4
     """
-    _decide(approval, "approve", comment, is_json=as_json)
+    _decide(approval, "approve", comment, is_json=as_json, result=result)
 
 
 def reject(
@@ -28,32 +40,27 @@ def reject(
 ) -> None:
     """Say no: the run fails, or with --changes the phase runs again with your comment.
 
+    A tool call that was asked for is not made, and the agent is told why. A call in doubt counts as failed.
+
     Example: holdfast reject 91c4 --changes --comment "Handle the empty file too"
     """
     _decide(approval, "request_changes" if changes else "reject", comment, is_json=as_json)
 
 
-def _decide(given: str, action: str, comment: str, *, is_json: bool) -> None:
-    from holdfast.cli.output import print_json
-    from holdfast.cli.reading import query
+def _decide(given: str, action: str, comment: str, *, is_json: bool, result: str | None = None) -> None:
+    import asyncio
 
-    found = query(
-        "SELECT id, run_id FROM approvals WHERE id = :id OR id LIKE :prefix", {"id": given, "prefix": f"{given}%"}
-    )
-    if len(found) != 1:
-        what = "is the beginning of several approvals" if found else "is no approval"
-        raise ApprovalNotFound(f"{given!r} {what}.", hint="See what waits: holdfast approvals")
-    approval_id, run_id = found[0]["id"], found[0]["run_id"]
-    asyncio.run(_send(run_id, approval_id, action, comment))
+    approval_id, run_id = find_approval(given)
+    told = {} if result is None else {"result": result}
+    asyncio.run(_send(run_id, approval_id, action, comment, **told))
     if is_json:
         print_json({"approval_id": approval_id, "run_id": run_id, "action": action})
     else:
-        typer.echo(f"{action.replace('_', ' ')}: recorded. Go on: holdfast resume {run_id[:8]}")
+        print_text(f"✓ {action.replace('_', ' ')}: recorded. Go on: holdfast resume {run_id[:8]}")
 
 
-async def _send(run_id: str, approval_id: str, action: str, comment: str) -> None:
+async def _send(run_id: str, approval_id: str, action: str, comment: str, **told: str) -> None:
     from holdfast.cli.opening import open_engine
-    from holdfast.cli.running import _repository_of, _user
 
-    async with open_engine(repo=_repository_of(run_id)) as (engine, _db, _config):
-        await engine.decide(run_id, approval_id, action, comment=comment, by=_user())
+    async with open_engine(repo=find_repository(run_id)) as (engine, _db, _config):
+        await engine.decide(run_id, approval_id, action, comment=comment, by=get_user(), **told)

@@ -1,40 +1,72 @@
 """The commands about what can be used: workflows and personas."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.output import print_json, table
-from holdfast.cli.running import JSON
+from holdfast.cli.lazy import did_you_mean
+from holdfast.cli.options import JSON, REPO
+from holdfast.cli.output import Cell, paint, print_json, print_text, table
 
-workflows = typer.Typer(name="workflows", help="Look at workflows.", no_args_is_help=True, rich_markup_mode=None)
-personas = typer.Typer(name="personas", help="Look at personas.", no_args_is_help=True, rich_markup_mode=None)
-REPO = Annotated[Path, typer.Option("--repo", help="The repository whose own .holdfast folder counts too.")]
+if TYPE_CHECKING:
+    from holdfast.catalog import Catalog, CatalogEntry
+    from holdfast.persona import AgentPersona
+    from holdfast.workflow import WorkflowTemplate
 
 
-def _catalog(repo: Path):  # type: ignore[no-untyped-def]  # the type would import the catalog
+def open_catalog(repo: Path) -> "Catalog":
     from holdfast.catalog import Catalog
     from holdfast.config import load_config
 
     return Catalog.for_repository(repo, load_config().config_dir)
 
 
-@workflows.command("list")
+def get_workflow(name: str, repo: Path) -> "CatalogEntry[WorkflowTemplate]":
+    """The workflow of that name or file. Raises `TemplateNotFound`, which says what was probably meant."""
+    from holdfast.errors import TemplateNotFound
+
+    catalog = open_catalog(repo)
+    try:
+        return catalog.get_workflow(name)
+    except TemplateNotFound as error:
+        error.hint = did_you_mean(name, [e.definition.name for e in catalog.list_workflows()]).strip() or error.hint
+        raise
+
+
+def get_persona(name: str, repo: Path) -> "CatalogEntry[AgentPersona]":
+    """The persona of that name or file. Raises `PersonaNotFound`, which says what was probably meant."""
+    from holdfast.errors import PersonaNotFound
+
+    catalog = open_catalog(repo)
+    try:
+        return catalog.get_persona(name)
+    except PersonaNotFound as error:
+        error.hint = did_you_mean(name, [e.definition.name for e in catalog.list_personas()]).strip() or error.hint
+        raise
+
+
 def list_workflows(repo: REPO = Path(), as_json: JSON = False) -> None:
     """The workflows there are, and where each comes from.
 
     Example: holdfast workflows list
     """
-    entries = _catalog(repo).list_workflows()
+    entries = open_catalog(repo).list_workflows()
     if as_json:
         print_json([_workflow_facts(entry) for entry in entries])
         return
-    rows = [[e.definition.name, str(e.definition.version), e.source.value, e.definition.description] for e in entries]
-    typer.echo(table(rows, headings=["NAME", "VERSION", "FROM", "WHAT IT DOES"]))
+    rows: list[list[str | Cell]] = [
+        [
+            Cell(entry.definition.name, "bold"),
+            str(entry.definition.version),
+            entry.source.value,
+            entry.definition.description,
+        ]
+        for entry in entries
+    ]
+    print_text(table(rows, headings=["NAME", "VERSION", "FROM", "WHAT IT DOES"]))
 
 
-@workflows.command("show")
 def show_workflow(
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW")], repo: REPO = Path(), as_json: JSON = False
 ) -> None:
@@ -42,12 +74,12 @@ def show_workflow(
 
     Example: holdfast workflows show feature-delivery
     """
-    entry = _catalog(repo).get_workflow(workflow)
+    entry = get_workflow(workflow, repo)
     if as_json:
         print_json({**_workflow_facts(entry), "definition": entry.definition.model_dump(by_alias=True)})
         return
     template = entry.definition
-    typer.echo(f"{template.name} v{template.version} ({entry.source.value})\n{template.description}\n")
+    print_text(f"{paint(template.name, 'bold')} v{template.version} ({entry.source.value})\n{template.description}\n")
     rows = [
         [
             phase.key,
@@ -60,10 +92,9 @@ def show_workflow(
         ]
         for phase in template.phases
     ]
-    typer.echo(table(rows, headings=["PHASE", "ROLE", "RISK", "THEN", "FILES", "AFTER", "ARTIFACT"]))
+    print_text(table(rows, headings=["PHASE", "ROLE", "RISK", "THEN", "FILES", "AFTER", "ARTIFACT"]))
 
 
-@workflows.command("validate")
 def validate_workflow(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A workflow of your own.")],
     repo: REPO = Path(),
@@ -76,28 +107,34 @@ def validate_workflow(
     from holdfast.workflow import check_schemas, load_workflow_file
 
     template = load_workflow_file(file)
-    check_schemas(template, _catalog(repo).artifact_registry())
+    check_schemas(template, open_catalog(repo).artifact_registry())
     if as_json:
         print_json({"name": template.name, "version": template.version, "hash": template.content_hash, "valid": True})
     else:
-        typer.echo(f"✓ {template.name} v{template.version}: {len(template.phases)} phases, {len(template.roles)} roles")
+        print_text(f"✓ {template.name} v{template.version}: {len(template.phases)} phases, {len(template.roles)} roles")
 
 
-@personas.command("list")
 def list_personas(repo: REPO = Path(), as_json: JSON = False) -> None:
     """The personas there are, their models and where each comes from.
 
     Example: holdfast personas list
     """
-    entries = _catalog(repo).list_personas()
+    entries = open_catalog(repo).list_personas()
     if as_json:
         print_json([{**e.definition.model_dump(by_alias=True), "source": e.source.value} for e in entries])
         return
-    rows = [[e.definition.name, e.definition.backend.value, e.definition.model or "", e.source.value] for e in entries]
-    typer.echo(table(rows, headings=["NAME", "BACKEND", "MODEL", "FROM"]))
+    rows: list[list[str | Cell]] = [
+        [
+            Cell(entry.definition.name, "bold"),
+            entry.definition.backend.value,
+            entry.definition.model or "",
+            entry.source.value,
+        ]
+        for entry in entries
+    ]
+    print_text(table(rows, headings=["NAME", "BACKEND", "MODEL", "FROM"]))
 
 
-@personas.command("show")
 def show_persona(
     persona: Annotated[str, typer.Argument(metavar="PERSONA")], repo: REPO = Path(), as_json: JSON = False
 ) -> None:
@@ -105,15 +142,15 @@ def show_persona(
 
     Example: holdfast personas show simulated-developer
     """
-    entry = _catalog(repo).get_persona(persona)
-    facts = {**entry.definition.model_dump(by_alias=True), "source": entry.source.value, "file": str(entry.path)}
+    entry = get_persona(persona, repo)
+    facts = {**entry.definition.model_dump(by_alias=True), "source": entry.source.value, "file": str(entry.file)}
     if as_json:
         print_json(facts)
         return
-    typer.echo(table([[name, str(value)[:200]] for name, value in facts.items() if value not in (None, "", [], {})]))
+    print_text(table([[name, str(value)[:200]] for name, value in facts.items() if value not in (None, "", [], {})]))
 
 
-def _workflow_facts(entry) -> dict[str, object]:  # type: ignore[no-untyped-def]  # as above
+def _workflow_facts(entry: "CatalogEntry[WorkflowTemplate]") -> dict[str, object]:
     template = entry.definition
     return {
         "name": template.name,

@@ -1,30 +1,46 @@
-"""The commands that look: runs list, show, events and diff, and approvals."""
+"""The commands that look at rows: runs list, runs show and approvals."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.output import MARKS, print_json, table
+from holdfast.cli.lazy import did_you_mean
+from holdfast.cli.options import JSON, RUN_ID
+from holdfast.cli.output import MARKS, Cell, mark, next_step, paint, phase_row, print_json, print_text, table
 from holdfast.cli.reading import find_run_id, query
-from holdfast.cli.running import JSON, RUN_ID
 
-runs = typer.Typer(name="runs", help="Look at runs.", no_args_is_help=True, rich_markup_mode=None)
+STATES = ["pending", "running", "paused", "completed", "failed", "cancelled"]
 
 
-@runs.command("list")
 def list_runs(
     state: Annotated[str | None, typer.Option("--state", help="Only runs in this state.")] = None,
     workflow: Annotated[str | None, typer.Option("--workflow", help="Only runs of this workflow.")] = None,
     repo: Annotated[str | None, typer.Option("--repo", help="Only runs whose repository path holds this text.")] = None,
     text: Annotated[str | None, typer.Option("--text", help="Only runs whose title or requirements hold this.")] = None,
-    limit: Annotated[int, typer.Option("--limit", help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
     as_json: JSON = False,
 ) -> None:
     """List runs, newest first.
 
     Example: holdfast runs list --state paused
     """
+    if state is not None and state not in STATES:
+        hint = did_you_mean(state, STATES) or f" The states are {', '.join(STATES)}."
+        raise typer.BadParameter(f"{state!r} is no state of a run.{hint}", param_hint="--state")
+    found = read_runs(state=state, workflow=workflow, repo=repo, text=text, limit=limit)
+    if as_json:
+        print_json(found)
+    elif found:
+        print_text(table([_run_row(row) for row in found], headings=["STATE", "RUN", "WHAT", "STARTED", "COST", "NOW"]))
+    elif state or workflow or repo or text:
+        print_text("No run matches.")
+    else:
+        print_text("There are no runs yet. Start one: holdfast run WORKFLOW --repo PATH")
+
+
+def read_runs(
+    *, state: str | None, workflow: str | None, repo: str | None, text: str | None, limit: int
+) -> list[dict[str, Any]]:
     conditions = {
         "state = :state": ("state", state),
         "workflow = :workflow": ("workflow", workflow),
@@ -35,39 +51,34 @@ def list_runs(
     where = f"WHERE {' AND '.join(given)}" if given else ""
     found = query(
         f"SELECT id AS run_id, state, workflow, title, repo_path, created_at, updated_at, ended_at, error, "  # noqa: S608
-        f"pause_reason, (SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = runs.id) AS cost_micros "
+        f"pause_reason, requirements_md, "
+        f"(SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = runs.id) AS cost_micros "
         f"FROM runs {where} ORDER BY created_at DESC, id DESC LIMIT :limit",
         {**dict(given.values()), "limit": limit},
     )
     for row in found:
         row["cost_usd"] = int(row.pop("cost_micros") or 0) / 1_000_000
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        typer.echo("No runs match." if given else "There are no runs yet. Start one: holdfast run WORKFLOW --repo PATH")
-        return
-    rows = [
-        [
-            f"{MARKS.get(row['state'], ' ')} {row['state']}",
-            row["run_id"][:8],
-            row["title"] or row["workflow"],
-            row["created_at"][:16].replace("T", " "),
-            f"${row['cost_usd']:.4f}",
-            _now(row),
-        ]
-        for row in found
+    return found
+
+
+def _run_row(row: dict[str, Any]) -> list[str | Cell]:
+    wanted = row["title"] or (row["requirements_md"] or "").strip().partition("\n")[0]
+    return [
+        Cell(f"{MARKS.get(row['state'], ' ')} {row['state']}", row["state"]),
+        row["run_id"][:8],
+        f"{row['workflow']}: {wanted[:40]}" if wanted else row["workflow"],
+        row["created_at"][:16].replace("T", " "),
+        f"${row['cost_usd']:.4f}",
+        _now(row),
     ]
-    typer.echo(table(rows, headings=["STATE", "RUN", "WORKFLOW", "STARTED", "COST", "NOW"]))
 
 
 def _now(row: dict[str, Any]) -> str:
     if isinstance(row["error"], dict):
-        return str(row["error"].get("message", ""))[:60]
+        return str(row["error"].get("message", ""))
     return f"waits: {row['pause_reason']}" if row["pause_reason"] else ""
 
 
-@runs.command("show")
 def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
     """What a run is doing, made, cost and waits for.
 
@@ -77,25 +88,34 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
     if as_json:
         print_json(facts)
         return
-    typer.echo(f"{MARKS.get(facts['state'], ' ')} {facts['workflow']} · {facts['state']} · ${facts['cost_usd']:.4f}")
-    typer.echo(f"  run {facts['run_id']} on {facts['repo_path']} ({facts['base_branch']})")
-    if facts["requirements_md"]:
-        typer.echo(f"  wanted: {facts['requirements_md'].splitlines()[0][:100]}")
-    if facts["error"]:
-        typer.echo(f"  {facts['error'].get('code')}: {facts['error'].get('message')}")
-    typer.echo("")
-    typer.echo(table([_phase_line(phase) for phase in facts["phases"]]))
-    for item in facts["approvals"]:
-        if item["state"] == "pending":
-            typer.echo(f"\n◔ Phase {item['phase_key']} waits for you: holdfast approve {item['approval_id'][:8]}")
-    if facts["final_report_path"]:
-        typer.echo(f"\nreport: {facts['final_report_path']}")
+    state, limit = facts["state"], facts["budget_micros"]
+    money = f"${facts['cost_usd']:.4f}" + (f" of ${limit / 1_000_000:.2f}" if limit is not None else "")
+    waits = f" ({facts['pause_reason']})" if facts["pause_reason"] else ""
+    print_text(f"{mark(state)} {paint(facts['workflow'], 'bold')} · {state}{waits} · {money}")
+    print_text(f"  run {facts['run_id']}\n  on {facts['repo_path']} ({facts['base_branch']})")
+    if wanted := facts["requirements_md"].strip():
+        print_text(f"  wanted: {wanted.splitlines()[0][:100]}")
+    print_text()
+    print_text(table([[*phase_row(phase)[:3], _took(phase), phase_row(phase)[3]] for phase in facts["phases"]]))
+    if isinstance(facts["error"], dict):
+        print_text(f"\n  {facts['error'].get('code')}: {facts['error'].get('message')}")
+    waiting = [item for item in facts["approvals"] if item["state"] == "pending"]
+    for item in waiting:
+        print_text(f"\n◔ Phase {item['phase_key']} waits for you: holdfast approve {item['approval_id'][:8]}")
+    if not waiting and (
+        following := next_step(facts["run_id"], state, facts["pause_reason"], facts["final_report_path"])
+    ):
+        print_text(f"\n{following}")
 
 
-def _phase_line(phase: dict[str, Any]) -> list[str]:
-    tries = f"×{phase['attempts']}" if phase["attempts"] > 1 else ""
-    note = phase["error"].get("message", "")[:70] if isinstance(phase["error"], dict) else phase["artifact"] or ""
-    return [f"  {MARKS.get(phase['state'], ' ')} {phase['key']}", phase["state"].replace("_", " "), tries, note]
+def _took(phase: dict[str, Any]) -> str:
+    if not phase["started_at"] or not phase["ended_at"]:
+        return ""
+    from datetime import datetime
+
+    start, end = (datetime.fromisoformat(phase[name]) for name in ("started_at", "ended_at"))
+    seconds = round((end - start).total_seconds())
+    return f"{seconds // 60}:{seconds % 60:02}"
 
 
 def read_run(run_id: str) -> dict[str, Any]:
@@ -143,47 +163,6 @@ def read_approvals(run_id: str | None = None, *, state: str | None = None) -> li
     )
 
 
-@runs.command("events")
-def list_events(
-    run_id: RUN_ID,
-    since: Annotated[int, typer.Option("--since", help="Only events with a higher number.")] = 0,
-    as_json: JSON = False,
-) -> None:
-    """The journal of a run; with --json one object a line.
-
-    Example: holdfast runs events 3f2a --since 40 --json
-    """
-    from holdfast.config import load_config
-    from holdfast.runtime.stores import open_store
-
-    full_id = find_run_id(run_id)
-    config = load_config()
-    store = open_store(str(config.database_path) if config.database_path else config.database_url)
-    try:
-        for event in store.list_events(full_id, since):
-            if as_json:
-                typer.echo(json.dumps(event.to_dict(), ensure_ascii=False))
-            else:
-                told = json.dumps(event.payload, ensure_ascii=False)
-                typer.echo(f"{event.seq:>5}  {event.lane_id:<16}  {event.kind:<26}  {told[:100]}")
-    finally:
-        store.close()
-
-
-@runs.command("diff")
-def show_diff(
-    run_id: RUN_ID,
-    phase: Annotated[str | None, typer.Option("--phase", help="Only what this phase changed.")] = None,
-) -> None:
-    """What a run changed in the repository, in all or in one phase.
-
-    Example: holdfast runs diff 3f2a --phase implement
-    """
-    from holdfast.cli.results import read_diff
-
-    typer.echo(read_diff(find_run_id(run_id), phase), nl=False)
-
-
 def approvals(as_json: JSON = False) -> None:
     """What waits for a person.
 
@@ -194,16 +173,22 @@ def approvals(as_json: JSON = False) -> None:
         print_json(found)
         return
     if not found:
-        typer.echo("Nothing waits for you.")
-        return
+        print_text("Nothing waits for you.")
     for row in found:
         shown = row["shown"] if isinstance(row["shown"], dict) else {}
-        typer.echo(
-            f"◔ {row['approval_id'][:8]}  {row['phase_key']} of {shown.get('workflow', '')}, run {row['run_id'][:8]}"
+        short = paint(row["approval_id"][:8], "bold")
+        print_text(
+            f"{mark('paused')} {short}  {row['phase_key']} of {shown.get('workflow', '')}, run {row['run_id'][:8]}"
         )
-        files = shown.get("files") or []
-        typer.echo(
-            f"    {shown.get('artifact', '')} · {len(files)} files, +{shown.get('added', 0)} −{shown.get('removed', 0)}"
-        )
+        since = row["requested_at"][:16].replace("T", " ")
+        if shown.get("question"):
+            print_text(f"    {shown['question']}\n    since {since}: {shown.get('key', '')}")
+            continue
+        print_text(f"    {shown.get('artifact', '')} · {describe_change(shown)} · since {since}")
         following = ", ".join(shown.get("next") or []) or "the run's end"
-        typer.echo(f"    approve → {following}   holdfast approve {row['approval_id'][:8]}")
+        print_text(f"    approve leads to {following}: holdfast approve {row['approval_id'][:8]}")
+
+
+def describe_change(shown: dict[str, Any]) -> str:
+    files = shown.get("files") or []
+    return f"{len(files)} file{'s' if len(files) != 1 else ''}, +{shown.get('added', 0)} −{shown.get('removed', 0)}"

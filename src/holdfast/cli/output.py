@@ -1,12 +1,18 @@
-"""How commands speak: one JSON document or text on standard output, progress for people on standard error."""
+"""How commands speak: one JSON document or text on standard output, progress for people on standard error.
 
+Plain escape codes, not rich: a listing must start as fast as the program itself.
+"""
+
+import contextlib
 import json
+import os
+import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.engine.results import RunResult
-from holdfast.enums import RunStatus
+if TYPE_CHECKING:
+    from holdfast.engine.results import RunResult
 
 EXIT_DONE, EXIT_FAILED, EXIT_WAITING = 0, 1, 3
 MARKS = {
@@ -19,19 +25,51 @@ MARKS = {
     "pending": "○",
     "skipped": "↷",
 }
+TONES = {
+    "completed": "32",
+    "failed": "31",
+    "running": "36",
+    "paused": "33",
+    "awaiting_approval": "33",
+    "cancelled": "2",
+    "pending": "2",
+    "bold": "1",
+    "dim": "2",
+}
+
+
+class Cell(NamedTuple):
+    """A table's cell with a tone: a state's word, `bold` or `dim`."""
+
+    text: str
+    tone: str
+
+
+def has_colour(stream: Any) -> bool:
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, tone: str, stream: Any = None) -> str:
+    code = TONES.get(tone)
+    return f"\x1b[{code}m{text}\x1b[0m" if code and has_colour(stream or sys.stdout) else text
 
 
 def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
+def print_text(text: str = "") -> None:
+    sys.stdout.write(f"{text}\n")
+
+
 def say(text: str = "") -> None:
-    """Tell a person something without getting in the way of what a program reads."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    """Tell a person something without getting in the way of what a program reads, or of the run if nobody reads."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
-def to_json(result: RunResult) -> dict[str, Any]:
+def to_json(result: "RunResult") -> dict[str, Any]:
     return {
         "run_id": str(result.run_id),
         "state": result.state.value,
@@ -45,62 +83,84 @@ def to_json(result: RunResult) -> dict[str, Any]:
     }
 
 
-def exit_code(state: RunStatus) -> int:
-    if state is RunStatus.PAUSED:
+def exit_code(state: str) -> int:
+    if state in ("paused", "pending", "running"):
         return EXIT_WAITING
-    return EXIT_DONE if state is RunStatus.COMPLETED else EXIT_FAILED
+    return EXIT_DONE if state == "completed" else EXIT_FAILED
 
 
-def finish(result: RunResult, *, is_json: bool) -> int:
+def finish(result: "RunResult", *, is_json: bool) -> int:
     """Show where a run stands after a command, and return the exit code that says the same."""
     if is_json:
         print_json(to_json(result))
     else:
         show_result(result)
-    return exit_code(result.state)
+    return exit_code(result.state.value)
 
 
-def show_result(result: RunResult) -> None:
-    rows = [
-        [
-            MARKS.get(phase.state.value, " "),
-            phase.key,
-            phase.state.value.replace("_", " "),
-            _tries(phase.attempts),
-            phase.artifact or "",
-        ]
-        for phase in result.phases
-    ]
-    print(table(rows))  # noqa: T201 - standard output is what this is for
-    print(f"\n{MARKS[result.state.value]} {result.state.value} · ${result.cost_usd:.4f} · run {result.run_id}")  # noqa: T201
+def show_result(result: "RunResult") -> None:
+    state = result.state.value
+    print_text(f"{mark(state)} {state} · ${result.cost_usd:.4f} · run {result.run_id}")
+    print_text(table([phase_row(vars(phase) | {"state": phase.state.value}) for phase in result.phases]))
     if result.error:
-        print(f"  {result.error.code}: {result.error.message}\n  {result.error.hint}".rstrip())  # noqa: T201
-    print(_next_step(result))  # noqa: T201
+        print_text(f"  {result.error.code}: {result.error.message}\n  {result.error.hint}".rstrip())
+    if following := next_step(str(result.run_id), state, result.waiting_for, result.final_report_path):
+        print_text(f"\n{following}")
 
 
-def _tries(attempts: int) -> str:
-    return f"×{attempts}" if attempts > 1 else ""
+def mark(state: str) -> str:
+    return paint(MARKS.get(state, " "), state)
 
 
-def _next_step(result: RunResult) -> str:
-    run_id = str(result.run_id)[:8]
-    if result.state is RunStatus.PAUSED and result.waiting_for == "budget":
-        return f"  It needs more money: holdfast budget {run_id} --add USD, then holdfast resume {run_id}"
-    if result.state is RunStatus.PAUSED:
-        return f"  It waits for you: holdfast approvals, then holdfast approve ID, then holdfast resume {run_id}"
-    if result.state is RunStatus.COMPLETED:
-        return f"  See it: holdfast runs diff {run_id}   Take it: holdfast merge {run_id}"
-    if result.state is RunStatus.FAILED:
-        return f"  Look: holdfast runs show {run_id}   Try again: holdfast retry {run_id}"
-    return f"  Report: {result.final_report_path}" if result.final_report_path else ""
+def phase_row(phase: dict[str, Any]) -> list[str | Cell]:
+    error = phase.get("error")
+    message = error.get("message", "") if isinstance(error, dict) else getattr(error, "message", "")
+    state = phase["state"]
+    tries = f"×{phase['attempts']}" if phase["attempts"] > 1 else ""
+    return [
+        Cell(f"  {MARKS.get(state, ' ')} {phase['key']}", state),
+        state.replace("_", " "),
+        tries,
+        Cell(message or phase["artifact"] or "", "dim"),
+    ]
 
 
-def table(rows: Sequence[Sequence[str]], *, headings: Sequence[str] = ()) -> str:
-    """Columns as wide as they need to be; plain text, so that pipes and narrow terminals are no special case."""
-    everything = [list(headings), *[list(row) for row in rows]] if headings else [list(row) for row in rows]
-    if not everything:
+def next_step(run_id: str, state: str, waiting_for: str | None, report: str | None) -> str:
+    """What a person does next, as commands to copy."""
+    short = run_id[:8]
+    if state == "paused" and waiting_for == "budget":
+        return f"It needs more money: holdfast budget {short} --add USD, then holdfast resume {short}"
+    if state == "paused" and waiting_for in ("approval", "outcome"):
+        return f"It waits for you: holdfast approvals, then holdfast approve ID, then holdfast resume {short}"
+    if state in ("paused", "running"):
+        return f"Go on: holdfast resume {short}"
+    if state == "completed":
+        return f"See it: holdfast runs diff {short}   Take it: holdfast merge {short}\nReport: {report}"
+    if state == "failed":
+        return f"Look: holdfast runs show {short}   Try again: holdfast retry {short}"
+    return f"Report: {report}" if report else ""
+
+
+def table(rows: Sequence[Sequence[str | Cell]], *, headings: Sequence[str] = ()) -> str:
+    """Columns as wide as they need to be. On a terminal lines are cut to its width; in a pipe nothing is lost."""
+    lines = [[Cell(heading, "dim") for heading in headings]] if headings else []
+    lines += [[cell if isinstance(cell, Cell) else Cell(cell, "") for cell in row] for row in rows]
+    if not lines:
         return ""
-    widths = [max(len(row[column]) for row in everything) for column in range(len(everything[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in everything
-    )
+    widths = [max(len(row[column].text) for row in lines) for column in range(len(lines[0]))]
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return "\n".join(_to_line(row, widths, room) for row in lines)
+
+
+def _to_line(row: Sequence[Cell], widths: Sequence[int], room: int | None) -> str:
+    last = max((index for index, cell in enumerate(row) if cell.text), default=0)
+    shown = []
+    used = 0
+    for index, (cell, width) in enumerate(zip(row[: last + 1], widths, strict=False)):
+        text = " ".join(cell.text.splitlines()) if "\n" in cell.text else cell.text
+        text = text if index == last else text.ljust(width)
+        if room is not None and used + len(text) > room:
+            text = text[: max(room - used - 1, 0)] + "…" if room > used else ""
+        shown.append(paint(text, cell.tone))
+        used += len(text) + 2
+    return "  ".join(shown).rstrip()

@@ -1,49 +1,90 @@
-"""What a person sees while a run goes on: one line for each thing worth knowing, from the journal itself."""
+"""What a person sees while a run goes on: a live tree on a terminal, else a line for each thing worth knowing.
+
+Both come from the journal itself, so they are the same in every process and after a replay.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Any
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.output import say
-from holdfast.persistence.db import Database
+from holdfast.cli.tree import RunView, describe_call
 from holdfast.runtime.events import Event
+from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
+
+if TYPE_CHECKING:
+    from holdfast.runtime.checkpoint.base import JournalStore
+
+
+def can_draw() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 @contextlib.asynccontextmanager
-async def shown_progress(db: Database, run_id: str, *, after: int = 0) -> AsyncIterator[None]:
-    """Say what happens in a run until the block is left; what was committed by then is said."""
-    async with open_journal(db.store) as journal:
-        seen = after
+async def shown_progress(
+    store: "JournalStore", run_id: str, *, phase_keys: Iterable[str], after: int = 0
+) -> AsyncIterator[RunView]:
+    """Show what happens in a run until the block is left; what was committed by then is shown.
 
-        async def follow() -> None:
-            nonlocal seen
-            async for event in journal.follow(run_id, after):
-                seen = event.seq
-                _tell(event)
+    The lines begin after `after`; the tree knows the whole run.
+    """
+    view = RunView.of(run_id, phase_keys)
+    async with open_journal(store) as journal:
+        tell = _draw_nothing if can_draw() else _tell_after(after)
+        with _live(view) if can_draw() else contextlib.nullcontext():
+            following = asyncio.create_task(_follow(journal, view, tell))
+            try:
+                yield view
+            finally:
+                following.cancel()
+                with contextlib.suppress(Exception):
+                    for event in await journal.read(run_id, view.last_seq):
+                        tell(event)
+                        view.apply(event)
 
-        task = asyncio.create_task(follow())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            with contextlib.suppress(Exception):
-                for event in await journal.read(run_id, seen):
-                    _tell(event)
+
+def give_notice(view: RunView, text: str) -> None:
+    """Tell a person something in between: as a part of the tree where there is one, for it would be drawn over."""
+    if can_draw():
+        view.notice = text
+    else:
+        say(text)
 
 
-def _tell(event: Event) -> None:
-    if line := to_line(event):
-        say(line)
+async def _follow(journal: Journal, view: RunView, tell: Callable[[Event], None]) -> None:
+    async for event in journal.follow(view.run_id):
+        tell(event)
+        view.apply(event)
+
+
+def _live(view: RunView) -> Any:
+    from holdfast.cli.live import open_live
+
+    return open_live(view)
+
+
+def _draw_nothing(event: Event) -> None:
+    pass
+
+
+def _tell_after(after: int) -> Callable[[Event], None]:
+    def tell(event: Event) -> None:
+        if event.seq > after and (line := to_line(event)):
+            say(line)
+
+    return tell
 
 
 def to_line(event: Event) -> str | None:
     """One event for a person; `None` if it says nothing they would ask for."""
     payload = event.payload
-    phase = str(payload.get("phase", ""))
+    phase = str(payload.get("phase") or event.lane_id.partition("/")[0])
     lines: dict[str, str] = {
+        "run.created": f"run {event.run_id}",
         "run.started": "● run started",
         "run.resumed": "● run resumed",
         "phase.skipped": f"↷ {phase}: done before, not repeated",
@@ -56,6 +97,8 @@ def to_line(event: Event) -> str | None:
         "human.approval.requested": f"◔ {phase}: waits for a person",
         "human.approval.received": f"  answered: {payload.get('action')} by {payload.get('by') or 'someone'}",
         "budget.exhausted": f"◔ {payload.get('message')}",
+        "budget.raised": f"  the budget was raised by ${int(payload.get('amount_micros') or 0) / 1_000_000:.2f}",
+        "run.pause.requested": "  someone asked for a pause",
         "run.paused": f"◔ run paused ({payload.get('reason')})",
         "run.failed": f"✕ run failed: {_error(payload)}",
         "run.cancelled": "⊘ run cancelled",
@@ -67,13 +110,9 @@ def to_line(event: Event) -> str | None:
 
 
 def _tool_line(event: Event) -> str | None:
-    tool = event.payload.get("tool")
-    if not tool or (event.kind != "tool.started" and event.payload.get("attempt")):
+    if not event.payload.get("tool") or (event.kind != "tool.started" and event.payload.get("attempt")):
         return None
-    args: Any = event.payload.get("args") or {}
-    target = args.get("file_path") or args.get("path") or args.get("pattern") if isinstance(args, dict) else ""
-    argv = event.payload.get("argv")
-    return f"    {tool} {target or (' '.join(argv) if isinstance(argv, list) else '')}".rstrip()
+    return f"    {describe_call(event.payload)}"
 
 
 def _error(payload: dict[str, Any]) -> str:

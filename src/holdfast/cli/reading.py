@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config import Config, load_config
-from holdfast.errors import RunNotFound, StoreUnreadable
+from holdfast.errors import ApprovalNotFound, RunNotFound, StoreUnreadable
 
 Row = dict[str, Any]
 _JSON_COLUMNS = {"error", "shown", "findings"}
+_MIN_PREFIX_CHARS = 4  # shorter ones are typing errors more often than ids
 
 
 def query(sql: str, params: Mapping[str, Any] | None = None, *, config: Config | None = None) -> list[Row]:
@@ -65,14 +66,36 @@ def _decoded(name: str, value: Any) -> Any:
 
 def find_run_id(given: str) -> str:
     """The full id for an unambiguous beginning of one. Raises `RunNotFound`."""
-    found = query(
-        "SELECT id FROM runs WHERE id = :given OR id LIKE :prefix LIMIT 5", {"given": given, "prefix": f"{given}%"}
-    )
-    ids = [row["id"] for row in found]
-    if given in ids:
-        return given
-    if len(ids) == 1 and len(given) >= 4:
-        return str(ids[0])
+    ids = _find_ids("runs", given)
     if len(ids) > 1:
         raise RunNotFound(f"{given!r} is the beginning of several runs.", hint=f"Give more of it: {', '.join(ids)}.")
-    raise RunNotFound(f"There is no run {given!r}.", hint="See which there are: holdfast runs list")
+    if not ids:
+        raise RunNotFound(f"There is no run {given!r}.", hint="See which there are: holdfast runs list")
+    return ids[0]
+
+
+def find_approval(given: str) -> tuple[str, str]:
+    """The ids of an approval and its run, for an unambiguous beginning. Raises `ApprovalNotFound`."""
+    ids = _find_ids("approvals", given)
+    if len(ids) != 1:
+        what = "is the beginning of several approvals" if ids else "is no approval"
+        raise ApprovalNotFound(f"{given!r} {what}.", hint="See what waits: holdfast approvals")
+    (row,) = query("SELECT run_id FROM approvals WHERE id = :id", {"id": ids[0]})
+    return ids[0], str(row["run_id"])
+
+
+def _find_ids(table: str, given: str) -> list[str]:
+    # Not LIKE: what is given may hold its wildcards.
+    rows = query(
+        f"SELECT id FROM {table} WHERE id = :given OR substr(id, 1, :chars) = :given ORDER BY id LIMIT 5",  # noqa: S608
+        {"given": given, "chars": len(given)},
+    )
+    ids = [str(row["id"]) for row in rows]
+    if given in ids:
+        return [given]
+    return ids if len(given) >= _MIN_PREFIX_CHARS else []
+
+
+def find_repository(run_id: str) -> Path | None:
+    rows = query("SELECT repo_path FROM runs WHERE id = :id", {"id": run_id})
+    return Path(rows[0]["repo_path"]) if rows else None

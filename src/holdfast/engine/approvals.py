@@ -15,7 +15,15 @@ from typing import Any
 
 from holdfast.engine.scope import ApprovalRequest, RunScope
 from holdfast.enums import ApprovalDecisionAction, RunPhaseState
-from holdfast.errors import ApprovalNotFound, ApprovalStale, ConfigInvalid, RowRefused, WorkspaceError
+from holdfast.errors import (
+    ApprovalAnswered,
+    ApprovalNotFound,
+    ApprovalStale,
+    ConfigInvalid,
+    RowRefused,
+    SecondPersonNeeded,
+    WorkspaceError,
+)
 from holdfast.persistence.models import ApprovalRow
 from holdfast.persistence.rows import insert, now_text, update
 from holdfast.persistence.runs import find_approval
@@ -209,6 +217,20 @@ def decision(
     return event, [update("approvals", values, {"id": approval_id, "state": "pending"})]
 
 
+def first_approval(row: ApprovalRow, lane_id: str, *, comment: str, by: str) -> tuple[Event, list[Statement]]:
+    """The approval of the first of two people; the question stays open."""
+    event = create_event(
+        row.run_id, EventKind.HUMAN_APPROVAL_FIRST, lane_id, approval_id=row.id, comment=comment, by=by
+    )
+    return event, [update("approvals", {"first_by": by}, {"id": row.id, "state": "pending", "first_by": ""})]
+
+
+def check_other_person(row: ApprovalRow, by: str) -> None:
+    """Raise `SecondPersonNeeded` if this person has approved already, or nobody knows who it is."""
+    if not by or row.first_by == by:
+        raise SecondPersonNeeded(f"Approval {row.id} is of risk critical and needs two different people.")
+
+
 def check_open(row: ApprovalRow | None, run_id: str, approval_id: str) -> ApprovalRow:
     """Raise `ApprovalNotFound` unless the approval is this run's and nobody has answered it, `ApprovalStale` if it was
     asked anew."""
@@ -223,7 +245,7 @@ def check_open(row: ApprovalRow | None, run_id: str, approval_id: str) -> Approv
         )
     if row.state != "pending":
         by = row.decided_by or "someone"
-        raise ApprovalNotFound(
+        raise ApprovalAnswered(
             f"Approval {approval_id} was answered with {row.action!r} by {by} at {row.decided_at}.",
             hint="Nothing is left to decide here.",
         )

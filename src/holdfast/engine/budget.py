@@ -4,11 +4,12 @@ Rule: the limit is checked by the statement that reserves, inside the transactio
 together. A reservation whose call never answered stays counted.
 """
 
+import functools
 import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.catalog.models import ModelCard, load_model_table
+from holdfast.catalog.models import ModelCard, ModelTable, load_model_table
 from holdfast.engine.scope import RunScope
 from holdfast.persistence.rows import now_text, update
 from holdfast.persistence.runs import read_budget, read_spent_in_scopes
@@ -59,10 +60,14 @@ class PhaseMoney:
         limit = self.phase.budget_micros
         return None if limit is None else limit + self.scope.history.raised_micros[self.phase.key]
 
+    @functools.cached_property
+    def _models(self) -> ModelTable:
+        return load_model_table(self.scope.config.config_dir)
+
     def reserve(self, step_key: str, *, model: str, input_tokens: int, output_tokens: int | None) -> "Reservation":
         """The worst case of a call: all of its input, and as much output as it may have."""
         persona = self.scope.persona_of(self.phase)
-        card = load_model_table(self.scope.config.config_dir).find_model(persona.backend, model)
+        card = self._models.find_model(persona.backend, model)
         amount = 0
         if card is not None:
             most = card.max_output_tokens if output_tokens is None else output_tokens
@@ -137,12 +142,24 @@ class Reservation:
         )
         return Beside([event], [statement])
 
-    def beside_result(self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> Beside:
-        """What is written with the response: the price of what was really used."""
-        cost = 0
-        if self.card is not None:
+    def beside_result(
+        self,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        cached_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        cost_micros: int | None = None,
+    ) -> Beside:
+        """What is written with the response: what the provider says it cost, or the price of what was really used."""
+        cost = cost_micros or 0
+        if cost_micros is None and self.card is not None:
+            cached = min(cached_tokens, input_tokens)
             cost = self.card.cost_micros(
-                input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=min(cached_tokens, input_tokens)
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                cached_tokens=cached,
+                cache_write_tokens=min(cache_write_tokens, input_tokens - cached),
             )
         values: dict[str, Any] = {
             "state": "settled",

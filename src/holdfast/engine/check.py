@@ -1,15 +1,28 @@
 """`db check`: fold each run's journal and compare it with the rows. Rows say what is, events say what happened."""
 
-from collections.abc import Iterable
+import asyncio
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from holdfast.errors import HoldfastError
 from holdfast.persistence.db import Database
-from holdfast.persistence.models import ApprovalRow, ArtifactRow, LedgerRow, RunPhaseRow, RunRow
+from holdfast.persistence.models import (
+    AgentPersonaRow,
+    ApprovalRow,
+    ArtifactRow,
+    LedgerRow,
+    RunPhaseRow,
+    RunRow,
+    WorkflowTemplateRow,
+)
+from holdfast.persistence.runs import StoredRun, find_run
+from holdfast.persona import AgentPersona
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import fold
+from holdfast.workflow import WorkflowTemplate
 
 
 @dataclass(frozen=True)
@@ -47,74 +60,147 @@ async def check_database(db: Database) -> list[Disagreement]:
 
 async def check_run(db: Database, run_id: str) -> list[Disagreement]:
     try:
-        events = db.store.list_events(run_id)
+        events = await asyncio.to_thread(db.store.list_events, run_id)
     except HoldfastError as error:
         return [Disagreement(run_id, "journal", "readable", error.message)]
-    async with db.session() as session:
-        run = await session.get(RunRow, run_id)
-        phases = list(await session.scalars(select(RunPhaseRow).where(RunPhaseRow.run_id == run_id)))
-        approvals = list(await session.scalars(select(ApprovalRow).where(ApprovalRow.run_id == run_id)))
-        artifacts = await session.scalar(
-            select(func.count()).select_from(ArtifactRow).where(ArtifactRow.run_id == run_id)
-        )
-        ledger = list(await session.scalars(select(LedgerRow).where(LedgerRow.run_id == run_id)))
-    assert run is not None
-    if not any(event.kind == "run.created" for event in events):
+    stored = await find_run(db, run_id)
+    if stored is None or not any(event.kind == "run.created" for event in events):
         return []  # its rows were made without a journal; there is nothing to compare them with
+    async with db.session() as session:
+        approvals = list(await session.scalars(select(ApprovalRow).where(ApprovalRow.run_id == run_id)))
+        artifacts = list(await session.scalars(select(ArtifactRow).where(ArtifactRow.run_id == run_id)))
+        ledger = list(await session.scalars(select(LedgerRow).where(LedgerRow.run_id == run_id)))
+    phases = list(stored.phases.values())
     return [
-        *_check_state(run, events),
+        *_check_run_row(stored.run, events),
+        *_check_made_from(stored, events),
         *_check_phases(run_id, phases, events),
         *_check_approvals(run_id, approvals, events),
-        *_check_artifacts(run_id, int(artifacts or 0), events, is_fork=run.forked_from is not None),
+        *_check_artifacts(run_id, artifacts, events),
         *_check_ledger(run_id, ledger, events),
     ]
 
 
-def _check_state(run: RunRow, events: list[Event]) -> Iterable[Disagreement]:
+def _check_run_row(run: RunRow, events: list[Event]) -> Iterator[Disagreement]:
     state = fold(events)
     told = str(state.status) if state else "pending"
     if told != run.state:
         yield Disagreement(run.id, "state", run.state, told)
+    created = next(event.payload for event in events if event.kind == "run.created")
+    for name in ("repo_path", "base_branch", "template_hash"):
+        if name in created and getattr(run, name) != created[name]:
+            yield Disagreement(run.id, name, str(getattr(run, name)), str(created[name]))
+    budget = created.get("budget_micros")
+    if budget is not None:
+        budget += sum(int(e.payload.get("amount_micros", 0)) for e in events if e.kind == "budget.raised")
+    if "budget_micros" in created and run.budget_micros != budget:
+        yield Disagreement(run.id, "budget in micro-dollars", str(run.budget_micros), str(budget))
 
 
-def _check_phases(run_id: str, phases: list[RunPhaseRow], events: list[Event]) -> Iterable[Disagreement]:
+def _check_made_from(stored: StoredRun, events: list[Event]) -> Iterator[Disagreement]:
+    """Template and personas are kept under the hash of their content, and bound once."""
+    run_id, run = stored.run.id, stored.run
+    if stored.template is None or stored.template.hash != run.template_hash:
+        there = stored.template.hash if stored.template else "missing"
+        yield Disagreement(run_id, "template", there, run.template_hash)
+    elif _content_hash(stored.template) != run.template_hash:
+        yield Disagreement(run_id, "template's content", "another", f"the one of hash {run.template_hash}")
+    created = next(event.payload for event in events if event.kind == "run.created")
+    for role_id in {*created.get("bindings", {}), *stored.bindings}:
+        binding, persona = stored.bindings.get(role_id, (None, None))
+        if binding is None or role_id not in created.get("bindings", {}):
+            yield Disagreement(run_id, f"binding of {role_id}", "there" if binding else "missing", "the other way")
+        elif persona is None or binding.persona_hash != persona.hash or _content_hash(persona) != persona.hash:
+            yield Disagreement(run_id, f"persona of {role_id}", "another", f"the one of hash {binding.persona_hash}")
+
+
+def _content_hash(row: WorkflowTemplateRow | AgentPersonaRow) -> str:
+    kind = WorkflowTemplate if isinstance(row, WorkflowTemplateRow) else AgentPersona
+    try:
+        return kind.model_validate(row.definition).content_hash
+    except ValueError:
+        return ""
+
+
+def _check_phases(run_id: str, phases: Sequence[RunPhaseRow], events: list[Event]) -> Iterator[Disagreement]:
     told: dict[str, str] = {}
-    is_fork = any("forked_from" in event.payload for event in events[:1])
+    attempts: dict[str, int] = {}
     for event in events:
         phase = event.payload.get("phase")
-        if isinstance(phase, str) and event.kind in _PHASE_STATES:
+        is_about_phase = event.payload.get("about", "phase") == "phase"  # while a tool call waits, its phase runs
+        if isinstance(phase, str) and event.kind in _PHASE_STATES and is_about_phase:
             told[phase] = _PHASE_STATES[event.kind]
+            attempts[phase] = int(event.payload.get("attempt_no", attempts.get(phase, 0)))
         elif event.kind == "run.resumed" and event.payload.get("after") == "failed":
             told = {key: "pending" if state == "failed" else state for key, state in told.items()}
     for row in phases:
-        expected = told.get(row.phase_key, "pending")
-        if row.state != expected and not (is_fork and row.phase_key not in told):
+        expected = told.pop(row.phase_key, "pending")
+        if row.state != expected:
             yield Disagreement(run_id, f"phase {row.phase_key}", row.state, expected)
+        if attempts.get(row.phase_key) and row.attempt != attempts[row.phase_key]:
+            yield Disagreement(
+                run_id, f"attempt of phase {row.phase_key}", str(row.attempt), str(attempts[row.phase_key])
+            )
+    for phase, expected in told.items():
+        yield Disagreement(run_id, f"phase {phase}", "missing", expected)
 
 
-def _check_approvals(run_id: str, rows: list[ApprovalRow], events: list[Event]) -> Iterable[Disagreement]:
-    asked = {e.payload.get("approval_id") for e in events if e.kind == "human.approval.requested"} - {None}
-    answered = {
-        e.payload["approval_id"]: e.payload.get("action")
-        for e in events
-        if e.kind == "human.approval.received" and e.payload.get("approval_id")
-    }
+def _check_approvals(run_id: str, rows: Sequence[ApprovalRow], events: list[Event]) -> Iterator[Disagreement]:
+    asked: dict[str, str] = {}
+    answered: dict[str, str] = {}
+    superseded: set[str] = set()
+    for event in events:
+        approval_id = event.payload.get("approval_id")
+        if event.kind == "human.approval.requested" and approval_id:
+            asked[approval_id] = event.payload.get("digest", "")
+            superseded.add(event.payload.get("show", {}).get("instead_of", ""))
+        elif event.kind == "run.paused":
+            asked |= dict.fromkeys(event.payload.get("asked", ()), "")
+        elif event.kind == "human.approval.received" and approval_id:
+            answered[approval_id] = str(event.payload.get("action"))
     for row in rows:
         if row.id not in asked:
             yield Disagreement(run_id, f"approval {row.id}", row.state, "never asked")
-        elif row.action != answered.get(row.id):
-            yield Disagreement(run_id, f"approval {row.id}", str(row.action), str(answered.get(row.id)))
-    for missing in asked - {row.id for row in rows}:
+            continue
+        waiting = "superseded" if row.id in superseded else "pending"
+        expected = (*(("decided", answered[row.id]) if row.id in answered else (waiting, None)), asked.pop(row.id))
+        if (row.state, row.action, row.digest) != expected:
+            yield Disagreement(
+                run_id, f"approval {row.id}", f"{row.state} {row.action} {row.digest[:12]}", _words(expected)
+            )
+    for missing in asked:
         yield Disagreement(run_id, f"approval {missing}", "missing", "asked")
 
 
-def _check_artifacts(run_id: str, rows: int, events: list[Event], *, is_fork: bool) -> Iterable[Disagreement]:
-    written = sum(event.kind == "artifact.written" for event in events)
-    if written != rows and not is_fork:
-        yield Disagreement(run_id, "number of artifacts", str(rows), str(written))
+def _words(facts: Iterable[object]) -> str:
+    return " ".join(str(fact)[:12] for fact in facts)
 
 
-def _check_ledger(run_id: str, rows: list[LedgerRow], events: list[Event]) -> Iterable[Disagreement]:
+def _check_artifacts(run_id: str, rows: Sequence[ArtifactRow], events: list[Event]) -> Iterator[Disagreement]:
+    told: dict[str, tuple[str, str]] = {}
+    for event in events:
+        for item in event.payload.get("artifacts", ()) if event.kind == "run.created" else ():
+            told[item["key"]] = (item["hash"], item["state"])  # what a fork was given
+        if event.kind == "artifact.written" and isinstance(result := event.payload.get("result"), dict):
+            told[event.payload["key"]] = (result["hash"], "rejected" if result["findings"] else "accepted")
+    for row in rows:
+        key = f"{row.phase_key}/{row.attempt}/artifact{row.turn}"
+        expected = told.pop(key, ("missing", ""))
+        if (row.hash, row.state) != expected:
+            yield Disagreement(run_id, f"artifact {key}", f"{row.state} {row.hash[:12]}", _words(expected))
+        elif not _is_content_of(row):
+            yield Disagreement(run_id, f"content of artifact {key}", "another", f"the one of hash {row.hash[:12]}")
+    for key in told:
+        yield Disagreement(run_id, f"artifact {key}", "missing", "written")
+
+
+def _is_content_of(row: ArtifactRow) -> bool:
+    """What was no text, or held NUL, is stored as near to it as a row can hold and cannot be compared."""
+    is_altered = "\ufffd" in row.content or "\\u0000" in row.content or not row.hash
+    return is_altered or hashlib.sha256(row.content.encode()).hexdigest() == row.hash
+
+
+def _check_ledger(run_id: str, rows: Sequence[LedgerRow], events: list[Event]) -> Iterator[Disagreement]:
     told: dict[str, tuple[str, int]] = {}
     for event in events:
         entry = event.payload.get("entry")

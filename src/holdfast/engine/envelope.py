@@ -1,6 +1,7 @@
 """The text an agent gets: its own phase, the artifacts before it, and nothing of what comes later."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast.agents.envelope import Envelope, ExpectedFile, PhaseInput, to_block
 from holdfast.artifact_schema import ArtifactSchemaRegistry
@@ -33,9 +34,14 @@ def render_envelope(
             PhaseInput(key, _path_now(template.phase(key), artifact.path, moved_aside))
             for key in template.upstream_of(phase.key)
         ),
-        artifact=ExpectedFile(artifact.path, artifact.schema_id, registry.get_schema(artifact.schema_id)),
+        artifact=ExpectedFile(artifact.path, artifact.schema_id, _shown(registry.get_schema(artifact.schema_id))),
     )
     return "\n\n".join(part for part in _parts(phase, envelope, moved_aside) if part) + "\n"
+
+
+def _shown(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without its dialect, which is always the same and tells an agent nothing."""
+    return {name: value for name, value in schema.items() if name != "$schema"}
 
 
 def _path_now(earlier: Phase, path: str, moved_aside: str | None) -> str:

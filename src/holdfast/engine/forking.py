@@ -2,26 +2,33 @@
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast.binding import Binding
 from holdfast.config import Config
 from holdfast.engine.creation import NewRun, creation_rows
+from holdfast.engine.history import find_tree
+from holdfast.engine.loading import LoadedRun
 from holdfast.enums import Backend, RunPhaseState
 from holdfast.errors import ConfigInvalid, RunNotInState
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ArtifactRow, RunPhaseRow
 from holdfast.persistence.rows import insert, update
 from holdfast.persistence.runs import StoredRun, read_artifacts
-from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import Workspace, open_workspace
 
-Write = Callable[[str, list[Event], list[Statement]], Awaitable[None]]
+
+@dataclass(frozen=True)
+class Fork:
+    """A new run as events and rows, to be written together; it is pending then."""
+
+    run_id: str
+    events: list[Event]
+    rows: list[Statement]
 
 
 @dataclass(frozen=True)
@@ -32,36 +39,34 @@ class _Point:
     tree: str | None
 
 
-async def fork_run(
-    db: Database,
-    config: Config,
-    stored: StoredRun,
-    template: WorkflowTemplate,
-    phase_key: str,
-    *,
-    write: Write,
-    personas: Mapping[str, AgentPersona],
-    title: str = "",
-    started_by: str = "",
-) -> str:
-    """Write the new run, pending, and return its id. Raises `ConfigInvalid`, `RunNotInState`."""
+async def plan_fork(
+    db: Database, config: Config, loaded: LoadedRun, phase_key: str, *, title: str = "", started_by: str = ""
+) -> Fork:
+    """Raises `ConfigInvalid` for a phase that is not there, `RunNotInState` if the run never stood before it."""
+    stored, template = loaded.stored, loaded.template
     if phase_key not in {phase.key for phase in template.phases}:
         names = ", ".join(phase.key for phase in template.phases)
         raise ConfigInvalid(f"Workflow {template.name} has no phase {phase_key}; it has {names}.", key="phase_key")
     events = await asyncio.to_thread(db.store.list_events, stored.run.id)
     point = _find_point(events, stored, template, phase_key)
     workspace = await asyncio.to_thread(open_workspace, config.data_dir, stored.run.id)
-    new = _to_new_run(stored, template, personas, workspace, title=title, started_by=started_by)
-    told = {**new.created_facts(), "forked_from": {"run_id": stored.run.id, "phase": phase_key}, "tree": point.tree}
+    new = _to_new_run(loaded, workspace, title=title, started_by=started_by)
+    copied = [row for row in await read_artifacts(db, stored.run.id) if row.phase_key in point.done]
+    told = {
+        **new.created_facts(),
+        "forked_from": {"run_id": stored.run.id, "phase": phase_key},
+        "tree": point.tree,
+        "artifacts": [{"key": _artifact_key(row), "hash": row.hash, "state": row.state} for row in copied],
+    }
+    skipped = [create_event(new.run_id, EventKind.PHASE_SKIPPED, phase=key) for key in point.done]
     rows = creation_rows(new)
     rows += [_done_row(new.run_id, stored.phases[key]) for key in point.done]
-    rows += [
-        insert("artifacts", _copied(new.run_id, row))
-        for row in await read_artifacts(db, stored.run.id)
-        if row.phase_key in point.done
-    ]
-    await write(new.run_id, [create_event(new.run_id, EventKind.RUN_CREATED, **told)], rows)
-    return new.run_id
+    rows += [insert("artifacts", _copied(new.run_id, row)) for row in copied]
+    return Fork(new.run_id, [create_event(new.run_id, EventKind.RUN_CREATED, **told), *skipped], rows)
+
+
+def _artifact_key(row: ArtifactRow) -> str:
+    return f"{row.phase_key}/{row.attempt}/artifact{row.turn}"
 
 
 def _find_point(events: list[Event], stored: StoredRun, template: WorkflowTemplate, phase_key: str) -> _Point:
@@ -70,12 +75,17 @@ def _find_point(events: list[Event], stored: StoredRun, template: WorkflowTempla
     for event in events:
         phase = event.payload.get("phase")
         if event.kind == EventKind.PHASE_STARTED and phase == phase_key:
-            result = event.payload.get("result")
-            tree = result.get("tree", tree) if isinstance(result, dict) else tree
+            tree = find_tree(event) or tree
             break
-        if event.kind == EventKind.PHASE_COMPLETED and isinstance(phase, str) and phase not in done:
-            done.append(phase)
-            tree = event.payload.get("tree", tree)
+        if event.kind in (EventKind.PHASE_COMPLETED, EventKind.PHASE_SKIPPED) and isinstance(phase, str):
+            done += [] if phase in done else [phase]
+        if event.kind in (EventKind.PHASE_COMPLETED, EventKind.RUN_CREATED):
+            tree = find_tree(event) or tree
+    if phase_key in done:  # it never started here: the run was given it by the one it was forked from
+        raise RunNotInState(
+            f"Run {stored.run.id} did not do {phase_key} itself.",
+            hint=f"Fork the run it came from, {stored.run.forked_from}, at {phase_key}.",
+        )
     missing = [key for key in template.upstream_of(phase_key) if key not in done]
     if missing:
         raise RunNotInState(
@@ -85,15 +95,8 @@ def _find_point(events: list[Event], stored: StoredRun, template: WorkflowTempla
     return _Point(tuple(done), tree)
 
 
-def _to_new_run(
-    stored: StoredRun,
-    template: WorkflowTemplate,
-    personas: Mapping[str, AgentPersona],
-    workspace: Workspace,
-    *,
-    title: str,
-    started_by: str,
-) -> NewRun:
+def _to_new_run(loaded: LoadedRun, workspace: Workspace, *, title: str, started_by: str) -> NewRun:
+    stored, personas = loaded.stored, loaded.personas
     bindings = {
         role: Binding(
             role_id=role,
@@ -107,7 +110,7 @@ def _to_new_run(
     }
     return NewRun(
         run_id=str(uuid.uuid4()),
-        template=template,
+        template=loaded.template,
         bindings=bindings,
         repo_path=stored.run.repo_path,
         base_branch=stored.run.base_branch,

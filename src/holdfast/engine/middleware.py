@@ -3,16 +3,24 @@
 Imported lazily: it brings the agent framework with it.
 """
 
+import asyncio
+import os
+import sys
+import time
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.agents.governor import Limits
 from holdfast.agents.journaling import JournalMiddleware
 from holdfast.agents.model_calls import ModelCall, Usage
-from holdfast.agents.policy import FilePolicy
-from holdfast.agents.tool_rules import file_tool_rules
+from holdfast.agents.model_errors import to_trouble
+from holdfast.agents.shell import Shell, open_shell
+from holdfast.agents.tool_policy import ToolPolicy
+from holdfast.agents.tool_rules import command_rules, file_tool_rules
 from holdfast.engine.budget import PhaseMoney, Reservation
 from holdfast.engine.scope import RunScope
-from holdfast.runtime.durable import Beside
+from holdfast.engine.tool_approvals import PhaseToolApprover
+from holdfast.runtime.durable import Beside, Interrupted
 from holdfast.workflow import Phase
 from holdfast.workspace import write_tree
 
@@ -24,6 +32,7 @@ class TurnMiddleware:
     """The middleware of one turn, and the way to wait for what it still has in flight."""
 
     journal: JournalMiddleware
+    shell: Shell
 
     @property
     def for_agent(self) -> list[Any]:
@@ -31,24 +40,48 @@ class TurnMiddleware:
 
     async def drain(self) -> None:
         await self.journal.drain(_DRAIN_S)
+        if not isinstance(sys.exception(), asyncio.CancelledError | Interrupted):
+            # The turn is over. Otherwise it is only interrupted, and whoever goes on finds its commands again.
+            await self.shell.stop_all()
 
 
-def make_middleware(scope: RunScope, phase: Phase, lane_id: str, money: PhaseMoney) -> TurnMiddleware:
+def make_middleware(
+    scope: RunScope, phase: Phase, lane_id: str, money: PhaseMoney, *, attempt: int = 1
+) -> TurnMiddleware:
     root = scope.place.root
+    permissions = scope.persona_of(phase).permissions
+    shell = open_shell(
+        root,
+        data_dir=scope.config.data_dir,
+        workspace=scope.place,
+        is_read_only=phase.read_only,
+        is_secret_allowed=lambda path: policy.is_readable_secret(path),
+        of_run=scope.history.agent_commands,
+    )
+    policy = ToolPolicy(
+        root,
+        permissions,
+        only_write=phase.expected_artifact.path if phase.read_only else None,
+        is_contained=shell.sandbox is not None,
+        hidden=(scope.config.data_dir, scope.place.repo),
+        home=os.environ.get("HOME", ""),
+    )
 
     async def after_mutation() -> dict[str, Any]:
         return {"tree": await scope.on_disk(lambda: write_tree(scope.place).tree_id)}
 
-    return TurnMiddleware(
-        JournalMiddleware(
-            scope.log,
-            lane_id,
-            rules=file_tool_rules(root),
-            gate=MoneyGate(money),
-            allow=FilePolicy(root, only_write=phase.expected_artifact.path if phase.read_only else None),
-            after_mutation=after_mutation,
-        )
+    journal = JournalMiddleware(
+        scope.log,
+        lane_id,
+        rules={**file_tool_rules(root), **command_rules(shell.spool_dir)},
+        gate=MoneyGate(money),
+        limits=Limits(max_work_s=phase.timeout_seconds),
+        allow=policy,
+        after_mutation=after_mutation,
+        approver=PhaseToolApprover(scope, phase, attempt),
+        shell=shell,
     )
+    return TurnMiddleware(journal, shell)
 
 
 class MoneyGate:
@@ -70,8 +103,15 @@ class MoneyGate:
         if reservation is None or usage is None:
             return Beside()  # what was used is not known: the reservation stays counted
         return reservation.beside_result(
-            input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cached_tokens=usage.cached_tokens
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            cost_micros=usage.cost_micros,
         )
 
     def failed(self, call: ModelCall, error: Exception) -> Beside:
-        return Beside()  # whether a failed call was charged is not known: it stays counted
+        reservation = self._reserved.get(call.key)
+        if reservation is None or not to_trouble(error, now_s=time.time()).is_free:
+            return Beside()  # whether it was charged is not known: it stays counted
+        return reservation.beside_result(input_tokens=0, output_tokens=0)

@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
+from holdfast.agents.secrets import scrub_prompt
 from holdfast.engine.approvals import Answer, PhaseApproval, Subject
 from holdfast.engine.artifacts import Verdict, judge_artifact, move_aside, verdict_error
 from holdfast.engine.budget import PhaseMoney
@@ -74,15 +75,17 @@ class PhaseAttempt:
                 restore(scope.place, tree, at=utc_now())  # what the failed attempt left is kept under a ref
             moved = move_aside(scope.place.root, phase, self._attempt)
             return {
-                "envelope": render_envelope(
-                    scope.template,
-                    phase,
-                    run_id=scope.run_id,
-                    attempt=self._attempt,
-                    requirements_md=scope.run.requirements_md,
-                    comment=self._comment,
-                    moved_aside=moved,
-                    registry=scope.registry,
+                "envelope": scrub_prompt(
+                    render_envelope(
+                        scope.template,
+                        phase,
+                        run_id=scope.run_id,
+                        attempt=self._attempt,
+                        requirements_md=scope.run.requirements_md,
+                        comment=self._comment,
+                        moved_aside=moved,
+                        registry=scope.registry,
+                    )
                 ),
                 "persona": scope.persona_of(phase).name,
                 "persona_hash": scope.persona_of(phase).content_hash,
@@ -128,7 +131,9 @@ class PhaseAttempt:
             from holdfast.engine.middleware import make_middleware
 
             money = PhaseMoney(self._scope, self._phase, self._attempt, self._lane_id)
-            middleware = make_middleware(self._scope, self._phase, f"{self._lane_id}/turn{turn}", money)
+            middleware = make_middleware(
+                *(self._scope, self._phase, f"{self._lane_id}/turn{turn}", money), attempt=self._attempt
+            )
             agent = engine.build_agent(
                 self._scope.persona_of(self._phase),
                 self._scope.config,

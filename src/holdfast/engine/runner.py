@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.engine.ending import Cancelled, Completed, Failed, Paused, Stop, finish
+from holdfast.engine.pausing import pause_for_person
 from holdfast.engine.phase import ChangesRequested, PhaseAttempt
 from holdfast.engine.preparation import open_files, prepare
 from holdfast.engine.scope import RunScope, error_facts
@@ -39,16 +40,18 @@ class RunDriver:
         watch = CancelWatch()
         try:
             try:
-                with watch_for_cancel(self._scope.journal, self._scope.log) as watch:
+                with watch_for_cancel(self._scope.journal, self._scope.log, can_pause=True) as watch:
                     stop = await self._go()
             except CancelRun as request:
                 stop = Cancelled(request.reason, request.by)
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 assert task is not None
-                if not watch.is_asked or task.cancelling() > 1:
+                if not (watch.is_asked or watch.is_pause_asked) or task.cancelling() > 1:
                     raise  # a shutdown gives the run up as it is: running, for whoever is next
                 task.uncancel()
+                if watch.is_pause_asked:
+                    return await pause_for_person(self._scope)
                 stop = self._cancelled()
             return await finish(self._scope, stop)
         except Stopped as stopped:
@@ -119,10 +122,9 @@ class RunDriver:
         try:
             while pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
-                for task in done:
-                    # These end the drive whatever the others would come to.
-                    if isinstance(task.exception(), Stopped | CancelRun):
-                        await task
+                for error in [task.exception() for task in done]:
+                    if isinstance(error, Stopped | CancelRun):
+                        raise error  # the drive ends, whatever the others would come to
         finally:
             for task in pending:
                 task.cancel()

@@ -10,7 +10,11 @@ from holdfast.runtime.checkpoint.base import Statement
 
 def now_text() -> str:
     """The time as rows hold it: ISO 8601, UTC, sortable as text."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return to_time_text(datetime.now(UTC))
+
+
+def to_time_text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def insert(table: str, values: Mapping[str, Any], *, or_ignore_on: str | None = None) -> Statement:

@@ -29,8 +29,11 @@ from holdfast.workspace.spool import (
     CommandState,
     Outcome,
     clean_environment,
+    find_command,
+    is_lost,
     remove_spooled,
     run_spooled,
+    spool_folder,
     stop_spooled,
 )
 from holdfast.workspace.worktree import Workspace, open_workspace, prepare_workspace
@@ -72,6 +75,9 @@ __all__ = [
     "run_spooled",
     "stop_spooled",
     "remove_spooled",
+    "spool_folder",
+    "find_command",
+    "is_lost",
     "clean_environment",
     "Outcome",
     "CommandState",

@@ -19,11 +19,15 @@ SECRET_PLACES = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What a command may do: write in `writable`, read all else but `hidden`; `read_only` is readable in any case."""
+    """What a command may do: write in `writable`, read all else but `hidden`; `read_only` is readable in any case.
+
+    `masked` is out of sight even where it lies in one of the others.
+    """
 
     writable: tuple[Path, ...]
     read_only: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
+    masked: tuple[Path, ...] = ()
     has_network: bool = True
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -59,6 +63,8 @@ def to_sandboxed(sandbox: Sandbox, argv: Sequence[str], *, cwd: Path) -> list[st
         command += ["--bind", str(path), str(path)]
     for path in sandbox.read_only:
         command += ["--ro-bind", str(path), str(path)]
+    for path in sandbox.masked:
+        command += _hide(path)
     command.append("--clearenv")
     for name, value in sandbox.env.items():
         command += ["--setenv", name, value]

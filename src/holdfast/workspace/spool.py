@@ -114,6 +114,18 @@ def remove_spooled(key: str, *, spool_dir: Path) -> None:
         remove_folder(folder)
 
 
+def find_command(key: str, *, spool_dir: Path) -> list[str] | None:
+    """The argv that is to run, runs or ran for a key; `None` if the key is new."""
+    path = spool_folder(spool_dir, key) / "command.json"
+    return list(json.loads(path.read_text())["argv"]) if path.exists() else None
+
+
+def is_lost(key: str, *, spool_dir: Path) -> bool:
+    """Whether a command was started of which nobody will ever know how it ended."""
+    spooled = read_spooled(spool_folder(spool_dir, key))
+    return spooled is not None and not spooled.is_running and find_end(spooled) is None
+
+
 def spool_folder(spool_dir: Path, key: str) -> Path:
     return spool_dir.resolve() / hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

@@ -85,7 +85,14 @@ class Phase:
     def agent(self, journal: JournalMiddleware, **more: Any) -> Any:
         return build_agent(self.persona, self.config, root_dir=self.root, middleware=[journal], **more)
 
-    async def play(self, *, build: dict[str, Any] | None = None, text: str | None = None, **more: Any) -> list[Any]:
+    async def play(
+        self,
+        *,
+        build: dict[str, Any] | None = None,
+        text: str | None = None,
+        drain_s: float | None = None,
+        **more: Any,
+    ) -> list[Any]:
         """Run the phase to its end, from the journal as far as that goes, and return the agent's messages."""
         envelope = f"Do it.\n\n{to_block(self.envelope)}" if text is None else text
         async with open_log(self.store) as log:
@@ -95,7 +102,7 @@ class Phase:
                     {"messages": [{"role": "user", "content": envelope}]}
                 )
             finally:
-                await journal.drain()
+                await journal.drain(drain_s)
         return list(result["messages"])
 
     def files(self) -> dict[str, str]:

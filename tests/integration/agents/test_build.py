@@ -10,14 +10,16 @@ from tests.integration.agents.scripted import ScriptedModel, asks, says, tool
 
 from holdfast.agents.build import _subagents_of, _tools_of, build_agent
 from holdfast.agents.simulated import open_simulated_model
-from holdfast.enums import Backend
-from holdfast.errors import BackendUnavailable, ConfigInvalid, PersonaInvalid
+from holdfast.enums import Backend, Capability
+from holdfast.errors import ConfigInvalid, PersonaInvalid
 
 LIGHT = [
     "holdfast.agents",
     "holdfast.agents.build",
     "holdfast.agents.envelope",
     "holdfast.agents.model_calls",
+    "holdfast.agents.models",
+    "holdfast.agents.secrets",
     "holdfast.agents.policy",
     "holdfast.agents.tool_rules",
     "holdfast.persona",
@@ -43,15 +45,26 @@ async def test_the_agent_has_the_file_tools_and_one_guarded_subagent(phase: Phas
         agent = phase.agent(phase.middleware(log))
 
     helpers = _subagents_of(_tools_of(agent)["task"])
+    assert set(_tools_of(agent)) == {*FILES, "execute", "task"}
+    own = {name: set(_tools_of(helper)) for name, helper in helpers.items()}
+    assert own == {"general-purpose": {*FILES, "execute"}}
+
+
+async def test_a_persona_without_a_shell_has_no_commands(phase: Phase) -> None:
+    persona = phase.persona.model_copy(update={"capabilities": (Capability.CODE_WRITE,)})
+
+    agent = build_agent(persona, phase.config, root_dir=phase.root)
+
     assert set(_tools_of(agent)) == {*FILES, "task"}
-    assert {name: set(_tools_of(helper)) for name, helper in helpers.items()} == {"general-purpose": FILES}
 
 
 async def test_a_tool_nobody_asked_for_is_not_let_in(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.agents.build._own_parts", lambda backend, names: [])  # the framework's own set
+    monkeypatch.setattr("holdfast.agents.build._own_parts", lambda *_: [])  # the framework's own set
+
+    persona = phase.persona.model_copy(update={"capabilities": (Capability.CODE_WRITE,)})
 
     with pytest.raises(AssertionError, match="execute"):
-        build_agent(phase.persona, phase.config, root_dir=phase.root)
+        build_agent(persona, phase.config, root_dir=phase.root)
 
 
 async def test_a_persona_gets_no_more_tools_than_it_is_permitted(phase: Phase) -> None:
@@ -61,16 +74,6 @@ async def test_a_persona_gets_no_more_tools_than_it_is_permitted(phase: Phase) -
     agent = build_agent(persona, phase.config, root_dir=phase.root)
 
     assert set(_tools_of(agent)) == {"ls", "read_file", "task"}
-
-
-@pytest.mark.parametrize("backend", [backend for backend in Backend if backend is not Backend.SIMULATED])
-def test_another_backend_is_unavailable_for_now(phase: Phase, backend: Backend) -> None:
-    persona = phase.persona.model_copy(update={"backend": backend})
-
-    with pytest.raises(BackendUnavailable) as refused:
-        build_agent(persona, phase.config, root_dir=phase.root)
-
-    assert "--simulate" in refused.value.hint
 
 
 async def test_a_long_result_is_kept_outside_the_workspace(phase: Phase) -> None:

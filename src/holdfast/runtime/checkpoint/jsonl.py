@@ -3,7 +3,6 @@
 Rule: files are shared with other processes, so every operation goes through the lock of its run's file.
 """
 
-import contextlib
 import os
 import threading
 import weakref
