@@ -1,6 +1,6 @@
 """The commands that answer: approve and reject."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -59,7 +59,7 @@ def _decide(given: str, action: str, comment: str, *, is_json: bool, result: str
         print_text(f"✓ {action.replace('_', ' ')}: recorded. Go on: holdfast resume {run_id[:8]}")
 
 
-async def _send(run_id: str, approval_id: str, action: str, comment: str, **told: str) -> None:
+async def _send(run_id: str, approval_id: str, action: str, comment: str, **told: Any) -> None:
     from holdfast.cli.opening import open_engine
 
     async with open_engine(repo=find_repository(run_id)) as (engine, _db, _config):

@@ -1,0 +1,142 @@
+"""How long an event takes from its append to every one of many clients of `/api/runs/{run_id}/events`.
+
+`python benchmarks/sse.py --clients 200`: the server writes and serves in one process, the clients are another. The time
+begins before the commit, so the commit is part of it. It also times the run list against a bare FastAPI route.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import re
+import socket
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+SENT_AT = re.compile(rb'"sent_at":([0-9.]+)')
+
+
+def serve(pipe: Any, folder: str, events: int, rate: float) -> None:
+    asyncio.run(_serve(pipe, Path(folder), events, rate))
+
+
+async def _serve(pipe: Any, folder: Path, events: int, rate: float) -> None:
+    import uvicorn
+    from fastapi import FastAPI
+
+    from holdfast.api.app import create_app
+    from holdfast.api.options import ServerOptions
+    from holdfast.catalog import Catalog
+    from holdfast.config import load_config
+    from holdfast.runtime.events import create_event
+
+    config = load_config(data_dir=folder / "data", workspace_root=folder)
+    app = create_app(config, options=ServerOptions(has_auth=False, has_dispatcher=False))
+    bare = FastAPI()
+    bare.get("/")(lambda: {"items": [], "next_cursor": None})
+    async with AsyncExitStack() as stack:
+        ports = []
+        for each in (app, bare):
+            listening = socket.socket()
+            listening.bind(("127.0.0.1", 0))
+            server = uvicorn.Server(uvicorn.Config(each, log_level="error", lifespan="on"))
+            task = asyncio.create_task(server.serve(sockets=[listening]))
+            stack.push_async_callback(_stop, server, task)
+            while not server.started:
+                await asyncio.sleep(0.01)
+            ports.append(listening.getsockname()[1])
+        inside = await app.state.place.get()
+        engine = await inside.engines.for_repository(folder, is_simulated=True)
+        template = Catalog.for_repository(None, config.config_dir).get_workflow("spec-and-review").definition
+        run_id = await engine.create(template, repo_path=folder)
+        pipe.send((ports, run_id))
+        await asyncio.to_thread(pipe.recv)
+        for _ in range(events):
+            event = create_event(run_id, "agent.progress", sent_at=time.time())
+            await inside.journal.append(run_id, [event])
+            await asyncio.sleep(1 / rate)
+        await asyncio.to_thread(pipe.recv)
+
+
+async def _stop(server: Any, task: "asyncio.Task[None]") -> None:
+    server.should_exit = True
+    await task
+
+
+async def follow(port: int, run_id: str, wanted: int, is_ready: asyncio.Event, seen: list[float]) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+    found = 0
+    while found < wanted:
+        line = await reader.readline()
+        is_ready.set()
+        if told := SENT_AT.search(line):
+            seen.append(time.time() - float(told.group(1)))
+            found += 1
+    writer.close()
+
+
+async def measure(pipe: Any, clients: int, events: int) -> dict[str, float]:
+    (api_port, bare_port), run_id = await asyncio.to_thread(pipe.recv)
+    seen: list[float] = []
+    ready = [asyncio.Event() for _ in range(clients)]
+    following = [asyncio.create_task(follow(api_port, run_id, events, one, seen)) for one in ready]
+    for one in ready:
+        await one.wait()
+    await asyncio.sleep(1)
+    pipe.send("go")
+    await asyncio.gather(*following)
+    seen.sort()
+    list_rps = await requests_per_second(api_port, "/api/runs?limit=50")
+    bare_rps = await requests_per_second(bare_port, "/")
+    pipe.send("stop")
+    return {
+        "clients": clients,
+        "events": events,
+        "seen": len(seen),
+        "p50_ms": round(seen[len(seen) // 2] * 1000, 2),
+        "p99_ms": round(seen[int(len(seen) * 0.99)] * 1000, 2),
+        "max_ms": round(seen[-1] * 1000, 2),
+        "run_list_rps": round(list_rps),
+        "bare_route_rps": round(bare_rps),
+    }
+
+
+async def requests_per_second(port: int, path: str, seconds: float = 2.0) -> float:
+    import httpx
+
+    count, until = 0, time.perf_counter() + seconds
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+
+        async def ask() -> None:
+            nonlocal count
+            while time.perf_counter() < until:
+                (await client.get(path)).raise_for_status()
+                count += 1
+
+        await asyncio.gather(*(ask() for _ in range(8)))
+    return count / seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--events", type=int, default=200)
+    parser.add_argument("--rate", type=float, default=20.0)
+    given = parser.parse_args()
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    with tempfile.TemporaryDirectory(prefix="hf-sse-") as folder:
+        server = context.Process(target=serve, args=(there, folder, given.events, given.rate))
+        server.start()
+        print(json.dumps(asyncio.run(measure(here, given.clients, given.events)), indent=2))
+        server.join(timeout=30)
+        if server.is_alive():
+            server.kill()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Which model is asked next, and when: the attempts at one model call, as they stand in the journal.
+
+Each attempt is an intent and an outcome of its own, and reserves money of its own: what a failed one has cost is known
+only where the provider surely charges nothing.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.agents.fingerprints import model_name
+from holdfast.agents.model_errors import Trouble, to_trouble
+from holdfast.agents.secrets import SECRETS
+from holdfast.runtime.durable import Failure, describe_error
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRules:
+    """How long a model is tried. A wait longer than `max_wait_s`, also one the provider asks for, is not waited."""
+
+    tries: int = 4
+    backoff_s: float = 1.0
+    max_wait_s: float = 60.0
+
+
+class Attempts:
+    """Goes through the models of one call; a later process goes on where the recorded failure says.
+
+    The recorded error holds `model_no`, the number of the model to ask next, and `tries`, how often it was asked.
+    """
+
+    def __init__(
+        self,
+        models: "Sequence[BaseChatModel]",
+        rules: RetryRules,
+        recorded: Mapping[str, Any],
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._models = models
+        self._rules = rules
+        self._clock = clock
+        number = recorded.get("model_no")
+        self._number = number if isinstance(number, int) and 0 <= number < len(models) else 0
+        tries = recorded.get("tries")
+        self._tries = tries if isinstance(tries, int) else 0
+
+    @property
+    def model(self) -> "BaseChatModel":
+        return self._models[self._number]
+
+    def skip_to(self, number: int) -> None:
+        """Begin with another model than the first, if there is one."""
+        if self._number < number < len(self._models):
+            self._number, self._tries = number, 0
+
+    def judge(self, error: Exception) -> Failure:
+        """What is recorded of a failed attempt; from now on `model` is the one to ask next."""
+        SECRETS.scrub_error(error)
+        trouble = to_trouble(error, now_s=self._clock())
+        told = {**describe_error(error), "code": trouble.code, "model": model_name(self.model)}
+        if trouble.status is not None:
+            told["status"] = trouble.status
+        self._tries += 1
+        delay_s = self._wait(trouble)
+        if delay_s is None:
+            return Failure(told)
+        return Failure({**told, "model_no": self._number, "tries": self._tries}, delay_s)
+
+    def _wait(self, trouble: Trouble) -> float | None:
+        if trouble.can_be_tried_again and self._tries < self._rules.tries:
+            delay_s = self._backoff_s() if trouble.retry_after_s is None else trouble.retry_after_s
+            if delay_s <= self._rules.max_wait_s:
+                return delay_s
+        if trouble.can_be_asked_elsewhere and self._number + 1 < len(self._models):
+            self._number, self._tries = self._number + 1, 0
+            return 0.0
+        return None
+
+    def _backoff_s(self) -> float:
+        longest = self._rules.backoff_s * 2.0 ** (self._tries - 1)
+        return min(longest * random.uniform(0.8, 1.2), self._rules.max_wait_s)  # noqa: S311 - spreads load

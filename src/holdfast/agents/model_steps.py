@@ -1,0 +1,159 @@
+"""A model call as a durable step: money, attempts, fallbacks, live text and time-outs, all of them journaled."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from langchain.agents.middleware import ModelRequest, ModelResponse
+
+from holdfast.agents.answers import pack, stamp, to_usage
+from holdfast.agents.asked import output_limit, priced_name
+from holdfast.agents.attempts import Attempts, RetryRules
+from holdfast.agents.live_text import LiveText
+from holdfast.agents.model_calls import ModelCall, ModelCallGate
+from holdfast.errors import RowRefused
+from holdfast.runtime.durable import MODEL_CALL, Beside, Failure, RunLog, Step
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+CallModel = Callable[["ModelRequest[Any]"], Awaitable["ModelResponse[Any]"]]
+
+
+class Refusal(BaseException):
+    """A model call was not admitted. Nobody's failure, and therefore not recorded as that of the tool around it."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class ModelSteps:
+    """Makes the model calls of one journal. `fallbacks` stand in for a model that does not answer, in this order."""
+
+    def __init__(self, log: RunLog, gate: ModelCallGate | None, rules: RetryRules, call_timeout_s: float) -> None:
+        self._log = log
+        self._gate = gate
+        self._rules = rules
+        self._call_timeout_s = call_timeout_s
+        self.fallbacks: Sequence[BaseChatModel] = ()
+
+    async def make(
+        self,
+        call: ModelCall,
+        request: "ModelRequest[Any]",
+        handler: CallModel,
+        *,
+        hashes: Mapping[str, str],
+        first_model: int = 0,
+    ) -> Any:
+        """The recorded answer, or that of the first model that gives one. Raises what the last of them raised."""
+        record = self._log.records.by_key.get(("step", call.key))
+        attempts = Attempts(
+            [request.model, *self.fallbacks], self._rules, record.error if record is not None else {}, clock=time.time
+        )
+        attempts.skip_to(first_model)
+        one = _OneCall(self, call, request, handler, attempts, number=record.attempt if record is not None else 0)
+        step = Step(
+            call.key,
+            call.lane_id,
+            has_intent=True,
+            fingerprint=hashes,
+            kinds=MODEL_CALL,
+            details=one.details,
+            beside_intent=one.beside_intent,
+            beside_result=one.beside_result,
+            on_failure=one.on_failure,
+        )
+        try:
+            return await self._log.step(step, one.effect)
+        except RowRefused as error:
+            raise Refusal(error) from error
+
+    # -- what one call needs ------------------------------------------------------------------------------------------
+
+    def live_text(self, call: ModelCall, number: int) -> LiveText:
+        return LiveText(self._log, call.key, call.lane_id, number)
+
+    def admit(self, call: ModelCall) -> Beside:
+        try:
+            return self._gate.before(call) if self._gate else Beside()
+        except Exception as error:
+            raise Refusal(error) from error
+
+    def settle(self, call: ModelCall, answer: Any) -> Beside:
+        return self._gate.after(call, to_usage(answer)) if self._gate else Beside()
+
+    async def release(self, call: ModelCall, error: Exception) -> None:
+        beside = self._gate.failed(call, error) if self._gate else Beside()
+        if beside.events or beside.rows:
+            # crash: after this the money is free and the call has no outcome yet, so it is simply made again.
+            await self._log.append(*beside.events, rows=beside.rows)
+
+    async def ask(self, request: "ModelRequest[Any]", handler: CallModel) -> Any:
+        async with asyncio.timeout(self._call_timeout_s):
+            answer = handler(request)
+            return await answer if inspect.isawaitable(answer) else answer
+
+
+class _OneCall:
+    """One call while it is being made; `number` counts its attempts, those of dead processes included."""
+
+    def __init__(
+        self,
+        steps: ModelSteps,
+        call: ModelCall,
+        request: "ModelRequest[Any]",
+        handler: CallModel,
+        attempts: Attempts,
+        *,
+        number: int,
+    ) -> None:
+        self._steps = steps
+        self._asked = call
+        self._request = request
+        self._handler = handler
+        self._attempts = attempts
+        self._number = number
+        self._live: LiveText | None = None
+        self.details: dict[str, Any] = {"model": call.model}
+        """What is told with each intent: the model that is asked this time."""
+
+    @property
+    def _call(self) -> ModelCall:
+        model = self._attempts.model
+        if model is self._request.model:
+            return self._asked
+        return replace(self._asked, model=priced_name(model), max_output_tokens=output_limit(model))
+
+    def beside_intent(self) -> Beside:
+        self._number += 1
+        self.details["model"] = self._call.model
+        return self._steps.admit(self._call)
+
+    async def effect(self) -> Any:
+        request = self._request
+        if self._attempts.model is not request.model:
+            request = request.override(model=self._attempts.model)
+        try:
+            async with self._steps.live_text(self._call, self._number) as live:
+                began = time.monotonic()
+                response = await self._steps.ask(request, self._handler)
+                took_s = round(time.monotonic() - began, 3)
+        except Exception as error:
+            await self._steps.release(self._call, error)
+            raise
+        self._live = live
+        stamped = stamp(response, self._asked.key, request.messages)
+        return pack(stamped, usage=to_usage(response), took_s=took_s)
+
+    def beside_result(self, answer: Any) -> Beside:
+        settled = self._steps.settle(self._call, answer)
+        told = self._live.last_events() if self._live is not None else []
+        return Beside([*settled.events, *told], settled.rows)
+
+    def on_failure(self, error: Exception) -> Failure:
+        return self._attempts.judge(error)

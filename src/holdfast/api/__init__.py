@@ -1,0 +1,1 @@
+"""The same runs for programs, pages and teams: HTTP, live events and access."""

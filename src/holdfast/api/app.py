@@ -1,0 +1,73 @@
+"""The HTTP server as an ASGI app. Errors become statuses here and nowhere else."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from holdfast import __version__
+from holdfast.api import approvals, catalog, results, runs, sessions, stream
+from holdfast.api.auth import Access
+from holdfast.api.guard import Guard
+from holdfast.api.metrics import HttpMetrics
+from holdfast.api.options import ServerOptions
+from holdfast.api.pages import add_pages
+from holdfast.api.problems import on_holdfast_error, on_http_exception, on_invalid_request
+from holdfast.api.responses import add_problem_schema
+from holdfast.api.server import ServerPlace
+from holdfast.config import Config, load_config
+from holdfast.errors import HoldfastError
+
+_DESCRIPTION = """Start, watch and steer runs of agent work.
+
+Programs send `Authorization: Bearer <token>`; browsers log in. Every refusal is `application/problem+json` with a
+stable `code`. Events are followed by `GET /api/runs/{run_id}/events`, without gaps and without repeats."""
+
+
+def create_app(config: Config | None = None, *, options: ServerOptions | None = None) -> FastAPI:
+    """The app for these settings; nothing is opened before it is started, or before its first request."""
+    config = config or load_config()
+    options = options or ServerOptions()
+    options = replace(options, allowed_hosts=options.allowed_hosts | frozenset(config.allowed_hosts))
+    place = ServerPlace(config, options)
+    http_metrics = HttpMetrics()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        await place.get()
+        try:
+            yield
+        finally:
+            await place.close()
+
+    app = _Api(
+        title="holdfast",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,  # the interactive pages load scripts from other hosts, which the CSP forbids
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.place = place
+    app.state.access = Access(options)
+    app.add_middleware(Guard, options=options, metrics=http_metrics)
+    app.add_exception_handler(HoldfastError, on_holdfast_error)
+    app.add_exception_handler(RequestValidationError, on_invalid_request)
+    app.add_exception_handler(HTTPException, on_http_exception)
+    for module in (runs, results, stream, approvals, catalog, sessions):
+        app.include_router(module.router)
+    app.include_router(catalog.metrics_route(http_metrics))
+    add_pages(app)
+    return app
+
+
+class _Api(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = add_problem_schema(super().openapi())
+        return self.openapi_schema

@@ -1,0 +1,108 @@
+"""What can be used and what is spent: workflows, personas, budget; and how the server is."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from holdfast import __version__
+from holdfast.api.auth import Viewer
+from holdfast.api.metrics import HttpMetrics, Labels, gauge
+from holdfast.api.params import ServerDep, Text
+from holdfast.api.responses import OPEN, READ, files, problems
+from holdfast.api.schemas import BudgetReport, CatalogList, Health, Spent
+from holdfast.api.server import Server
+from holdfast.api.shaping import to_catalog_item, to_usd
+from holdfast.catalog import Catalog
+from holdfast.enums import RunStatus
+from holdfast.persistence.listings import count_by_state, read_money, read_total_micros
+
+router = APIRouter(tags=["catalog"])
+
+RepoQuery = Annotated[Text | None, Query(max_length=4000, description="Also what this repository brings along.")]
+
+
+async def _catalog(server: Server, repo_path: str | None) -> Catalog:
+    repo = None if repo_path is None else await server.engines.resolve_repository(repo_path)
+    return server.engines.catalog(repo)
+
+
+@router.get("/api/workflows", responses=READ, summary="Workflows that can be started by name")
+async def list_workflows(server: ServerDep, _identity: Viewer, repo_path: RepoQuery = None) -> CatalogList:
+    catalog = await _catalog(server, repo_path)
+    entries = await asyncio.to_thread(catalog.list_workflows)
+    return CatalogList(items=[to_catalog_item(entry) for entry in entries])
+
+
+@router.get("/api/personas", responses=READ, summary="Personas that can fill a role")
+async def list_personas(server: ServerDep, _identity: Viewer, repo_path: RepoQuery = None) -> CatalogList:
+    catalog = await _catalog(server, repo_path)
+    entries = await asyncio.to_thread(catalog.list_personas)
+    return CatalogList(items=[to_catalog_item(entry) for entry in entries])
+
+
+@router.get("/api/budget", responses=READ, summary="What is spent, and the limits")
+async def show_budget(
+    server: ServerDep, _identity: Viewer, days: Annotated[int, Query(ge=1, le=366)] = 30
+) -> BudgetReport:
+    today = datetime.now(UTC).date()
+    money = await read_money(server.db, since_day=(today - timedelta(days=days - 1)).isoformat())
+    return BudgetReport(
+        day=today.isoformat(),
+        spent_today_usd=to_usd(money.by_day.get(today.isoformat(), 0)),
+        day_limit_usd=server.config.day_budget_usd,
+        run_limit_usd=server.config.run_budget_usd,
+        days=_to_spent(money.by_day),
+        by_workflow=_to_spent(money.by_workflow),
+        by_persona=_to_spent(money.by_persona),
+        by_model=_to_spent(money.by_model),
+    )
+
+
+def _to_spent(micros: dict[str, int]) -> list[Spent]:
+    return [Spent(name=name, spent_usd=to_usd(amount)) for name, amount in micros.items()]
+
+
+@router.get("/api/health", responses={**OPEN, **problems(503)}, summary="Whether the server can work")
+async def show_health(server: ServerDep) -> Health:
+    try:
+        await count_by_state(server.db)
+    except Exception:  # whatever the driver calls it: the database does not answer
+        body = Health(status="unavailable", version=__version__).model_dump()
+        return JSONResponse(body, 503)  # type: ignore[return-value]
+    return Health(status="ok", version=__version__)
+
+
+def metrics_route(http: HttpMetrics) -> APIRouter:
+    own = APIRouter(tags=["catalog"])
+
+    @own.get(
+        "/metrics",
+        responses={**READ, **files("text/plain", description="Prometheus text format.")},
+        response_model=None,
+        summary="Figures for Prometheus",
+    )
+    async def show_metrics(server: ServerDep, _identity: Viewer) -> Response:
+        counts = await count_by_state(server.db)
+        by_state: dict[Labels, float] = {
+            (("state", state.value),): float(counts.get(state.value, 0)) for state in RunStatus
+        }
+        lines = [
+            *gauge("holdfast_runs", "Runs by state.", by_state),
+            *gauge("holdfast_runs_driven", "Runs that this server drives.", {(): server.dispatcher.count_driven()}),
+            *gauge("holdfast_runs_waiting", "Runs that wait here.", {(): server.dispatcher.count_waiting()}),
+            *gauge("holdfast_sse_clients", "Open event streams.", {(): server.tails.count_clients()}),
+            *gauge(
+                "holdfast_cost_usd_total",
+                "Money spent and reserved.",
+                {(): to_usd(await read_total_micros(server.db))},
+                "counter",
+            ),
+            *server.metrics.lines(),
+            *http.lines(),
+        ]
+        return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+    return own

@@ -1,0 +1,81 @@
+"""Engines for the repositories that requests name, each with the catalog that counts there."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from holdfast.artifact_schema import ArtifactSchemaRegistry
+from holdfast.binding import BackendAvailability, PersonaConsentStore
+from holdfast.catalog import Catalog
+from holdfast.cli.opening import find_backends
+from holdfast.config import Config
+from holdfast.engine.lifecycle import WorkflowEngine
+from holdfast.enums import Backend
+from holdfast.errors import RepositoryNotAllowed
+from holdfast.persistence.db import Database
+from holdfast.persona import AgentPersona
+from holdfast.workflow import WorkflowTemplate
+
+_KEEP_S = 5.0  # reading two dozen files for each of many runs started together would hold them all up
+_Parts = tuple[list[AgentPersona], ArtifactSchemaRegistry]
+
+
+class Engines:
+    def __init__(self, db: Database, config: Config) -> None:
+        self._db = db
+        self._config = config
+        self._kept: dict[Path | None, tuple[float, _Parts]] = {}
+
+    async def for_repository(self, repo: Path | None, *, is_simulated: bool = False) -> WorkflowEngine:
+        """An engine with the personas and schemas of this repository, the user and the package."""
+        personas, registry = await self._parts(repo)
+        backends = {Backend.SIMULATED} if is_simulated else find_backends(personas, os.environ)
+        return WorkflowEngine(
+            db=self._db,
+            config=self._config,
+            persona_pool=personas,
+            artifact_registry=registry,
+            consent_store=PersonaConsentStore(self._config.data_dir / "consents.json"),
+            available_backends=BackendAvailability(available_backends=frozenset(backends)),
+        )
+
+    def catalog(self, repo: Path | None) -> Catalog:
+        return Catalog.for_repository(repo, self._config.config_dir)
+
+    async def find_workflow(self, repo: Path, name_or_file: str) -> WorkflowTemplate:
+        """A workflow by name, or in a file of the repository itself. Raises `RepositoryNotAllowed`, `TemplateNotFound`.
+
+        No other file is ever opened: what is wrong with a file is told to whoever named it.
+        """
+        if "/" in name_or_file or name_or_file.endswith((".yaml", ".yml")):
+            path = await asyncio.to_thread(lambda: (repo / name_or_file).resolve())
+            if not path.is_relative_to(repo) or path.suffix not in (".yaml", ".yml"):
+                raise RepositoryNotAllowed(
+                    "A workflow is named, or it is a YAML file inside the repository.",
+                    hint="Use a name of GET /api/workflows.",
+                )
+            name_or_file = str(path)
+        entry = await asyncio.to_thread(self.catalog(repo).get_workflow, name_or_file)
+        return entry.definition
+
+    async def resolve_repository(self, given: str) -> Path:
+        """The folder that a request names, links resolved. Raises `RepositoryNotAllowed` outside `workspace_root`."""
+        path, root = await asyncio.to_thread(lambda: (Path(given).resolve(), self._config.workspace_root.resolve()))
+        if not Path(given).is_absolute() or not path.is_relative_to(root):
+            raise RepositoryNotAllowed("The repository does not lie under the server's workspace root.")
+        return path
+
+    async def _parts(self, repo: Path | None) -> _Parts:
+        kept = self._kept.get(repo)
+        if kept is not None and time.monotonic() - kept[0] < _KEEP_S:
+            return kept[1]
+        parts = await asyncio.to_thread(self._load, repo)
+        if len(self._kept) > 100:
+            self._kept.clear()
+        self._kept[repo] = (time.monotonic(), parts)
+        return parts
+
+    def _load(self, repo: Path | None) -> _Parts:
+        catalog = self.catalog(repo)
+        return [entry.definition for entry in catalog.list_personas()], catalog.artifact_registry()

@@ -1,0 +1,114 @@
+"""What a request to start a run or to go on with one comes to: checks, then rows and events that say so."""
+
+import hashlib
+import uuid
+from pathlib import Path
+
+from holdfast.api.schemas import Decide, StartRun
+from holdfast.api.server import Server
+from holdfast.engine.loading import get_run, load_run
+from holdfast.enums import RunStatus
+from holdfast.errors import ApprovalNotFound, IdempotencyKeyReused, RowRefused, RunBusy, RunNotInState
+from holdfast.persistence.access import find_answer, remember_answer
+from holdfast.persistence.models import ApprovalRow, IdempotencyRow
+from holdfast.persistence.rows import now_text
+from holdfast.persistence.runs import StoredRun, find_approval
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.events import EventKind, create_event
+
+
+async def start_run(server: Server, wanted: StartRun, *, by: str, key: str | None = None) -> str:
+    """Write a pending run and return its id; with a key that was used before, the id of the run it made then.
+
+    Raises `RepositoryNotAllowed`, `IdempotencyKeyReused`, and whatever keeps a run from being made.
+    """
+    request_hash = hashlib.sha256(wanted.model_dump_json().encode()).hexdigest()
+    if key is not None and (answer := await find_answer(server.db, by, key)) is not None:
+        return _same(answer, request_hash)
+    repo = await server.engines.resolve_repository(wanted.repo_path)
+    template = await server.engines.find_workflow(repo, wanted.workflow)
+    engine = await server.engines.for_repository(repo, is_simulated=wanted.simulate)
+    run_id = str(uuid.uuid4())
+    try:
+        await engine.create(
+            template,
+            repo_path=repo,
+            base_branch=wanted.base_branch,
+            requirements_md=wanted.requirements_md,
+            pre_allocated_run_id=run_id,
+            persona_overrides=wanted.persona_overrides,
+            budget_usd=wanted.budget_usd,
+            title=wanted.title,
+            started_by=by,
+            beside=() if key is None else (remember_answer(by, key, request_hash, run_id),),
+        )
+    except RowRefused:
+        # Key and run are one transaction: if the same request was faster elsewhere, this one has written nothing.
+        if key is None or (answer := await find_answer(server.db, by, key)) is None:
+            raise
+        return _same(answer, request_hash)
+    server.dispatcher.wake()
+    return run_id
+
+
+def _same(answer: IdempotencyRow, request_hash: str) -> str:
+    if answer.request_hash != request_hash:
+        raise IdempotencyKeyReused(f"This key was used for another request, which made run {answer.run_id}.")
+    return answer.run_id
+
+
+async def check_can_resume(server: Server, run_id: str) -> StoredRun:
+    """Raises what `WorkflowEngine.resume` would, without a claim."""
+    loaded = await load_run(server.db, run_id, ())
+    if loaded.stored.run.state == RunStatus.RUNNING and server.dispatcher.is_driving(loaded.stored.run.id):
+        raise RunBusy(f"Run {run_id} is being driven.", run_id=run_id)
+    return loaded.stored
+
+
+async def check_failed(server: Server, run_id: str) -> StoredRun:
+    """Raises `RunNotFound`, `RunNotInState`."""
+    stored = await get_run(server.db, run_id)
+    if stored.run.state != RunStatus.FAILED:
+        raise RunNotInState(
+            f"Run {run_id} is {stored.run.state}; only a failed run is retried.",
+            hint="Resume a run that is paused or was interrupted.",
+        )
+    return stored
+
+
+async def ask_to_go_on(server: Server, run_id: str, *, by: str, verb: str) -> None:
+    """Record who wants the run to go on, durably, and look at once whether somebody can drive it."""
+    event = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by=by, verb=verb)
+    # Unique per request, so that whoever has served one does not take back the next.
+    asked = Statement(
+        "UPDATE runs SET wake = :wake WHERE id = :id", {"wake": f"{now_text()} {uuid.uuid4().hex[:8]}", "id": run_id}
+    )
+    await server.journal.append(run_id, [event], rows=[asked])
+    server.dispatcher.wake()
+
+
+async def decide(server: Server, approval_id: str, wanted: Decide, *, by: str, is_identified: bool) -> ApprovalRow:
+    """Record an answer and wake the run. Raises what `WorkflowEngine.decide` raises."""
+    row = _get(await find_approval(server.db, approval_id), approval_id)
+    stored = await get_run(server.db, row.run_id)
+    engine = await server.engines.for_repository(Path(stored.run.repo_path))
+    await engine.decide(
+        row.run_id,
+        approval_id,
+        wanted.action,
+        comment=wanted.comment,
+        by=by,
+        digest=wanted.digest,
+        is_identified=is_identified,
+    )
+    decided = _get(await find_approval(server.db, approval_id), approval_id)
+    # crash: the answer is there without the request; a run whose every question is answered is due all the same.
+    if decided.state != "pending":
+        await ask_to_go_on(server, row.run_id, by=by, verb="resume")
+    return decided
+
+
+def _get(row: ApprovalRow | None, approval_id: str) -> ApprovalRow:
+    if row is None:
+        raise ApprovalNotFound(f"There is no approval {approval_id}.", hint="List the approvals to see what waits.")
+    return row

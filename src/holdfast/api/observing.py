@@ -1,0 +1,50 @@
+"""Measuring what this server does: commits as they happen, phases and steps after each drive of a run."""
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from holdfast.api.metrics import RunMetrics
+from holdfast.persistence.db import Database
+from holdfast.persistence.listings import read_phase_times
+from holdfast.runtime.checkpoint.base import Append, AppendResult, JournalStore
+from holdfast.runtime.journal import Journal
+
+_ANSWERS = {"model.response": "model", "model.error": "model", "tool.result": "tool", "tool.error": "tool"}
+
+
+def observe_commits(store: JournalStore, metrics: RunMetrics) -> None:
+    """Time each commit of a store from now on."""
+    append = store.append
+
+    def timed(batch: Sequence[Append], **options: Any) -> list[AppendResult]:
+        started = time.perf_counter()
+        try:
+            return append(batch, **options)
+        finally:
+            metrics.commit.observe(time.perf_counter() - started)
+            metrics.batch.observe(len(batch))
+
+    setattr(store, "append", timed)  # noqa: B010 - a method of this one object, put in its own place
+
+
+async def observe_run(db: Database, journal: Journal, run_id: str, metrics: RunMetrics) -> None:
+    """Add what a run's last drive took; steps by their kind, phases by their key would be too many labels."""
+    events = await journal.read(run_id)
+    last_start = max((index for index, e in enumerate(events) if e.kind in ("run.started", "run.resumed")), default=0)
+    asked: dict[str, float] = {}
+    for event in events[last_start:]:
+        key = str(event.payload.get("key", ""))
+        if event.kind in ("model.request", "tool.started"):
+            asked[key] = event.ts
+        elif event.kind in _ANSWERS and key in asked:
+            metrics.step.observe(max(0.0, event.ts - asked.pop(key)), kind=_ANSWERS[event.kind])
+    since = events[last_start].ts if events else 0.0
+    for row in await read_phase_times(db, run_id):
+        if row.started_at and row.ended_at and _epoch(row.ended_at) >= since:
+            metrics.phase.observe(max(0.0, _epoch(row.ended_at) - _epoch(row.started_at)), state=row.state)
+
+
+def _epoch(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,23 @@
+"""How a server is run, beyond the settings of the process: who is let in, and how patient it is."""
+
+from dataclasses import dataclass, field
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+MAX_BODY_BYTES = 10_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """The defaults are those of `holdfast serve`; tests shorten the times."""
+
+    has_auth: bool = True
+    allowed_hosts: frozenset[str] = field(default=LOOPBACK_NAMES)
+    has_dispatcher: bool = True
+    poll_s: float = 2.0
+    grace_s: float = 10.0
+    heartbeat_s: float = 15.0
+    body_timeout_s: float = 30.0
+    send_timeout_s: float = 30.0
+    session_hours: float = 12.0
+    login_attempts_per_minute: int = 10
+    max_queued_events: int = 1000

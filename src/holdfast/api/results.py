@@ -1,0 +1,133 @@
+"""What a run made: artifacts, the change to the repository, the report.
+
+Rule: an agent wrote these. They are never sent as something a browser would run, and always as a download.
+"""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query
+from fastapi import Path as PathParam
+from starlette.responses import Response
+
+from holdfast.api.auth import Viewer
+from holdfast.api.params import RunIdPath, ServerDep, ShortText, Text
+from holdfast.api.ranges import to_ranged
+from holdfast.api.responses import READ_ONE, files, problems
+from holdfast.engine.loading import get_run
+from holdfast.errors import ArtifactNotFound, HoldfastError, ReportMissing, RunNotInState
+from holdfast.persistence.models import ArtifactRow, RunPhaseRow
+from holdfast.persistence.runs import StoredRun, read_artifacts
+from holdfast.workspace import diff, open_workspace
+
+router = APIRouter(prefix="/api/runs", tags=["results"])
+
+_ARTIFACT = {
+    **READ_ONE,
+    **problems(416),
+    **files("application/json", "text/plain", description="The artifact as it was handed in."),
+    206: {"description": "A part of it."},
+}
+_DIFF = {**READ_ONE, **problems(409), **files("text/plain", description="A patch that `git apply` takes.")}
+_REPORT = {**READ_ONE, **files("application/json", "text/markdown", description="The final report.")}
+
+
+@router.get("/{run_id}/artifacts/{name:path}", responses=_ARTIFACT, response_model=None, summary="Read an artifact")
+async def read_artifact(
+    run_id: RunIdPath,
+    name: Annotated[Text, PathParam(description="A phase's key, or the artifact's file name or path.")],
+    server: ServerDep,
+    _identity: Viewer,
+    attempt: Annotated[int | None, Query(ge=1, le=10_000, description="Of this attempt.")] = None,
+    byte_range: Annotated[str | None, Header(alias="Range", max_length=200)] = None,
+) -> Response:
+    """The newest version that was accepted, else the newest there is."""
+    stored = await get_run(server.db, run_id)
+    row = _find(await read_artifacts(server.db, stored.run.id), name, attempt)
+    if row is None:
+        raise ArtifactNotFound(f"Run {stored.run.id} has no artifact of that name.", hint="Its details list them.")
+    content = row.content.encode(errors="replace")
+    response = Response(content, headers=_download(Path(row.path).name), media_type=_media_type(row.content))
+    return to_ranged(response, content, byte_range)
+
+
+def _find(rows: list[ArtifactRow], name: str, attempt: int | None) -> ArtifactRow | None:
+    """By comparison with what is recorded; the name never becomes a path."""
+    named = [
+        row for row in rows if name in (row.phase_key, row.path, Path(row.path).name) and attempt in (None, row.attempt)
+    ]
+    accepted = [row for row in named if row.state == "accepted"]
+    return next(reversed(accepted or named), None)
+
+
+def _media_type(text: str) -> str:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return "text/plain"
+    return "application/json"
+
+
+def _download(name: str) -> dict[str, str]:
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name) or "file"
+    return {"Content-Disposition": f'attachment; filename="{plain[:100]}"', "Accept-Ranges": "bytes"}
+
+
+@router.get("/{run_id}/diff", responses=_DIFF, response_model=None, summary="What the run changed")
+async def read_diff(
+    run_id: RunIdPath,
+    server: ServerDep,
+    _identity: Viewer,
+    phase: Annotated[ShortText | None, Query(description="Only what this phase changed.")] = None,
+) -> Response:
+    stored = await get_run(server.db, run_id)
+    text = await asyncio.to_thread(_diff, server.config.data_dir, stored, phase)
+    headers = _download(f"{stored.run.id}.diff")
+    return Response(text.encode(errors="replace"), headers=headers, media_type="text/plain")
+
+
+def _diff(data_dir: Path, stored: StoredRun, phase: str | None) -> str:
+    steps = sorted((row for row in stored.phases.values() if row.tree), key=lambda row: row.ended_at or "")
+    if phase is not None and phase not in [row.phase_key for row in steps]:
+        raise RunNotInState(f"Run {stored.run.id} has nothing of a phase of that name yet.")
+    if not steps:
+        return ""
+    workspace = open_workspace(data_dir, stored.run.id)
+    before, after = _ends(steps, phase)
+    return diff(workspace.repo, before or workspace.base_commit, after)
+
+
+def _ends(steps: list[RunPhaseRow], phase: str | None) -> tuple[str | None, str]:
+    trees = [str(row.tree) for row in steps]
+    if phase is None:
+        return None, trees[-1]
+    index = [row.phase_key for row in steps].index(phase)
+    return (trees[index - 1] if index else None), trees[index]
+
+
+@router.get("/{run_id}/report", responses=_REPORT, response_model=None, summary="The final report")
+async def read_report(
+    run_id: RunIdPath,
+    server: ServerDep,
+    _identity: Viewer,
+    kind: Annotated[Literal["json", "md"], Query(alias="format")] = "json",
+) -> Response:
+    stored = await get_run(server.db, run_id)
+    content = await asyncio.to_thread(_report, server.config.data_dir, stored.run.id, kind)
+    media_type = "application/json" if kind == "json" else "text/markdown"
+    return Response(content, headers=_download(f"final-report.{kind}"), media_type=media_type)
+
+
+def _report(data_dir: Path, run_id: str, kind: str) -> bytes:
+    folder = data_dir / "reports"
+    path = folder / run_id / f"final-report.{kind}"
+    missing: HoldfastError = ReportMissing(f"Run {run_id} has no report here.")
+    if path.resolve() != folder.resolve() / run_id / path.name:
+        raise missing
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise missing from error

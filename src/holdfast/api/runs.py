@@ -1,0 +1,133 @@
+"""Runs: list, start, look, and the verbs that move one."""
+
+import hashlib
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+
+from holdfast.api.auth import Operator, Viewer
+from holdfast.api.moving import ask_to_go_on, check_can_resume, check_failed, start_run
+from holdfast.api.params import RunIdPath, ServerDep, ShortText
+from holdfast.api.responses import READ, READ_ONE, WRITE, WRITE_ONE
+from holdfast.api.schemas import AbortRun, ForkRun, RunDetail, RunPage, RunRef, StartRun, TopUp
+from holdfast.api.shaping import from_cursor, to_cursor, to_detail, to_run_item
+from holdfast.engine.loading import get_run
+from holdfast.enums import RunStatus
+from holdfast.persistence.listings import RunFilter, list_page
+from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent
+
+router = APIRouter(prefix="/api/runs", tags=["runs"])
+_LAST_EVENTS = 20
+
+
+@router.get("", responses=READ, summary="List runs, newest first")
+async def list_runs(
+    server: ServerDep,
+    _identity: Viewer,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    state: Annotated[RunStatus | None, Query()] = None,
+    workflow: Annotated[ShortText | None, Query()] = None,
+    text: Annotated[ShortText | None, Query(description="In the title or the requirements.")] = None,
+    cursor: Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before.")] = None,
+) -> RunPage:
+    wanted = RunFilter(state, workflow, text)
+    found = await list_page(server.db, wanted, limit=limit + 1, after=from_cursor(cursor) if cursor else None)
+    page = found[:limit]
+    return RunPage(
+        items=[
+            to_run_item(item.run, cost_micros=item.cost_micros, reason=server.dispatcher.find_reason(item.run.id))
+            for item in page
+        ],
+        next_cursor=to_cursor(page[-1].run) if len(found) > limit else None,
+    )
+
+
+@router.post("", status_code=202, responses={**WRITE, **WRITE_ONE}, summary="Start a run")
+async def start(
+    body: StartRun,
+    server: ServerDep,
+    identity: Operator,
+    idempotency_key: Annotated[ShortText | None, Header(min_length=1)] = None,
+) -> RunRef:
+    """Write the run and return at once; a worker drives it. The same `Idempotency-Key` again gives the same run."""
+    run_id = await start_run(server, body, by=identity.name, key=idempotency_key)
+    return RunRef(run_id=run_id, state=RunStatus.PENDING)
+
+
+@router.get("/{run_id}", responses={**READ_ONE, 304: {"description": "Not changed."}}, summary="Look at a run")
+async def show(run_id: RunIdPath, request: Request, server: ServerDep, _identity: Viewer) -> RunDetail:
+    known = await get_run(server.db, run_id)
+    # The number before the rows: whoever follows the events from there misses nothing that the rows do not show.
+    head = await server.journal.read_head(known.run.id)
+    stored = await get_run(server.db, known.run.id)
+    events = await server.journal.read(stored.run.id, max(0, head - _LAST_EVENTS))
+    detail = to_detail(
+        stored,
+        artifacts=await read_artifacts(server.db, stored.run.id),
+        approvals=await read_approvals(server.db, run_id=stored.run.id),
+        spent=await read_spent(server.db, stored.run.id),
+        events=[event for event in events if event.seq <= head],
+        reason=server.dispatcher.find_reason(stored.run.id),
+    )
+    return _with_etag(detail, request)  # type: ignore[return-value]  # a response as it is; the schema is the document's
+
+
+def _with_etag(detail: RunDetail, request: Request) -> Response:
+    body = detail.model_dump_json().encode(errors="replace")
+    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache, private"}
+    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if etag in known or known == ["*"]:
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+@router.post("/{run_id}/resume", status_code=202, responses=WRITE_ONE, summary="Go on with a run")
+async def resume(run_id: RunIdPath, server: ServerDep, identity: Operator) -> RunRef:
+    stored = await check_can_resume(server, run_id)
+    await ask_to_go_on(server, stored.run.id, by=identity.name, verb="resume")
+    return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
+
+
+@router.post("/{run_id}/retry", status_code=202, responses=WRITE_ONE, summary="Open a failed run again")
+async def retry(run_id: RunIdPath, server: ServerDep, identity: Operator) -> RunRef:
+    stored = await check_failed(server, run_id)
+    await ask_to_go_on(server, stored.run.id, by=identity.name, verb="retry")
+    return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
+
+
+@router.post("/{run_id}/pause", status_code=202, responses=WRITE_ONE, summary="Pause a run until it is resumed")
+async def pause(run_id: RunIdPath, server: ServerDep, identity: Operator) -> RunRef:
+    stored = await get_run(server.db, run_id)
+    engine = await server.engines.for_repository(None)
+    result = await engine.pause(stored.run.id, by=identity.name)
+    return RunRef(run_id=stored.run.id, state=result.state)
+
+
+@router.post("/{run_id}/abort", status_code=202, responses=WRITE_ONE, summary="End a run for good")
+async def abort(run_id: RunIdPath, server: ServerDep, identity: Operator, body: AbortRun | None = None) -> RunRef:
+    stored = await get_run(server.db, run_id)
+    engine = await server.engines.for_repository(None)
+    result = await engine.abort(stored.run.id, body.reason if body else "", by=identity.name)
+    return RunRef(run_id=stored.run.id, state=result.state)
+
+
+@router.post("/{run_id}/fork", status_code=202, responses=WRITE_ONE, summary="Start a new run from before a phase")
+async def fork(run_id: RunIdPath, body: ForkRun, server: ServerDep, identity: Operator) -> RunRef:
+    stored = await get_run(server.db, run_id)
+    engine = await server.engines.for_repository(None)
+    forked = await engine.create_fork(stored.run.id, body.phase_key, title=body.title, started_by=identity.name)
+    server.dispatcher.wake()
+    return RunRef(run_id=forked, state=RunStatus.PENDING)
+
+
+@router.post("/{run_id}/budget", status_code=202, responses=WRITE_ONE, summary="Give a run more money")
+async def top_up(run_id: RunIdPath, body: TopUp, server: ServerDep, identity: Operator) -> RunRef:
+    """Raise the run's limit; a run that waits for it goes on."""
+    stored = await get_run(server.db, run_id)
+    engine = await server.engines.for_repository(None)
+    await engine.top_up(stored.run.id, body.amount_usd, by=identity.name)
+    if stored.run.pause_reason == "budget":
+        await ask_to_go_on(server, stored.run.id, by=identity.name, verb="resume")
+    return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))

@@ -1,0 +1,243 @@
+"""The wire: what requests hold and what answers say. A request with a field that is not here is refused."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from holdfast.api.params import BranchName, ShortText, Text
+from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
+
+Usd = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class StartRun(_Request):
+    """A run to be started."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "workflow": "spec-and-review",
+                    "repo_path": "/srv/code/shop",
+                    "base_branch": "main",
+                    "requirements_md": "Add a --verbose flag.",
+                    "simulate": True,
+                    "budget_usd": 2.5,
+                }
+            ]
+        },
+    )
+    workflow: Annotated[Text, Field(min_length=1, max_length=500, description="A name of GET /api/workflows.")]
+    repo_path: Annotated[Text, Field(min_length=1, max_length=4000, description="A folder under the workspace root.")]
+    base_branch: BranchName = "main"
+    requirements_md: Text = ""
+    persona_overrides: dict[ShortText, ShortText] = Field(default_factory=dict, description="Persona by role.")
+    simulate: bool = Field(default=False, description="Bind every role to the simulated model.")
+    budget_usd: Usd | None = None
+    title: ShortText = ""
+
+
+class AbortRun(_Request):
+    reason: Annotated[Text, Field(max_length=10_000)] = ""
+
+
+class ForkRun(_Request):
+    phase_key: Annotated[ShortText, Field(description="The phase to begin with.", examples=["review"])]
+    title: ShortText = ""
+
+
+class TopUp(_Request):
+    amount_usd: Usd
+
+
+class Decide(_Request):
+    """An answer to an approval; with `digest` it counts only for what was shown under it."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"action": "approve", "comment": "Go on.", "digest": None}]}
+    )
+    action: ApprovalDecisionAction
+    comment: Annotated[Text, Field(max_length=100_000)] = ""
+    digest: ShortText | None = None
+
+
+class CreateToken(_Request):
+    name: Annotated[ShortText, Field(min_length=1, examples=["ci"])]
+    role: Role
+    expires_in_days: Annotated[float, Field(gt=0, le=3650, allow_inf_nan=False)] | None = None
+
+
+class LogIn(_Request):
+    """Either a token or the code of a login link."""
+
+    token: ShortText | None = None
+    code: ShortText | None = None
+
+
+class Problem(BaseModel):
+    """Why a request was refused; programs match on `code`."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    code: str
+    detail: str
+    request_id: str
+    hint: str | None = None
+    errors: list[dict[str, Any]] | None = None
+
+
+class RunRef(BaseModel):
+    run_id: str
+    state: RunStatus
+
+
+class RunItem(RunRef):
+    workflow: str
+    title: str
+    repo_path: str
+    base_branch: str
+    created_at: str
+    updated_at: str
+    started_at: str | None
+    ended_at: str | None
+    started_by: str
+    is_simulated: bool
+    forked_from: str | None
+    error: Any = None
+    pause_reason: str | None = None
+    waiting_for: str | None = Field(default=None, description="Why nothing moves, if nothing does.")
+    cost_usd: float
+
+
+class RunPage(BaseModel):
+    items: list[RunItem]
+    next_cursor: str | None
+
+
+class PhaseItem(BaseModel):
+    key: str
+    state: RunPhaseState
+    attempts: int
+    artifact: str | None
+    started_at: str | None
+    ended_at: str | None
+    error: Any = None
+
+
+class ArtifactItem(BaseModel):
+    name: str
+    phase_key: str
+    attempt: int
+    turn: int
+    path: str
+    schema_id: str
+    hash: str
+    state: str
+    findings: Any
+    created_at: str
+
+
+class ApprovalItem(BaseModel):
+    approval_id: str
+    run_id: str
+    phase_key: str
+    attempt: int
+    state: str
+    digest: str
+    requested_at: str
+    decided_at: str | None
+    action: str | None
+    comment: str
+    decided_by: str
+    first_by: str = Field(description="Who approved first, where two people are needed.")
+    shown: Any
+
+
+class ApprovalList(BaseModel):
+    items: list[ApprovalItem]
+
+
+class RunDetail(RunItem):
+    requirements_md: str
+    phases: list[PhaseItem]
+    artifacts: list[ArtifactItem]
+    approvals: list[ApprovalItem]
+    unsettled_usd: float
+    budget_usd: float | None
+    final_report_path: str | None
+    seq: int = Field(description="The number of the last event; follow the events from here.")
+    last_events: list[dict[str, Any]]
+
+
+class Decided(BaseModel):
+    approval_id: str
+    run_id: str
+    state: str = Field(description="`decided`, or `pending` while a second person is needed.")
+    action: str | None
+
+
+class CatalogItem(BaseModel):
+    name: str
+    version: str
+    description: str
+    source: str
+    hash: str
+    definition: dict[str, Any]
+
+
+class CatalogList(BaseModel):
+    items: list[CatalogItem]
+
+
+class Spent(BaseModel):
+    name: str
+    spent_usd: float
+
+
+class BudgetReport(BaseModel):
+    day: str
+    spent_today_usd: float
+    day_limit_usd: float | None
+    run_limit_usd: float | None
+    days: list[Spent]
+    by_workflow: list[Spent]
+    by_persona: list[Spent]
+    by_model: list[Spent]
+
+
+class TokenItem(BaseModel):
+    id: str
+    name: str
+    role: Role
+    created_at: str
+    created_by: str
+    expires_at: str | None
+    last_used_at: str | None
+    revoked_at: str | None
+    revoked_by: str
+
+
+class TokenList(BaseModel):
+    items: list[TokenItem]
+
+
+class CreatedToken(BaseModel):
+    id: str
+    token: str = Field(description="Shown this once.")
+
+
+class SessionInfo(BaseModel):
+    name: str
+    role: Role
+    expires_at: str | None = None
+
+
+class Health(BaseModel):
+    status: Literal["ok", "unavailable"]
+    version: str

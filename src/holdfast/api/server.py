@@ -1,0 +1,102 @@
+"""What the routes of one running server share, opened when it starts and closed when it stops."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from holdfast.api.dispatch import Dispatcher, InProcessDispatcher, NoDispatcher
+from holdfast.api.engines import Engines
+from holdfast.api.metrics import RunMetrics
+from holdfast.api.observing import observe_commits
+from holdfast.api.options import ServerOptions
+from holdfast.api.tails import Tails
+from holdfast.config import Config
+from holdfast.persistence.db import Database
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.stores import open_journal
+
+
+@dataclass(frozen=True)
+class Server:
+    config: Config
+    options: ServerOptions
+    db: Database
+    journal: Journal
+    engines: Engines
+    dispatcher: Dispatcher
+    tails: Tails
+    metrics: RunMetrics
+
+
+class ServerPlace:
+    """Holds the one open server of an app; made on first use where nobody runs the app's lifespan."""
+
+    def __init__(self, config: Config, options: ServerOptions) -> None:
+        self.config = config
+        self.options = options
+        self._server: Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening = asyncio.Lock()
+        self._closing = contextlib.AsyncExitStack()
+
+    async def get(self) -> Server:
+        loop = asyncio.get_running_loop()
+        if self._server is not None and self._loop is loop:
+            return self._server
+        if self._loop is not loop:
+            self._loop, self._server, self._opening = loop, None, asyncio.Lock()
+            self._closing = contextlib.AsyncExitStack()
+        async with self._opening:
+            if self._server is None:
+                self._server = await self._open()
+            return self._server
+
+    def end_streams(self) -> None:
+        if self._server is not None:
+            self._server.tails.close()
+
+    async def close(self) -> None:
+        """Give up what is driven here, then close the database; the place can be used again."""
+        self.end_streams()
+        self._server = None
+        await self._closing.aclose()
+
+    async def _open(self) -> Server:
+        config, options = self.config, self.options
+        async with contextlib.AsyncExitStack() as stack:
+            db = Database(config.database_url)
+            stack.push_async_callback(db.dispose)
+            await db.init_schema()
+            metrics = RunMetrics()
+            observe_commits(db.store, metrics)
+            journal = await stack.enter_async_context(open_journal(db.store))
+            engines = Engines(db, config)
+            dispatcher = _make_dispatcher(db, journal, engines, metrics, config=config, options=options)
+            await dispatcher.start()
+            stack.push_async_callback(dispatcher.stop)
+            tails = Tails(db, journal, max_queued=options.max_queued_events)
+            self._closing = stack.pop_all()
+            return Server(config, options, db, journal, engines, dispatcher, tails, metrics)
+
+
+def _make_dispatcher(
+    db: Database, journal: Journal, engines: Engines, metrics: RunMetrics, *, config: Config, options: ServerOptions
+) -> Dispatcher:
+    if not options.has_dispatcher:
+        return NoDispatcher()
+    return InProcessDispatcher(
+        db,
+        journal,
+        engines,
+        metrics,
+        max_parallel=config.max_parallel_runs,
+        poll_s=options.poll_s,
+        grace_s=options.grace_s,
+    )
+
+
+async def get_server(request: Request) -> Server:
+    place: ServerPlace = request.app.state.place
+    return await place.get()

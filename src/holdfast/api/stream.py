@@ -1,0 +1,88 @@
+"""`GET /api/runs/{run_id}/events`: a run's journal as server-sent events."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from holdfast.api.auth import Viewer
+from holdfast.api.params import RunIdPath, ServerDep
+from holdfast.api.responses import STREAM_RESPONSES
+from holdfast.engine.loading import get_run
+from holdfast.errors import LastEventIdInvalid
+from holdfast.runtime.checkpoint.base import MAX_SEQ
+
+router = APIRouter(tags=["events"])
+
+_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store, no-transform",
+    "X-Accel-Buffering": "no",
+}
+
+
+class EventStream(Response):
+    """A response without an end of its own; it ends with its client, or when that one stops reading."""
+
+    def __init__(self, frames: AsyncIterator[bytes], *, send_timeout_s: float) -> None:
+        super().__init__(headers=_HEADERS)
+        del self.headers["content-length"]
+        self._frames = frames
+        self._send_timeout_s = send_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.create_task(self._send_all(send))
+        leaving = asyncio.create_task(_wait_for_disconnect(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+        if not sending.cancelled() and (error := sending.exception()) is not None:
+            raise error
+
+    async def _send_all(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        with contextlib.suppress(TimeoutError):
+            await send(start)
+            # The first bytes at once: a proxy and a browser take a stream for open only when something has come.
+            await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})
+            async for frame in self._frames:
+                async with asyncio.timeout(self._send_timeout_s):
+                    await send({"type": "http.response.body", "body": frame, "more_body": True})
+            async with asyncio.timeout(self._send_timeout_s):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@router.get("/api/runs/{run_id}/events", responses=STREAM_RESPONSES, summary="Follow a run", response_model=None)
+async def follow_run(
+    run_id: RunIdPath,
+    server: ServerDep,
+    _identity: Viewer,
+    last_event_id: Annotated[str | None, Query(description="The last number seen; the header wins.")] = None,
+    header_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+) -> Response:
+    """Every event of the run after the last one seen, then each new one, then `event: done` once the run is over."""
+    after = to_seq(header_id if header_id is not None else last_event_id)
+    stored = await get_run(server.db, run_id)
+    frames = server.tails.follow(stored.run.id, after, idle_s=server.options.heartbeat_s)
+    return EventStream(frames, send_timeout_s=server.options.send_timeout_s)
+
+
+def to_seq(given: str | None) -> int:
+    """Raises `LastEventIdInvalid`."""
+    if given is None or given == "":
+        return 0
+    if not (given.isascii() and given.isdigit()) or len(given) > 16 or int(given) > MAX_SEQ:
+        raise LastEventIdInvalid("Last-Event-ID is not the number of an event.")
+    return int(given)

@@ -1,0 +1,163 @@
+"""Live events: one reader per run, however many people watch it.
+
+Rule: a client is fed from the store up to where the reader stands and from the reader's queue after that; numbers
+decide what comes next, so nothing is missed and nothing is told twice. A client that cannot keep up loses its place in
+the queue, never an event: it comes back with the last number it has seen.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+
+from holdfast.enums import RunStatus
+from holdfast.persistence.db import Database
+from holdfast.persistence.listings import read_state
+from holdfast.runtime.events import Event
+from holdfast.runtime.journal import Journal
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One event as it goes over the wire."""
+
+    seq: int
+    text: bytes
+    is_end: bool
+
+
+@dataclass(eq=False)
+class Listener:
+    """A client's place in the queue."""
+
+    frames: "asyncio.Queue[Frame | None]"
+    is_cut_off: bool = False
+
+
+@dataclass(eq=False)
+class _Tail:
+    listeners: set[Listener] = field(default_factory=set)
+    reader: "asyncio.Task[None] | None" = None
+    over_at: int = -1
+    """The number at which the run was seen to be over, so that many clients ask the database once."""
+
+
+class Tails:
+    def __init__(self, db: Database, journal: Journal, *, max_queued: int) -> None:
+        self._db = db
+        self._journal = journal
+        self._max_queued = max_queued
+        self._tails: dict[str, _Tail] = {}
+        self._is_closed = False
+
+    def count_clients(self) -> int:
+        return sum(len(tail.listeners) for tail in self._tails.values())
+
+    def close(self) -> None:
+        """End every stream where it stands; its client resumes elsewhere or later."""
+        self._is_closed = True
+        for tail in self._tails.values():
+            for listener in tail.listeners:
+                _cut_off(listener)
+
+    async def follow(self, run_id: str, after: int, *, idle_s: float) -> AsyncIterator[bytes]:
+        """Frames after `after`, a comment whenever `idle_s` passed without one, and `done` once the run is over.
+
+        Ends without `done` if the client was too slow or the server stops.
+        """
+        with self._listening(run_id) as (tail, listener):
+            last = after
+            while not (listener.is_cut_off or self._is_closed):
+                for stored in await self._journal.read(run_id, last):
+                    last = stored.seq
+                    yield to_frame(stored).text
+                if await self._is_over(tail, run_id, last):
+                    yield b"event: done\ndata: " + await self._told_end(run_id) + b"\n\n"
+                    return
+                async for frame in _queued(listener, idle_s=idle_s):
+                    if frame is None:
+                        yield b": still here\n\n"
+                    elif frame.seq > last + 1:
+                        break  # the reader began after this client's place: the store has what lies between
+                    elif frame.seq == last + 1:
+                        last = frame.seq
+                        yield frame.text
+                        if frame.is_end:
+                            break
+
+    @contextlib.contextmanager
+    def _listening(self, run_id: str) -> Iterator[tuple[_Tail, Listener]]:
+        tail = self._tails.setdefault(run_id, _Tail())
+        listener = Listener(asyncio.Queue(self._max_queued))
+        tail.listeners.add(listener)
+        if tail.reader is None:
+            tail.reader = asyncio.create_task(self._read(run_id, tail), name=f"holdfast-tail-{run_id}")
+        try:
+            yield tail, listener
+        finally:
+            tail.listeners.discard(listener)
+            if not tail.listeners:
+                tail.reader.cancel()
+                if self._tails.get(run_id) is tail:
+                    del self._tails[run_id]
+
+    async def _read(self, run_id: str, tail: _Tail) -> None:
+        try:
+            head = await self._journal.read_head(run_id)
+            async with contextlib.aclosing(self._journal.follow(run_id, head)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    frame = to_frame(event)
+                    for listener in list(tail.listeners):
+                        _tell(listener, frame)
+        finally:
+            # Without a reader nobody would hear of the next event: better to come back than to wait for ever.
+            for listener in list(tail.listeners):
+                _cut_off(listener)
+
+    async def _is_over(self, tail: _Tail, run_id: str, last: int) -> bool:
+        if tail.over_at == last:
+            return True
+        # The state first: a run that is opened again after this has a higher head by then.
+        state = await read_state(self._db, run_id)
+        if state is None or not RunStatus(state).is_terminal or await self._journal.read_head(run_id) > last:
+            return False
+        tail.over_at = last
+        return True
+
+    async def _told_end(self, run_id: str) -> bytes:
+        return json.dumps({"run_id": run_id, "state": await read_state(self._db, run_id)}).encode()
+
+
+def to_frame(event: Event) -> Frame:
+    """The line break is the only character that could end a field early, and JSON writes it as an escape."""
+    data = json.dumps(event.to_dict(), ensure_ascii=False, separators=(",", ":"))
+    kind = "".join(character for character in event.kind if character.isprintable())
+    text = f"id: {event.seq}\nevent: {kind}\ndata: {data}\n\n"
+    return Frame(event.seq, text.encode(errors="replace"), event.is_terminal)
+
+
+async def _queued(listener: Listener, *, idle_s: float) -> AsyncIterator[Frame | None]:
+    while not listener.is_cut_off:
+        try:
+            async with asyncio.timeout(idle_s):
+                frame = await listener.frames.get()
+        except TimeoutError:
+            yield None
+            continue
+        if frame is None:
+            return
+        yield frame
+
+
+def _tell(listener: Listener, frame: Frame) -> None:
+    try:
+        listener.frames.put_nowait(frame)
+    except asyncio.QueueFull:
+        _cut_off(listener)
+
+
+def _cut_off(listener: Listener) -> None:
+    listener.is_cut_off = True
+    with contextlib.suppress(asyncio.QueueFull):
+        listener.frames.put_nowait(None)

@@ -1,0 +1,101 @@
+"""A question to the person at the terminal: what a phase made, and what they say to it."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+from holdfast.cli.listing import describe_change, read_approvals
+from holdfast.cli.output import paint, say
+
+_KEYS = {"a": "approve", "c": "request_changes", "r": "reject", "l": "later", "d": "diff"}
+_SHOWN_LINES = 30
+
+
+class Answer(NamedTuple):
+    action: str
+    comment: str
+
+
+def find_question(run_id: str) -> dict[str, Any] | None:
+    """The approval that a run waits for, if it still does."""
+    return next((row for row in read_approvals(run_id, state="pending")), None)
+
+
+def ask(question: dict[str, Any]) -> Answer | None:
+    """Show what is to be approved and read the answer; `None` is "later"."""
+    show_question(question)
+    while True:
+        say()
+        given = _read("approve (a)  request changes (c)  reject (r)  see the diff (d)  later (l) > ").lower()
+        action = next((word for key, word in _KEYS.items() if given and (given == key or word.startswith(given))), "")
+        if action == "diff":
+            show_long(str(question["shown"].get("diff") or "No file was changed."))
+        elif action == "later":
+            return None
+        elif action == "request_changes":
+            if comment := _read("What should change? > "):
+                return Answer(action, comment)
+        elif action == "reject":
+            return Answer(action, _read("Why? (the run fails; empty is fine) > "))
+        elif action:
+            return Answer(action, "")
+        else:
+            say(f"{given!r} is none of these." if given else "Nothing was chosen yet.")
+
+
+def show_question(question: dict[str, Any]) -> None:
+    shown = question["shown"] if isinstance(question["shown"], dict) else {}
+    if shown.get("question"):
+        say(f"\n{paint('◔ ' + str(shown['question']), 'paused', sys.stderr)}\n  {shown.get('key', '')}")
+        return
+    following = ", ".join(shown.get("next") or []) or "the run's end"
+    heading = f"◔ Phase {question['phase_key']} hands in {shown.get('artifact', '')}"
+    say(f"\n{paint(heading, 'paused', sys.stderr)}  attempt {question['attempt']}, {describe_change(shown)}")
+    say()
+    show_long(str(shown.get("content") or ""))
+    say()
+    for path in shown.get("files") or []:
+        say(f"  changed: {path}")
+    say(f"Approve: {following} is next. Request changes: the phase runs again with your comment.")
+
+
+def show_long(text: str) -> None:
+    """A short text as it is, a long one in the pager."""
+    lines = text.splitlines()
+    if len(lines) <= min(_SHOWN_LINES, max(shutil.get_terminal_size().lines - 12, 8)):
+        say("\n".join(f"  {line}" for line in lines))
+    elif not _page(text):
+        say(text)
+
+
+def _page(text: str) -> bool:
+    command = os.environ.get("PAGER") or "less"
+    if not (program := shutil.which(command.split()[0])):
+        return False
+    # The screen is not cleared at the end, so that what was read stays above the question.
+    environment = {"LESS": "-FRX", **os.environ}
+    argv = [program, *command.split()[1:]]
+    with contextlib.suppress(KeyboardInterrupt):
+        subprocess.run(argv, input=text.encode(errors="replace"), env=environment, check=False)
+    return True
+
+
+def _read(prompt: str) -> str:
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    return input().strip()
+
+
+def call_person(text: str) -> None:
+    """Ring the bell where there is a terminal, and notify where there is a desktop."""
+    if not sys.stderr.isatty():
+        return
+    sys.stderr.write("\a")
+    sys.stderr.flush()
+    program = shutil.which("notify-send")
+    if program and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        with contextlib.suppress(OSError):
+            subprocess.Popen([program, "--app-name=holdfast", text], stderr=subprocess.DEVNULL)

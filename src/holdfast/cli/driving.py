@@ -1,0 +1,126 @@
+"""From a verb of the engine to its end in front of a person: progress, Ctrl-C, and the questions on the way."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+from holdfast.cli.asking import Answer, ask, call_person, find_question
+from holdfast.cli.options import get_user
+from holdfast.cli.output import say
+from holdfast.cli.progress import give_notice, shown_progress
+from holdfast.cli.tree import RunView
+from holdfast.engine.lifecycle import WorkflowEngine
+from holdfast.engine.results import RunResult
+from holdfast.enums import RunStatus
+from holdfast.errors import ApprovalStale, RunNotFound
+from holdfast.persistence.db import Database
+
+Act = Callable[[], Awaitable[RunResult]]
+
+
+async def drive(
+    engine: WorkflowEngine,
+    db: Database,
+    run_id: str,
+    act: Act,
+    *,
+    phase_keys: Iterable[str],
+    can_ask: bool,
+    after: int = 0,
+) -> RunResult:
+    """Do it and show it. With `can_ask` a person answers each approval here, and the run goes on.
+
+    The run is paused while they think, so whatever happens to this process then, the question stays.
+    """
+    keys = list(phase_keys)
+    while True:
+        showing = shown_progress(db.store, run_id, phase_keys=keys, after=after)
+        async with showing as view, _stoppable(engine, run_id, view):
+            result = await act()
+        after = view.last_seq
+        if result.state is not RunStatus.PAUSED or result.waiting_for == "person":
+            return result
+        call_person(f"holdfast: run {run_id[:8]} waits for you ({result.waiting_for})")
+        if not can_ask or result.waiting_for not in ("approval", "outcome"):
+            return result
+        if not await _settle(engine, run_id):
+            return result
+        act = lambda: engine.resume(run_id)  # noqa: E731
+
+
+async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
+    """Ask about what the run waits for and record the answer; false if the person answers later."""
+    question = find_question(run_id)
+    if question is None:
+        return True  # someone else was faster
+    answer = _ask_with_plain_interrupts(question)
+    if answer is None:
+        return False
+    try:
+        await engine.decide(
+            run_id,
+            question["approval_id"],
+            answer.action,
+            comment=answer.comment,
+            by=get_user(),
+            digest=question["digest"],
+        )
+    except ApprovalStale as error:
+        say(f"{error.message} It is shown again.")
+    return True
+
+
+def _ask_with_plain_interrupts(question: dict[str, Any]) -> Answer | None:
+    """While a person types, Ctrl-C is theirs: it means "later"."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return ask(question)
+    except (KeyboardInterrupt, EOFError):
+        say()
+        return None
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@contextlib.asynccontextmanager
+async def _stoppable(engine: WorkflowEngine, run_id: str, view: RunView) -> AsyncIterator[None]:
+    """Ctrl-C once pauses the run durably; twice leaves at once, and the run can be resumed all the same."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    pausing: list[asyncio.Task[None]] = []
+
+    async def pause() -> None:
+        try:
+            await engine.pause(run_id, by=get_user())
+        except RunNotFound:
+            if task is not None:
+                task.cancel()  # there is no run yet that could be paused
+
+    def on_interrupt() -> None:
+        if pausing:
+            leave(run_id)
+        give_notice(
+            view, f"Pausing run {run_id[:8]}; what is in flight is recorded first. Ctrl-C again leaves at once."
+        )
+        pausing.append(loop.create_task(pause()))
+
+    previous = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, previous)
+        for waiting in pausing:
+            waiting.cancel()
+
+
+def leave(run_id: str) -> None:
+    """End the process now, as a kill would; the terminal is left as it was found."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\x1b[?25h\n")
+    say(f"Left. Go on: holdfast resume {run_id[:8]}")
+    os._exit(130)

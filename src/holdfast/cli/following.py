@@ -1,0 +1,128 @@
+"""The commands that read a journal: runs events and runs watch."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.options import JSON, RUN_ID
+from holdfast.cli.output import exit_code, next_step, paint, print_text
+from holdfast.cli.reading import find_run_id, query
+
+
+def list_events(
+    run_id: RUN_ID,
+    since: Annotated[int, typer.Option("--since", metavar="N", help="Only events with a higher number.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new ones until the run is over.")] = False,
+    as_json: JSON = False,
+) -> None:
+    """The journal of a run; with --json one object a line.
+
+    Example: holdfast runs events 3f2a --follow
+    """
+    full_id = find_run_id(run_id)
+    if follow:
+        import asyncio
+
+        asyncio.run(_follow(full_id, since, is_json=as_json))
+        return
+    store = open_configured_store()
+    try:
+        for event in store.list_events(full_id, since):
+            _print_event(event, is_json=as_json)
+    finally:
+        store.close()
+
+
+def open_configured_store() -> Any:
+    from holdfast.config import load_config
+
+    config = load_config()
+    if config.database_path is not None:
+        from holdfast.runtime.checkpoint.sqlite import SQLiteCheckpointer
+
+        return SQLiteCheckpointer(config.database_path)
+    from holdfast.runtime.stores import open_store
+
+    return open_store(config.database_url)
+
+
+def _print_event(event: Any, *, is_json: bool) -> None:
+    if is_json:
+        print_text(json.dumps(event.to_dict(), ensure_ascii=False))
+    else:
+        told = json.dumps(event.payload, ensure_ascii=False)
+        print_text(f"{event.seq:>5}  {event.lane_id:<18}  {paint(f'{event.kind:<26}', 'bold')}  {told[:100]}")
+
+
+async def _follow(run_id: str, since: int, *, is_json: bool) -> None:
+    import sys
+
+    from holdfast.runtime.stores import open_journal
+
+    store = open_configured_store()
+    try:
+        async with open_journal(store) as journal:
+            async for event in journal.follow(run_id, since):
+                _print_event(event, is_json=is_json)
+                sys.stdout.flush()
+                if event.is_terminal:
+                    return
+    finally:
+        store.close()
+
+
+def watch_run(run_id: RUN_ID) -> None:
+    """Watch a run that any process drives, until it ends or waits; the exit code says which.
+
+    Example: holdfast runs watch 3f2a
+    """
+    import asyncio
+
+    full_id = find_run_id(run_id)
+    state = asyncio.run(_watch(full_id))
+    (row,) = query("SELECT state, pause_reason, final_report_path FROM runs WHERE id = :id", {"id": full_id})
+    print_text(f"run {full_id[:8]} is {row['state']}")
+    if following := next_step(full_id, row["state"], row["pause_reason"], row["final_report_path"]):
+        print_text(following)
+    raise typer.Exit(exit_code(state))
+
+
+async def _watch(run_id: str) -> str:
+    import asyncio
+
+    from holdfast.cli.progress import give_notice, shown_progress
+
+    phases = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
+    store = open_configured_store()
+    try:
+        async with shown_progress(store, run_id, phase_keys=[row["phase_key"] for row in phases]) as view:
+            quiet_s = 0.0
+            while not view.is_still:  # the journal wakes the view; this only looks at it
+                await asyncio.sleep(0.1)
+                quiet_s += 0.1
+                if round(quiet_s, 1) == _EXPLAIN_AFTER_S and not _is_driven(store, run_id):
+                    give_notice(view, f"No process drives this run. Go on with it: holdfast resume {run_id[:8]}")
+            return view.state
+    finally:
+        store.close()
+
+
+_EXPLAIN_AFTER_S = 2.0
+
+
+def _is_driven(store: Any, run_id: str) -> bool:
+    """Whether a live process owns the run. Only asked where a lock of the system tells, since a claim would disturb."""
+    from pathlib import Path
+
+    from holdfast.errors import RunBusy
+    from holdfast.runtime.checkpoint.locks import lock_run
+
+    path = getattr(store, "path", None)  # only the store of one file has locks beside it
+    if path is None:
+        return True
+    try:
+        lock_run(Path(f"{path}-locks"), run_id).release()
+    except RunBusy:
+        return True
+    return False

@@ -1,0 +1,206 @@
+"""What holdfast needs of a machine, checked one by one: what was found, and what to do if that is not enough."""
+
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from holdfast.cli.reading import query
+from holdfast.config import Config, load_config
+from holdfast.errors import HoldfastError
+
+_MIN_GIT = (2, 31)
+_LOW_BYTES = 2 * 1024**3
+_REACH_S = 2.0
+_SERVERS = {
+    "openrouter": "https://openrouter.ai",
+    "openai": "https://api.openai.com",
+    "anthropic": "https://api.anthropic.com",
+    "ollama": "http://localhost:11434",
+}
+
+
+class Check(NamedTuple):
+    """One look: `good`, `warning` (it works with less), or `bad` (it does not work)."""
+
+    name: str
+    state: str
+    found: str
+    remedy: str = ""
+
+
+def check_all() -> Iterator[Check]:
+    """Every check, in the order a person would mend things; one that cannot be made is bad and says why."""
+    try:
+        config = load_config()
+    except HoldfastError as error:
+        yield Check("settings", "bad", error.message, error.hint)
+        return
+    yield Check("settings", "good", f"data in {config.data_dir}")
+    looks: list[Callable[[Config], Iterator[Check]]] = [
+        *(_python, _git, _folder, _disk, _database, _clock, _worktrees, _sandbox, _models)
+    ]
+    for look in looks:
+        try:
+            yield from look(config)
+        except Exception as error:
+            yield Check(look.__name__.strip("_"), "bad", f"could not be checked: {error}", "holdfast doctor --debug")
+
+
+def _python(_config: Config) -> Iterator[Check]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Check("python", "good", version)
+
+
+def _git(_config: Config) -> Iterator[Check]:
+    program = shutil.which("git")
+    if program is None:
+        yield Check("git", "bad", "not found", "Install git; every run works in a worktree of its own.")
+        return
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.split()
+    version = told[2] if len(told) > 2 else "0"
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < _MIN_GIT:
+        yield Check("git", "warning", version, f"Install git {'.'.join(map(str, _MIN_GIT))} or later.")
+    else:
+        yield Check("git", "good", version)
+
+
+def _folder(config: Config) -> Iterator[Check]:
+    place = _existing(config.data_dir)
+    if not os.access(place, os.W_OK):
+        yield Check("data folder", "bad", f"{place} cannot be written", "Name another with --data-dir.")
+    elif config.data_dir.resolve().is_relative_to(Path(tempfile.gettempdir()).resolve()):
+        remedy = "Name a lasting one with HOLDFAST_DATA_DIR."
+        yield Check("data folder", "warning", f"{config.data_dir} is a temporary folder", remedy)
+    else:
+        yield Check("data folder", "good", str(config.data_dir))
+
+
+def _disk(config: Config) -> Iterator[Check]:
+    free = shutil.disk_usage(_existing(config.data_dir)).free
+    told = f"{free / 1024**3:.1f} GiB free"
+    if free < _LOW_BYTES:
+        yield Check("disk", "warning", told, "Free some space: a run keeps a worktree and snapshots.")
+    else:
+        yield Check("disk", "good", told)
+
+
+def _database(config: Config) -> Iterator[Check]:
+    from holdfast.persistence.schema import HEAD
+
+    if config.database_path is not None and not config.database_path.exists():
+        yield Check("database", "good", "none yet; the first run makes it")
+        return
+    rows = query("SELECT version_num FROM alembic_version", config=config)
+    found = rows[0]["version_num"] if rows else None
+    if found is not None and found > HEAD:
+        yield Check("database", "bad", f"schema {found}, this holdfast knows {HEAD}", "Upgrade holdfast.")
+    elif found != HEAD:
+        yield Check("database", "warning", f"schema {found or 'none'}, {HEAD} is current", "holdfast db upgrade")
+    elif (damage := _find_damage(config)) is not None:
+        yield Check("database", "bad", damage, "Restore a backup; see holdfast db check.")
+    else:
+        runs = query("SELECT COUNT(*) AS n FROM runs", config=config)[0]["n"]
+        yield Check("database", "good", f"schema {found}, {runs} runs")
+
+
+def _find_damage(config: Config) -> str | None:
+    if config.database_path is None:
+        return None
+    connection = sqlite3.connect(config.database_path)
+    try:
+        (told,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    finally:
+        connection.close()
+    return None if told == "ok" else str(told)
+
+
+def _clock(config: Config) -> Iterator[Check]:
+    rows = query("SELECT MAX(updated_at) AS latest FROM runs", config=config)
+    latest = rows[0]["latest"] if rows else None
+    now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+    if latest and latest[:19] > now:
+        yield Check("clock", "warning", f"it is {now} here, but a run was written at {latest}", "Set the clock.")
+    else:
+        yield Check("clock", "good", f"{now}Z")
+
+
+def _worktrees(config: Config) -> Iterator[Check]:
+    folder = config.data_dir / "worktrees"
+    there = {path.name for path in folder.glob("[!.]*")}
+    known = {row["id"]: row["state"] for row in query("SELECT id, state FROM runs", config=config)}
+    strangers = sorted(there - known.keys())
+    if strangers:
+        named = ", ".join(name[:8] for name in strangers[:3])
+        remedy = f"If you miss nothing, remove them from {folder}."
+        yield Check("worktrees", "warning", f"{len(strangers)} of no run ({named})", remedy)
+    else:
+        over = sum(1 for name in there if known[name] in ("completed", "failed", "cancelled"))
+        yield Check("worktrees", "good", f"{len(there)}, {over} of them of runs that are over")
+
+
+def _sandbox(_config: Config) -> Iterator[Check]:
+    from holdfast.workspace import probe
+
+    found = probe()
+    if found.works:
+        yield Check("sandbox", "good", "bubblewrap works")
+    else:
+        yield Check("sandbox", "warning", found.reason, "Install bubblewrap, or run holdfast where it is allowed.")
+
+
+def _models(config: Config) -> Iterator[Check]:
+    """Which backends could be used: a key or program is there, and the server answers."""
+    for backend, (is_ready, told) in find_models(config).items():
+        if not is_ready:
+            yield Check(f"model: {backend}", "warning", told, "Not needed for --simulate.")
+        elif (address := _SERVERS.get(backend)) and not is_reachable(address):
+            yield Check(f"model: {backend}", "warning", f"{told}, {address} does not answer", "Check the network.")
+        else:
+            yield Check(f"model: {backend}", "good", told)
+
+
+def find_models(config: Config) -> dict[str, tuple[bool, str]]:
+    """For each backend of the catalog whether it is set up, and by what that is known."""
+    from holdfast.catalog import Catalog
+
+    found: dict[str, tuple[bool, str]] = {}
+    for entry in Catalog.for_repository(Path(), config.config_dir).list_personas():
+        persona = entry.definition
+        backend = persona.backend.value
+        if backend == "simulated" or found.get(backend, (False, ""))[0]:
+            continue
+        if persona.key_variable is not None:
+            is_set = bool(os.environ.get(persona.key_variable))
+            found[backend] = is_set, f"{persona.key_variable} is {'set' if is_set else 'not set'}"
+        elif persona.argv:
+            is_there = shutil.which(persona.argv[0]) is not None
+            found[backend] = is_there, f"{persona.argv[0]} is {'there' if is_there else 'not on the path'}"
+        else:
+            address = persona.base_url or _SERVERS.get(backend, "")
+            answers = is_reachable(address)
+            found[backend] = answers, f"{address} {'answers' if answers else 'does not answer'}"
+    return found
+
+
+def is_reachable(address: str) -> bool:
+    parts = urlsplit(address)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), timeout=_REACH_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def _existing(path: Path) -> Path:
+    return next(parent for parent in (path, *path.parents) if parent.exists())

@@ -1,0 +1,138 @@
+"""Groups of commands whose modules are imported when a command is run, not when it is listed."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class Entry(NamedTuple):
+    """A command before it is loaded. `target` is `module:function` below this package; a group has `members`."""
+
+    summary: str
+    target: str = ""
+    members: Mapping[str, "Entry"] | None = None
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows names and summaries, and loads a command when someone asks for it."""
+
+    sections: Mapping[str, Mapping[str, Entry]] = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for members in self.sections.values() for name in members]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands:
+            entry = next((members[cmd_name] for members in self.sections.values() if cmd_name in members), None)
+            if entry is None:
+                return None
+            self.commands[cmd_name] = load(cmd_name, entry)
+        return self.commands[cmd_name]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, members in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, entry.summary) for name, entry in members.items()])
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _lighten_param(super().get_help_option(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"There is no command {args[0]!r}.{did_you_mean(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+
+def load(name: str, entry: Entry) -> Any:
+    """The command itself: its module is imported now."""
+    if entry.members is not None:
+        return make_group(name, entry.summary, {"Commands": entry.members})
+    module_name, _, function_name = entry.target.partition(":")
+    function = getattr(importlib.import_module(f"holdfast.cli.{module_name}"), function_name)
+    if isinstance(function, typer.Typer):
+        group = typer.main.get_group(function)
+        group.name = name
+        return group
+    single = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+    single.command(name, cls=LightCommand)(function)
+    return lighten(typer.main.get_command(single))
+
+
+class _PlainValue:
+    """Turns what was typed into a value of a simple type."""
+
+    def __init__(self, kind: Callable[[Any], Any], minimum: float | None) -> None:
+        self._kind = kind
+        self._minimum = minimum
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, list | tuple):
+            return [self.coerce(item, param, ctx) for item in value]
+        try:
+            typed = self._kind(value)
+        except ValueError:
+            raise typer.BadParameter(f"{value!r} is no {_KIND_NAMES[self._kind]}.", ctx=ctx, param=param) from None
+        if self._minimum is not None and not typed >= self._minimum:
+            raise typer.BadParameter(f"{value!r} is less than {self._minimum:g}.", ctx=ctx, param=param)
+        return typed
+
+
+_KIND_NAMES: dict[Any, str] = {
+    bool: "flag",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    Path: "path",
+    list[str]: "text",
+}
+
+
+def lighten(command: Any) -> Any:
+    """Let a command read its simple parameters without pydantic, which takes longer to import than most commands run.
+
+    Since 0.29 typer asks pydantic for every value that is not a flag; this can go when it no longer does.
+    """
+    for param in command.params:
+        _lighten_param(param)
+    return command
+
+
+def _lighten_param(param: Any) -> Any:
+    described = getattr(param, "type_descriptor", None)
+    if described is not None and described.annotation in _KIND_NAMES:
+        kind = str if described.annotation == list[str] else described.annotation
+        param._runtime_param = _PlainValue(kind, getattr(described.parameter_info, "min", None))
+    return param
+
+
+class LightCommand(TyperCommand):
+    """A command whose `--help` is read like its other options, see `lighten`."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _lighten_param(super().get_help_option(ctx))
+
+
+def make_group(name: str, summary: str, sections: Mapping[str, Mapping[str, Entry]]) -> LazyGroup:
+    group = LazyGroup(name=name, help=summary, no_args_is_help=True, rich_markup_mode=None)
+    group.sections = sections
+    return group
+
+
+def did_you_mean(given: str, known: list[str]) -> str:
+    """A sentence that names what was probably meant, or nothing."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(given, known, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,87 @@
+"""The live tree of a run on a terminal. It is drawn over itself on standard error and leaves nothing behind."""
+
+import os
+import time
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from holdfast.cli.output import MARKS
+from holdfast.cli.tree import PhaseView, RunView
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_STYLES = {
+    "completed": "green",
+    "failed": "red",
+    "running": "cyan",
+    "paused": "yellow",
+    "awaiting_approval": "yellow",
+    "cancelled": "dim",
+    "pending": "dim",
+}
+_PER_SECOND = 8
+
+
+def open_live(view: RunView, console: Console | None = None) -> Live:
+    """A display of the view as it is now, again and again until it is stopped."""
+    console = console or Console(stderr=True, highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
+    return Live(
+        console=console,
+        get_renderable=lambda: draw(view, time.time()),
+        refresh_per_second=_PER_SECOND,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+def draw(view: RunView, now: float) -> Group:
+    """The whole tree; every line is cut to the terminal's width, so that drawing it again never scrolls."""
+    lines: list[Any] = [_headline(view)]
+    width = max((len(key) for key in view.phases), default=0)
+    for phase in view.phases.values():
+        lines += _phase_lines(phase, width, now)
+    if view.notice:
+        lines.append(_line((view.notice, "yellow")))
+    return Group(*lines)
+
+
+def _headline(view: RunView) -> Text:
+    state = f"{view.state} ({view.reason})" if view.reason else view.state
+    return _line(
+        (view.workflow or "run", "bold"),
+        (f"  {view.run_id[:8]}  ", "dim"),
+        (state, _STYLES.get(view.state, "")),
+        f"  ${view.cost_micros / 1_000_000:.4f}",
+        (f" of ${view.budget_micros / 1_000_000:.2f}" if view.budget_micros is not None else "", "dim"),
+    )
+
+
+def _phase_lines(phase: PhaseView, width: int, now: float) -> list[Text]:
+    style = _STYLES.get(phase.state, "")
+    is_working = phase.working_since is not None
+    mark = _FRAMES[int(now * _PER_SECOND) % len(_FRAMES)] if is_working else MARKS.get(phase.state, " ")
+    elapsed = phase.elapsed_s(now)
+    head = _line(
+        (f"  {mark} {phase.key.ljust(width)}  ", style),
+        (_clock(elapsed) if elapsed or is_working else "    ", ""),
+        (f"  ${phase.cost_micros / 1_000_000:.4f}" if phase.cost_micros else "         ", "dim"),
+        (f"  ×{phase.attempt}" if phase.attempt > 1 else "", "yellow"),
+        (f"  {phase.note}" if phase.note else "", "red" if phase.state == "failed" else "dim"),
+    )
+    if not is_working:
+        return [head]
+    call = ", then ".join(filter(None, (phase.call, phase.asked and f"asks {phase.asked}")))
+    return [head, *(_line((f"      {sign} {told}", "dim")) for sign, told in (("→", call), ("“", phase.text)) if told)]
+
+
+def _line(*pieces: Any) -> Text:
+    text = Text.assemble(*pieces, no_wrap=True, overflow="ellipsis")
+    text.rstrip()
+    return text
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"

@@ -1,0 +1,195 @@
+"""A run as a person watches it: a fold over its events. Pure, so that it is right after a replay and for any reader."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.runtime.events import Event
+
+_TARGETS = ("file_path", "path", "pattern", "command", "description")
+_RUN_STATES = {
+    "run.started": "running",
+    "run.resumed": "running",
+    "run.paused": "paused",
+    "run.completed": "completed",
+    "run.failed": "failed",
+    "run.cancelled": "cancelled",
+}
+
+
+@dataclass
+class PhaseView:
+    """One phase: its state, and how long processes have worked on it."""
+
+    key: str
+    state: str = "pending"
+    attempt: int = 0
+    cost_micros: int = 0
+    call: str = ""
+    asked: str = ""
+    text: str = ""
+    note: str = ""
+    worked_s: float = 0.0
+    working_since: float | None = None
+
+    def stop(self, ts: float) -> None:
+        if self.working_since is not None:
+            self.worked_s += max(ts - self.working_since, 0.0)
+            self.working_since = None
+
+    def elapsed_s(self, now: float) -> float:
+        return self.worked_s + (max(now - self.working_since, 0.0) if self.working_since is not None else 0.0)
+
+
+@dataclass
+class RunView:
+    """What is known of a run after the events so far."""
+
+    run_id: str
+    phases: dict[str, PhaseView] = field(default_factory=dict)
+    workflow: str = ""
+    state: str = "pending"
+    reason: str = ""
+    error: str = ""
+    budget_micros: int | None = None
+    last_seq: int = 0
+    last_ts: float = 0.0
+    notice: str = ""
+    _money: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run_id: str, phase_keys: Iterable[str]) -> "RunView":
+        return cls(run_id, {key: PhaseView(key) for key in phase_keys})
+
+    @property
+    def is_still(self) -> bool:
+        """Nothing more happens until a person does something."""
+        return self.state not in ("pending", "running")
+
+    @property
+    def cost_micros(self) -> int:
+        return sum(amount for _phase, amount in self._money.values())
+
+    def apply(self, event: Event) -> None:
+        if event.seq <= self.last_seq:
+            return
+        payload = event.payload
+        if event.kind in _RUN_STATES:
+            self._apply_run(event)
+        elif event.kind == "run.created":
+            self.workflow = str(payload.get("workflow", ""))
+            self.budget_micros = payload.get("budget_micros")
+        elif event.kind.startswith("budget."):
+            self._apply_money(event)
+        elif (phase := self._phase_of(event)) is not None:
+            _apply_phase(phase, event)
+        self.last_seq, self.last_ts = event.seq, event.ts
+
+    def _apply_run(self, event: Event) -> None:
+        self.state = _RUN_STATES[event.kind]
+        self.reason = str(event.payload.get("reason", "")) if self.state == "paused" else ""
+        self.error = _message(event.payload.get("error"))
+        for phase in self.phases.values():
+            if event.kind == "run.resumed":
+                # Between the last event and this one no process worked on it.
+                is_working = phase.working_since is not None or phase.state == "running"
+                phase.stop(self.last_ts)
+                phase.working_since = event.ts if is_working else None
+            elif self.is_still:
+                phase.stop(event.ts)
+
+    def _apply_money(self, event: Event) -> None:
+        entry, amount = event.payload.get("entry"), event.payload.get("amount_micros")
+        if event.kind == "budget.raised" and self.budget_micros is not None:
+            self.budget_micros += int(amount or 0)
+        if not isinstance(entry, str) or not isinstance(amount, int):
+            return
+        key = event.lane_id.partition("/")[0]
+        if (phase := self.phases.get(key)) is not None:
+            phase.cost_micros += amount - self._money.get(entry, (key, 0))[1]
+        self._money[entry] = (key, amount)
+
+    def _phase_of(self, event: Event) -> PhaseView | None:
+        key = event.payload.get("phase") or event.lane_id.partition("/")[0]
+        if key in self.phases or not event.payload.get("phase"):
+            return self.phases.get(key)
+        return self.phases.setdefault(key, PhaseView(key))
+
+
+def _apply_phase(phase: PhaseView, event: Event) -> None:
+    payload = event.payload
+    if event.kind == "phase.started":
+        phase.state, phase.note = "running", ""
+        phase.attempt = _attempt_of(event)
+        phase.stop(event.ts)
+        phase.working_since = event.ts
+    elif event.kind in ("phase.completed", "phase.failed", "phase.skipped", "phase.reopened"):
+        _end_phase(phase, event)
+    elif event.kind == "human.approval.requested":
+        phase.state, phase.call, phase.asked = "awaiting_approval", "", ""
+        phase.stop(event.ts)
+    elif event.kind == "human.approval.received":
+        phase.note = f"{str(payload.get('action', '')).replace('_', ' ')} by {payload.get('by') or 'someone'}"
+    elif event.kind == "artifact.rejected":
+        phase.note = "the artifact was not right; the agent mends it"
+    elif event.kind in ("tool.started", "tool.result") and payload.get("tool"):
+        phase.call = describe_call(payload)
+    elif event.kind == "model.request":
+        phase.asked = str(payload.get("model") or "the model")
+    elif event.kind == "model.response":
+        phase.asked = ""
+        phase.text = last_line(message_text(payload.get("result"))) or phase.text
+
+
+def _end_phase(phase: PhaseView, event: Event) -> None:
+    phase.stop(event.ts)
+    phase.call = phase.asked = ""
+    if event.kind == "phase.completed":
+        phase.state, phase.text = "completed", ""
+    elif event.kind == "phase.skipped":
+        phase.state, phase.note = "completed", "done before, not repeated"
+    elif event.kind == "phase.reopened":
+        phase.state, phase.note = "pending", "another attempt"
+    else:
+        phase.state, phase.note = "failed", _message(event.payload.get("error"))
+
+
+def _attempt_of(event: Event) -> int:
+    number = event.lane_id.partition("/")[2]
+    return int(number) if number.isdigit() else 1
+
+
+def describe_call(payload: Mapping[str, Any]) -> str:
+    """A tool call in a few words: its name and what it is about."""
+    args, argv = payload.get("args"), payload.get("argv")
+    if isinstance(argv, list):
+        return " ".join(str(part) for part in argv)
+    target = next((args[name] for name in _TARGETS if args.get(name)), "") if isinstance(args, dict) else ""
+    return f"{payload.get('tool')} {target}".rstrip()
+
+
+def message_text(result: Any) -> str:
+    """What a model said, out of a journaled response; nothing where it has another form."""
+    if isinstance(result, Mapping):
+        if isinstance(result.get("$msg"), list) and len(result["$msg"]) == 2:
+            return _content_text(result["$msg"][1])
+        return next((text for value in result.values() if (text := message_text(value))), "")
+    if isinstance(result, list):
+        return next((text for value in result if (text := message_text(value))), "")
+    return ""
+
+
+def _content_text(message: Any) -> str:
+    content = message.get("content") if isinstance(message, Mapping) else ""
+    if isinstance(content, list):
+        return "\n".join(str(block.get("text", "")) for block in content if isinstance(block, Mapping))
+    return content if isinstance(content, str) else ""
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _message(error: Any) -> str:
+    return str(error.get("message", "")) if isinstance(error, dict) else str(error or "")

@@ -1,0 +1,207 @@
+"""The demo: a workflow is killed in front of your eyes, resumed by another process, approved by you, and finished.
+
+Nothing is staged but the model, which is simulated: the processes, the signal, the repository, the files and the
+journal are real. The exit code is 0 only if what is claimed at the end holds.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from holdfast.cli.asking import Answer, ask, find_question
+from holdfast.cli.demo_project import WISH, make_project, read_status, see_fault
+from holdfast.cli.options import is_interactive
+from holdfast.cli.workflow_demo_proof import Proof, check, read_proof
+from holdfast.cli.workflow_demo_view import StoryView
+
+WORKFLOW = "feature-delivery"
+KILLED_IN = "plan"
+_PACE_S = 0.45  # for each answer of the model
+_FAST_PACE_S = 0.15  # only for the process that is killed, so that it cannot be done before the signal arrives
+_READ_S = 1.2
+
+
+class _Broken(Exception):
+    """A process of the demo did not end as it must; it has said why on the standard error."""
+
+
+@dataclass
+class Part:
+    """One process's part in the run."""
+
+    pid: int
+    lines: list[str] = field(default_factory=list)
+    exit_code: int = 0
+    answer: dict[str, Any] = field(default_factory=dict)
+
+
+class Story:
+    """The acts in order; each leaves what happened in `parts`."""
+
+    def __init__(self, folder: Path, view: StoryView, *, is_fast: bool) -> None:
+        self.project = folder / "till"
+        self.parts: list[Part] = []
+        self._view = view
+        self._is_fast = is_fast
+        self._can_ask = is_interactive() and not is_fast
+        self._run_id = ""
+        self._before = ""
+
+    def act(self) -> None:
+        view = self._view
+        view.show_title()
+        make_project(self.project)
+        self._before = read_status(self.project)
+        view.show_act(1, "A project with a fault, and the wish to have it mended")
+        view.show_project(self.project, see_fault(self.project), WISH)
+        self._wait()
+        view.show_act(2, f"A process works, and is killed in the middle of phase {KILLED_IN}")
+        self._start(
+            ["run", WORKFLOW, "--repo", str(self.project), "--simulate", "--requirements", WISH], is_killed=True
+        )
+        self._run_id = self.parts[0].lines[0].removeprefix("run ").strip()
+        self._wait()
+        view.show_act(3, "Another process resumes the run; what is recorded is not done again")
+        self._start(["resume", self._run_id])
+        self._wait()
+        view.show_act(4, "A person decides; meanwhile no process of the run is alive")
+        self._decide()
+        view.show_act(5, "A third process finishes it")
+        self._start(["resume", self._run_id])
+        self._wait()
+
+    def prove(self) -> bool:
+        """Show what the run made and what the journal says; true if every claim holds."""
+        proof = read_proof(self._run_id, [part.pid for part in self.parts if part.answer or part.exit_code < 0])
+        self._view.show_act(6, "Who did what, counted from the journal")
+        self._view.show_table(proof)
+        self._wait()
+        self._view.show_act(7, "What the run made, in a worktree of its own")
+        self._view.show_result(self._run_id, proof)
+        self._wait()
+        self._view.show_act(8, "What holds")
+        claims = check(proof, self.parts[0].exit_code, is_untouched=read_status(self.project) == self._before)
+        self._view.show_holds(claims)
+        return all(holds for _text, holds in claims)
+
+    def _decide(self) -> None:
+        while (question := find_question(self._run_id)) is not None:
+            answer = self._get_answer(question)
+            short = question["approval_id"][:8]
+            if answer.action == "request_changes":
+                self._call(["reject", short, "--changes", "--comment", answer.comment])
+                self._start(["resume", self._run_id])
+            else:
+                self._call(["approve", short])
+
+    def _get_answer(self, question: dict[str, Any]) -> Answer:
+        if not self._can_ask:
+            self._view.show_own_answer(question)
+            return Answer("approve", "")
+        answer = ask(question)
+        if answer is None or answer.action == "reject":
+            self._view.say("The story needs a yes here; it says it for you.")
+            return Answer("approve", "")
+        return answer
+
+    def _call(self, arguments: list[str]) -> None:
+        """Run one of the small commands, as a person would type it."""
+        self._view.show_command(arguments)
+        done = subprocess.run([*_HOLDFAST, *arguments], capture_output=True, text=True, check=False)
+        self._view.say((done.stdout or done.stderr).strip())
+        if done.returncode:
+            raise _Broken
+
+    def _start(self, arguments: list[str], *, is_killed: bool = False) -> None:
+        pace_s = _FAST_PACE_S if is_killed else 0.0
+        pace_s = pace_s if self._is_fast else _PACE_S
+        self._view.show_command(arguments)
+        part = _watch([*arguments, "--json"], pace_s, self._view.show_line, is_killed=is_killed)
+        self.parts.append(part)
+        self._view.show_end(part.pid, part.exit_code)
+        if (part.exit_code == -signal.SIGKILL) is not is_killed or part.exit_code not in (-signal.SIGKILL, 0, 3):
+            raise _Broken
+
+    def _wait(self) -> None:
+        if not self._is_fast:
+            time.sleep(_READ_S)
+
+
+_HOLDFAST = (sys.executable, "-m", "holdfast")
+
+
+def _watch(arguments: list[str], pace_s: float, show: Callable[[str], None], *, is_killed: bool) -> Part:
+    """Run a holdfast command in a process of its own, to its end or until phase `KILLED_IN` writes its first file."""
+    environment = {**os.environ, "HOLDFAST_SIMULATE_DELAY_S": str(pace_s)}
+    with subprocess.Popen(
+        [*_HOLDFAST, *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for the parent, which ends the process itself
+    ) as process:
+        part = Part(process.pid)
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            is_near = False
+            for line in process.stderr:
+                part.lines.append(line.rstrip("\n"))
+                show(part.lines[-1])
+                is_near = is_near or f"{KILLED_IN}: started" in line
+                if is_killed and is_near and ("write_file" in line or "edit_file" in line):
+                    process.send_signal(signal.SIGKILL)
+                    break
+            told = process.stdout.read()
+        except BaseException:
+            process.kill()
+            raise
+        part.exit_code = process.wait()
+    part.answer = json.loads(told) if told else {}
+    return part
+
+
+def play(*, is_fast: bool = False, is_kept: bool = False, console: Console | None = None) -> int:
+    """Tell the story on a console; returns the exit code. The folder is gone afterwards, unless it is to be kept."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+    view = StoryView(console or Console(highlight=False))
+    if is_kept:
+        return _play_in(Path(tempfile.mkdtemp(prefix="holdfast-demo-")), view, is_fast=is_fast, is_kept=True)
+    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+        return _play_in(Path(folder), view, is_fast=is_fast, is_kept=False)
+
+
+def _play_in(folder: Path, view: StoryView, *, is_fast: bool, is_kept: bool) -> int:
+    # The whole demo, its questions included, has a place of its own: nothing of the user's is read or written.
+    os.environ["HOLDFAST_DATA_DIR"] = str(folder / "data")
+    os.environ["XDG_CONFIG_HOME"] = str(folder / "config")
+    for name in ("HOLDFAST_DATABASE_URL", "HOLDFAST_CONFIG", "HOLDFAST_RUN_BUDGET_USD", "HOLDFAST_DAY_BUDGET_USD"):
+        os.environ.pop(name, None)
+    story = Story(folder, view, is_fast=is_fast)
+    try:
+        story.act()
+        is_proved = story.prove()
+    except _Broken:
+        view.show_broken(story.parts[-1].lines if story.parts else [])
+        return 1
+    except KeyboardInterrupt:
+        view.show_stopped()
+        return 130
+    view.show_farewell(folder if is_kept else None)
+    return 0 if is_proved else 1
+
+
+__all__ = ["Proof", "Story", "play"]

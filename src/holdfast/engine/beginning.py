@@ -1,0 +1,67 @@
+"""The first event of a drive: a run starts, is resumed, is retried, or can only be ended."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from holdfast.engine.scope import RunScope
+from holdfast.enums import RunPhaseState, RunStatus
+from holdfast.errors import RunNotInState
+from holdfast.persistence.rows import now_text, update
+from holdfast.persistence.runs import StoredRun
+from holdfast.runtime.checkpoint.base import Claim
+from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.records import Records
+
+Begin = Callable[[RunScope, StoredRun], Awaitable[None]]
+
+
+async def begin_new(scope: RunScope, stored: StoredRun) -> None:
+    row = scope.set_run(state=RunStatus.RUNNING, started_at=now_text())
+    await scope.log.append(scope.log.event(EventKind.RUN_STARTED), rows=[row])
+
+
+async def begin_resumed(scope: RunScope, stored: StoredRun) -> None:
+    values: dict[str, Any] = {"state": RunStatus.RUNNING, "pause_reason": None}
+    events = [scope.log.event(EventKind.RUN_RESUMED, after=stored.run.state), *_skipped(scope, stored)]
+    if stored.run.state == RunStatus.PENDING:  # its maker died before it began
+        values["started_at"] = now_text()
+        events.insert(0, scope.log.event(EventKind.RUN_STARTED))
+    await scope.log.append(*events, rows=[scope.set_run(**values)])
+
+
+async def begin_retried(scope: RunScope, stored: StoredRun) -> None:
+    rows = [
+        scope.set_phase(key, state=RunPhaseState.PENDING, error=None)
+        for key, row in stored.phases.items()
+        if row.state == RunPhaseState.FAILED
+    ]
+    rows.append(scope.set_run(state=RunStatus.RUNNING, error=None, ended_at=None, final_report_path=None))
+    resumed = scope.log.event(EventKind.RUN_RESUMED, after="failed")
+    await scope.log.append(resumed, *_skipped(scope, stored), rows=rows)
+    scope.history.retry(scope.log.records.last_seq + 1)
+
+
+def _skipped(scope: RunScope, stored: StoredRun) -> list[Event]:
+    return [
+        scope.log.event(EventKind.PHASE_SKIPPED, f"{key}/{row.attempt}", phase=key)
+        for key, row in stored.phases.items()
+        if row.state == RunPhaseState.COMPLETED
+    ]
+
+
+async def cancel_unreadable(journal: Journal, claim: Claim, records: Records) -> None:
+    """End a run that can never go on, because what it was made from cannot be read; there is nothing to report on."""
+    asked = records.cancel_request or {}
+    told = {"reason": asked.get("reason", ""), "by": asked.get("by", "")}
+    values = {"state": RunStatus.CANCELLED, "ended_at": now_text(), "updated_at": now_text(), "pause_reason": None}
+    event = create_event(claim.run_id, EventKind.RUN_CANCELLED, **told)
+    await journal.append(claim.run_id, [event], claim=claim, rows=[update("runs", values, {"id": claim.run_id})])
+
+
+def check_failed(stored: StoredRun) -> None:
+    if stored.run.state != RunStatus.FAILED:
+        raise RunNotInState(
+            f"Run {stored.run.id} is {stored.run.state}; only a failed run is retried.",
+            hint="Resume a run that is paused or was interrupted.",
+        )

@@ -1,0 +1,54 @@
+"""The template's own commands, set-up and checks, as durable steps: started once, found again after a crash."""
+
+from typing import Any
+
+from holdfast.engine.scope import RunScope
+from holdfast.errors import WorkspaceError
+from holdfast.runtime.durable import TOOL_CALL, Step
+from holdfast.workspace import CommandState, clean_environment, run_spooled, stop_spooled
+
+_TIMEOUT_S = 1800.0
+
+
+async def run_command(
+    scope: RunScope, lane_id: str, name: str, argv: list[str], *, phase: str | None = None
+) -> dict[str, Any]:
+    """Run a command of the template as a durable step; one that outlived its engine is waited for, not repeated."""
+    key = f"{lane_id}/{name}"
+
+    async def run() -> dict[str, Any]:
+        outcome = await run_spooled(
+            _spool_key(scope, key),
+            argv,
+            cwd=scope.place.root,
+            spool_dir=scope.spool_dir,
+            env=clean_environment({"HOLDFAST_RUN_ID": scope.run_id}),
+            timeout_s=_TIMEOUT_S,
+            leave_running=True,
+        )
+        if outcome.state is CommandState.LOST:
+            raise WorkspaceError(
+                f"What became of {' '.join(argv)!r} is not known: its process is gone and left no exit code.",
+                hint="Look at the workspace, then retry the run.",
+            )
+        told = f"exit code {outcome.exit_code}" if outcome.exit_code is not None else outcome.state.value
+        return {"exit_code": outcome.exit_code, "outcome": told, "output": outcome.output}
+
+    details = {"tool": "command", "argv": argv, "phase": phase}
+    step = Step(key, lane_id, has_intent=True, kinds=TOOL_CALL, details=details)
+    scope.history.commands.add(key)
+    result: dict[str, Any] = await scope.log.step(step, run)
+    scope.history.commands.discard(key)
+    return result
+
+
+async def stop_commands(scope: RunScope) -> None:
+    """End what a cancelled run still has running; it was left alone so far, since a shutdown is no cancellation."""
+    for key in sorted(scope.history.commands):
+        await stop_spooled(_spool_key(scope, key), spool_dir=scope.spool_dir)
+    for spool_key in sorted(scope.history.agent_commands):
+        await stop_spooled(spool_key, spool_dir=scope.spool_dir)
+
+
+def _spool_key(scope: RunScope, key: str) -> str:
+    return f"{scope.run_id}:{key}"

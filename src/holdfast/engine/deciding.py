@@ -1,0 +1,92 @@
+"""A person's answers to a run that waits, from any process: decisions on approvals, and more money."""
+
+from decimal import Decimal
+from typing import Any
+
+from holdfast.engine.approvals import (
+    Subject,
+    check_action,
+    check_fresh,
+    check_open,
+    check_other_person,
+    decision,
+    first_approval,
+)
+from holdfast.errors import ApprovalNotFound, ConfigInvalid, RowRefused
+from holdfast.persistence.db import Database
+from holdfast.persistence.models import ApprovalRow
+from holdfast.persistence.runs import find_approval
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.records import Records
+
+NOT_GIVEN: Any = object()
+
+
+async def write_decision(
+    db: Database,
+    journal: Journal,
+    row: ApprovalRow,
+    action: str,
+    *,
+    subject: Subject | None,
+    digest: str | None,
+    comment: str,
+    by: str,
+    result: Any = NOT_GIVEN,
+    needs_two: bool = False,
+) -> None:
+    """Answer an open approval; the first of two people who are needed leaves it open.
+
+    Raises `ApprovalStale`, `ApprovalNotFound` if someone was faster, `SecondPersonNeeded`.
+    """
+    is_outcome = row.about == "outcome"
+    needs_two = needs_two and row.about == "phase"
+    if not is_outcome:
+        check_fresh(row, digest, subject if row.about == "phase" else None)
+    elif result is not NOT_GIVEN:
+        action = "done"
+    if result is not NOT_GIVEN and not is_outcome:
+        raise ConfigInvalid("Only a call whose outcome is unknown can be given a result.", key="result")
+    key = row.shown["key"] if is_outcome else _key_of(Records(await journal.read(row.run_id)), row.id)
+    told = {"result": result} if action == "done" else {}
+    lane = f"{row.phase_key}/{row.attempt}"
+    if needs_two and action == "approve":
+        check_other_person(row, by)
+    if needs_two and action == "approve" and not row.first_by:
+        event, rows = first_approval(row, lane, comment=comment, by=by)
+    else:
+        event, rows = decision(row.run_id, row.id, key, lane, action, comment=comment, by=by, **told)
+    try:
+        await journal.append(row.run_id, [event], rows=rows)
+    except RowRefused:
+        check_open(await find_approval(db, row.id), row.run_id, row.id)
+        raise
+
+
+def _key_of(records: Records, approval_id: str) -> str:
+    for record in records.by_key.values():
+        if record.type == "approval" and record.result == approval_id:
+            return record.key
+    raise ApprovalNotFound(f"Approval {approval_id} is not in the journal of its run.")
+
+
+async def write_top_up(journal: Journal, run_id: str, amount_usd: float | Decimal, *, by: str) -> None:
+    """Raise the run's limit, and the phase's if that is what the run waits for."""
+    amount = round(Decimal(str(amount_usd)) * 1_000_000)
+    if amount <= 0:
+        raise ConfigInvalid("A top-up is more than 0 dollars.", key="amount_usd")
+    told: dict[str, Any] = {"amount_micros": amount, "by": by}
+    exhausted = [e for e in await journal.read(run_id) if e.kind == EventKind.BUDGET_EXHAUSTED]
+    if exhausted and exhausted[-1].payload.get("limit") == "phase":
+        told["phase"] = exhausted[-1].payload.get("phase")
+    raised = Statement(
+        "UPDATE runs SET budget_micros = budget_micros + :amount WHERE id = :id AND budget_micros IS NOT NULL",
+        {"amount": amount, "id": run_id},
+        expect=None,
+    )
+    await journal.append(run_id, [create_event(run_id, EventKind.BUDGET_RAISED, **told)], rows=[raised])
+
+
+__all__ = ["NOT_GIVEN", "check_action", "check_open", "write_decision", "write_top_up"]

@@ -1,0 +1,130 @@
+"""Where a drive stops: the run is over, with its report, or it waits, with the reason."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.agents.governor import Stalled
+from holdfast.engine.approvals import ApprovalPending
+from holdfast.engine.budget import BudgetPause
+from holdfast.engine.commands import stop_commands
+from holdfast.engine.report import write_report
+from holdfast.engine.scope import RunScope
+from holdfast.enums import RunStatus
+from holdfast.persistence.rows import insert, now_text
+from holdfast.persistence.runs import read_approvals
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.durable import CancelRun, Suspended
+from holdfast.runtime.events import Event, EventKind
+
+
+@dataclass(frozen=True)
+class Completed:
+    pass
+
+
+@dataclass(frozen=True)
+class Failed:
+    error: dict[str, Any]
+    phase: str | None = None
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    reason: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True)
+class Paused:
+    """Every phase that waits, and for what; the others of the batch have come to their end."""
+
+    waiting: Sequence[Suspended] = field(default_factory=list)
+
+
+Stop = Completed | Failed | Cancelled | Paused
+
+
+async def finish(scope: RunScope, stop: Stop) -> RunStatus:
+    """Write down that the run is over or waits."""
+    if isinstance(stop, Completed):
+        return await _end(scope, RunStatus.COMPLETED, EventKind.RUN_COMPLETED)
+    if isinstance(stop, Failed):
+        told = {"phase": stop.phase} if stop.phase else {}
+        return await _end(scope, RunStatus.FAILED, EventKind.RUN_FAILED, error=stop.error, **told)
+    if isinstance(stop, Cancelled):
+        return await _cancel(scope, stop.reason, stop.by)
+    try:
+        return await _pause(scope, stop.waiting)
+    except CancelRun as request:  # it came while nobody could have heard it any more
+        return await _cancel(scope, request.reason, request.by)
+
+
+async def _cancel(scope: RunScope, reason: str, by: str) -> RunStatus:
+    await stop_commands(scope)
+    return await _end(scope, RunStatus.CANCELLED, EventKind.RUN_CANCELLED, reason=reason, by=by)
+
+
+async def _end(scope: RunScope, state: RunStatus, kind: EventKind, **told: Any) -> RunStatus:
+    # crash: the report may be there without the end; whoever resumes writes it anew.
+    path = await write_report(scope, state, told)
+    row = scope.set_run(
+        state=state,
+        ended_at=now_text(),
+        final_report_path=str(path),
+        pause_reason=None,
+        error=told.get("error"),
+    )
+    # A request to cancel that comes beside the end is too late: nothing is written after this.
+    await scope.log.append_last(scope.log.event(kind, report=str(path), **told), rows=[row])
+    return state
+
+
+async def _pause(scope: RunScope, waiting: Sequence[Suspended]) -> RunStatus:
+    log = scope.log
+    events: list[Event] = []
+    rows: list[Statement] = []
+    reasons: set[str] = set()
+    for suspended in waiting:
+        if isinstance(suspended, BudgetPause):
+            reasons.add("budget")
+            events.append(log.event(EventKind.BUDGET_EXHAUSTED, message=str(suspended), **suspended.facts))
+        elif isinstance(suspended, ApprovalPending):
+            reasons.add("approval")
+        elif isinstance(suspended, Stalled):
+            reasons.add("stalled")
+            events.append(log.event(EventKind.AGENT_PROGRESS, stalled=str(suspended), **suspended.facts))
+        else:
+            reasons.add("outcome")
+            rows += await _ask_for_outcome(scope, str(suspended))
+    reason = next(name for name in ("outcome", "approval", "stalled", "budget") if name in reasons)
+    asked = [str(row.params["id"]) for row in rows]
+    told: dict[str, Any] = {"reason": reason, "waiting": ", ".join(map(str, waiting)), "asked": asked}
+    rows.append(scope.set_run(state=RunStatus.PAUSED, pause_reason=reason))
+    await log.append(*events, log.event(EventKind.RUN_PAUSED, **told), rows=rows)
+    return RunStatus.PAUSED
+
+
+async def _ask_for_outcome(scope: RunScope, key: str) -> list[Statement]:
+    """A call was in flight when its process died, and only a person can say what became of it."""
+    for row in await read_approvals(scope.db, run_id=scope.run_id, state="pending"):
+        if row.about == "outcome" and isinstance(row.shown, dict) and row.shown.get("key") == key:
+            return []
+    phase_key, _, rest = key.partition("/")
+    attempt = rest.partition("/")[0]
+    shown = {
+        "key": key,
+        "question": "This call was in flight when its process died. Approve: make it again. Reject: fail the phase.",
+    }
+    values = {
+        "id": uuid.uuid4().hex,
+        "run_id": scope.run_id,
+        "phase_key": phase_key,
+        "attempt": int(attempt) if attempt.isdigit() else 0,
+        "about": "outcome",
+        "state": "pending",
+        "shown": shown,
+        "requested_at": now_text(),
+    }
+    return [insert("approvals", values)]

@@ -1,0 +1,89 @@
+"""What a run's journal says beyond its steps: how often each phase was tried, what it started from, what was added.
+
+Pure, and read once when a process takes a run over. What happens afterwards is known to whoever makes it happen.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from holdfast.runtime.durable import idempotency_key
+from holdfast.runtime.events import Event
+
+
+@dataclass
+class History:
+    last_attempt: dict[str, int] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+    """How often in a row each phase failed and was tried again by itself."""
+    restore_to: dict[str, str] = field(default_factory=dict)
+    """The files from which a phase starts again that failed and was then retried by a person."""
+    raised_micros: Counter[str] = field(default_factory=Counter)
+    """Money that was added where a phase's own limit was in the way."""
+    commands: set[str] = field(default_factory=set)
+    """Keys of the template's commands that were started and have no outcome."""
+    agent_commands: set[str] = field(default_factory=set)
+    """The same of the agents' commands, as the spool knows them."""
+    last_tree: str | None = None
+    retried_at: int = 0
+    prepared: int = 0
+    _started_from: dict[str, str] = field(default_factory=dict)
+    _failed: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> "History":
+        history = cls()
+        for event in events:
+            history._add(event)
+        return history
+
+    def _add(self, event: Event) -> None:
+        payload, kind = event.payload, event.kind
+        tree = find_tree(event)
+        self.last_tree = tree or self.last_tree
+        phase = payload.get("phase")
+        if kind.startswith("phase.") and isinstance(phase, str):
+            self._add_phase(event, phase, tree)
+        elif kind == "run.resumed" and payload.get("after") == "failed":
+            self.retry(event.seq)
+        elif kind == "workspace.prepared":
+            self.prepared += 1
+        elif kind == "budget.raised" and isinstance(phase, str):
+            self.raised_micros[phase] += int(payload.get("amount_micros", 0))
+        elif kind == "tool.started" and payload.get("tool") == "command":
+            self.commands.add(str(payload.get("key")))
+        elif kind == "tool.started" and payload.get("tool") in ("execute", "agent"):
+            self.agent_commands.add(idempotency_key(event.run_id, str(payload.get("key"))))
+        elif kind in ("tool.result", "tool.error"):
+            self.commands.discard(str(payload.get("key")))
+            self.agent_commands.discard(idempotency_key(event.run_id, str(payload.get("key"))))
+
+    def retry(self, seq: int) -> None:
+        """A person has opened the run again, with the event of this number."""
+        self.retried_at = seq
+        self.restore_to |= {key: self._started_from[key] for key in self._failed if key in self._started_from}
+        self._failed.clear()
+
+    def _add_phase(self, event: Event, phase: str, tree: str | None) -> None:
+        if event.kind == "phase.started":
+            attempt = int(event.payload.get("attempt_no", 1))
+            self.last_attempt[phase] = max(attempt, self.last_attempt.get(phase, 0))
+            self.restore_to.pop(phase, None)
+            self._failed.discard(phase)
+            if tree:
+                self._started_from[phase] = tree
+        elif event.kind == "phase.failed" and event.payload.get("is_retried"):
+            self.failures[phase] += 1
+        elif event.kind == "phase.failed":
+            self._failed.add(phase)
+            self.failures[phase] = 0
+        elif event.kind == "phase.completed" or event.payload.get("reason") == "changes":
+            self.failures[phase] = 0
+
+
+def find_tree(event: Event) -> str | None:
+    """The id of the files that an event was recorded with, if it was."""
+    result = event.payload.get("result")
+    told = result.get("tree") if isinstance(result, dict) else None
+    tree = told or event.payload.get("tree")
+    return tree if isinstance(tree, str) and tree else None

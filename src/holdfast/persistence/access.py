@@ -1,0 +1,162 @@
+"""Who may use the API: tokens, browser sessions, and the keys under which requests were already carried out.
+
+Rule: a secret is never stored, only its hash; what changes who may do what is an event of the access journal.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from holdfast.enums import Role
+from holdfast.errors import RowRefused, TokenNotFound
+from holdfast.persistence.db import Database
+from holdfast.persistence.models import IdempotencyRow, SessionRow, TokenRow
+from holdfast.persistence.rows import insert, now_text, update
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.journal import Journal
+
+ACCESS_JOURNAL = "holdfast-access"
+_PREFIX = "hf"
+_NO_HASH = hashlib.sha256(b"").hexdigest()
+
+
+def hash_secret(secret: str) -> str:
+    """A plain hash is enough: a secret of ours has 256 random bits, so there is nothing to guess."""
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A token on the only occasion that it is known."""
+
+    token_id: str
+    token: str
+
+
+async def create_token(
+    journal: Journal, *, name: str, role: Role, expires_at: str | None = None, by: str = ""
+) -> NewToken:
+    """Make a token; it works from now on."""
+    token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    row = insert(
+        "tokens",
+        {
+            "id": token_id,
+            "name": name,
+            "role": role.value,
+            "hash": hash_secret(secret),
+            "created_at": now_text(),
+            "created_by": by,
+            "expires_at": expires_at,
+        },
+    )
+    event = create_event(
+        ACCESS_JOURNAL,
+        EventKind.TOKEN_CREATED,
+        token_id=token_id,
+        name=name,
+        role=role.value,
+        expires_at=expires_at,
+        by=by,
+    )
+    await journal.append(ACCESS_JOURNAL, [event], rows=[row])
+    return NewToken(token_id, f"{_PREFIX}_{token_id}_{secret}")
+
+
+async def revoke_token(journal: Journal, token_id: str, *, by: str = "") -> None:
+    """Take a token back, with every session that began with it. Raises `TokenNotFound`; twice is once."""
+    now = now_text()
+    revoked = Statement(
+        "UPDATE tokens SET revoked_at = COALESCE(revoked_at, :now), "
+        "revoked_by = CASE WHEN revoked_at IS NULL THEN :by ELSE revoked_by END WHERE id = :id",
+        {"now": now, "by": by, "id": token_id},
+    )
+    ended = Statement(
+        "UPDATE sessions SET ended_at = :now WHERE token_id = :id AND ended_at IS NULL",
+        {"now": now, "id": token_id},
+        expect=None,
+    )
+    event = create_event(ACCESS_JOURNAL, EventKind.TOKEN_REVOKED, token_id=token_id, by=by)
+    try:
+        await journal.append(ACCESS_JOURNAL, [event], rows=[revoked, ended])
+    except RowRefused as error:
+        raise TokenNotFound(f"There is no token {token_id}.") from error
+
+
+async def find_valid_token(db: Database, token: str) -> TokenRow | None:
+    """The row of a token that is right, not revoked and not over; the secret is compared in constant time."""
+    prefix, _, rest = token.partition("_")
+    token_id, _, secret = rest.partition("_")
+    row: TokenRow | None = None
+    if prefix == _PREFIX and token_id.isalnum() and token_id.isascii():
+        async with db.session() as session:
+            row = await session.get(TokenRow, token_id)
+    is_right = hmac.compare_digest(hash_secret(secret), row.hash if row else _NO_HASH)
+    if row is None or not is_right or row.revoked_at is not None or _is_over(row.expires_at):
+        return None
+    return row
+
+
+async def note_use(journal: Journal, token_id: str) -> None:
+    row = update("tokens", {"last_used_at": now_text()}, {"id": token_id}, expect=None)
+    await journal.append(ACCESS_JOURNAL, [], rows=[row])
+
+
+async def list_tokens(db: Database) -> Sequence[TokenRow]:
+    async with db.session() as session:
+        return list(await session.scalars(select(TokenRow).order_by(TokenRow.created_at, TokenRow.id)))
+
+
+async def open_session(journal: Journal, *, name: str, role: Role, expires_at: str, token_id: str | None = None) -> str:
+    """Let a browser in and return the secret for its cookie, always a new one."""
+    secret = secrets.token_urlsafe(32)
+    row = insert(
+        "sessions",
+        {
+            "id": hash_secret(secret),
+            "token_id": token_id,
+            "name": name,
+            "role": role.value,
+            "created_at": now_text(),
+            "expires_at": expires_at,
+        },
+    )
+    event = create_event(ACCESS_JOURNAL, EventKind.SESSION_OPENED, name=name, role=role.value, token_id=token_id)
+    await journal.append(ACCESS_JOURNAL, [event], rows=[row])
+    return secret
+
+
+async def find_valid_session(db: Database, secret: str) -> SessionRow | None:
+    async with db.session() as session:
+        row = await session.get(SessionRow, hash_secret(secret))
+    return None if row is None or row.ended_at is not None or _is_over(row.expires_at) else row
+
+
+async def end_session(journal: Journal, secret: str) -> None:
+    """Log a browser out; one that is not logged in is left as it is."""
+    row = update("sessions", {"ended_at": now_text()}, {"id": hash_secret(secret)}, expect=1)
+    event = create_event(ACCESS_JOURNAL, EventKind.SESSION_ENDED)
+    try:
+        await journal.append(ACCESS_JOURNAL, [event], rows=[row])
+    except RowRefused:
+        return
+
+
+async def find_answer(db: Database, actor: str, key: str) -> IdempotencyRow | None:
+    async with db.session() as session:
+        return await session.get(IdempotencyRow, (actor, key))
+
+
+def remember_answer(actor: str, key: str, request_hash: str, run_id: str) -> Statement:
+    """The key as a row to be written with the run; refused, with the run, if someone was faster."""
+    values = {"actor": actor, "key": key, "request_hash": request_hash, "run_id": run_id, "created_at": now_text()}
+    return insert("idempotency_keys", values)
+
+
+def _is_over(expires_at: str | None) -> bool:
+    return expires_at is not None and expires_at <= now_text()

@@ -1,0 +1,130 @@
+"""What people and programs list: pages of runs, what is due to be driven, money by day and by what it was spent on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, and_, func, or_, select, tuple_
+
+from holdfast.persistence.db import Database
+from holdfast.persistence.models import ApprovalRow, LedgerRow, RunPhaseRow, RunRow
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """Which runs: every field that is given must fit."""
+
+    state: str | None = None
+    workflow: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    run: RunRow
+    cost_micros: int
+
+
+async def list_page(
+    db: Database, wanted: RunFilter, *, limit: int, after: tuple[str, str] | None = None
+) -> list[ListedRun]:
+    """At most `limit` runs, newest first, that come after the run with this time of creation and id."""
+    cost = (
+        select(func.coalesce(func.sum(LedgerRow.amount_micros), 0))
+        .where(LedgerRow.run_id == RunRow.id)
+        .correlate(RunRow)
+        .scalar_subquery()
+    )
+    query = _filtered(select(RunRow, cost), wanted)
+    if after is not None:
+        query = query.where(tuple_(RunRow.created_at, RunRow.id) < tuple_(*after))
+    query = query.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit)
+    async with db.session() as session:
+        return [ListedRun(run, int(micros or 0)) for run, micros in await session.execute(query)]
+
+
+def _filtered(query: Select[Any], wanted: RunFilter) -> Select[Any]:
+    if wanted.state is not None:
+        query = query.where(RunRow.state == wanted.state)
+    if wanted.workflow is not None:
+        query = query.where(RunRow.workflow == wanted.workflow)
+    if wanted.text is not None:
+        query = query.where(
+            or_(
+                RunRow.title.contains(wanted.text, autoescape=True),
+                RunRow.requirements_md.contains(wanted.text, autoescape=True),
+            )
+        )
+    return query
+
+
+@dataclass(frozen=True)
+class DueRun:
+    """A run that somebody should be driving; whether somebody does, its claim tells."""
+
+    run_id: str
+    state: str
+    repo_path: str
+    wake: str | None
+
+
+async def list_due(db: Database) -> list[DueRun]:
+    """Runs that are pending or running, that a person asked to go on, or whose every question is answered."""
+    asked = and_(RunRow.state.in_(("paused", "failed")), RunRow.wake.is_not(None))
+    open_questions = select(ApprovalRow.id).where(ApprovalRow.run_id == RunRow.id, ApprovalRow.state == "pending")
+    answered = and_(RunRow.state == "paused", RunRow.pause_reason == "approval", ~open_questions.exists())
+    query = (
+        select(RunRow.id, RunRow.state, RunRow.repo_path, RunRow.wake)
+        .where(or_(RunRow.state.in_(("running", "pending")), asked, answered))
+        .order_by(RunRow.created_at, RunRow.id)
+    )
+    async with db.session() as session:
+        return [DueRun(*row) for row in await session.execute(query)]
+
+
+async def read_state(db: Database, run_id: str) -> str | None:
+    async with db.session() as session:
+        return await session.scalar(select(RunRow.state).where(RunRow.id == run_id))
+
+
+async def count_by_state(db: Database) -> dict[str, int]:
+    async with db.session() as session:
+        rows = await session.execute(select(RunRow.state, func.count()).group_by(RunRow.state))
+        return {state: int(count) for state, count in rows}
+
+
+async def read_phase_times(db: Database, run_id: str) -> Sequence[RunPhaseRow]:
+    async with db.session() as session:
+        return list(await session.scalars(select(RunPhaseRow).where(RunPhaseRow.run_id == run_id)))
+
+
+@dataclass(frozen=True)
+class Money:
+    """Micro-dollars per day, and since the first of those days per workflow, persona and model."""
+
+    by_day: dict[str, int]
+    by_workflow: dict[str, int]
+    by_persona: dict[str, int]
+    by_model: dict[str, int]
+
+
+async def read_money(db: Database, *, since_day: str) -> Money:
+    amount = func.sum(LedgerRow.amount_micros)
+    async with db.session() as session:
+
+        async def read(column: Any) -> dict[str, int]:
+            query = select(column, amount).join(RunRow, RunRow.id == LedgerRow.run_id)
+            rows = await session.execute(query.where(LedgerRow.day >= since_day).group_by(column).order_by(column))
+            return {name: int(total or 0) for name, total in rows}
+
+        return Money(
+            await read(LedgerRow.day),
+            await read(RunRow.workflow),
+            await read(LedgerRow.persona),
+            await read(LedgerRow.model),
+        )
+
+
+async def read_total_micros(db: Database) -> int:
+    async with db.session() as session:
+        return int(await session.scalar(select(func.coalesce(func.sum(LedgerRow.amount_micros), 0))) or 0)

@@ -1,0 +1,74 @@
+"""A terminal to type into and read from, and the command as a shell starts it."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+HOLDFAST = str(Path(sys.executable).parent / "holdfast")
+PATIENCE_S = 90.0
+
+
+class Terminal:
+    """A process on a pseudo-terminal. Reading waits for what is expected, never for a time."""
+
+    def __init__(self, *arguments: str, env: dict[str, str], columns: int = 100, lines: int = 40) -> None:
+        self.screen = ""
+        self._fd, child_fd = pty.openpty()
+        fcntl.ioctl(child_fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.process = subprocess.Popen(
+            [HOLDFAST, *arguments],
+            env={**env, "TERM": "xterm-256color"},
+            stdin=child_fd,
+            stdout=child_fd,
+            stderr=child_fd,
+            preexec_fn=_own_terminal,
+        )
+        os.close(child_fd)
+
+    def wait_for(self, *texts: str) -> str:
+        """Read until one of the texts is on the screen after what was read before, and return which."""
+        start = len(self.screen)
+        while not (found := [text for text in texts if text in self.screen[start:]]):
+            assert self._read(), f"it ended without saying {texts}:\n{self.screen[-3000:]}"
+        return found[0]
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def end(self) -> int:
+        while self._read():
+            pass
+        os.close(self._fd)
+        return self.process.wait(timeout=PATIENCE_S)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(timeout=PATIENCE_S)
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._fd], [], [], PATIENCE_S)
+        assert ready, f"nothing was said for {PATIENCE_S} s:\n{self.screen[-3000:]}"
+        try:
+            told = os.read(self._fd, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self.screen += told.decode(errors="replace")
+        return bool(told)
+
+
+def _own_terminal() -> None:
+    """Ctrl-C typed into the terminal reaches the process only if the terminal is its own."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def shell(*arguments: str, env: dict[str, str], patience_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
+    command = [HOLDFAST, *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=patience_s)

@@ -1,0 +1,160 @@
+"""In a terminal and from a shell: live tree, questions, Ctrl-C, kill -9 and the demo, with real processes."""
+
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.acceptance.cli.terminal import HOLDFAST, PATIENCE_S, Terminal, shell
+
+pytestmark = pytest.mark.timeout(4 * PATIENCE_S)  # each starts the agent framework several times
+SLOW = {"HOLDFAST_SIMULATE_DELAY_S": "0.4"}
+VERY_SLOW = {"HOLDFAST_SIMULATE_DELAY_S": "4"}
+STUCK = {"HOLDFAST_SIMULATE_DELAY_S": "60"}
+
+
+@pytest.fixture
+def wanted(repo: Path) -> list[str]:
+    return ["run", "small", "--repo", str(repo), "--simulate", "--requirements", "Add numbers"]
+
+
+def read(environment: dict[str, str], *arguments: str) -> Any:
+    return json.loads(shell(*arguments, "--json", env=environment).stdout)
+
+
+def run_id_on(screen: str) -> str:
+    return re.findall(r"run ([0-9a-f-]{36})", screen)[0]
+
+
+def test_a_person_watches_asks_for_changes_and_approves(wanted: list[str], environment: dict[str, str]) -> None:
+    terminal = Terminal(*wanted, "--budget", "3", env={**environment, **SLOW})
+
+    terminal.wait_for("of $3.00")
+    terminal.wait_for("write_file")
+    terminal.wait_for("later (l) >")
+    assert "\a" in terminal.screen
+    assert '"phaseKey": "draft"' in terminal.screen
+    terminal.type("d\n")
+    terminal.wait_for("later (l) >")
+    assert "diff --git" in terminal.screen
+    terminal.type("maybe\n")
+    terminal.wait_for("is none of these")
+    terminal.type("c\n")
+    terminal.wait_for("What should change?")
+    terminal.type("Mention subtraction\n")
+    terminal.wait_for("later (l) >")
+    assert "Mention subtraction" in terminal.screen
+    assert "attempt 2" in terminal.screen
+    terminal.type("a\n")
+    terminal.wait_for("completed ·")
+
+    assert terminal.end() == 0
+    shown = read(environment, "runs", "show", run_id_on(terminal.screen))
+    assert [approval["action"] for approval in shown["approvals"]] == ["request_changes", "approve"]
+    assert shown["approvals"][0]["comment"] == "Mention subtraction"
+
+
+def test_later_leaves_the_question_open(wanted: list[str], environment: dict[str, str]) -> None:
+    terminal = Terminal(*wanted, env=environment, columns=40)
+    terminal.wait_for("later (l) >")
+
+    terminal.type("\x03")
+
+    assert terminal.end() == 3
+    assert "It waits for you" in terminal.screen
+    assert len(read(environment, "approvals")) == 1
+
+
+def test_ctrl_c_pauses_twice_leaves_at_once_and_the_run_goes_on(wanted: list[str], environment: dict[str, str]) -> None:
+    first = Terminal(*wanted, "--yes", env={**environment, **SLOW})
+    first.wait_for("write_file")
+    first.type("\x03")
+    assert first.end() == 3
+    run_id = run_id_on(first.screen)
+    assert f"Go on: holdfast resume {run_id[:8]}" in first.screen
+    shown = read(environment, "runs", "show", run_id)
+    assert (shown["state"], shown["pause_reason"]) == ("paused", "person")
+
+    second = Terminal("resume", run_id, "--yes", env={**environment, **STUCK})
+    second.wait_for("asks rehearsal-1")
+    second.type("\x03")
+    second.wait_for("Ctrl-C again leaves at once")
+    second.type("\x03")
+    assert second.end() == 130
+    assert f"Go on: holdfast resume {run_id[:8]}" in second.screen
+
+    done = read(environment, "resume", run_id, "--yes")
+    assert done["state"] == "completed"
+    assert_nothing_was_done_twice(environment, run_id)
+
+
+def test_killed_from_the_shell_resumed_from_the_shell(wanted: list[str], environment: dict[str, str]) -> None:
+    with start(wanted, environment) as process:
+        assert process.stderr is not None
+        run_id = process.stderr.readline().removeprefix("run ").strip()
+        wait_for_line(process, "write_file")
+        process.send_signal(signal.SIGSTOP)
+        busy = shell("resume", run_id, env=environment)
+        process.send_signal(signal.SIGKILL)
+        process.stderr.read()
+    assert (busy.returncode, "run_busy" in busy.stderr) == (1, True)
+    assert read(environment, "runs", "show", run_id)["state"] == "running"
+
+    done = read(environment, "resume", run_id[:8], "--yes")
+
+    assert done["state"] == "completed"
+    assert_nothing_was_done_twice(environment, run_id)
+
+
+def test_another_process_watches_and_pauses_a_run(wanted: list[str], environment: dict[str, str]) -> None:
+    with start(wanted, {**environment, **VERY_SLOW}) as process:
+        assert process.stderr is not None
+        run_id = process.stderr.readline().removeprefix("run ").strip()
+        wait_for_line(process, "draft: started")
+        watching = subprocess.Popen(
+            [HOLDFAST, "runs", "watch", run_id], env=environment, stdout=subprocess.PIPE, text=True
+        )
+        paused = read(environment, "pause", run_id)
+        told, _ = watching.communicate(timeout=60)
+        process.stderr.read()
+        assert process.wait() == 3
+
+    assert paused["state"] == "paused"
+    assert (watching.returncode, f"Go on: holdfast resume {run_id[:8]}" in told) == (3, True)
+
+
+def start(wanted: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [HOLDFAST, *wanted, "--yes"],
+        env={**SLOW, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_line(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stderr is not None
+    assert any(text in line for line in process.stderr)
+
+
+def assert_nothing_was_done_twice(environment: dict[str, str], run_id: str) -> None:
+    lines = shell("runs", "events", run_id, "--json", env=environment).stdout.splitlines()
+    events = [json.loads(line) for line in lines]
+    for kind in ("model.response", "tool.result"):
+        keys = [event["payload"]["key"] for event in events if event["kind"] == kind]
+        assert len(keys) == len(set(keys)) > 0
+
+
+def test_the_demo_holds_what_it_claims(tmp_path: Path, environment: dict[str, str]) -> None:
+    done = shell("demo", "--fast", env={**environment, "TMPDIR": str(tmp_path)}, patience_s=3 * PATIENCE_S)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"✗ kill -9 \d+", done.stdout)
+    claims = done.stdout.partition("What holds\n")[2].split("\n\n")[0].splitlines()
+    assert len(claims) >= 10
+    assert all(line.strip().startswith("✓") for line in claims)
+    assert [path for path in tmp_path.iterdir() if "holdfast-demo" in path.name] == []

@@ -1,0 +1,19 @@
+"""One running API per test, on SQLite, with a client for each role."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.integration.api.world import Api, open_api
+
+from holdfast import engine
+
+
+@pytest.fixture
+async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
+    monkeypatch.setattr(engine, "build_agent", engine.build_agent)
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(tmp_path / "config" / "config.toml"))
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.toml").write_text("")
+    async with open_api(tmp_path) as opened:
+        yield opened

@@ -1,0 +1,82 @@
+"""`world`: an engine, its database on SQLite and on a real Postgres, a repository, and agents told what to do.
+
+After every test the rows of its database agree with its journal, unless the test damaged them on purpose.
+"""
+
+import contextlib
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from tests.engine_processes import Zygote
+from tests.engine_world import World, make_repo, new_world
+from tests.postgres import fresh_schema, running_server
+
+from holdfast.engine.check import check_database
+from holdfast.persistence.db import Database
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def plain_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    repo = tmp_path_factory.mktemp("repos") / "repo"
+    make_repo(repo)
+    return repo
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database that is up to date, to be copied."""
+    import asyncio
+
+    path = tmp_path_factory.mktemp("databases") / "holdfast.db"
+
+    async def make() -> None:
+        db = Database(f"sqlite+aiosqlite:///{path}")
+        await db.init_schema()
+        await db.dispose()
+
+    asyncio.run(make())
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An up-to-date database of the test's own."""
+    with contextlib.ExitStack() as stack:
+        if request.param == "postgres":
+            yield stack.enter_context(fresh_schema(request.getfixturevalue("postgres_url")))
+        else:
+            (tmp_path / "data").mkdir()
+            path = tmp_path / "data" / "holdfast.db"
+            shutil.copy(request.getfixturevalue("migrated"), path)
+            yield f"sqlite+aiosqlite:///{path}"
+
+
+@pytest.fixture
+async def world(database_url: str, tmp_path: Path, plain_repo: Path) -> AsyncIterator[World]:
+    with new_world(database_url, tmp_path, plain_repo) as made:
+        await made.db.init_schema()
+        yield made
+        disagreements = [] if made.is_damaged else await check_database(made.db)
+        await made.close()
+        assert disagreements == []
+
+
+@pytest.fixture(scope="session")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    made = Zygote(tmp_path_factory.mktemp("outcomes"))
+    yield made
+    made.close()

@@ -1,0 +1,82 @@
+"""The view of a run is a fold: right in any process, after a replay, and for time and money spent in pieces."""
+
+from typing import Any
+
+from rich.console import Console
+
+from holdfast.cli.live import draw
+from holdfast.cli.tree import RunView, message_text
+from holdfast.runtime.events import Event
+
+
+class Teller:
+    """Makes events one after the other."""
+
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+        self._seq = 0
+
+    def tell(self, kind: str, ts: float, lane: str = "main", **payload: Any) -> None:
+        self._seq += 1
+        self._view.apply(Event("r", lane_id=lane, seq=self._seq, ts=ts, kind=kind, payload=payload))
+
+
+def shown(view: RunView, *, width: int = 80, now: float = 0.0) -> list[str]:
+    console = Console(width=width, record=True, file=None, quiet=False, force_terminal=False)
+    with console.capture() as captured:
+        console.print(draw(view, now))
+    return captured.get().splitlines()
+
+
+def test_time_that_no_process_worked_is_not_counted() -> None:
+    view = RunView.of("r", ["spec"])
+    teller = Teller(view)
+    teller.tell("run.started", 100)
+    teller.tell("phase.started", 100, "spec/1")
+    teller.tell("tool.result", 110, "spec/1/turn1", tool="ls", args={"path": "/"})
+    teller.tell("run.resumed", 1000)
+
+    assert view.phases["spec"].elapsed_s(1005) == 15
+
+
+def test_money_is_what_was_settled_and_what_is_still_held() -> None:
+    view = RunView.of("r", ["spec", "plan"])
+    teller = Teller(view)
+    teller.tell("run.created", 1, workflow="w", budget_micros=1_000_000)
+    teller.tell("budget.reserved", 1, "spec/1", entry="a", amount_micros=500)
+    teller.tell("budget.settled", 1, "spec/1", entry="a", amount_micros=200)
+    teller.tell("budget.reserved", 1, "plan/1", entry="b", amount_micros=300)
+    teller.tell("budget.raised", 1, amount_micros=500_000)
+
+    assert (view.cost_micros, view.budget_micros) == (500, 1_500_000)
+    assert [phase.cost_micros for phase in view.phases.values()] == [200, 300]
+
+
+def test_an_event_told_twice_counts_once() -> None:
+    view = RunView.of("r", ["spec"])
+    event = Event(
+        "r", lane_id="spec/1", seq=1, ts=1, kind="budget.reserved", payload={"entry": "a", "amount_micros": 5}
+    )
+    view.apply(event)
+    view.apply(event)
+
+    assert view.cost_micros == 5
+
+
+def test_no_line_is_longer_than_the_terminal() -> None:
+    view = RunView.of("r", ["a-phase-with-quite-a-long-key"])
+    teller = Teller(view)
+    teller.tell("run.created", 1, workflow="a-workflow-with-a-long-name")
+    teller.tell("phase.started", 1, "a-phase-with-quite-a-long-key/1")
+    teller.tell(
+        *("tool.result", 1, "a-phase-with-quite-a-long-key/1/turn1"), tool="read_file", args={"file_path": "/x" * 99}
+    )
+
+    assert max(map(len, shown(view, width=40))) <= 40
+
+
+def test_a_models_text_is_found_whatever_form_it_has() -> None:
+    plain = {"value": {"$mr": {"result": [{"$msg": ["AIMessage", {"content": "One.\nTwo."}]}]}}}
+    blocks = {"value": {"$msg": ["AIMessage", {"content": [{"type": "text", "text": "One."}]}]}}
+
+    assert (message_text(plain), message_text(blocks), message_text({"value": 3})) == ("One.\nTwo.", "One.", "")
