@@ -42,7 +42,7 @@ async def _serve(pipe: Any, folder: Path, events: int, rate: float) -> None:
         for each in (app, bare):
             listening = socket.socket()
             listening.bind(("127.0.0.1", 0))
-            server = uvicorn.Server(uvicorn.Config(each, log_level="error", lifespan="on"))
+            server = uvicorn.Server(uvicorn.Config(each, log_level="error", lifespan="on", http="h11"))
             task = asyncio.create_task(server.serve(sockets=[listening]))
             stack.push_async_callback(_stop, server, task)
             while not server.started:

@@ -21,7 +21,7 @@ from holdfast.agents.command_tables import (
     RUNNERS,
 )
 from holdfast.agents.judgements import Judgement, allowed, asked, denied
-from holdfast.agents.shell_lines import SimpleCommand, Word
+from holdfast.agents.shell_words import SimpleCommand, Word
 
 _HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared, not listened on
 _AWK_RUNS = re.compile(r"system\s*\(|\||getline|>")

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from holdfast.agents.judgements import Judgement, allowed, asked, denied
 from holdfast.agents.secret_files import is_secret
-from holdfast.agents.shell_lines import Word
+from holdfast.agents.shell_words import Word
 
 JudgeInside = Callable[[str, bool], Judgement]
 _DEVICES = frozenset(
@@ -25,9 +25,10 @@ _MAX_MATCHES = 2000
 class PathJudge:
     """Judges the paths in commands. `inside(path, is_write)` says what holds for a path within the workspace."""
 
-    def __init__(self, root_dir: Path, *, hidden: tuple[Path, ...], inside: JudgeInside) -> None:
+    def __init__(self, root_dir: Path, *, hidden: tuple[Path, ...], home: str, inside: JudgeInside) -> None:
         self._root = root_dir.resolve()
         self._hidden = tuple(path.resolve() for path in hidden)
+        self._home = PurePosixPath(Path(home).resolve()) if home else None
         self._inside = inside
 
     def judge(self, word: Word, cwds: list[Path] | None, *, is_write: bool) -> Judgement:
@@ -75,7 +76,8 @@ class PathJudge:
     def _judge_outside(self, path: PurePosixPath, shown: str, *, is_write: bool, exists: bool) -> Judgement:
         if any(Path(path).is_relative_to(hidden) for hidden in self._hidden):
             return denied("path-outside", f"{shown!r} is not the agent's")
-        if path.is_relative_to(_TMP) and path != _TMP:
+        is_home = self._home is not None and path.is_relative_to(self._home)
+        if path.is_relative_to(_TMP) and path != _TMP and not is_home:
             return allowed("path-tmp")
         if is_write:
             return denied("path-outside", f"{shown!r} is outside the workspace")

@@ -15,7 +15,8 @@ from holdfast.agents.command_paths import PathJudge
 from holdfast.agents.command_tables import PATTERN_FIRST, READERS, RISKY_VARIABLES, SPEAKERS, WRITERS
 from holdfast.agents.command_unwrapping import program_name, unwrap
 from holdfast.agents.judgements import Judgement, allowed, asked, denied, strictest
-from holdfast.agents.shell_lines import NotUnderstood, SimpleCommand, Word, read_line
+from holdfast.agents.shell_lines import read_line
+from holdfast.agents.shell_words import NotUnderstood, SimpleCommand, Word
 from holdfast.persona import CommandRules, Verdict
 
 _MAX_DEPTH = 8

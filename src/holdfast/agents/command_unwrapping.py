@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from holdfast.agents.command_tables import RUN_WORDS, SHELLS, WRAPPER_VALUES, WRAPPERS
-from holdfast.agents.shell_lines import NotUnderstood, SimpleCommand, Word
+from holdfast.agents.shell_words import NotUnderstood, SimpleCommand, Word
 
 _XARGS_VALUES = frozenset(
     {"-I", "-i", "-n", "-P", "-L", "-l", "-d", "-E", "-s", "-a", "--max-args", "--max-procs", "--delimiter"}

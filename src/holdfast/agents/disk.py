@@ -8,12 +8,15 @@ import errno
 import os
 import shutil
 import tempfile
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from deepagents.backends import FilesystemBackend
-from deepagents.backends.protocol import EditResult, WriteResult
+from deepagents.backends.protocol import EditResult, GrepResult, WriteResult
 
 from holdfast.agents.policy import to_relative
+from holdfast.agents.secret_files import is_secret
 
 
 class WholeFileBackend(FilesystemBackend):
@@ -25,6 +28,14 @@ class WholeFileBackend(FilesystemBackend):
 
     def _resolve_path(self, key: str) -> Path:
         return super()._resolve_path(f"/{to_relative(self.cwd, key)}")
+
+    def grep(self, *args: Any, **kwargs: Any) -> GrepResult:
+        """As the framework's, without what it finds in secret files: a search names no file that could be denied."""
+        result = super().grep(*args, **kwargs)
+        if result.matches:
+            kept = [match for match in result.matches if not is_secret(PurePosixPath(match["path"]))]
+            return replace(result, matches=kept)
+        return result
 
     def write(self, file_path: str, content: str) -> WriteResult:
         try:

@@ -3,9 +3,10 @@
 Left out is what differs each time without meaning anything: message ids, usage, response metadata.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain.agents.middleware import ModelRequest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -13,8 +14,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from holdfast.agents.codec import encode_or_opaque
-from holdfast.runtime.jsondata import to_json
-from holdfast.runtime.records import fingerprint_of
+from holdfast.runtime.jsondata import to_canonical_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +26,61 @@ class RequestPrint:
 
 
 class Fingerprints:
-    """Takes the prints of requests; remembers the tools, which stay the same from call to call."""
+    """Takes the prints of requests; remembers those of the tools and messages, which come again with every call."""
 
     def __init__(self) -> None:
-        self._tools: list[BaseTool | dict[str, Any]] = []
-        self._schemas: list[Any] = []
+        self._messages: dict[int, tuple[BaseMessage, str, int]] = {}
+        self._tools: list[Any] | None = None
+        self._tools_print = _Print("", 0)
+        self._system_print: tuple[Any, _Print] = (None, _to_print(""))
 
     def of_request(self, request: "ModelRequest[Any]") -> RequestPrint:
-        parts = {
-            "model": [model_name(request.model), getattr(request.model, "_llm_type", ""), *_settings(request)],
-            "system": encode_or_opaque(request.system_message.content if request.system_message else ""),
-            "tools": self._schemas_of(request.tools or []),
-            "messages": [_essence(message) for message in request.messages],
-        }
-        size = sum(len(to_json(parts[name])[0]) for name in ("system", "tools", "messages"))
-        return RequestPrint(fingerprint_of(**parts), size)
+        model = [model_name(request.model), getattr(request.model, "_llm_type", ""), *_settings(request)]
+        system, tools = self._of_system(request.system_message), self._of_tools(request.tools or [])
+        messages, size = self._of_messages(request.messages)
+        hashes = {"model": _to_print(model).hash, "system": system.hash, "tools": tools.hash, "messages": messages}
+        return RequestPrint(hashes, size + system.size + tools.size)
 
-    def _schemas_of(self, tools: Sequence[BaseTool | dict[str, Any]]) -> list[Any]:
-        same = len(tools) == len(self._tools) and all(a is b for a, b in zip(tools, self._tools, strict=True))
-        if not same:
-            self._tools, self._schemas = list(tools), [encode_or_opaque(_schema(tool)) for tool in tools]
-        return self._schemas
+    def _of_messages(self, messages: Sequence[BaseMessage]) -> tuple[str, int]:
+        """A hash over the hashes of the messages: a long conversation is not read anew for every call."""
+        known = self._messages
+        chain, size = hashlib.sha256(), 0
+        for message in messages:
+            found = known.get(id(message))
+            if found is None or found[0] is not message:
+                printed = _to_print(_essence(message))
+                found = known[id(message)] = (message, printed.hash, printed.size)
+            chain.update(found[1].encode())
+            size += found[2]
+        return chain.hexdigest()[:16], size
+
+    def _of_system(self, message: BaseMessage | None) -> "_Print":
+        if message is not self._system_print[0]:
+            content = encode_or_opaque(message.content) if message is not None else ""
+            self._system_print = (message, _to_print(content))
+        return self._system_print[1]
+
+    def _of_tools(self, tools: Sequence[BaseTool | dict[str, Any]]) -> "_Print":
+        described = describe_tools(tools)
+        if described != self._tools:
+            self._tools = described
+            self._tools_print = _to_print([encode_or_opaque(_schema(tool)) for tool in tools])
+        return self._tools_print
+
+
+def describe_tools(tools: Sequence[BaseTool | dict[str, Any]]) -> list[Any]:
+    """What a model is told of tools depends on this alone. The framework makes copies of tools for every call."""
+    return [tool if isinstance(tool, dict) else (tool.name, tool.description, tool.args_schema) for tool in tools]
+
+
+class _Print(NamedTuple):
+    hash: str
+    size: int
+
+
+def _to_print(part: Any) -> _Print:
+    text = to_canonical_json(part)
+    return _Print(hashlib.sha256(text).hexdigest()[:16], len(text))
 
 
 def model_name(model: Any) -> str:

@@ -14,8 +14,8 @@ from holdfast.agents.asked import output_limit, priced_name
 from holdfast.agents.attempts import Attempts, RetryRules
 from holdfast.agents.live_text import LiveText
 from holdfast.agents.model_calls import ModelCall, ModelCallGate
-from holdfast.errors import RowRefused
-from holdfast.runtime.durable import MODEL_CALL, Beside, Failure, RunLog, Step
+from holdfast.errors import Nondeterminism, RowRefused
+from holdfast.runtime.durable import MODEL_CALL, Beside, Failure, RunLog, Step, Stopped
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -72,6 +72,8 @@ class ModelSteps:
             return await self._log.step(step, one.effect)
         except RowRefused as error:
             raise Refusal(error) from error
+        except Stopped as stopped:
+            raise _explained(stopped, self._log.run_id, call) from stopped.__cause__
 
     # -- what one call needs ------------------------------------------------------------------------------------------
 
@@ -97,6 +99,19 @@ class ModelSteps:
         async with asyncio.timeout(self._call_timeout_s):
             answer = handler(request)
             return await answer if inspect.isawaitable(answer) else answer
+
+
+def _explained(stopped: Stopped, run_id: str, call: ModelCall) -> Stopped:
+    """A refusal to replay, with the choices there are."""
+    error = stopped.error
+    if not isinstance(error, Nondeterminism):
+        return stopped
+    changed = error.facts.get("changed", [])
+    phase = call.lane_id.partition("/")[0]
+    fork = f"begin again before the phase: holdfast fork {run_id} {phase}"
+    accept = f"Go on with what is new from here: holdfast resume {run_id} --accept-drift. Or {fork}."
+    hint = f"What was said before cannot be replayed; {fork}." if "messages" in changed else accept
+    return Stopped(Nondeterminism(error.message, hint=hint, changed=changed, key=call.key))
 
 
 class _OneCall:

@@ -7,19 +7,44 @@ methods of the framework; a contract test pins them, and the version is pinned i
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepagents.middleware.summarization import SummarizationMiddleware, compute_summarization_defaults
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AnyMessage, get_buffer_string
+from langchain_core.messages.utils import count_tokens_approximately
 
+from holdfast.agents.fingerprints import describe_tools
 from holdfast.agents.secrets import SECRETS
 
 if TYPE_CHECKING:
     from holdfast.agents.journaling import JournalMiddleware
 
 _CUT = "\n[… the middle is left out …]\n"
+
+
+class _TokenCounter:
+    """Estimates tokens as the framework does, but each message and each set of tools once, not with every call."""
+
+    def __init__(self) -> None:
+        self._messages: dict[int, tuple[Any, int]] = {}
+        self._tools: tuple[list[Any], int] = ([], 0)
+
+    def __call__(self, messages: Iterable[Any], *, tools: Sequence[Any] | None = None) -> int:
+        return sum(self._of_message(message) for message in messages) + self._of_tools(list(tools or ()))
+
+    def _of_message(self, message: Any) -> int:
+        found = self._messages.get(id(message))
+        if found is None or found[0] is not message:
+            found = self._messages[id(message)] = (message, count_tokens_approximately([message]))
+        return found[1]
+
+    def _of_tools(self, tools: list[Any]) -> int:
+        described = describe_tools(tools)
+        if described != self._tools[0]:
+            self._tools = (described, count_tokens_approximately([], tools=tools))
+        return self._tools[1]
 
 
 class JournaledSummaries(SummarizationMiddleware):
@@ -32,6 +57,7 @@ class JournaledSummaries(SummarizationMiddleware):
             model,
             backend=backend,
             trim_tokens_to_summarize=None,
+            token_counter=_TokenCounter(),
             summarizer=self._summarize,
             **{**compute_summarization_defaults(model), **settings},
         )

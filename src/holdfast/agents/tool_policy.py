@@ -16,6 +16,7 @@ from holdfast.agents.policy import PATH_ARGUMENTS, SCRATCH_ROUTE, WRITING_TOOLS,
 from holdfast.agents.secret_files import is_secret
 from holdfast.persona import PathRules, Permissions, Verdict
 
+
 class ToolPolicy:
     """`policy(name, args)` judges a call. `only_write` is the one path a read-only phase may write.
 
@@ -36,7 +37,7 @@ class ToolPolicy:
         self._permissions = permissions
         self._files = FilePolicy(root_dir, only_write=only_write)
         self._commands = CommandPolicy(
-            PathJudge(root_dir, hidden=hidden, inside=self.judge_path),
+            PathJudge(root_dir, hidden=hidden, home=home, inside=self.judge_path),
             root_dir=root_dir,
             home=home,
             rules=permissions.commands,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from holdfast.api.schemas import Decide, StartRun
 from holdfast.api.server import Server
+from holdfast.engine.deciding import NOT_GIVEN
 from holdfast.engine.loading import get_run, load_run
 from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound, IdempotencyKeyReused, RowRefused, RunBusy, RunNotInState
@@ -100,6 +101,7 @@ async def decide(server: Server, approval_id: str, wanted: Decide, *, by: str, i
         by=by,
         digest=wanted.digest,
         is_identified=is_identified,
+        result=wanted.result if "result" in wanted.model_fields_set else NOT_GIVEN,
     )
     decided = _get(await find_approval(server.db, approval_id), approval_id)
     # crash: the answer is there without the request; a run whose every question is answered is due all the same.

@@ -64,6 +64,7 @@ class Decide(_Request):
     action: ApprovalDecisionAction
     comment: Annotated[Text, Field(max_length=100_000)] = ""
     digest: ShortText | None = None
+    result: Any = Field(default=None, description="Of a call whose outcome is unknown: it was made, and gave this.")
 
 
 class CreateToken(_Request):

@@ -7,10 +7,17 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-from holdfast.cli.listing import describe_change, read_approvals
-from holdfast.cli.output import paint, say
+from holdfast.cli.listing import describe_asked, describe_change, read_approvals
+from holdfast.cli.output import paint, plain, say
 
-_KEYS = {"a": "approve", "c": "request_changes", "r": "reject", "l": "later", "d": "diff"}
+_CHOICES = {
+    "approve": "approve (a)",
+    "request_changes": "request changes (c)",
+    "reject": "reject (r)",
+    "diff": "see the diff (d)",
+    "later": "later (l)",
+}
+_KEYS = {"a": "approve", "c": "request_changes", "r": "reject", "d": "diff", "l": "later"}
 _SHOWN_LINES = 30
 
 
@@ -27,29 +34,38 @@ def find_question(run_id: str) -> dict[str, Any] | None:
 def ask(question: dict[str, Any]) -> Answer | None:
     """Show what is to be approved and read the answer; `None` is "later"."""
     show_question(question)
+    choices = [word for word in _CHOICES if _is_phase(question) or word not in ("request_changes", "diff")]
     while True:
         say()
-        given = _read("approve (a)  request changes (c)  reject (r)  see the diff (d)  later (l) > ").lower()
-        action = next((word for key, word in _KEYS.items() if given and (given == key or word.startswith(given))), "")
-        if action == "diff":
+        given = _read("  ".join(_CHOICES[word] for word in choices) + " > ").lower()
+        action = _KEYS.get(given) or next((word for word in choices if given and word.startswith(given)), "")
+        if action not in choices:
+            say(f"{given!r} is none of these." if given else "Nothing was chosen yet.")
+        elif action == "diff":
             show_long(str(question["shown"].get("diff") or "No file was changed."))
         elif action == "later":
             return None
-        elif action == "request_changes":
-            if comment := _read("What should change? > "):
-                return Answer(action, comment)
-        elif action == "reject":
-            return Answer(action, _read("Why? (the run fails; empty is fine) > "))
-        elif action:
+        elif action == "approve":
             return Answer(action, "")
-        else:
-            say(f"{given!r} is none of these." if given else "Nothing was chosen yet.")
+        elif comment := _read(_WHY[action]):
+            return Answer(action, comment)
+        elif action == "reject":
+            return Answer(action, "")
+
+
+_WHY = {"request_changes": "What should change? > ", "reject": "Why? (empty is fine) > "}
+
+
+def _is_phase(question: dict[str, Any]) -> bool:
+    """Whether a phase's result is in question, and not a call that an agent wants to make or may have made."""
+    return not (isinstance(question["shown"], dict) and question["shown"].get("question"))
 
 
 def show_question(question: dict[str, Any]) -> None:
     shown = question["shown"] if isinstance(question["shown"], dict) else {}
-    if shown.get("question"):
-        say(f"\n{paint('◔ ' + str(shown['question']), 'paused', sys.stderr)}\n  {shown.get('key', '')}")
+    if not _is_phase(question):
+        say(f"\n{paint('◔ ' + str(shown['question']), 'paused', sys.stderr)}\n")
+        show_long(describe_asked(shown))
         return
     following = ", ".join(shown.get("next") or []) or "the run's end"
     heading = f"◔ Phase {question['phase_key']} hands in {shown.get('artifact', '')}"
@@ -58,12 +74,13 @@ def show_question(question: dict[str, Any]) -> None:
     show_long(str(shown.get("content") or ""))
     say()
     for path in shown.get("files") or []:
-        say(f"  changed: {path}")
+        say(f"  changed: {plain(str(path))}")
     say(f"Approve: {following} is next. Request changes: the phase runs again with your comment.")
 
 
 def show_long(text: str) -> None:
     """A short text as it is, a long one in the pager."""
+    text = plain(text)
     lines = text.splitlines()
     if len(lines) <= min(_SHOWN_LINES, max(shutil.get_terminal_size().lines - 12, 8)):
         say("\n".join(f"  {line}" for line in lines))

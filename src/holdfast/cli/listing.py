@@ -1,5 +1,6 @@
 """The commands that look at rows: runs list, runs show and approvals."""
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -182,7 +183,8 @@ def approvals(as_json: JSON = False) -> None:
         )
         since = row["requested_at"][:16].replace("T", " ")
         if shown.get("question"):
-            print_text(f"    {shown['question']}\n    since {since}: {shown.get('key', '')}")
+            print_text(f"    {shown['question']}\n    {describe_asked(shown)}\n    since {since}")
+            print_text(f"    holdfast approve {row['approval_id'][:8]}, or holdfast reject {row['approval_id'][:8]}")
             continue
         print_text(f"    {shown.get('artifact', '')} · {describe_change(shown)} · since {since}")
         following = ", ".join(shown.get("next") or []) or "the run's end"
@@ -192,3 +194,10 @@ def approvals(as_json: JSON = False) -> None:
 def describe_change(shown: dict[str, Any]) -> str:
     files = shown.get("files") or []
     return f"{len(files)} file{'s' if len(files) != 1 else ''}, +{shown.get('added', 0)} −{shown.get('removed', 0)}"
+
+
+def describe_asked(shown: dict[str, Any]) -> str:
+    """The call that a question is about, in a line or two."""
+    args = shown.get("args")
+    told = json.dumps(args, ensure_ascii=False) if isinstance(args, dict | list) else str(args or "")
+    return f"{shown.get('tool', shown.get('key', ''))} {told}".strip()

@@ -7,12 +7,20 @@ import typer
 from holdfast.cli.options import JSON, RUN_ID, YES, get_user, is_interactive
 
 
-def resume(run_id: RUN_ID, yes: YES = False, as_json: JSON = False) -> None:
+def resume(
+    run_id: RUN_ID,
+    yes: YES = False,
+    accept_drift: Annotated[
+        bool, typer.Option("--accept-drift", help="Go on although prompt, tools or model have changed since.")
+    ] = False,
+    as_json: JSON = False,
+) -> None:
     """Go on with a run that was interrupted, or that waited for you.
 
     Example: holdfast resume 3f2a
     """
-    _move(run_id, "resume", is_yes=yes, is_json=as_json)
+    options = {"accept_drift": True} if accept_drift else {}
+    _move(run_id, "resume", is_yes=yes, is_json=as_json, **options)
 
 
 def retry(run_id: RUN_ID, yes: YES = False, as_json: JSON = False) -> None:
@@ -57,15 +65,15 @@ def abort(
     _tell_owner(run_id, "abort", is_json=as_json, is_success_if="cancelled", reason=reason, by=get_user())
 
 
-def _move(given: str, verb: str, *, is_json: bool, is_yes: bool) -> None:
+def _move(given: str, verb: str, *, is_json: bool, is_yes: bool, **options: Any) -> None:
     import asyncio
 
     from holdfast.cli.reading import find_run_id
 
-    raise typer.Exit(asyncio.run(_drive(find_run_id(given), verb, is_json=is_json, is_yes=is_yes)))
+    raise typer.Exit(asyncio.run(_drive(find_run_id(given), verb, is_json=is_json, is_yes=is_yes, **options)))
 
 
-async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool) -> int:
+async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, **options: Any) -> int:
     from holdfast.cli.driving import drive
     from holdfast.cli.opening import YesToAll, open_engine
     from holdfast.cli.output import finish
@@ -78,7 +86,7 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool) -> int:
             engine,
             db,
             run_id,
-            lambda: getattr(engine, verb)(run_id),
+            lambda: getattr(engine, verb)(run_id, **options),
             phase_keys=[row["phase_key"] for row in phases],
             can_ask=is_interactive() and not is_json,
             after=db.store.read_heads([run_id]).get(run_id, 0),

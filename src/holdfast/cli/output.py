@@ -54,6 +54,11 @@ def paint(text: str, tone: str, stream: Any = None) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if code and has_colour(stream or sys.stdout) else text
 
 
+def plain(text: str) -> str:
+    """Text that an agent wrote, without anything a terminal would obey."""
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "\ufffd" for letter in text)
+
+
 def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 

@@ -6,7 +6,7 @@ import typer
 
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.options import JSON, RUN_ID
-from holdfast.cli.output import has_colour, print_json, print_text, say
+from holdfast.cli.output import has_colour, plain, print_json, print_text, say
 from holdfast.cli.reading import find_run_id, query
 from holdfast.errors import RunNotInState
 
@@ -27,6 +27,8 @@ def show_diff(
     text = read_diff(find_run_id(run_id), phase, with_artifacts=with_artifacts)
     if not text:
         say("No file was changed.")
+    if sys.stdout.isatty():
+        text = plain(text)
     sys.stdout.write(_coloured(text) if has_colour(sys.stdout) else text)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.cli.output import plain
 from holdfast.runtime.events import Event
 
 _TARGETS = ("file_path", "path", "pattern", "command", "description")
@@ -163,9 +164,9 @@ def describe_call(payload: Mapping[str, Any]) -> str:
     """A tool call in a few words: its name and what it is about."""
     args, argv = payload.get("args"), payload.get("argv")
     if isinstance(argv, list):
-        return " ".join(str(part) for part in argv)
+        return plain(" ".join(str(part) for part in argv))
     target = next((args[name] for name in _TARGETS if args.get(name)), "") if isinstance(args, dict) else ""
-    return f"{payload.get('tool')} {target}".rstrip()
+    return plain(f"{payload.get('tool')} {target}".rstrip())
 
 
 def message_text(result: Any) -> str:
@@ -187,7 +188,7 @@ def _content_text(message: Any) -> str:
 
 
 def last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in plain(text).splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
 

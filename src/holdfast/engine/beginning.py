@@ -23,11 +23,19 @@ async def begin_new(scope: RunScope, stored: StoredRun) -> None:
 
 async def begin_resumed(scope: RunScope, stored: StoredRun) -> None:
     values: dict[str, Any] = {"state": RunStatus.RUNNING, "pause_reason": None}
-    events = [scope.log.event(EventKind.RUN_RESUMED, after=stored.run.state), *_skipped(scope, stored)]
+    drift = {"accept_drift": True} if scope.history.accepts_drift else {}
+    resumed = scope.log.event(EventKind.RUN_RESUMED, after=stored.run.state, **drift)
+    events = [resumed, *_skipped(scope, stored)]
     if stored.run.state == RunStatus.PENDING:  # its maker died before it began
         values["started_at"] = now_text()
         events.insert(0, scope.log.event(EventKind.RUN_STARTED))
     await scope.log.append(*events, rows=[scope.set_run(**values)])
+
+
+async def begin_accepting(scope: RunScope, stored: StoredRun) -> None:
+    """Resume a run whose agents are told something else than was recorded: another prompt, other tools or models."""
+    scope.history.accepts_drift = True
+    await begin_resumed(scope, stored)
 
 
 async def begin_retried(scope: RunScope, stored: StoredRun) -> None:

@@ -24,6 +24,8 @@ class History:
     """Keys of the template's commands that were started and have no outcome."""
     agent_commands: set[str] = field(default_factory=set)
     """The same of the agents' commands, as the spool knows them."""
+    accepts_drift: bool = False
+    """A person resumed it knowing that what its agents are told has changed."""
     last_tree: str | None = None
     retried_at: int = 0
     prepared: int = 0
@@ -41,6 +43,7 @@ class History:
         payload, kind = event.payload, event.kind
         tree = find_tree(event)
         self.last_tree = tree or self.last_tree
+        self.accepts_drift |= kind == "run.resumed" and payload.get("accept_drift") is True
         phase = payload.get("phase")
         if kind.startswith("phase.") and isinstance(phase, str):
             self._add_phase(event, phase, tree)

@@ -16,6 +16,7 @@ from holdfast.config import Config
 from holdfast.engine.approvals import Subject
 from holdfast.engine.beginning import (
     Begin,
+    begin_accepting,
     begin_new,
     begin_resumed,
     begin_retried,
@@ -123,15 +124,17 @@ class WorkflowEngine:
             await self._write_new(journal, claim, new, beside)
         return new.run_id
 
-    async def resume(self, run_id: RunId) -> RunResult:
+    async def resume(self, run_id: RunId, *, accept_drift: bool = False) -> RunResult:
         """Go on with a run that is running without an owner, pending, or paused.
+
+        With `accept_drift` what was recorded counts even if system prompt, tools or model are others by now.
 
         Raises, in this order: `RunNotFound`, `RunAlreadyTerminal`, `RunMetadataMissing`, `TemplateLoadFailed`, then
         `RunBusy`.
         """
         loaded = await self._load(run_id)
         async with self._owning(loaded.run_id) as (journal, claim):
-            await self._drive(journal, claim, begin_resumed)
+            await self._drive(journal, claim, begin_accepting if accept_drift else begin_resumed)
         return await self.result(loaded.run_id)
 
     async def retry(self, run_id: RunId) -> RunResult:

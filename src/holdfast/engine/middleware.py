@@ -24,6 +24,7 @@ from holdfast.runtime.durable import Beside, Interrupted
 from holdfast.workflow import Phase
 from holdfast.workspace import write_tree
 
+_DRIFT = frozenset({"model", "system", "tools"})
 _DRAIN_S = 5.0  # below what `abort` waits for a live owner
 
 
@@ -63,7 +64,7 @@ def make_middleware(
         permissions,
         only_write=phase.expected_artifact.path if phase.read_only else None,
         is_contained=shell.sandbox is not None,
-        hidden=(scope.config.data_dir, scope.place.repo),
+        hidden=(scope.config.data_dir, scope.place.repo, *([scope.place.source] if scope.place.source else [])),
         home=os.environ.get("HOME", ""),
     )
 
@@ -76,6 +77,7 @@ def make_middleware(
         rules={**file_tool_rules(root), **command_rules(shell.spool_dir)},
         gate=MoneyGate(money),
         limits=Limits(max_work_s=phase.timeout_seconds),
+        accept_drift=_DRIFT if scope.history.accepts_drift else frozenset(),
         allow=policy,
         after_mutation=after_mutation,
         approver=PhaseToolApprover(scope, phase, attempt),

@@ -92,7 +92,7 @@ def in_fork(work: Callable[[], Any]) -> tuple[int, Any]:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), json.loads(text) if text else None
 
 
-def answer(order: dict[str, Any]) -> dict[str, Any]:
+def answer(order: dict[str, Any], play: Callable[[Path, str, int | None], dict[str, Any]]) -> dict[str, Any]:
     folder, model = Path(order["folder"]), order["model"]
     Phase(folder).prepare()
     deaths = [in_fork(lambda at=dies_at: play(folder, model, at))[0] for dies_at in order["dies_at"]]
@@ -100,9 +100,9 @@ def answer(order: dict[str, Any]) -> dict[str, Any]:
     return {"deaths": deaths, "code": code, "result": result}
 
 
-def main() -> None:
+def main(play: Callable[[Path, str, int | None], dict[str, Any]] = play) -> None:
     for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
+        print(json.dumps(answer(json.loads(line), play)), flush=True)
 
 
 if __name__ == "__main__":

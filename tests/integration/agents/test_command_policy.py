@@ -133,7 +133,7 @@ DENIED = [
     "cp src/a.py /etc/x",
     "ln -s x /etc/y",
     "mv src/a.py ../x",
-    "cat link/secret",
+    "cat links/away/secret",
     "cat ../data/x",
     "cat /proc/1/environ",
     "cat /etc/shadow",
@@ -146,7 +146,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "work"
     (root / "src").mkdir(parents=True)
     (tmp_path / "data").mkdir()
-    (root / "link").symlink_to(tmp_path / "data")
+    (root / "links").mkdir()
+    (root / "links/away").symlink_to(tmp_path / "data")
     for name in ("README.md", "src/a.py", ".env", ".git"):
         (root / name).write_text("x")
     return root
@@ -228,7 +229,7 @@ def test_without_a_sandbox_a_phase_that_only_reads_has_only_readers(root: Path) 
         ("read_file", "/deploy/ID_RSA", "deny"),
         ("read_file", "/keys/server.pem", "deny"),
         ("read_file", "/../data/x", "deny"),
-        ("read_file", "/link/x", "deny"),
+        ("read_file", "/links/away/x", "deny"),
         ("write_file", "/.git/hooks/pre-commit", "deny"),
     ],
 )

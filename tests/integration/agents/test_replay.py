@@ -55,6 +55,8 @@ async def test_other_messages_are_refused(phase: Phase) -> None:
 
     assert isinstance(stopped.value.error, Nondeterminism)
     assert stopped.value.error.facts["changed"] == ["messages"]
+    assert "fork" in stopped.value.error.hint
+    assert "--accept-drift" not in stopped.value.error.hint
 
 
 async def test_another_system_prompt_is_refused_unless_it_is_accepted(phase: Phase) -> None:
@@ -67,6 +69,8 @@ async def test_another_system_prompt_is_refused_unless_it_is_accepted(phase: Pha
 
     assert isinstance(stopped.value.error, Nondeterminism)
     assert stopped.value.error.facts["changed"] == ["system"]
+    assert "--accept-drift" in stopped.value.error.hint
+    assert f"fork {RUN_ID} implement" in stopped.value.error.hint
     assert essence(accepted) == essence(messages)
 
 

@@ -80,3 +80,13 @@ def test_a_models_text_is_found_whatever_form_it_has() -> None:
     blocks = {"value": {"$msg": ["AIMessage", {"content": [{"type": "text", "text": "One."}]}]}}
 
     assert (message_text(plain), message_text(blocks), message_text({"value": 3})) == ("One.\nTwo.", "One.", "")
+
+
+def test_what_an_agent_wrote_cannot_command_the_terminal() -> None:
+    view = RunView.of("r", ["spec"])
+    teller = Teller(view)
+    teller.tell("phase.started", 1, "spec/1")
+    teller.tell("tool.result", 1, "spec/1/turn1", tool="read_file", args={"file_path": "/\x1b]0;mine\x07"})
+    teller.tell("model.response", 1, "spec/1/turn1", result={"$msg": ["AIMessage", {"content": "\x1b[2Jgone"}]})
+
+    assert not any("\x1b" in line or "\x07" in line for line in shown(view))
