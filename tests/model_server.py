@@ -147,15 +147,15 @@ class ModelServer:
             await asyncio.sleep(3600)
         elif isinstance(reply, Refuses):
             error = {"error": {"message": reply.message, "type": "error", "code": reply.code}}
-            await _send(writer, reply.status, json.dumps(error).encode(), reply.headers)
+            await send(writer, reply.status, json.dumps(error).encode(), reply.headers)
         elif not received.body.get("stream"):
             whole = b'{"choices": [{"mess' if isinstance(reply, Breaks) else json.dumps(_whole(reply)).encode()
-            await _send(writer, 200, whole)
+            await send(writer, 200, whole)
         else:
             await _stream(writer, reply, has_usage=bool(received.body.get("stream_options")))
 
 
-async def _send(writer: asyncio.StreamWriter, status: int, body: bytes, more: Mapping[str, str] | None = None) -> None:
+async def send(writer: asyncio.StreamWriter, status: int, body: bytes, more: Mapping[str, str] | None = None) -> None:
     headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"} | dict(
         more or {}
     )

@@ -23,7 +23,7 @@ async def begin_new(scope: RunScope, stored: StoredRun) -> None:
 
 async def begin_resumed(scope: RunScope, stored: StoredRun) -> None:
     values: dict[str, Any] = {"state": RunStatus.RUNNING, "pause_reason": None}
-    drift = {"accept_drift": True} if scope.history.accepts_drift else {}
+    drift: dict[str, Any] = {"accept_drift": True} if scope.history.accepts_drift else {}
     resumed = scope.log.event(EventKind.RUN_RESUMED, after=stored.run.state, **drift)
     events = [resumed, *_skipped(scope, stored)]
     if stored.run.state == RunStatus.PENDING:  # its maker died before it began

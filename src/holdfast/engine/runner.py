@@ -123,7 +123,7 @@ class RunDriver:
             while pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
                 for error in [task.exception() for task in done]:
-                    if isinstance(error, Stopped | CancelRun):
+                    if error is not None and not isinstance(error, Exception | Suspended):
                         raise error  # the drive ends, whatever the others would come to
         finally:
             for task in pending:

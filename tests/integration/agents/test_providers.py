@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.integration.agents.phase import Phase
 from tests.integration.agents.served import KEY, KEY_VARIABLE, ServedPhase
-from tests.model_server import ModelServer, Says, asks
+from tests.model_server import ModelServer, Says, asks, send
 
 from holdfast.agents.models import open_models
 from holdfast.config import Config
@@ -118,3 +118,50 @@ def test_fallbacks_follow_in_their_order_each_once(config: Config) -> None:
 
     assert [chat.model for chat in models] == ["qwen3-coder:30b", "qwen3:8b", "own:latest"]
     assert models[0].num_ctx == 32_768
+
+
+async def test_ollama_speaks_its_own_protocol(config: Config) -> None:
+    answers = [{"message": {"role": "assistant", "content": text}, "done": False} for text in ("All ", "is well.")]
+    end = {"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"}
+    lines = [{"model": "own", "created_at": "2026-11-15T00:00:00Z", **answer} for answer in [*answers, end]]
+    lines[-1] |= {"prompt_eval_count": 9, "eval_count": 4}
+    with LineServer("\n".join(json.dumps(line) for line in lines)) as server:
+        own = persona(Backend.OLLAMA, "own", base_url=server.address.removesuffix("/v1"))
+        answer: Any = await open_models(own, config)[0].ainvoke("Go.")
+
+    assert answer.text == "All is well."
+    assert (answer.usage_metadata["input_tokens"], answer.usage_metadata["output_tokens"]) == (9, 4)
+    assert server.received[0].body["options"]["num_ctx"] == 32_768
+
+
+async def test_anthropic_speaks_its_own_protocol(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    usage = {"input_tokens": 9, "output_tokens": 1}
+    start = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "own", "usage": usage}
+    told = [
+        {"type": "message_start", "message": {**start, "stop_reason": None, "stop_sequence": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "All is well."}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}},
+        {"type": "message_stop"},
+    ]
+    events = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in told)
+    with LineServer(events, content_type="text/event-stream") as server:
+        own = persona(Backend.ANTHROPIC, "own", base_url=server.address.removesuffix("/v1"), max_output_tokens=55)
+        answer: Any = await open_models(own, config)[0].ainvoke("Go.")
+
+    assert answer.text == "All is well."
+    assert answer.usage_metadata["output_tokens"] == 4
+    assert (server.received[0].headers["x-api-key"], server.received[0].body["max_tokens"]) == (KEY, 55)
+
+
+class LineServer(ModelServer):
+    """Gives one and the same body, whatever it is asked."""
+
+    def __init__(self, body: str, content_type: str = "application/x-ndjson") -> None:
+        super().__init__({"": [Says("")]})
+        self._body, self._content_type = body.encode(), content_type
+
+    async def _answer(self, received: Any, writer: Any) -> None:
+        await send(writer, 200, self._body, {"content-type": self._content_type})

@@ -81,11 +81,13 @@ async def test_files_are_restored_even_if_the_process_that_began_to_died(
     shutil.rmtree(world.worktree(paused.run_id))
 
     def dies(*_args: Any, **_options: Any) -> None:
-        raise KeyboardInterrupt  # the worktree is there, its files are not
+        raise RuntimeError("killed")  # the worktree is there, its files are not
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    scope = await scope_of(world, paused.run_id)
+    with monkeypatch.context() as patch:
         patch.setattr(preparation, "restore", dies)
-        await asyncio.to_thread(preparation._open, await scope_of(world, paused.run_id))
+        with pytest.raises(RuntimeError, match="killed"):
+            await asyncio.to_thread(preparation._open, scope)
     again = await world.engine().resume(paused.run_id)
 
     assert again.state is RunStatus.PAUSED
@@ -287,9 +289,10 @@ async def test_a_disk_that_refuses_is_an_error_of_its_own_and_the_attempt_goes_o
         raise OSError(28, "No space left on device", "objects/ab")
 
     run_id = uuid.uuid4()
-    with monkeypatch.context() as patch, pytest.raises(HoldfastError) as error:
+    with monkeypatch.context() as patch:
         patch.setattr(phase_module, "snapshot", full)
-        await world.run(changes_app, pre_allocated_run_id=run_id)
+        with pytest.raises(HoldfastError) as error:
+            await world.run(changes_app, pre_allocated_run_id=run_id)
 
     assert error.value.code == "workspace_error"
     assert "No space left" in error.value.message
