@@ -3,6 +3,8 @@
 import asyncio
 import functools
 import inspect
+import os
+import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +73,22 @@ async def init_schema(world: World) -> None:
     await world.db.init_schema()
 
 
+@_in_world
+async def init_schema_and_die(world: World, statement: int) -> None:
+    """Make the tables, and die at a statement of the migration."""
+    from sqlalchemy import Engine, event
+
+    seen = [0]
+
+    @event.listens_for(Engine, "before_cursor_execute")
+    def count(*_args: Any) -> None:
+        seen[0] += 1
+        if seen[0] == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    await world.db.init_schema()
+
+
 def _nothing(_world: World, _turn: Turn) -> None:
     pass
 
@@ -114,4 +132,6 @@ async def _model_in_flight(world: World, turn: Turn) -> None:
     await turn.middleware[0].awrap_model_call(request, never_answers)
 
 
-_JOBS: dict[str, Job] = {name: globals()[name] for name in ("decide", "verb", "run_and_hang", "init_schema")}
+_JOBS: dict[str, Job] = {
+    name: globals()[name] for name in ("decide", "verb", "run_and_hang", "init_schema", "init_schema_and_die")
+}

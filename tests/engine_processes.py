@@ -21,13 +21,13 @@ DEADLINE_S = 60.0
 
 
 class Zygote:
-    """The process that others are forked from."""
+    """The process that others are forked from; a light one knows no agents."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_light: bool = False) -> None:
         self._folder = folder
         self._count = 0
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.engine_processes"],
+            [sys.executable, "-m", "tests.engine_processes", *(["light"] if is_light else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -2,5 +2,5 @@
 
 The only layer that knows LangChain and deepagents, which take two seconds to import. So nothing is re-exported here,
 and only these modules are light: `build`, `envelope`, `model_calls`, `models`, `policy`,
-`secrets`, `schema_sample`, `tool_rules`.
+`secrets`, `schema_sample`, `shell`, `tool_policy`, `tool_rules` and what they import.
 """

@@ -53,7 +53,7 @@ def probe_once() -> SandboxProbe:
     """Whether the sandbox works, tried once in this process."""
     found = probe()
     if not found.works:
-        _log.warning("commands run without a sandbox", extra={"reason": found.reason})
+        _log.info("commands run without a sandbox", extra={"reason": found.reason})
     return found
 
 

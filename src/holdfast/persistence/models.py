@@ -90,7 +90,7 @@ class RunRow(Base):
     base_commit: Mapped[str | None] = mapped_column(PlainText, default=None)
     budget_micros: Mapped[int | None] = mapped_column(BigInteger, default=None)
     pause_reason: Mapped[str | None] = mapped_column(PlainText, default=None)
-    error: Mapped[Any] = mapped_column(JsonText, default=None)
+    error: Mapped[Any] = mapped_column(JsonText, default=None, nullable=True)
     final_report_path: Mapped[str | None] = mapped_column(PlainText, default=None)
     forked_from: Mapped[str | None] = mapped_column(PlainText, default=None)
     started_by: Mapped[str] = _text()
@@ -110,7 +110,7 @@ class RunPhaseRow(Base):
     position: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     attempt: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     comment: Mapped[str] = _text()
-    error: Mapped[Any] = mapped_column(JsonText, default=None)
+    error: Mapped[Any] = mapped_column(JsonText, default=None, nullable=True)
     tree: Mapped[str | None] = mapped_column(PlainText, default=None)
     snapshot: Mapped[str | None] = mapped_column(PlainText, default=None)
 

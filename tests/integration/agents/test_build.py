@@ -21,6 +21,8 @@ LIGHT = [
     "holdfast.agents.models",
     "holdfast.agents.secrets",
     "holdfast.agents.policy",
+    "holdfast.agents.shell",
+    "holdfast.agents.tool_policy",
     "holdfast.agents.tool_rules",
     "holdfast.persona",
     "holdfast.binding",

@@ -137,8 +137,8 @@ async def test_a_reservation_whose_call_was_killed_stays_counted(world: World, z
 
 async def test_a_failed_call_stays_counted(world: World) -> None:
     async def script(turn: Turn) -> None:
-        with pytest.raises(ConnectionError):
-            await turn.use_model("hello", error=ConnectionError("gone"))
+        with pytest.raises(RuntimeError):
+            await turn.use_model("hello", error=RuntimeError("refused"))
         turn.hand_in()
 
     result = await world.run(script, engine=SIMULATED)

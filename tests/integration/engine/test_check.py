@@ -51,7 +51,7 @@ async def make_run(world: World) -> str:
         ("UPDATE ledger SET amount_micros = amount_micros + 1", "ledger entry"),
         ("UPDATE ledger SET state = 'reserved'", "ledger entry"),
         ("DELETE FROM ledger", "ledger entry"),
-        ("UPDATE events SET body = REPLACE(body, 'phase', 'phrase') WHERE seq = 3", "journal"),
+        ("UPDATE events SET body = REPLACE(body, 'main', 'mane') WHERE seq = 1", "journal"),
         ("DELETE FROM events WHERE seq = 4", "journal"),
     ],
     ids=lambda value: value if " SET " in value or value.startswith("DELETE") else "",

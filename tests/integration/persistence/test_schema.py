@@ -1,0 +1,173 @@
+"""The tables: made by many processes at once, after a kill, and never by an older version over a newer one."""
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, inspect, text
+from sqlalchemy.exc import IntegrityError
+from tests.crash.points import SEED
+from tests.engine_processes import Zygote
+from tests.engine_world import World
+
+from holdfast.errors import HoldfastError
+from holdfast.persistence import schema
+from holdfast.persistence.db import Database
+from holdfast.persistence.models import Base, RunPhaseRow, RunRow, WorkflowTemplateRow
+
+EIGHT = 8
+
+
+async def up_to_date(url: str) -> Database:
+    db = Database(url)
+    await db.init_schema()
+    return db
+
+
+async def read(db: Database, sql: str) -> list[Any]:
+    async with db.session() as session:
+        return list(await session.execute(text(sql)))
+
+
+async def test_eight_processes_make_the_tables_at_the_same_time(empty_url: str, tmp_path: Path, zygote: Zygote) -> None:
+    world = World(empty_url, tmp_path)
+
+    children = [zygote.start(world, "init_schema") for _ in range(EIGHT)]
+
+    assert [child.wait() for child in children] == [{"result": None}] * EIGHT
+    assert await read(world.db, "SELECT version_num FROM alembic_version") == [(schema.HEAD,)]
+    await world.close()
+
+
+async def test_a_kill_in_the_middle_leaves_nothing_half_done(empty_url: str, tmp_path: Path, zygote: Zygote) -> None:
+    world = World(empty_url, tmp_path)
+    chance = random.Random(SEED)
+
+    for _ in range(4):
+        child = zygote.start(world, "init_schema_and_die", chance.randrange(1, 40))
+        assert child.wait() in (None, {"result": None})  # killed at a statement, or done before
+
+    await world.db.init_schema()
+    assert await read(world.db, "SELECT version_num FROM alembic_version") == [(schema.HEAD,)]
+    assert await read(world.db, "SELECT COUNT(*) FROM runs") == [(0,)]
+    await world.close()
+
+
+async def test_it_may_be_done_again_and_inserts_no_rows(empty_url: str) -> None:
+    db = await up_to_date(empty_url)
+    await db.init_schema()
+
+    for table in Base.metadata.tables:
+        assert await read(db, f"SELECT COUNT(*) FROM {table}") == [(0,)]
+    await db.dispose()
+    await db.init_schema()  # it can be used again after `dispose`
+    await db.dispose()
+
+
+async def test_two_databases_are_made_side_by_side_in_one_process(tmp_path: Path) -> None:
+    databases = [Database(f"sqlite+aiosqlite:///{tmp_path}/{name}/holdfast.db") for name in ("a", "b", "c")]
+
+    await asyncio.gather(*(db.init_schema() for db in databases))
+
+    for db in databases:
+        assert await read(db, "SELECT version_num FROM alembic_version") == [(schema.HEAD,)]
+        await db.dispose()
+
+
+async def test_a_newer_database_is_left_alone(empty_url: str) -> None:
+    db = await up_to_date(empty_url)
+    async with db.session() as session:
+        await session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        await session.commit()
+
+    with pytest.raises(HoldfastError) as error:
+        await db.init_schema()
+
+    assert error.value.code == "store_newer"
+    assert await read(db, "SELECT version_num FROM alembic_version") == [("9999",)]
+    await db.dispose()
+
+
+def test_the_newest_migration_is_the_one_that_the_code_expects() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(schema._MIGRATIONS))
+
+    assert ScriptDirectory.from_config(config).get_heads() == [schema.HEAD]
+
+
+async def test_the_models_are_what_the_migrations_make(empty_url: str) -> None:
+    db = await up_to_date(empty_url)
+    engine = create_engine(db._engine_url(is_async=False))
+
+    with engine.connect() as connection:
+        differences = compare_metadata(_context(connection), Base.metadata)
+        names = set(inspect(connection).get_table_names())
+
+    engine.dispose()
+    await db.dispose()
+    assert differences == []
+    assert set(Base.metadata.tables) <= names
+
+
+def _context(connection: Connection) -> MigrationContext:
+    owners_tables = {"events"}  # the runtime's own, mapped here to be read
+
+    def is_ours(item: Any, name: str | None, kind: str, is_reflected: bool, _other: Any) -> bool:
+        if kind == "table":
+            return name in Base.metadata.tables and name not in owners_tables
+        return True
+
+    return MigrationContext.configure(
+        connection, opts={"include_object": is_ours, "compare_type": True, "compare_server_default": False}
+    )
+
+
+async def test_rows_have_defaults_and_foreign_keys(empty_url: str) -> None:
+    db = await up_to_date(empty_url)
+    async with db.session() as session:
+        session.add(WorkflowTemplateRow(id="t", name="n", version="1", hash="h", definition={}, created_at="now"))
+        await session.flush()
+        session.add(RunRow(id="r", template_id="t", template_hash="h", state="running", repo_path="/x"))
+        await session.flush()
+        session.add(RunPhaseRow(run_id="r", phase_key="spec", state="pending"))
+        await session.commit()
+        run = await session.get(RunRow, "r")
+        assert run is not None
+        assert (run.base_branch, run.title, run.budget_micros, run.is_simulated) == ("main", "", None, 0)
+
+    for row in (
+        RunRow(id="s", template_id="no such template"),
+        RunPhaseRow(run_id="no such run", phase_key="spec"),
+        WorkflowTemplateRow(id="u", hash="h"),
+    ):
+        async with db.session() as session:
+            session.add(row)
+            with pytest.raises(IntegrityError):
+                await session.commit()
+    async with db.session() as session:
+        session.add(WorkflowTemplateRow(id="v", name="n", version="1", hash="other"))  # unique by hash only
+        await session.commit()
+    await db.dispose()
+
+
+@pytest.mark.parametrize("url", ["mysql://host/name", "holdfast.db", ""])
+def test_another_kind_of_address_is_refused(url: str) -> None:
+    with pytest.raises(HoldfastError) as error:
+        Database(url)
+
+    assert error.value.code == "config_invalid"
+
+
+async def test_a_driver_in_the_address_is_accepted(postgres_url: str) -> None:
+    from tests.postgres import fresh_schema
+
+    with fresh_schema(postgres_url) as url:
+        db = await up_to_date(url.replace("postgresql://", "postgresql+psycopg://"))
+        assert await read(db, "SELECT COUNT(*) FROM runs") == [(0,)]
+        await db.dispose()
