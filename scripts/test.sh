@@ -5,6 +5,7 @@ seed=${1:-}
 export HOLDFAST_SEED=${seed:-${HOLDFAST_SEED:-$((RANDOM * 32768 + RANDOM))}}
 echo "crash points and orders are sampled with seed $HOLDFAST_SEED (repeat with: make test seed=$HOLDFAST_SEED)"
 bin=.venv/bin
+scripts/install-test-tools.sh
 "$bin/ruff" format --check --quiet .
 "$bin/ruff" check --quiet .
 "$bin/mypy" --no-error-summary
