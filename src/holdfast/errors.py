@@ -7,7 +7,8 @@ HoldfastError
 ├── store      StoreError: StoreNewer  StoreUnreadable  StoreFull  StoreBusy  StoreUnavailable
 │              JournalCorrupt  SequenceConflict  RowRefused
 ├── owner      RunBusy  LeaseLost
-├── run        RunNotFound  RunAlreadyTerminal  RunNotInState  RunMetadataMissing  TemplateLoadFailed  RunPaused  RunCancelled
+├── run        RunNotFound  RunAlreadyTerminal  RunNotInState  RunMetadataMissing  TemplateLoadFailed
+│              RunPaused  RunCancelled
 ├── step       Nondeterminism  StepFailed  ToolOutcomeUnknown  ToolDenied
 ├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ApprovalAnswered  SecondPersonNeeded  ConsentRequired
 ├── access     NotAuthenticated  RoleInsufficient  TooManyAttempts  TokenNotFound  HostNotAllowed  OriginNotAllowed

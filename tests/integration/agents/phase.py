@@ -146,3 +146,12 @@ def outcomes(events: Sequence[Event]) -> dict[str, Any]:
 
 def digest(files: dict[str, str]) -> str:
     return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+
+
+def is_sleeping(argument: str) -> bool:
+    """Whether a `sleep ARGUMENT` runs on this machine; processes that end while it looks are no trouble."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_bytes().split(b"\0")[:2] == [b"sleep", argument.encode()]:
+                return True
+    return False

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.agents.phase import is_sleeping
 from tests.integration.workspace.user_repo import UserRepo
 
 from holdfast.agents.disk import WholeFileBackend
@@ -174,8 +175,7 @@ def test_a_background_process_does_not_stay(cage: Cage) -> None:
     outcome = cage.run("(trap '' HUP TERM; setsid nohup sleep 543 >/dev/null 2>&1 &) ; echo left")
 
     assert outcome.output == "left\n"
-    lines = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
-    assert not any(line.split(b"\0")[:2] == [b"sleep", b"543"] for line in lines)
+    assert not is_sleeping("543")
 
 
 @needs_sandbox

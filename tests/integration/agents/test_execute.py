@@ -4,11 +4,10 @@ import asyncio
 import json
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.agents.phase import LANE, RUN_ID, Phase
+from tests.integration.agents.phase import LANE, RUN_ID, Phase, is_sleeping
 from tests.integration.agents.scripted import ScriptedModel, asks, says
 
 from holdfast.agents.shell import open_shell
@@ -66,14 +65,14 @@ async def test_a_time_out_ends_everything_that_the_command_started(phase: Phase)
     assert answer.artifact["exit_code"] == 124
     assert "begun" in answer.content
     assert "longer than 1 s" in answer.content
-    assert not is_running("654")
+    assert not is_sleeping("654")
 
 
 async def test_a_background_process_does_not_outlive_its_command(phase: Phase) -> None:
     answer = await run(phase, script("sleep 765 & echo started"))
 
     assert answer.artifact["exit_code"] == 0
-    assert not is_running("765")
+    assert not is_sleeping("765")
 
 
 async def test_a_long_output_is_cut(phase: Phase) -> None:
@@ -147,7 +146,7 @@ async def end_command(phase: Phase) -> None:
     folder = spool_folder(phase.config.data_dir / "spool", f"{RUN_ID}:{KEY}")
     for who in ("runner", "leader"):
         os.kill(json.loads((folder / "pid.json").read_text())[who][0], signal.SIGKILL)
-    await until(lambda: not is_running("876"))
+    await until(lambda: not is_sleeping("876"))
 
 
 async def abandon(task: "asyncio.Task[Any]") -> None:
@@ -161,8 +160,3 @@ async def until(is_so: Any) -> None:
     async with asyncio.timeout(30):
         while not is_so():
             await asyncio.sleep(0.02)
-
-
-def is_running(argument: str) -> bool:
-    lines = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
-    return any(line.split(b"\0")[:2] == [b"sleep", argument.encode()] for line in lines)
