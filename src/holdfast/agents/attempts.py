@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.agents.fingerprints import model_name
 from holdfast.agents.model_errors import Trouble, to_trouble
 from holdfast.agents.secrets import SECRETS
-from holdfast.runtime.durable import Failure, describe_error
+from holdfast.runtime.durable import Failure
+from holdfast.runtime.failures import describe_error
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -7,11 +7,9 @@ It is therefore no `Exception`.
 
 import asyncio
 import contextlib
-import functools
 import inspect
 import math
 import random
-import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -19,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from holdfast.errors import (
-    HoldfastError,
     Nondeterminism,
     PayloadInvalid,
     RowRefused,
@@ -29,13 +26,13 @@ from holdfast.errors import (
 )
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.failures import describe_error, rebuild_error
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
 
 _current_step: ContextVar[str] = ContextVar("holdfast_step")
 _MAX_BACKOFF_S = 60.0
-_MAX_ERROR_CHARS = 20_000  # of a failure's text; its arguments are kept whole up to the same size
 _MAX_NAP_S = 30.0  # a long wait looks at the clock this often, since clocks jump
 
 
@@ -401,93 +398,3 @@ async def sleep_until(epoch_s: float, *, at_most_s: float = math.inf) -> None:
     latest = time.monotonic() + at_most_s
     while (left_s := min(epoch_s - time.time(), latest - time.monotonic())) > 0:  # noqa: ASYNC110 - waits for a time
         await asyncio.sleep(min(left_s, _MAX_NAP_S))
-
-
-# -- failures as data -------------------------------------------------------------------------------------------------
-
-
-def describe_error(error: BaseException) -> dict[str, Any]:
-    """What is journaled of an exception: its type, its text, and its arguments where they are JSON data."""
-    told: dict[str, Any] = {
-        "type": f"{type(error).__module__}.{type(error).__qualname__}",
-        "message": _safe_text(error),
-    }
-    if isinstance(error, HoldfastError):
-        told["code"] = error.code
-    with contextlib.suppress(PayloadInvalid):
-        text, args = to_json(list(error.args))
-        if len(text) <= _MAX_ERROR_CHARS:
-            told["args"] = args
-    return told
-
-
-def _safe_text(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:
-        text = f"a {type(error).__name__} without a text"
-    return text[:_MAX_ERROR_CHARS].encode(errors="replace").decode()
-
-
-def rebuild_error(key: str, told: Mapping[str, Any]) -> Exception:
-    """The exception a recorded failure raised, so that a flow which caught it takes the same way again."""
-    error_class = _find_class(str(told.get("type", "")))
-    error = None if error_class is None else _remake(error_class, told)
-    if error is None:
-        error = StepFailed(f"Step {key!r} failed: {told.get('message', '')}", error_type=told.get("type"), key=key)
-    with contextlib.suppress(AttributeError):
-        error.__holdfast_step__ = key  # type: ignore[attr-defined]  # as in `_record_failure`
-    return error
-
-
-def _find_class(name: str) -> type[Exception] | None:
-    """The class of this full name, if its module is loaded: one that no code here knows, no code here can catch."""
-    module_name, _, qualname = name.rpartition(".")
-    while module_name:
-        if module_name in sys.modules:
-            with contextlib.suppress(AttributeError):
-                found: Any = functools.reduce(getattr, qualname.split("."), sys.modules[module_name])
-                return found if isinstance(found, type) and issubclass(found, Exception) else None
-        module_name, _, outer = module_name.rpartition(".")
-        qualname = f"{outer}.{qualname}"
-    return None
-
-
-def _remake(error_class: type[Exception], told: Mapping[str, Any]) -> Exception | None:
-    args = told.get("args")
-    given = args if isinstance(args, list) else [told.get("message", "")]
-    if args is not None:
-        with contextlib.suppress(Exception):
-            return error_class(*given)
-    # Its constructor wants more than it keeps as arguments. The type is what a flow catches by, so that is kept.
-    with contextlib.suppress(Exception):
-        error = error_class.__new__(error_class)
-        error.args = tuple(given)
-        if isinstance(error, HoldfastError):
-            HoldfastError.__init__(error, str(told.get("message", "")))
-        str(error)
-        return error
-    return None
-
-
-def failed_steps(error: BaseException) -> list[str]:
-    """The steps whose failure an exception carries, by itself or through its causes: a retry opens them again.
-
-    Behind a step's own failure it does not look: what led there was handled.
-    """
-    keys: set[str] = set()
-    seen: set[int] = set()
-    pending: list[BaseException | None] = [error]
-    while pending:
-        current = pending.pop()
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        key = getattr(current, "__holdfast_step__", None)
-        if key is not None:
-            keys.add(key)
-        elif isinstance(current, BaseExceptionGroup):
-            pending += current.exceptions
-        else:
-            pending.append(current.__cause__ or current.__context__)
-    return sorted(keys)

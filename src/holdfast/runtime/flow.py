@@ -15,8 +15,9 @@ from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, PayloadInvalid, RunCancelled, RunPaused
 from holdfast.runtime.checkpoint.base import Claim, check_run_id
 from holdfast.runtime.context import Context
-from holdfast.runtime.durable import CancelRun, RunLog, Stopped, Suspended, describe_error, failed_steps
+from holdfast.runtime.durable import CancelRun, RunLog, Stopped, Suspended
 from holdfast.runtime.events import EventKind
+from holdfast.runtime.failures import describe_error, failed_steps
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Records, check_fingerprint, fingerprint_of

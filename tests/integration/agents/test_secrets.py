@@ -12,7 +12,7 @@ from tests.model_server import ModelServer, Refuses, Says, asks
 
 from holdfast.agents.secrets import BLANK, SECRETS, scrub_prompt
 from holdfast.agents.tool_rules import ToolRule
-from holdfast.runtime.durable import describe_error
+from holdfast.runtime.failures import describe_error
 
 FORM = "-".join(("sk", "ant", "a1B2c3D4" * 4))  # put together here, so that no scanner takes it for real
 

@@ -12,11 +12,9 @@ from holdfast.runtime.durable import (
     Done,
     NotDone,
     Step,
-    describe_error,
-    failed_steps,
-    rebuild_error,
     step_key,
 )
+from holdfast.runtime.failures import describe_error, failed_steps, rebuild_error
 from holdfast.runtime.jsondata import to_json
 
 
