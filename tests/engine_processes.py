@@ -5,6 +5,7 @@ with `{"result": …}`, or with `{"code": …}` of the error it ended with, or w
 """
 
 import asyncio
+import importlib
 import json
 import os
 import signal
@@ -92,10 +93,14 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 # -- in the other process ---------------------------------------------------------------------------------------------
 
 
-def _serve() -> None:
-    import tests.crash.engine.child
-    import tests.engine_jobs  # noqa: F401
+def _import_all(*, is_light: bool) -> None:
+    heavy = ("deepagents", "holdfast.agents.build", "holdfast.agents.simulated", "holdfast.engine.middleware")
+    for name in ("tests.engine_jobs", *(() if is_light else (*heavy, "tests.crash.engine.child"))):
+        importlib.import_module(name)
 
+
+def _serve() -> None:
+    _import_all(is_light=sys.argv[1:] == ["light"])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody has to bury the children
     for line in sys.stdin:
         job = json.loads(line)

@@ -4,6 +4,7 @@ Agents take their place through `holdfast.engine.build_agent`, and know of their
 envelope tells them: its own key, and nothing of later phases.
 """
 
+import asyncio
 import functools
 import inspect
 import json
@@ -231,6 +232,27 @@ class World:
         return await self.engine(script, **(engine or {})).run(
             made, repo_path=options.pop("repo_path", self.repo), **options
         )
+
+    async def run_and_stop(self, script: Script, *phases: Any, **options: Any) -> str:
+        """Play the first turn that comes to the end of the script, end the drive there as a shutdown does."""
+        reached = asyncio.Event()
+
+        async def gated(turn: Turn) -> None:
+            result = script(turn)
+            if inspect.isawaitable(result):
+                await result
+            reached.set()
+            await asyncio.Event().wait()
+
+        known = set(self.db.store.list_runs())
+        task = asyncio.create_task(self.run(gated, *phases, **options))
+        waiting = asyncio.create_task(reached.wait())
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        assert not task.done(), task.result()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        [run_id] = set(self.db.store.list_runs()) - known
+        return run_id
 
     def know(self, made: WorkflowTemplate) -> WorkflowTemplate:
         """Tell the agents which phases there are, and where each hands in."""

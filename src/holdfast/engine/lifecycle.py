@@ -173,6 +173,8 @@ class WorkflowEngine:
     async def _pause_here(self, run_id: str) -> None:
         async with self._owning(run_id) as (journal, claim):
             loaded = await self._load(run_id)
+            if loaded.stored.run.state == RunStatus.PAUSED:
+                return  # its owner was faster
             await pause_for_person(self._scope(journal, claim, loaded, await journal.read(run_id)))
 
     async def fork(self, run_id: RunId, phase_key: str, *, title: str = "", started_by: str = "") -> RunResult:

@@ -94,38 +94,20 @@ async def test_a_running_phase_continues_its_attempt_and_repeats_no_tool_call(wo
     """The process ends in the middle of a turn: the next one gets recorded results in place of calls."""
     effects: list[str] = []
     given: list[Any] = []
-    is_first = True
 
-    async def script(turn: Turn) -> None:
+    async def work(turn: Turn) -> None:
         for name in ("fetch", "deploy"):
             given.append(await turn.use_tool(name, lambda name=name: effects.append(name) or Unserialisable(name)))
-        if is_first:
-            raise asyncio.CancelledError
+
+    async def work_and_hand_in(turn: Turn) -> None:
+        await work(turn)
         turn.hand_in()
 
-    async def stop_in_the_middle() -> None:
-        task = asyncio.create_task(world.run(gated, "spec"))
-        await reached.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    run_id = await world.run_and_stop(work)
+    states = ((await world.run_row(run_id)).state, await world.phase_states(run_id))
+    result = await world.engine(work_and_hand_in).resume(run_id)
 
-    reached = asyncio.Event()
-
-    async def gated(turn: Turn) -> None:
-        for name in ("fetch", "deploy"):
-            given.append(await turn.use_tool(name, lambda name=name: effects.append(name) or Unserialisable(name)))
-        reached.set()
-        await asyncio.Event().wait()
-
-    await stop_in_the_middle()
-    is_first = False
-    [run_id] = world.db.store.list_runs()
-    assert (await world.run_row(run_id)).state == "running"
-    assert await world.phase_states(run_id) == {"spec": "running"}
-
-    result = await world.engine(script).resume(run_id)
-
+    assert states == ("running", {"spec": "running"})
     assert result.state is RunStatus.COMPLETED
     assert result.phases[0].attempts == 1
     assert effects == ["fetch", "deploy"]
@@ -135,21 +117,10 @@ async def test_a_running_phase_continues_its_attempt_and_repeats_no_tool_call(wo
 
 
 async def test_a_shutdown_leaves_the_run_running_and_without_an_owner(world: World) -> None:
-    started = asyncio.Event()
+    run_id = await world.run_and_stop(lambda _turn: None)
 
-    async def script(_turn: Turn) -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    task = asyncio.create_task(world.run(script))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-    [run_id] = world.db.store.list_runs()
     assert (await world.run_row(run_id)).state == "running"
-    assert (await world.engine().resume(run_id)).state is RunStatus.COMPLETED
+    assert (await world.engine(db=world.open_database()).resume(run_id)).state is RunStatus.COMPLETED
 
 
 @pytest.mark.parametrize("is_deleted", [False, True], ids=["edited", "deleted"])
@@ -171,17 +142,7 @@ async def test_a_persona_is_the_one_that_was_bound_whatever_became_of_its_file(w
 
 async def test_an_envelope_stays_as_it_was_when_the_attempt_began(world: World) -> None:
     """Requirements edited in the row count for phases that have not begun, not for the one under way."""
-    started = asyncio.Event()
-
-    async def script(_turn: Turn) -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    task = asyncio.create_task(world.run(script, "spec", requirements_md="As it was."))
-    await started.wait()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    [run_id] = world.db.store.list_runs()
+    run_id = await world.run_and_stop(lambda _turn: None, "spec", requirements_md="As it was.")
     await world.sql("UPDATE runs SET requirements_md = 'Changed.' WHERE id = :id", id=run_id)
 
     await world.engine().resume(run_id)
@@ -190,22 +151,14 @@ async def test_an_envelope_stays_as_it_was_when_the_attempt_began(world: World) 
 
 
 async def test_tries_are_counted_over_a_restart(world: World) -> None:
-    reached = asyncio.Event()
-
-    async def fails_then_hangs(_turn: Turn) -> None:
+    async def fails_at_first(_turn: Turn) -> None:
         if len(world.turns) == 1:
             raise RuntimeError("first")
-        reached.set()
-        await asyncio.Event().wait()
 
     async def fails(_turn: Turn) -> None:
         raise RuntimeError("again")
 
-    task = asyncio.create_task(world.run(fails_then_hangs, phase("spec", attempts=2)))
-    await reached.wait()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    [run_id] = world.db.store.list_runs()
+    run_id = await world.run_and_stop(fails_at_first, phase("spec", attempts=2))
 
     result = await world.engine(fails).resume(run_id)
 
