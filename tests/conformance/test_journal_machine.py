@@ -67,8 +67,8 @@ class JournalMachine(RuleBasedStateMachine):
     def note_written(self, run_id: str, payloads: list[int], result: Any) -> None:
         run = self.run_of(run_id)
         start = run.numbers[-1] if run.numbers else 0
-        assert [event.seq for event in result] == list(range(start + 1, start + 1 + len(payloads)))
-        run.numbers += [event.seq for event in result]
+        assert result == list(range(start + 1, start + 1 + len(payloads)))
+        run.numbers += result
         run.payloads += payloads
 
     @rule(user=USERS, run_id=RUN_IDS, force=st.booleans())
@@ -174,8 +174,12 @@ class JournalMachine(RuleBasedStateMachine):
                 for seq, body, row_hash in rows:
                     last = link(last, seq, body.encode())
                     assert last == row_hash
-                head = connection.execute("SELECT head_hash FROM journal_runs WHERE run_id = ?", (run_id,)).fetchone()
-                assert head is None or head[0] == last
+                heads = connection.execute(
+                    "SELECT r.head_hash, e.hash FROM journal_runs AS r JOIN events AS e "
+                    "ON e.run_id = r.run_id AND e.seq = r.head WHERE r.run_id = ?",
+                    (run_id,),
+                )
+                assert all(head == stored for head, stored in heads)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ from tests.crash.processes import Process
 from tests.crash.run import NewRun
 from tests.stores import DISK_KINDS, open_store, progress, seqs
 
+from holdfast.runtime.checkpoint import postgres_schema, sqlite_schema
+
 SAMPLE = 8
 
 
@@ -80,4 +82,5 @@ def _is_half_upgraded(kind: str, target: str) -> bool:
             found = database.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
             tables = [name for (name,) in found]
     added = [table for table in ADDED if table in tables]
-    return added != (list(ADDED) if version == 2 else [])
+    known = sqlite_schema.VERSION if kind == "sqlite" else postgres_schema.VERSION
+    return added != (list(ADDED) if version == known + 1 else [])

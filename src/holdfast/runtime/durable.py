@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import CoroutineType
 from typing import Any, Literal
 
 from holdfast.errors import (
@@ -24,11 +25,12 @@ from holdfast.errors import (
     StepFailed,
     ToolOutcomeUnknown,
 )
-from holdfast.runtime.checkpoint.base import Claim, Statement
+from holdfast.runtime.checkpoint.base import Append, Claim, Statement, prepare
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.failures import describe_error, rebuild_error
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.owed import Owed
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
 
 _current_step: ContextVar[str] = ContextVar("holdfast_step")
@@ -82,6 +84,9 @@ class Beside:
     rows: Sequence[Statement] = ()
 
 
+_NOTHING_BESIDE = Beside()
+
+
 @dataclass(frozen=True)
 class Failure:
     """What is recorded of a failed call, and in how many seconds it is made again; `None` means that it is not."""
@@ -90,7 +95,7 @@ class Failure:
     retry_in_s: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: that makes one three times as slowly, and each step of a flow makes one
 class Step:
     """A call to be made once. `key` is unique in its run; `fingerprint` tells whether a replay asks for the same."""
 
@@ -108,6 +113,9 @@ class Step:
     beside_intent: Callable[[], "Beside"] | None = None
     beside_result: Callable[[Any], "Beside"] | None = None
     """Events and row changes that belong into the same transaction: money reserved, money settled."""
+    is_acked_late: bool = False
+    """Its result is written with what the run appends next: for a call that may be made again, and on whose result
+    nobody acts before that append."""
     on_failure: Callable[[Exception], Failure] | None = None
     """Judges a failure instead of `retries`; what it tells is what a later process finds as the record's `error`."""
 
@@ -172,6 +180,7 @@ class RunLog:
         self._own: set[int] = set()
         """Our own numbers beyond `_head`: a gap between the two is another writer's, or still under way."""
         self._in_flight = 0
+        self._owed = Owed(self.pay)
         self._stopped: Stopped | None = None
 
     async def append(self, *events: Event, rows: Sequence[Statement] = ()) -> None:
@@ -188,25 +197,37 @@ class RunLog:
         if self._stopped is not None:
             raise self._stopped
         self._in_flight += 1
+        owed = self._owed.take()
         try:
-            stored = await self._journal.append(self.run_id, events, claim=self._claim, rows=rows)
+            prepared = [*owed, *(prepare(event) for event in events)]
+            numbers = await self._journal.write(Append(self.run_id, prepared, self._claim.epoch, rows))
         except (PayloadInvalid, RowRefused):
+            self._owed.give_back(owed)
             raise  # nothing was written, and the caller can do something else
         except Exception as error:
             self._stopped = Stopped(error)
             raise self._stopped from error
         finally:
             self._in_flight -= 1
-        self._note_own(stored)
+        self._note_own(numbers)
         if (self._own or self.has_news(self._journal.known_head(self.run_id))) and not self._in_flight:
             await self.catch_up()
+
+    async def pay(self) -> None:
+        """Write what is acknowledged late, if anything; whoever cannot is told so by the next append."""
+        with contextlib.suppress(Interrupted):
+            if self._owed:
+                await self.append_last()
 
     def stop(self, error: BaseException) -> None:
         """Take nothing more from now on."""
         self._stopped = self._stopped or Stopped(error)
 
-    def _note_own(self, stored: Sequence[Event]) -> None:
-        self._own.update(event.seq for event in stored if event.seq > self._head)
+    def _note_own(self, numbers: Sequence[int]) -> None:
+        if not self._own and numbers and numbers[0] == self._head + 1:
+            self._head = numbers[-1]  # the usual case: nobody else writes
+            return
+        self._own.update(number for number in numbers if number > self._head)
         while self._head + 1 in self._own:
             self._head += 1
             self._own.remove(self._head)
@@ -267,7 +288,7 @@ class RunLog:
     async def _attempt(self, step: Step, call: Callable[[], Any], attempt: int) -> Any:
         while True:
             if step.writes_intent:
-                beside = step.beside_intent() if step.beside_intent else Beside()
+                beside = step.beside_intent() if step.beside_intent else _NOTHING_BESIDE
                 intent = self._step_event(step, step.kinds.started, attempt, **step.details)
                 await self.append(intent, *beside.events, rows=beside.rows)
             # crash: with an intent, the outcome is unknown from here on and the policy decides; without one the step
@@ -284,16 +305,19 @@ class RunLog:
                 attempt += 1
                 continue
             details = {} if step.writes_intent else step.details
-            beside = step.beside_result(result) if step.beside_result else Beside()
+            beside = step.beside_result(result) if step.beside_result else _NOTHING_BESIDE
             done = self._step_event(step, step.kinds.completed, attempt, result=result, **details)
-            await self.append(done, *beside.events, rows=beside.rows)
+            if step.is_acked_late and not beside.rows:
+                self._owed.add(done, *beside.events)  # crash: until the next append the call was never made
+            else:
+                await self.append(done, *beside.events, rows=beside.rows)
             return result
 
     async def _call(self, step: Step, call: Callable[[], Any]) -> Any:
         token = _current_step.set(idempotency_key(self.run_id, step.key))
         try:
             result = call()
-            if inspect.isawaitable(result):
+            if type(result) is CoroutineType or inspect.isawaitable(result):
                 result = await result
         finally:
             _current_step.reset(token)
@@ -322,7 +346,7 @@ class RunLog:
             payload["attempt"] = attempt
         if step.fingerprint:
             payload["fingerprint"] = dict(step.fingerprint)
-        return self.event(kind, step.lane_id, key=step.key, **payload)
+        return create_event(self.run_id, kind, step.lane_id, key=step.key, **payload)
 
     # -- unknown outcomes ---------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ stay in `extra`, so that reading and writing it again loses nothing.
 """
 
 import os
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,6 +71,8 @@ class EventKind(StrEnum):
     HUMAN_APPROVAL_RECEIVED = "human.approval.received"
     HUMAN_APPROVAL_FIRST = "human.approval.first"
 
+    MESSAGE_RECEIVED = "message.received"
+
     ARTIFACT_WRITTEN = "artifact.written"
     ARTIFACT_ACCEPTED = "artifact.accepted"
     ARTIFACT_REJECTED = "artifact.rejected"
@@ -93,6 +96,9 @@ class Visibility(StrEnum):
     DEBUG = "debug"
 
 
+_random = random.Random()  # noqa: S311 - names of spans are no secret; seeded by the system, without a call for each
+os.register_at_fork(after_in_child=_random.seed)
+
 _KINDS: dict[str, EventKind] = {kind.value: kind for kind in EventKind}
 _VISIBILITIES: dict[str, Visibility] = {visibility.value: visibility for visibility in Visibility}
 _TERMINAL = {"run.completed", "run.failed", "run.cancelled", "run.finished", "run.error"}
@@ -105,7 +111,7 @@ class Event:
     run_id: str
     session_id: str = ""
     lane_id: str = "main"
-    span_id: str = field(default_factory=lambda: os.urandom(8).hex())
+    span_id: str = field(default_factory=lambda: f"{_random.getrandbits(64):016x}")
     parent_span_id: str | None = None
     seq: int = 0
     ts: float = field(default_factory=time.time)
@@ -183,7 +189,7 @@ def create_event(
             "run_id": run_id,
             "session_id": "",
             "lane_id": lane_id,
-            "span_id": os.urandom(8).hex(),
+            "span_id": f"{_random.getrandbits(64):016x}",
             "parent_span_id": parent_span_id,
             "seq": seq,
             "ts": time.time(),
@@ -220,31 +226,32 @@ _decode_stored = msgspec.json.Decoder(_Stored).decode
 
 
 def to_body(event: Event) -> tuple[bytes, dict[str, Any]]:
-    """Encode all of an event but its run and number, which the store adds; returns its content too, as a copy.
+    """Encode all of an event but its run and number, which the store adds; returns a copy of its payload too.
 
     What holds its default is left out, which saves a fifth of the store. Raises `PayloadInvalid`.
     """
-    if type(event.ts) is not float or type(event.payload) is not dict or "\0" in event.kind or event.extra:
+    ts = event.ts
+    if type(ts) is not float or type(event.payload) is not dict or "\0" in event.kind or event.extra:
         _check_odd(event)
+        ts = float(ts)
     if not (type(event.lane_id) is type(event.session_id) is type(event.span_id) is str):
         _check_texts(event)
-    content = _content(event)
-    body, copy = to_json({**event.extra, **without_defaults(content)}, "event")
-    content["payload"] = copy["payload"]
-    return body, {**event.extra, **content} if event.extra else content
+    stored = {**event.extra, "kind": str(event.kind), "ts": ts, "span_id": event.span_id, "payload": event.payload}
+    if event.session_id:
+        stored["session_id"] = event.session_id
+    if event.lane_id != "main":
+        stored["lane_id"] = event.lane_id
+    if event.parent_span_id is not None:
+        stored["parent_span_id"] = event.parent_span_id
+    if event.visibility != "public":
+        stored["visibility"] = str(event.visibility)
+    body, copy = to_json(stored, "event")
+    return body, copy["payload"]
 
 
-def without_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
-    stored = {name: content[name] for name in ("kind", "ts", "span_id", "payload")}
-    if content["session_id"]:
-        stored["session_id"] = content["session_id"]
-    if content["lane_id"] != "main":
-        stored["lane_id"] = content["lane_id"]
-    if content["parent_span_id"] is not None:
-        stored["parent_span_id"] = content["parent_span_id"]
-    if content["visibility"] != "public":
-        stored["visibility"] = content["visibility"]
-    return stored
+def content_of(event: Event, payload: dict[str, Any]) -> dict[str, Any]:
+    """All of an event but its run and number, with this payload."""
+    return {**event.extra, **_content(event), "payload": payload}
 
 
 def _check_texts(event: Event) -> None:

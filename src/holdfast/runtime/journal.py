@@ -23,7 +23,7 @@ _WAIT_S = 30.0
 
 class _Waiting(NamedTuple):
     append: Append
-    done: "asyncio.Future[list[Event]]"
+    done: "asyncio.Future[list[int]]"
 
 
 class Journal:
@@ -108,12 +108,19 @@ class Journal:
         Raises `LeaseLost` if `claim` is no longer the current one, `RowRefused` if a row was not as expected; then
         nothing was written. A caller cancelled while waiting does not know whether it was.
         """
+        prepared = [prepare(event) for event in events]
+        numbers = await self.write(Append(run_id, prepared, claim.epoch if claim else None, rows))
+        return [item.stored_as(number) for item, number in zip(prepared, numbers, strict=True)]
+
+    async def write(self, append: Append) -> list[int]:
+        """As `append`, for whoever needs but the numbers."""
         if self._is_closed:
             raise StoreUnreadable("The journal is closed.", hint="Open a new one.")
-        append = Append(run_id, [prepare(event) for event in events], claim.epoch if claim else None, rows)
         if self.writers <= 1 and self.store.is_local and not self._is_writing and not self._queue:
-            with contextlib.suppress(StoreBusy):  # another process writes: wait in the thread, not on the loop
+            try:
                 return self._settle(append, self.store.append([append], wait_s=0)[0])
+            except StoreBusy:
+                pass  # another process writes: wait in the thread, not on the loop
         waiting = _Waiting(append, self._loop.create_future())
         self._queue.append(waiting)
         self._is_idle.clear()
@@ -160,10 +167,10 @@ class Journal:
             self._is_idle.set()
         self._schedule()
 
-    def _settle(self, append: Append, result: AppendResult) -> list[Event]:
+    def _settle(self, append: Append, result: AppendResult) -> list[int]:
         if isinstance(result, HoldfastError):
             raise result
-        self._note_head(append.run_id, result[-1].seq if result else 0)
+        self._note_head(append.run_id, result[-1] if result else 0)
         return result
 
     # -- reading ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import PayloadInvalid
-from holdfast.runtime.events import Event, EventKind, Visibility, create_event, from_body, to_body, without_defaults
+from holdfast.runtime.events import Event, EventKind, Visibility, create_event, from_body, to_body
 
 CONTRACT_KINDS = {
     "run": "created started resumed paused finished completed failed cancelled error",
@@ -114,10 +114,10 @@ def test_to_dict_and_from_dict_lose_nothing(event: Event) -> None:
 
 @given(events)
 def test_a_stored_body_loses_nothing(event: Event) -> None:
-    body, copy = to_body(event)
+    body, payload = to_body(event)
 
     assert from_body(event.run_id, event.seq, body) == event
-    assert json.loads(body) == {**event.extra, **without_defaults(copy)}
+    assert json.loads(body).items() <= {**event.to_dict(), "payload": payload}.items()
     assert to_body(from_body(event.run_id, event.seq, body))[0] == body
 
 
@@ -144,7 +144,7 @@ def test_what_is_no_event_is_refused(data: dict[str, object]) -> None:
 def test_the_payload_of_a_body_is_a_copy() -> None:
     event = create_event("r", "run.started", items=[1])
 
-    _, copy = to_body(event)
+    _, payload = to_body(event)
     event.payload["items"].append(2)
 
-    assert copy["payload"] == {"items": [1]}
+    assert payload == {"items": [1]}

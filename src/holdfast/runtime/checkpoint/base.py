@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.errors import HoldfastError, RunIdInvalid, SequenceConflict
-from holdfast.runtime.blobs import move_out_big_values
-from holdfast.runtime.events import Event, from_content, to_body
+from holdfast.runtime.blobs import INLINE_BYTES, move_out_big_values
+from holdfast.runtime.events import Event, content_of, from_content, to_body
 from holdfast.runtime.state import RunState
 
 MAX_RUN_ID_CHARS = 200
 MAX_SEQ = 2**53 - 1  # what JavaScript still counts exactly; every database holds it too
+_NO_BLOBS: Mapping[str, bytes] = {}
 
 
 @runtime_checkable
@@ -76,11 +77,16 @@ class Prepared(NamedTuple):
 
     event: Event
     body: bytes
-    content: dict[str, Any]
+    payload: dict[str, Any]
+    """A copy, which nobody changes."""
     blobs: Mapping[str, bytes]
 
+    @property
+    def content(self) -> dict[str, Any]:
+        return content_of(self.event, self.payload)
+
     def stored_as(self, seq: int) -> Event:
-        return from_content(self.event.run_id, seq, dict(self.content))  # a batch may be tried twice
+        return from_content(self.event.run_id, seq, self.content)
 
 
 class Append(NamedTuple):
@@ -96,7 +102,8 @@ class Append(NamedTuple):
     rows: Sequence[Statement] = ()
 
 
-AppendResult = list[Event] | HoldfastError
+AppendResult = list[int] | HoldfastError
+"""The numbers that the events have got, or why none was written."""
 
 
 class JournalStore(Checkpointer, Protocol):
@@ -150,14 +157,18 @@ class JournalStore(Checkpointer, Protocol):
 def prepare(event: Event) -> Prepared:
     """Check and encode an event, big values aside. Raises `RunIdInvalid`, `PayloadInvalid`."""
     check_run_id(event.run_id)
-    if isinstance(event.seq, bool) or not isinstance(event.seq, int) or not 0 <= event.seq <= MAX_SEQ:
+    if type(event.seq) is not int or not 0 <= event.seq <= MAX_SEQ:
         raise SequenceConflict(f"seq must be 0 or a positive whole number up to {MAX_SEQ}, not {event.seq!r}.")
-    body, content = to_body(event)
-    body, blobs = move_out_big_values(body, content)
-    return Prepared(event, body, content, blobs)
+    body, payload = to_body(event)
+    blobs: Mapping[str, bytes] = _NO_BLOBS
+    if len(body) > INLINE_BYTES:
+        body, blobs = move_out_big_values(body, content_of(event, payload))
+    return Prepared(event, body, payload, blobs)
 
 
 def check_run_id(run_id: object) -> str:
+    if type(run_id) is str and run_id.isalnum() and run_id.isascii() and len(run_id) <= MAX_RUN_ID_CHARS:
+        return run_id  # as nearly all are
     if not isinstance(run_id, str):
         raise RunIdInvalid(f"A run id is a string, not a {type(run_id).__name__}.")
     if not run_id:

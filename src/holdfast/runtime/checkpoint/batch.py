@@ -44,24 +44,27 @@ class Clock:
 
 def write_batch(tx: BatchTx, batch: Sequence[Append]) -> tuple[list[AppendResult], list[StoredRow]]:
     """Do all of a batch inside `tx`; returns what each append gets, and the rows that tell a lost COMMIT happened."""
-    heads = tx.lock_heads(list(dict.fromkeys(append.run_id for append in batch)))
+    heads = tx.lock_heads(list({append.run_id: None for append in batch}))
     results: list[AppendResult] = []
     rows: list[StoredRow] = []
+    moved: dict[str, Head] = {}
     blobs: dict[str, dict[str, bytes]] = {}
     for append in batch:
+        run_id = append.run_id
         try:
-            new = _write_one(tx, append, heads[append.run_id])
+            new = _write_one(tx, append, heads[run_id])
         except HoldfastError as error:
             results.append(error)
             continue
-        rows.extend(new)
+        if new:
+            rows += new
+            moved[run_id] = heads[run_id]
         for prepared in append.events:
             if prepared.blobs:
-                blobs.setdefault(append.run_id, {}).update(prepared.blobs)
-        seqs = [row.seq for row in new] or [prepared.event.seq for prepared in append.events]
-        results.append([prepared.stored_as(seq) for prepared, seq in zip(append.events, seqs, strict=True)])
+                blobs.setdefault(run_id, {}).update(prepared.blobs)
+        results.append([row.seq for row in new] or [prepared.event.seq for prepared in append.events])
     if rows:
-        tx.write(rows, {run_id: heads[run_id] for run_id in {row.run_id for row in rows}}, blobs)
+        tx.write(rows, moved, blobs)
     return results, rows
 
 

@@ -74,8 +74,10 @@ def extend(head: Head, events: Sequence[Prepared]) -> list[StoredRow]:
             )
         seq = event.seq or seq + 1
         last_hash = link(last_hash, seq, prepared.body)
-        status = status_after(status, event.kind)
-        rows.append(StoredRow(event.run_id, seq, str(event.kind), prepared.body, last_hash))
+        kind = str(event.kind)
+        if kind.startswith("run."):
+            status = status_after(status, kind)
+        rows.append(StoredRow(event.run_id, seq, kind, prepared.body, last_hash))
     head.seq, head.hash, head.status = seq, last_hash, status
     return rows
 

@@ -87,7 +87,7 @@ class PlainStore:
         try:
             # crash: only the first of several events may be there; whoever resumes adds the rest.
             # A copy each: a store that keeps what it is given must not see what the flow does with its results.
-            return [self._inner.save_event(prepared.stored_as(prepared.event.seq)) for prepared in append.events]
+            return [self._inner.save_event(prepared.stored_as(prepared.event.seq)).seq for prepared in append.events]
         except HoldfastError as error:
             return error
 

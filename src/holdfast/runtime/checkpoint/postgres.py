@@ -66,10 +66,11 @@ class PostgresCheckpointer:
     # -- Checkpointer -------------------------------------------------------------------------------------------------
 
     def save_event(self, event: Event) -> Event:
-        (result,) = self.append([Append(event.run_id, [prepare(event)])])
+        prepared = prepare(event)
+        (result,) = self.append([Append(event.run_id, [prepared])])
         if isinstance(result, HoldfastError):
             raise result
-        return result[0]
+        return prepared.stored_as(result[0])
 
     def save_snapshot(self, run_id: str, state: RunState) -> None:
         check_run_id(run_id)

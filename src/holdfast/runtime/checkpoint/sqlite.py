@@ -16,10 +16,17 @@ from typing import TypeVar
 
 from holdfast.errors import HoldfastError, JournalCorrupt, RunBusy, StoreBusy, StoreUnreadable
 from holdfast.runtime.checkpoint.base import MAX_SEQ, Append, AppendResult, Claim, check_run_id, prepare
-from holdfast.runtime.checkpoint.batch import Clock, write_batch
+from holdfast.runtime.checkpoint.batch import write_batch
 from holdfast.runtime.checkpoint.chain import Head, corrupt, decode, genesis
 from holdfast.runtime.checkpoint.locks import RunLock, lock_run
-from holdfast.runtime.checkpoint.sqlite_tx import HeadsMoved, SQLiteTx, as_store_errors, begin, connect, read_blobs
+from holdfast.runtime.checkpoint.sqlite_tx import (
+    SQLiteTx,
+    as_store_errors,
+    begin,
+    connect,
+    read_blobs,
+    to_store_error,
+)
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
 
@@ -38,7 +45,6 @@ class SQLiteCheckpointer:
         self._is_memory = str(db_path) == ":memory:"
         # In full, links resolved: the folder of the process may change, and a file has one place for its locks.
         self.path = ":memory:" if self._is_memory else os.path.realpath(db_path)
-        self._clock = Clock()
         self._is_closed = False
         self._forked_away: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
@@ -57,28 +63,29 @@ class SQLiteCheckpointer:
         self._locks: dict[str, RunLock | None] = {}
         self._epochs: dict[str, int] = {}
         self._heads: dict[str, Head] = {}
+        self._known_version = -1  # of the file when `_heads` were true, as the writing connection counts
         self._last_version = -1
 
     # -- Checkpointer -------------------------------------------------------------------------------------------------
 
     def save_event(self, event: Event) -> Event:
-        (result,) = self.append([Append(event.run_id, [prepare(event)])])
+        prepared = prepare(event)
+        (result,) = self.append([Append(event.run_id, [prepared])])
         if isinstance(result, HoldfastError):
             raise result
-        return result[0]
+        return prepared.stored_as(result[0])
 
     def save_snapshot(self, run_id: str, state: RunState) -> None:
         check_run_id(run_id)
         body = state.to_json()
 
         def save(connection: sqlite3.Connection) -> None:
-            SQLiteTx(connection, self._clock).lock_heads([run_id])
-            connection.execute(
-                "INSERT INTO snapshots (run_id, seq, body, hash) VALUES (?, ?, ?, ?) ON CONFLICT (run_id) "
-                "DO UPDATE SET seq = excluded.seq, body = excluded.body, hash = excluded.hash",
+            SQLiteTx(connection).lock_heads([run_id])
+            connection.execute(  # a new row each time: the order of rows is the order of saving
+                "INSERT OR REPLACE INTO snapshots (run_id, seq, body, hash, position) "
+                "VALUES (?, ?, ?, ?, (SELECT coalesce(max(position), 0) FROM events))",
                 (run_id, state.last_seq, body.decode(), hashlib.sha256(body).digest()),
             )
-            connection.execute("UPDATE journal_runs SET touched = ? WHERE run_id = ?", (self._clock.tick(), run_id))
 
         self._write(save)
 
@@ -107,8 +114,12 @@ class SQLiteCheckpointer:
     def list_runs(self) -> list[str]:
         with self._reading() as connection:
             rows = connection.execute(
-                "SELECT run_id FROM journal_runs r WHERE head > 0 "
-                "OR EXISTS (SELECT 1 FROM snapshots s WHERE s.run_id = r.run_id) ORDER BY touched DESC"
+                # Written last: its last event, or a snapshot that was saved after all events up to `position`.
+                "SELECT run_id FROM (SELECT r.run_id, s.rowid AS saved, s.position AS saved_at, (SELECT position "
+                "FROM events AS e WHERE e.run_id = r.run_id ORDER BY seq DESC LIMIT 1) AS written "
+                "FROM journal_runs AS r LEFT JOIN snapshots AS s ON s.run_id = r.run_id) "
+                "WHERE written IS NOT NULL OR saved IS NOT NULL ORDER BY max(ifnull(written, 0), ifnull(saved_at, 0)) "
+                "DESC, CASE WHEN saved_at >= ifnull(written, 0) THEN saved ELSE 0 END DESC"
             ).fetchall()
         return [row[0] for row in rows]
 
@@ -116,11 +127,19 @@ class SQLiteCheckpointer:
         check_run_id(run_id)
 
         def delete(connection: sqlite3.Connection) -> None:
+            # A position is given once: whoever follows all runs must not miss an event that takes a deleted one's. A
+            # row of no run keeps the last one.
+            connection.execute(
+                "INSERT INTO events (run_id, seq) SELECT '', position + 1 FROM events "
+                "WHERE run_id = ? AND position = (SELECT max(position) FROM events)",
+                (run_id,),
+            )
             for table in ("events", "snapshots", "journal_runs", "blob_refs"):
                 connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608 - names of ours
             connection.execute("DELETE FROM blobs WHERE digest NOT IN (SELECT digest FROM blob_refs)")
 
         self._write(delete)
+        self._heads.pop(run_id, None)
 
     def close(self) -> None:
         with self._write_lock, self._read_lock:
@@ -158,7 +177,7 @@ class SQLiteCheckpointer:
             except HoldfastError as error:
                 results[run_id] = error
         try:
-            heads = self._write(lambda connection: _take_over(SQLiteTx(connection, self._clock), list(locks)), wait_s)
+            heads = self._write(lambda connection: _take_over(SQLiteTx(connection), list(locks)), wait_s)
         except BaseException:
             for lock in locks.values():
                 if lock is not None:
@@ -190,16 +209,32 @@ class SQLiteCheckpointer:
         """Nothing to do: the operating system knows whether this process lives."""
 
     def append(self, batch: Sequence[Append], *, wait_s: float = 30.0) -> list[AppendResult]:
-        """As `JournalStore.append`. The heads of owned runs are remembered, which saves a read per append."""
-        with self._writing(wait_s):
+        """As `JournalStore.append`. The heads of owned runs are remembered for as long as nobody else commits."""
+        self._lock_writing(wait_s)
+        try:
+            connection = self._open_writer()
+            begin(connection, wait_s)
             try:
-                return self._write(lambda c: write_batch(SQLiteTx(c, self._clock, self._heads), batch)[0], wait_s)
-            except HeadsMoved:
-                self._forget_heads(batch)
+                version = connection.execute("PRAGMA data_version").fetchone()[0]
+                if version != self._known_version:
+                    self._heads.clear()
+                    self._known_version = version
+                tx = SQLiteTx(connection, self._heads)
+                results, _ = write_batch(tx, batch)
+                connection.execute("COMMIT")
             except BaseException:
                 self._forget_heads(batch)
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
                 raise
-            return self._write(lambda c: write_batch(SQLiteTx(c, self._clock), batch)[0], wait_s)
+            for run_id, head in tx.heads.items():
+                if run_id in self._epochs:
+                    self._heads[run_id] = head
+            return results
+        except sqlite3.Error as error:
+            raise to_store_error(error, self.path) from error
+        finally:
+            self._write_lock.release()
 
     def _forget_heads(self, batch: Sequence[Append]) -> None:
         for append in batch:
@@ -208,10 +243,10 @@ class SQLiteCheckpointer:
     def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
         with self._reading() as connection:
             found = (
-                connection.execute("SELECT run_id, head FROM journal_runs WHERE run_id = ?", (run_id,)).fetchone()
+                connection.execute("SELECT ?, max(seq) FROM events WHERE run_id = ?", (run_id, run_id)).fetchone()
                 for run_id in run_ids
             )
-            return {row[0]: row[1] for row in found if row is not None}
+            return {row[0]: row[1] for row in found if row[1] is not None}
 
     def wait_for_change(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
@@ -246,38 +281,42 @@ class SQLiteCheckpointer:
             "SELECT seq, type, CAST(body AS BLOB), hash FROM events WHERE run_id = ? AND seq > ? ORDER BY seq",
             (run_id, since_seq),
         )
-        events, last_hash = decode(
+        events, _ = decode(
             run_id, rows, before[0] if before else genesis(run_id), lambda digests: read_blobs(connection, digests)
         )
         if found and found[0] > since_seq and (not events or events[-1].seq < found[0]):
             raise corrupt(run_id, found[0], "the journal ends before it")
-        if found and events and events[-1].seq == found[0] and found[1] not in (b"", last_hash):
-            raise corrupt(run_id, found[0], "the chain of hashes ends elsewhere")
+        if found and found[0] > since_seq and found[1] not in (b"", self._read_hash(connection, run_id, found[0])):
+            raise corrupt(run_id, found[0], "the chain of hashes is another one there")
         return events
+
+    @staticmethod
+    def _read_hash(connection: sqlite3.Connection, run_id: str, seq: int) -> bytes:
+        row = connection.execute("SELECT hash FROM events WHERE run_id = ? AND seq = ?", (run_id, seq)).fetchone()
+        return bytes(row[0]) if row else b""
 
     def _write(self, work: Callable[[sqlite3.Connection], _T], wait_s: float = 30.0) -> _T:
         """Run `work` in one synced transaction; on any error nothing of it remains."""
-        with self._writing(wait_s), as_store_errors(self.path):
-            connection = self._open_writer()
-            begin(connection, wait_s)
-            try:
-                result = work(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
-            return result
+        self._lock_writing(wait_s)
+        try:
+            with as_store_errors(self.path):
+                connection = self._open_writer()
+                begin(connection, wait_s)
+                try:
+                    result = work(connection)
+                    connection.execute("COMMIT")
+                except BaseException:
+                    with contextlib.suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                    raise
+                return result
+        finally:
+            self._write_lock.release()
 
-    @contextlib.contextmanager
-    def _writing(self, wait_s: float) -> Iterator[None]:
+    def _lock_writing(self, wait_s: float) -> None:
         """Be the only thread that writes. A thread may hold this for long while another process has the file's lock."""
         if not self._write_lock.acquire(timeout=wait_s):
             raise StoreBusy(f"Another thread has been writing to {self.path} for {wait_s:g} s.")
-        try:
-            yield
-        finally:
-            self._write_lock.release()
 
     @contextlib.contextmanager
     def _reading(self, run_id: str | None = None) -> Iterator[sqlite3.Connection]:

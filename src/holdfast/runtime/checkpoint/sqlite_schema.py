@@ -10,7 +10,6 @@ from holdfast.errors import StoreNewer
 
 UPGRADES: tuple[tuple[str, ...], ...] = (
     (
-        # Clustered by run and number: one page is written per append, and a run reads as one range.
         """CREATE TABLE IF NOT EXISTS events (
             run_id TEXT NOT NULL, seq INTEGER NOT NULL, type TEXT NOT NULL DEFAULT '',
             body TEXT NOT NULL DEFAULT '', hash BLOB NOT NULL DEFAULT x'',
@@ -25,6 +24,20 @@ UPGRADES: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX IF NOT EXISTS blob_refs_by_digest ON blob_refs (digest)",
         """CREATE TABLE IF NOT EXISTS snapshots (
             run_id TEXT PRIMARY KEY, seq INTEGER NOT NULL, body TEXT NOT NULL, hash BLOB NOT NULL)""",
+    ),
+    (
+        # In the order of writing, with an index by run and number: a batch of many runs fills a few pages instead of
+        # one per run, and a long row does not get pages of its own (docs/decisions/0007).
+        "ALTER TABLE events RENAME TO events_1",
+        """CREATE TABLE events (
+            position INTEGER PRIMARY KEY, run_id TEXT NOT NULL, seq INTEGER NOT NULL, type TEXT NOT NULL DEFAULT '',
+            body TEXT NOT NULL DEFAULT '', hash BLOB NOT NULL DEFAULT x'', UNIQUE (run_id, seq))""",
+        """INSERT INTO events (run_id, seq, type, body, hash)
+            SELECT e.run_id, e.seq, e.type, e.body, e.hash FROM events_1 AS e
+            LEFT JOIN journal_runs AS r ON r.run_id = e.run_id ORDER BY r.touched, e.run_id, e.seq""",
+        "DROP TABLE events_1",
+        "ALTER TABLE journal_runs DROP COLUMN touched",
+        "ALTER TABLE snapshots ADD COLUMN position INTEGER NOT NULL DEFAULT 0",
     ),
 )
 VERSION = len(UPGRADES)

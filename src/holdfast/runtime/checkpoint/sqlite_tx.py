@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, JournalCorrupt, RowRefused, StoreBusy, StoreError, StoreFull, StoreUnreadable
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.checkpoint.batch import Clock, check_changed
+from holdfast.runtime.checkpoint.batch import check_changed
 from holdfast.runtime.checkpoint.chain import Head, StoredRow, genesis
 from holdfast.runtime.checkpoint.sqlite_schema import upgrade
 
@@ -34,8 +34,7 @@ def connect(path: str) -> sqlite3.Connection:
 
 def begin(connection: sqlite3.Connection, wait_s: float) -> None:
     """Take the write lock. Raises `StoreBusy` if another process keeps it for longer than `wait_s`."""
-    deadline = time.monotonic() + wait_s
-    pause_s = 0.0005
+    deadline = pause_s = 0.0
     while True:
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -43,6 +42,8 @@ def begin(connection: sqlite3.Connection, wait_s: float) -> None:
         except sqlite3.OperationalError as error:
             if not _is_locked(error):
                 raise
+            if not pause_s:
+                deadline, pause_s = time.monotonic() + wait_s, 0.0005
             if time.monotonic() >= deadline:
                 raise StoreBusy(f"The store's write lock was not to be had for {wait_s:g} s.") from error
         time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads waiting processes, no secret
@@ -59,10 +60,10 @@ def as_store_errors(path: str, run_id: str | None = None) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _to_store_error(error, path, run_id) from error
+        raise to_store_error(error, path, run_id) from error
 
 
-def _to_store_error(error: sqlite3.Error, path: str, run_id: str | None) -> HoldfastError:
+def to_store_error(error: sqlite3.Error, path: str, run_id: str | None = None) -> HoldfastError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorname", "").startswith("SQLITE_IOERR"):
         return StoreFull(f"{path} could not be written: {error}.")
@@ -75,42 +76,46 @@ def _to_store_error(error: sqlite3.Error, path: str, run_id: str | None) -> Hold
     return StoreError(f"{path}: {error}.")
 
 
-class HeadsMoved(Exception):
-    """A known head was not the current one: another process has written to the run or claimed it."""
-
-
 class SQLiteTx:
-    """A `BatchTx` on a connection that holds the write lock."""
+    """A `BatchTx` on a connection that holds the write lock.
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock, known: Mapping[str, Head] | None = None) -> None:
-        """`known` heads are used without being read; `write` finds out if they are not the current ones."""
+    `heads` are the ones it has handed out; those it was given as `known` are taken as they are.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, known: Mapping[str, Head] | None = None) -> None:
+        self.heads: dict[str, Head] = {}
         self._connection = connection
-        self._clock = clock
         self._known = known or {}
-        self._seqs: dict[str, int] = {}
+        self._saved: dict[str, RunStatus | str] = {}
+        """The status that each known run has in its row."""
 
     def lock_heads(self, run_ids: Sequence[str]) -> dict[str, Head]:
-        heads = {run_id: self._known.get(run_id) or self._head(run_id) for run_id in run_ids}
-        self._seqs = {run_id: head.seq for run_id, head in heads.items()}
-        return heads
+        for run_id in run_ids:
+            head = self._known.get(run_id)
+            if head is None:
+                head = self._read_head(run_id)
+            else:
+                self._saved[run_id] = head.status
+            self.heads[run_id] = head
+        return self.heads
 
-    def _head(self, run_id: str) -> Head:
+    def _read_head(self, run_id: str) -> Head:
+        """Start a run's journal if it has none. Rows that were put there without one count: numbers never collide."""
         row = self._connection.execute(
             "SELECT head, head_hash, status, epoch FROM journal_runs WHERE run_id = ?", (run_id,)
         ).fetchone()
-        return Head(*row) if row else self._new_head(run_id)
-
-    def _new_head(self, run_id: str) -> Head:
-        """Start a run's journal. Rows that were put there without one count, so that numbers never collide."""
+        # An epoch that starts at the time of creation cannot be met by a zombie of a deleted run with the same id.
+        head = Head(*row) if row else Head(0, genesis(run_id), RunStatus.PENDING, int(time.time()))
         last = self._connection.execute(
             "SELECT seq, hash FROM events WHERE run_id = ? ORDER BY seq DESC LIMIT 1", (run_id,)
         ).fetchone()
-        # An epoch that starts at the time of creation cannot be met by a zombie of a deleted run with the same id.
-        head = Head(last[0] if last else 0, last[1] if last else genesis(run_id), RunStatus.PENDING, int(time.time()))
-        self._connection.execute(
-            "INSERT INTO journal_runs (run_id, epoch, head, head_hash, touched) VALUES (?, ?, ?, ?, ?)",
-            (run_id, head.epoch, head.seq, head.hash, self._clock.tick()),
-        )
+        if last is not None and last[0] > head.seq:
+            head.seq, head.hash = last
+        if row is None:
+            self._connection.execute(
+                "INSERT INTO journal_runs (run_id, epoch, head, head_hash) VALUES (?, ?, ?, ?)",
+                (run_id, head.epoch, head.seq, head.hash),
+            )
         return head
 
     def raise_epoch(self, run_id: str) -> int:
@@ -147,19 +152,19 @@ class SQLiteTx:
     def write(
         self, rows: Sequence[StoredRow], heads: Mapping[str, Head], blobs: Mapping[str, Mapping[str, bytes]]
     ) -> None:
-        changed = self._connection.executemany(
-            "UPDATE journal_runs SET head = ?, head_hash = ?, status = ?, touched = ? "
-            "WHERE run_id = ? AND epoch = ? AND head = ?",
-            [
-                (head.seq, head.hash, head.status, self._clock.tick(), run_id, head.epoch, self._seqs[run_id])
-                for run_id, head in heads.items()
-            ],
-        ).rowcount
-        if changed != len(heads):
-            raise HeadsMoved
         self._connection.executemany(
             "INSERT INTO events (run_id, seq, type, body, hash) VALUES (?, ?, ?, CAST(? AS TEXT), ?)", rows
         )
+        # A row says how far the journal reaches at least: the owner's steps, which change no status, leave it alone.
+        moved = [
+            (head.seq, head.hash, head.status, run_id)
+            for run_id, head in heads.items()
+            if self._saved.get(run_id) != head.status
+        ]
+        if moved:
+            self._connection.executemany(
+                "UPDATE journal_runs SET head = ?, head_hash = ?, status = ? WHERE run_id = ?", moved
+            )
         for run_id, found in blobs.items():
             self._connection.executemany("INSERT OR IGNORE INTO blobs (digest, body) VALUES (?, ?)", found.items())
             self._connection.executemany(

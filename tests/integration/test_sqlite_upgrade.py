@@ -1,0 +1,85 @@
+"""A SQLite store of the first version, with runs in it, becomes a current one and loses nothing."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.stores import progress
+
+from holdfast.errors import LeaseLost
+from holdfast.runtime.checkpoint import SQLiteCheckpointer
+from holdfast.runtime.checkpoint.base import Append, prepare
+from holdfast.runtime.checkpoint.chain import Head, extend, genesis
+from holdfast.runtime.checkpoint.sqlite_schema import UPGRADES, VERSION, read_version
+from holdfast.runtime.state import RunState
+
+
+def make_first_version(path: Path, runs: Sequence[tuple[str, int]]) -> None:
+    """A file as the first version wrote it: runs in the order of their last event, each with its number of events."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    for statement in UPGRADES[0]:
+        connection.execute(statement)
+    connection.execute("PRAGMA user_version = 1")
+    for touched, (run_id, count) in enumerate(runs):
+        head = Head(0, genesis(run_id), "running", 7)
+        rows = extend(head, [prepare(progress(run_id, n=number)) for number in range(count)])
+        connection.executemany("INSERT INTO events VALUES (?, ?, ?, CAST(? AS TEXT), ?)", rows)
+        connection.execute(
+            "INSERT INTO journal_runs VALUES (?, 7, ?, ?, 'running', NULL, ?)", (run_id, head.seq, head.hash, touched)
+        )
+    connection.close()
+
+
+def test_events_order_and_numbers_survive(tmp_path: Path) -> None:
+    make_first_version(tmp_path / "store.db", [("old", 3), ("b", 1), ("a", 200)])
+
+    store = SQLiteCheckpointer(tmp_path / "store.db")
+
+    assert store.list_runs() == ["a", "b", "old"]
+    assert [event.payload["n"] for event in store.list_events("a")] == list(range(200))
+    assert store.save_event(progress("old")).seq == 4
+    assert store.list_runs() == ["old", "a", "b"]
+    assert store.read_heads(["old", "a"]) == {"old": 4, "a": 200}
+
+
+def test_an_owner_from_before_is_refused_after_a_take_over(tmp_path: Path) -> None:
+    make_first_version(tmp_path / "store.db", [("r", 2)])
+    store = SQLiteCheckpointer(tmp_path / "store.db")
+
+    claim = store.claim("r")
+    zombie, owner = store.append(
+        [Append("r", [prepare(progress())], 7), Append("r", [prepare(progress())], claim.epoch)]
+    )
+
+    assert isinstance(zombie, LeaseLost)
+    assert owner == [3]
+
+
+def test_a_snapshot_from_before_is_still_the_latest(tmp_path: Path) -> None:
+    make_first_version(tmp_path / "store.db", [("r", 2)])
+    SQLiteCheckpointer(tmp_path / "store.db").save_snapshot("r", RunState(run_id="r"))
+    connection = sqlite3.connect(tmp_path / "store.db")
+
+    assert read_version(connection) == VERSION
+    loaded = SQLiteCheckpointer(tmp_path / "store.db").load_latest("r")
+    assert loaded is not None
+    assert loaded.run_id == "r"
+
+
+@pytest.mark.parametrize("deleted", ["first", "last"])
+def test_a_position_is_given_once(tmp_path: Path, deleted: str) -> None:
+    store = SQLiteCheckpointer(tmp_path / "store.db")
+    store.save_event(progress("first"))
+    store.save_event(progress("last"))
+
+    store.delete_run(deleted)
+    store.delete_run(deleted)
+    store.save_event(progress("next"))
+
+    connection = sqlite3.connect(tmp_path / "store.db")
+    ((position,),) = connection.execute("SELECT position FROM events WHERE run_id = 'next'").fetchall()
+    assert position > 2
+    assert store.list_runs()[0] == "next"
+    assert deleted not in store.list_runs()
