@@ -33,7 +33,7 @@ from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.owed import Owed
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
 
-_current_step: ContextVar[str] = ContextVar("holdfast_step")
+_current_step: ContextVar[tuple[str, str]] = ContextVar("holdfast_step")  # run and key
 _MAX_BACKOFF_S = 60.0
 _MAX_NAP_S = 30.0  # a long wait looks at the clock this often, since clocks jump
 
@@ -156,7 +156,7 @@ def idempotency_key(run_id: str, key: str) -> str:
 def step_key() -> str:
     """The idempotency key of the step that runs now: the same on every try, in every process. Give it to services."""
     try:
-        return _current_step.get()
+        return idempotency_key(*_current_step.get())
     except LookupError:
         raise StepFailed("step_key() is only known inside a step.", hint="Call it in the function of a step.") from None
 
@@ -314,7 +314,7 @@ class RunLog:
             return result
 
     async def _call(self, step: Step, call: Callable[[], Any]) -> Any:
-        token = _current_step.set(idempotency_key(self.run_id, step.key))
+        token = _current_step.set((self.run_id, step.key))
         try:
             result = call()
             if type(result) is CoroutineType or inspect.isawaitable(result):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, PayloadInvalid
 from holdfast.runtime.events import Event
+from holdfast.runtime.garbage import without_gc
 from holdfast.runtime.jsondata import to_canonical_json
 from holdfast.runtime.state import status_after
 
@@ -103,8 +104,9 @@ class Records:
         self.end: Mapping[str, Any] = {}
         self.cancel_request: Mapping[str, Any] | None = None
         self.pause_request: Mapping[str, Any] | None = None
-        for event in events:
-            self.add(event)
+        with without_gc():
+            for event in events:
+                self.add(event)
 
     def add(self, event: Event) -> None:
         payload, kind = event.payload, event.kind
@@ -161,7 +163,7 @@ class Records:
         if state is None:
             return
         record.state = state
-        record.attempt = int(_number(payload.get("attempt"), record.attempt or 1))
+        record.attempt = int(_number(payload["attempt"], 1)) if "attempt" in payload else record.attempt or 1
         if state is StepState.STARTED:
             record.is_asked, record.answer = False, None
             record.wake_at = _number(payload.get("wake_at"), 0.0)
@@ -199,8 +201,13 @@ class Records:
             self.lanes[record.lane_id].remove(record)  # what happens again has its place here, not where it was before
             record = None
         if record is None:
-            record = self.by_key[record_type, key] = Record(key, record_type, event.lane_id, first_seq=event.seq)
-            self.lanes.setdefault(event.lane_id, []).append(record)
+            record = Record(key, record_type, event.lane_id)
+            record.first_seq = event.seq
+            self.by_key[record_type, key] = record
+            lane = self.lanes.get(event.lane_id)
+            if lane is None:
+                lane = self.lanes[event.lane_id] = []
+            lane.append(record)
         record.last_seq = event.seq
         return record
 

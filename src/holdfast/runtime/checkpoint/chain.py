@@ -4,10 +4,8 @@ Each event's hash covers the hash before it, its number and its stored bytes. Ag
 loss and reordering; it is not a signature.
 """
 
-import contextlib
-import gc
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,10 +14,9 @@ from holdfast.errors import JournalCorrupt, LeaseLost, PayloadInvalid, SequenceC
 from holdfast.runtime.blobs import MARK, digests_in, put_back
 from holdfast.runtime.checkpoint.base import Append, Prepared
 from holdfast.runtime.events import Event, from_body, from_content
+from holdfast.runtime.garbage import without_gc
 from holdfast.runtime.jsondata import from_json
 from holdfast.runtime.state import status_after
-
-_MANY_OBJECTS = 50_000
 
 RawRow = tuple[int, str, bytes, bytes]
 """seq, kind, body, hash as they lie in the store; the hash is empty if no journal wrote the row."""
@@ -93,7 +90,7 @@ def decode(
     marked: list[tuple[int, int, dict[str, Any]]] = []
     sha256 = hashlib.sha256
     seq = 0
-    with _without_gc():
+    with without_gc():
         try:
             for seq, kind, body, row_hash in rows:
                 before = sha256(before + seq.to_bytes(8, "big") + body).digest()
@@ -115,22 +112,6 @@ def decode(
         except (PayloadInvalid, KeyError, TypeError, ValueError, RecursionError) as error:
             raise corrupt(run_id, seq, "it is not an event") from error
     return events, before
-
-
-@contextlib.contextmanager
-def _without_gc() -> Iterator[None]:
-    """A bulk read makes hundreds of thousands of objects and no garbage; collecting in between costs a third of it."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            if gc.get_count()[0] > _MANY_OBJECTS and not gc.get_freeze_count():
-                # All of it is there to stay for a while: into the oldest generation, instead of being looked through.
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 def corrupt(run_id: str, seq: int | None, why: str) -> JournalCorrupt:
