@@ -3,18 +3,24 @@
     python -m benchmarks.agent_turn [turns]
 
 A turn is one model call and one tool call. The model is a script in this process, so that nothing but the framework and
-the journal is measured; both sides take turns in one run, since machines differ from minute to minute.
+the journal is measured; all sides take turns in one run, since machines differ from minute to minute. The bare agent is
+measured twice: as it comes, and without the threads in which the framework's tracer looks for something to trace, which
+an agent of ours does without.
 """
 
 import asyncio
+import contextlib
+import gc
 import json
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import langsmith
 from deepagents import create_deep_agent
 from deepagents.backends import FilesystemBackend
 from langchain_core.language_models import BaseChatModel
@@ -28,6 +34,7 @@ from holdfast.agents.tool_rules import file_tool_rules
 from holdfast.config import Config
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
+from holdfast.runtime.checkpoint.sqlite import SQLiteCheckpointer
 from holdfast.runtime.durable import RunLog
 from holdfast.runtime.records import Records
 from holdfast.runtime.stores import open_journal
@@ -65,6 +72,15 @@ class Talker(BaseChatModel):
         return self._generate(messages)
 
 
+class Played(NamedTuple):
+    """A conversation, and what it took: wall clock, CPU, commits."""
+
+    messages: list[Any]
+    took_s: float
+    cpu_s: float
+    commits: int
+
+
 class Bench:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -76,34 +92,55 @@ class Bench:
             name="bench", version=1, backend=Backend.SIMULATED, model="talker", capabilities=("research",)
         )
 
-    async def bare(self, turns: int) -> float:
+    async def bare(self, turns: int, *, has_tracer: bool = True) -> Played:
         agent = create_deep_agent(
             Talker(turns=turns), backend=FilesystemBackend(root_dir=self.root, virtual_mode=True), system_prompt=""
         )
-        return (await self._timed(agent))[0]
+        if has_tracer:
+            langsmith.set_runtime_overrides()
+        return await self._play(agent)
 
-    async def journaled(self, turns: int, name: str) -> tuple[float, list[Any]]:
+    async def journaled(self, turns: int, name: str) -> Played:
         async with open_journal(str(self._folder / f"{name}.db")) as journal:
             claim = await journal.claim("run")
-            began = time.perf_counter()
+            began, began_cpu = time.perf_counter(), time.process_time()
             log = RunLog(journal, claim, Records(await journal.read("run")))
-            read_s = time.perf_counter() - began
+            read_s, read_cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
             middleware = JournalMiddleware(log, "p/1", rules=file_tool_rules(self.root), limits=LIMITS)
             agent = build_agent(
                 self._persona, self._config, root_dir=self.root, middleware=[middleware], model=Talker(turns=turns)
             )
-            took_s, messages = await self._timed(agent)
+            played = await self._play(agent)
             await middleware.drain()
-            return read_s + took_s, messages
+            return played._replace(took_s=read_s + played.took_s, cpu_s=read_cpu_s + played.cpu_s)
 
-    async def _timed(self, agent: Any) -> tuple[float, list[Any]]:
-        began = time.perf_counter()
-        result = await agent.ainvoke({"messages": [{"role": "user", "content": "Go."}]})
-        return time.perf_counter() - began, result["messages"]
+    async def _play(self, agent: Any) -> Played:
+        gc.collect()
+        with counting_commits() as commits:
+            began, began_cpu = time.perf_counter(), time.process_time()
+            result = await agent.ainvoke({"messages": [{"role": "user", "content": "Go."}]})
+            took_s, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
+        return Played(result["messages"], took_s, cpu_s, len(commits))
 
     async def stored_bytes(self, name: str) -> int:
         async with open_journal(str(self._folder / f"{name}.db")) as journal:
             return sum(len(json.dumps(event.to_dict()).encode()) for event in await journal.read("run"))
+
+
+@contextlib.contextmanager
+def counting_commits() -> Iterator[list[None]]:
+    commits: list[None] = []
+    append = SQLiteCheckpointer.append
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        commits.append(None)
+        return append(*args, **kwargs)
+
+    SQLiteCheckpointer.append = counted  # type: ignore[method-assign]  # put back below
+    try:
+        yield commits
+    finally:
+        SQLiteCheckpointer.append = append  # type: ignore[method-assign]
 
 
 async def measure(turns: int) -> dict[str, float]:
@@ -111,30 +148,37 @@ async def measure(turns: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as place:
         bench = Bench(Path(place))
         await bench.bare(3)
-        bare, live, cpu = [], [], []
+        await bench.journaled(3, "warm")
+        bare, untraced, live = [], [], []
         for number in range(ROUNDS):
-            began = time.process_time()
-            bare.append(await bench.bare(turns) / turns)
-            between = time.process_time()
-            live.append((await bench.journaled(turns, f"live{number}"))[0] / turns)
-            cpu.append((time.process_time() - between) / (between - began))
+            bare.append(await bench.bare(turns))
+            live.append(await bench.journaled(turns, f"live{number}"))
+            untraced.append(await bench.bare(turns, has_tracer=False))
         await bench.journaled(REPLAYED_TURNS, "replayed")
-        began = time.process_time()
-        replay_s, _ = await bench.journaled(REPLAYED_TURNS, "replayed")
-        replay_cpu_s = time.process_time() - began
-        _, messages = await bench.journaled(STORED_MESSAGES // 2, "stored")
-        plain = sum(len(message.model_dump_json().encode()) for message in messages)
-        bare_s, live_s = statistics.median(bare), statistics.median(live)
+        replayed = await bench.journaled(REPLAYED_TURNS, "replayed")
+        stored = await bench.journaled(STORED_MESSAGES // 2, "stored")
+        plain = sum(len(message.model_dump_json().encode()) for message in stored.messages)
         return {
-            "bare turn, ms": bare_s * 1e3,
-            "journaled turn, ms": live_s * 1e3,
-            "journal's share, %": 100 * (live_s / bare_s - 1),
-            "journal's share of CPU, %": 100 * (statistics.median(cpu) - 1),
-            f"replay of {REPLAYED_TURNS} turns, s": replay_s,
-            f"replay of {REPLAYED_TURNS} turns, s of CPU": replay_cpu_s,
-            f"stored for {len(messages)} messages, × their bytes": await bench.stored_bytes("stored") / plain,
+            "bare turn, ms": _median(bare, "took_s") / turns * 1e3,
+            "journaled turn, ms": _median(live, "took_s") / turns * 1e3,
+            "journal's share, %": _share(live, bare, "took_s"),
+            "journal's share of CPU, %": _share(live, bare, "cpu_s"),
+            "the same over a bare agent without its tracer, %": _share(live, untraced, "took_s"),
+            "of CPU, %": _share(live, untraced, "cpu_s"),
+            "commits a turn": live[0].commits / turns,
+            f"replay of {REPLAYED_TURNS} turns, s": replayed.took_s,
+            f"replay of {REPLAYED_TURNS} turns, s of CPU": replayed.cpu_s,
+            f"stored for {len(stored.messages)} messages, × their bytes": await bench.stored_bytes("stored") / plain,
             "stored in the database, × their bytes": (Path(place) / "stored.db").stat().st_size / plain,
         }
+
+
+def _median(played: list[Played], figure: str) -> float:
+    return statistics.median(getattr(one, figure) for one in played)
+
+
+def _share(ours: list[Played], theirs: list[Played], figure: str) -> float:
+    return 100 * (_median(ours, figure) / _median(theirs, figure) - 1)
 
 
 def main() -> None:

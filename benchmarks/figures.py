@@ -24,6 +24,7 @@ def rows(found: Found) -> Iterator[tuple[str, ...]]:
     yield from _list(found)
     yield from _append(found)
     yield from _size(found)
+    yield from _many_phases(found)
     yield from _import(found)
 
 
@@ -151,6 +152,17 @@ def _append(found: Found) -> Iterator[tuple[str, ...]]:
         "≤ 1.3 ×",
         verdict,
     )
+
+
+def _many_phases(found: Found) -> Iterator[tuple[str, ...]]:
+    ours = found["jobs"].get("many_phases/many_phases.resume_and_list", [])
+    titles = {"resume": "a run resumed", "list": "20 runs listed", "due": "runs that are due listed"}
+    for question, title in titles.items() if ours else ():
+        big, small = ([row["extra"][f"{question}_{name}_s"] for row in ours] for name in ("big", "small"))
+        ratio = median(one / other for one, other in zip(big, small, strict=True))
+        verdict = _verdict(ratio <= 1.3)
+        title = f"{title} among {ours[0]['steps']:,} phases"
+        yield (title, _ms(big), f"among 100: {_ms(small)}", f"{ratio:.2f} ×", "≤ 1.3 ×", verdict)
 
 
 def _size(found: Found) -> Iterator[tuple[str, ...]]:

@@ -69,6 +69,7 @@ SIZE = [
     Job("ours_flow.messages", "**holdfast**", 1000, 200, 1),
     Job("peer_langgraph.messages", "LangGraph `SqliteSaver`", 1000, 200, 1),
 ]
+MANY_PHASES = [Job("many_phases.resume_and_list", "**holdfast**", 10_000, 10_000, 3, fill="many_phases.fill")]
 IMPORT = [Job("imports.start", "**holdfast**", 10, 5)]
 
 BLOCKS = {
@@ -80,6 +81,7 @@ BLOCKS = {
     "list": LIST,
     "append": APPEND,
     "size": SIZE,
+    "many_phases": MANY_PHASES,
     "import": IMPORT,
 }
 COUNTED = [

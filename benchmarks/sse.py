@@ -1,7 +1,9 @@
-"""How long an event takes from its append to every one of many clients of `/api/runs/{run_id}/events`.
+"""How long an event takes from its append to every one of many clients of an event stream.
 
 `python benchmarks/sse.py --clients 200`: the server writes and serves in one process, the clients are another. The time
-begins before the commit, so the commit is part of it. It also times the run list against a bare FastAPI route.
+begins before the commit, so the commit is part of it. `--all-runs` follows `/api/events` instead of one run, and
+`--database-url` takes a Postgres database. It also times a page of the run list, with 50 runs and with none, against a
+bare FastAPI route that gives an empty page.
 """
 
 import argparse
@@ -19,21 +21,22 @@ from typing import Any
 SENT_AT = re.compile(rb'"sent_at":([0-9.]+)')
 
 
-def serve(pipe: Any, folder: str, events: int, rate: float) -> None:
-    asyncio.run(_serve(pipe, Path(folder), events, rate))
+def serve(pipe: Any, folder: str, events: int, rate: float, database_url: str | None) -> None:
+    asyncio.run(_serve(pipe, Path(folder), events, rate, database_url))
 
 
-async def _serve(pipe: Any, folder: Path, events: int, rate: float) -> None:
+async def _serve(pipe: Any, folder: Path, events: int, rate: float, database_url: str | None) -> None:
     import uvicorn
     from fastapi import FastAPI
 
     from holdfast.api.app import create_app
     from holdfast.api.options import ServerOptions
+    from holdfast.api.running import to_uvicorn
     from holdfast.catalog import Catalog
     from holdfast.config import load_config
     from holdfast.runtime.events import create_event
 
-    config = load_config(data_dir=folder / "data", workspace_root=folder)
+    config = load_config(data_dir=folder / "data", workspace_root=folder, database_url=database_url)
     app = create_app(config, options=ServerOptions(has_auth=False, has_dispatcher=False))
     bare = FastAPI()
     bare.get("/")(lambda: {"items": [], "next_cursor": None})
@@ -42,7 +45,7 @@ async def _serve(pipe: Any, folder: Path, events: int, rate: float) -> None:
         for each in (app, bare):
             listening = socket.socket()
             listening.bind(("127.0.0.1", 0))
-            server = uvicorn.Server(uvicorn.Config(each, log_level="error", lifespan="on", http="h11"))
+            server = uvicorn.Server(to_uvicorn(each))
             task = asyncio.create_task(server.serve(sockets=[listening]))
             stack.push_async_callback(_stop, server, task)
             while not server.started:
@@ -51,7 +54,8 @@ async def _serve(pipe: Any, folder: Path, events: int, rate: float) -> None:
         inside = await app.state.place.get()
         engine = await inside.engines.for_repository(folder, is_simulated=True)
         template = Catalog.for_repository(None, config.config_dir).get_workflow("spec-and-review").definition
-        run_id = await engine.create(template, repo_path=folder)
+        for _ in range(50):
+            run_id = await engine.create(template, repo_path=folder)
         pipe.send((ports, run_id))
         await asyncio.to_thread(pipe.recv)
         for _ in range(events):
@@ -66,9 +70,9 @@ async def _stop(server: Any, task: "asyncio.Task[None]") -> None:
     await task
 
 
-async def follow(port: int, run_id: str, wanted: int, is_ready: asyncio.Event, seen: list[float]) -> None:
+async def follow(port: int, path: str, wanted: int, is_ready: asyncio.Event, seen: list[float]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
     found = 0
     while found < wanted:
         line = await reader.readline()
@@ -79,11 +83,12 @@ async def follow(port: int, run_id: str, wanted: int, is_ready: asyncio.Event, s
     writer.close()
 
 
-async def measure(pipe: Any, clients: int, events: int) -> dict[str, float]:
+async def measure(pipe: Any, clients: int, events: int, *, has_all: bool) -> dict[str, float]:
     (api_port, bare_port), run_id = await asyncio.to_thread(pipe.recv)
+    path = "/api/events" if has_all else f"/api/runs/{run_id}/events"
     seen: list[float] = []
     ready = [asyncio.Event() for _ in range(clients)]
-    following = [asyncio.create_task(follow(api_port, run_id, events, one, seen)) for one in ready]
+    following = [asyncio.create_task(follow(api_port, path, events, one, seen)) for one in ready]
     for one in ready:
         await one.wait()
     await asyncio.sleep(1)
@@ -91,6 +96,7 @@ async def measure(pipe: Any, clients: int, events: int) -> dict[str, float]:
     await asyncio.gather(*following)
     seen.sort()
     list_rps = await requests_per_second(api_port, "/api/runs?limit=50")
+    empty_rps = await requests_per_second(api_port, "/api/runs?limit=50&state=failed")
     bare_rps = await requests_per_second(bare_port, "/")
     pipe.send("stop")
     return {
@@ -100,7 +106,8 @@ async def measure(pipe: Any, clients: int, events: int) -> dict[str, float]:
         "p50_ms": round(seen[len(seen) // 2] * 1000, 2),
         "p99_ms": round(seen[int(len(seen) * 0.99)] * 1000, 2),
         "max_ms": round(seen[-1] * 1000, 2),
-        "run_list_rps": round(list_rps),
+        "run_list_of_50_rps": round(list_rps),
+        "empty_run_list_rps": round(empty_rps),
         "bare_route_rps": round(bare_rps),
     }
 
@@ -126,13 +133,15 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--events", type=int, default=200)
     parser.add_argument("--rate", type=float, default=20.0)
+    parser.add_argument("--all-runs", action="store_true")
+    parser.add_argument("--database-url")
     given = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     with tempfile.TemporaryDirectory(prefix="hf-sse-") as folder:
-        server = context.Process(target=serve, args=(there, folder, given.events, given.rate))
+        server = context.Process(target=serve, args=(there, folder, given.events, given.rate, given.database_url))
         server.start()
-        print(json.dumps(asyncio.run(measure(here, given.clients, given.events)), indent=2))
+        print(json.dumps(asyncio.run(measure(here, given.clients, given.events, has_all=given.all_runs)), indent=2))
         server.join(timeout=30)
         if server.is_alive():
             server.kill()

@@ -4,18 +4,22 @@ set -uo pipefail
 
 works() { bwrap --ro-bind / / --dev /dev --unshare-pid true 2> /dev/null; }
 
-install_bubblewrap() {
-  command -v bwrap > /dev/null && return
+# install PACKAGE WHICH-TESTS COMMAND...: unless one of the commands is there already
+install() {
+  local package=$1 tests=$2
+  shift 2
+  for name in "$@"; do command -v "$name" > /dev/null && return; done
   if [ "$(id -u)" != 0 ] || ! command -v apt-get > /dev/null; then
-    echo "bubblewrap is missing and cannot be installed without root and apt-get: sandbox tests are skipped."
+    echo "$package is missing and cannot be installed without root and apt-get: $tests tests are skipped."
     return
   fi
-  apt-get install -y -q bubblewrap > /dev/null 2>&1 ||
-    { apt-get update -q > /dev/null 2>&1 && apt-get install -y -q bubblewrap > /dev/null 2>&1; } ||
-    echo "bubblewrap could not be installed: sandbox tests are skipped."
+  apt-get install -y -q "$package" > /dev/null 2>&1 ||
+    { apt-get update -q > /dev/null 2>&1 && apt-get install -y -q "$package" > /dev/null 2>&1; } ||
+    echo "$package could not be installed: $tests tests are skipped."
 }
 
-install_bubblewrap
+install bubblewrap sandbox bwrap
+install chromium browser chromium chromium-browser google-chrome
 if command -v bwrap > /dev/null && ! works; then
   echo "bubblewrap is installed and not allowed to work here: sandbox tests are skipped."
 fi

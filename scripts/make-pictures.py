@@ -4,14 +4,15 @@ A picture is one SVG file that refers to nothing outside itself: no fonts, no sc
 """
 
 import io
-import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from holdfast.cli.demo_view import View
-from holdfast.cli.flow_demo import Story
+from holdfast.cli.workflow_demo import play
+from holdfast.cli.workflow_demo_view import StoryView
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 WIDTH = 80
@@ -56,15 +57,49 @@ TEMPLATE = """\
 """
 
 
+class ShortStoryView(StoryView):
+    """The demo as it is, without what a picture has no room for: most tool calls, the project, the result, the end."""
+
+    _SHOWN = (2, 3, 4, 5, 6)
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._act = 0
+
+    def show_act(self, number: int, title: str) -> None:
+        self._act = number
+        if number in self._SHOWN:
+            super().show_act(self._SHOWN.index(number) + 1, title)
+
+    def show_project(self, *_: Any) -> None:
+        pass
+
+    def show_result(self, *_: Any) -> None:
+        pass
+
+    def show_command(self, arguments: list[str]) -> None:
+        super().show_command([Path(word).name if word.startswith("/") else word for word in arguments])
+
+    def show_line(self, line: str) -> None:
+        is_call = line.startswith("  ")
+        is_shown_call = self._act < 5 and ("write_file" in line or "edit_file" in line)
+        if is_shown_call or not (is_call or line.startswith(("run ", "● run"))):
+            super().show_line(line)
+
+    def show_holds(self, claims: Iterable[tuple[str, bool]]) -> None:
+        self._print()
+
+    def show_farewell(self, kept: Path | None) -> None:
+        pass
+
+
 def main() -> None:
     console = Console(
         record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor", highlight=False
     )
-    with tempfile.TemporaryDirectory(prefix="holdfast-picture-") as folder:
-        story = Story(Path(folder), View(console), is_fast=True)
-        story.act()
-        story.show_table()
-    svg = console.export_svg(title="make run", theme=THEME, code_format=TEMPLATE, unique_id="demo")
+    if play(is_fast=True, view=ShortStoryView(console)):
+        raise SystemExit("The demo did not hold what it claims; no picture was made.")
+    svg = console.export_svg(title="holdfast demo", theme=THEME, code_format=TEMPLATE, unique_id="demo")
     IMAGES.mkdir(parents=True, exist_ok=True)
     (IMAGES / "demo.svg").write_text(svg)
 

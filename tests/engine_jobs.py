@@ -47,6 +47,20 @@ async def decide(world: World, run_id: str, approval_id: str, action: str) -> No
 
 
 @_in_world
+async def decide_overdue_and_die(world: World, moment: str) -> None:
+    """Answer what is overdue, and die right before or after the answer is written."""
+    append = world.db.store.append
+
+    def dying(*args: Any, **options: Any) -> Any:
+        done = append(*args, **options) if moment == "after" else None
+        os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+    world.db.store.append = dying  # type: ignore[method-assign]
+    await world.engine().decide_overdue()
+
+
+@_in_world
 async def verb(world: World, name: str, definition: dict[str, Any], *args: Any) -> Any:
     """Call the engine's verb of that name; agents hand in what is asked for."""
     world.know(WorkflowTemplate.model_validate(definition))
@@ -133,5 +147,6 @@ async def _model_in_flight(world: World, turn: Turn) -> None:
 
 
 _JOBS: dict[str, Job] = {
-    name: globals()[name] for name in ("decide", "verb", "run_and_hang", "init_schema", "init_schema_and_die")
+    name: globals()[name]
+    for name in ("decide", "decide_overdue_and_die", "verb", "run_and_hang", "init_schema", "init_schema_and_die")
 }

@@ -35,6 +35,8 @@ class Asks:
     calls: tuple[tuple[str, Any], ...]
     text: str = ""
     usage: Mapping[str, Any] | None = field(default_factory=lambda: USAGE)
+    piece_chars: int = 1000
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True)

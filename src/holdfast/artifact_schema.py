@@ -78,6 +78,13 @@ class ArtifactSchemaRegistry:
         self._check_references(schema_id, seen=set())
         return copy.deepcopy(self._read(schema_id))
 
+    def get_referenced(self, schema_id: str) -> dict[str, dict[str, Any]]:
+        """Every other document that a schema leads to, under the name that references use for it. Raises likewise."""
+        seen: set[str] = set()
+        self._check_references(schema_id, seen)
+        named = {_named(reference) for one in seen for reference in _references(self._read(one))} - {""}
+        return {f"{_SCHEME}{one}": copy.deepcopy(self._read(one)) for one in sorted(named)}
+
     def validate(self, schema_id: str, instance: object) -> list[Finding]:
         """What is wrong with JSON data by that schema; an empty list means valid. Raises as `get_schema` does."""
         self._check_references(schema_id, seen=set())
@@ -123,7 +130,7 @@ class ArtifactSchemaRegistry:
         schema = self._read(schema_id)
         resolver = self._references_registry().resolver_with_root(DRAFT202012.create_resource(schema))
         for reference in _references(schema):
-            named = reference.partition("#")[0].removeprefix(_SCHEME)
+            named = _named(reference)
             if named and self.find_path(named):
                 self._check_references(named, seen)
             try:
@@ -171,6 +178,11 @@ def _subschemas(node: object) -> Iterator[dict[str, Any]]:
 
 def _references(schema: Mapping[str, Any]) -> list[str]:
     return sorted({node[key] for node in _subschemas(schema) for key in _REFERENCES if isinstance(node.get(key), str)})
+
+
+def _named(reference: str) -> str:
+    """The id of the document that a reference leads to; "" if it stays in its own."""
+    return reference.partition("#")[0].removeprefix(_SCHEME)
 
 
 def _qualify_references(schema: dict[str, Any], path: Path) -> None:

@@ -4,15 +4,17 @@ The order of preference is fixed: the role's preferred backends, then the higher
 trusts the availability it is given and looks at no keys.
 """
 
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cmp_to_key
+from functools import cache, cmp_to_key
 from typing import Any
 
 from holdfast.consent import Consent, PersonaConsentStore
 from holdfast.definition import content_hash, version_order
 from holdfast.enums import Backend
 from holdfast.errors import ConsentRequired, PersonaIneligible
+from holdfast.keys import find_key
 from holdfast.persona import AgentPersona
 from holdfast.workflow import Role, WorkflowTemplate
 
@@ -23,7 +25,9 @@ __all__ = [
     "Consent",
     "PersonaConsentStore",
     "bind_personas",
+    "find_backends",
     "rank_candidates",
+    "was_asked_for",
 ]
 
 
@@ -35,6 +39,19 @@ class BackendAvailability:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "available_backends", frozenset(map(Backend, self.available_backends)))
+
+
+def find_backends(personas: Iterable[AgentPersona], environ: Mapping[str, str]) -> set[Backend]:
+    """The backends that could work here: their key is there, and their program is on the path."""
+    has_key = cache(lambda variable: variable is None or bool(find_key(variable, environ)))
+    found: set[Backend] = set()
+    for persona in personas:
+        if persona.backend is Backend.SIMULATED or persona.backend in found:
+            continue
+        has_program = not persona.argv or shutil.which(persona.argv[0]) is not None
+        if has_program and has_key(persona.key_variable):
+            found.add(persona.backend)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +133,7 @@ def _compare_versions(left: int | str, right: int | str) -> int:
     return (first < second) - (first > second)
 
 
+_ASKED_FOR = "chosen because it was asked for"
 _HIGHER_FIRST = cmp_to_key(_compare_versions)
 
 
@@ -177,10 +195,15 @@ def _explain(role: Role, chosen: AgentPersona, others: list[Candidate], *, is_ov
 def _why_chosen(role: Role, chosen: AgentPersona, *, is_override: bool) -> str:
     covers = f"it covers {', '.join(role.required_capabilities)}" if role.required_capabilities else "any persona fits"
     if is_override:
-        return f"{chosen.name} chosen because it was asked for; {covers} and backend {chosen.backend} is available"
+        return f"{chosen.name} {_ASKED_FOR}; {covers} and backend {chosen.backend} is available"
     rank = _backend_rank(role, chosen)
     liked = f"is choice {rank + 1} of the role" if rank < len(role.preferred_backends) else "is available"
     return f"{chosen.name} chosen because {covers} and backend {chosen.backend} {liked}"
+
+
+def was_asked_for(explanation: str) -> bool:
+    """Whether a binding with this explanation was an override."""
+    return _ASKED_FOR in explanation.partition(";")[0]
 
 
 def _why_after(role: Role, chosen: AgentPersona, other: AgentPersona) -> str:
@@ -210,6 +233,6 @@ def _check_consent(bindings: Mapping[str, Binding], consent_store: PersonaConsen
         names = ", ".join(persona.name for persona in missing)
         raise ConsentRequired(
             f"Consent is needed before {names} may work.",
-            hint="Read the persona, then agree to it once; it is asked again only if the persona changes.",
+            hint=f"Read the persona, then agree to it once, until it changes: holdfast trust {missing[0].name}",
             personas=[{"name": persona.name, "hash": persona.content_hash} for persona in missing],
         )

@@ -7,10 +7,11 @@ rest of a listing.
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid
 
 ENV_PREFIX = "HOLDFAST_"
@@ -18,6 +19,9 @@ ENV_PREFIX = "HOLDFAST_"
 # Variables with our prefix that are not settings: where the file is, and what tests and tools read for themselves.
 NOT_SETTINGS = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_TORTURE", "HOLDFAST_SEED", "HOLDFAST_TOKEN"})
 NOT_SETTINGS_PREFIXES = ("HOLDFAST_SIMULATE", "HOLDFAST_TEST_", "HOLDFAST_BENCH_")
+
+PerProvider = tuple[tuple[str, int], ...]
+"""A number for each backend that is named, with its server or without, and for all others under `*`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,8 @@ class Config:
     run_budget_usd: float | None = None
     day_budget_usd: float | None = None
     max_parallel_runs: int = 4
+    max_parallel_model_calls: PerProvider = (("*", 16),)
+    model_calls_per_minute: PerProvider = ()
     allowed_hosts: tuple[str, ...] = ()
     config_dir: Path
 
@@ -192,6 +198,19 @@ def _parse_count(key: str, given: _Given) -> int:
     return int(amount)
 
 
+def _parse_per_provider(key: str, given: _Given) -> PerProvider:
+    """One number for all, a table, or `openrouter=8,ollama=1`."""
+    found = given.value
+    if isinstance(found, str) and "=" in found:
+        found = {name.strip(): number.strip() for name, _, number in (part.partition("=") for part in found.split(","))}
+    if not isinstance(found, Mapping):
+        return (("*", _parse_count(key, given)),)
+    for name in found:
+        if name != "*" and str(name).partition("@")[0] not in list(Backend):
+            _refuse(key, given.origin, f"{name!r} is no backend; they are {', '.join(Backend)}, and * for all others")
+    return tuple((name, _parse_count(key, replace(given, value=number))) for name, number in sorted(found.items()))
+
+
 def _parse_names(key: str, given: _Given) -> tuple[str, ...]:
     found = given.value.split(",") if isinstance(given.value, str) else given.value
     if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
@@ -215,5 +234,7 @@ _PARSERS: dict[str, Callable[[str, _Given], object]] = {
     "run_budget_usd": _parse_usd,
     "day_budget_usd": _parse_usd,
     "max_parallel_runs": _parse_count,
+    "max_parallel_model_calls": _parse_per_provider,
+    "model_calls_per_minute": _parse_per_provider,
     "allowed_hosts": _parse_names,
 }

@@ -1,4 +1,4 @@
-"""Which personas a person has agreed to, by content hash: a changed persona is asked about again."""
+"""What a person has agreed to, by content hash: a persona, or what a repository brings; what changed is asked anew."""
 
 import fcntl
 import json
@@ -8,17 +8,26 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.errors import StoreNewer, StoreUnreadable
-from holdfast.persona import AgentPersona
 
 FORMAT = 1
 
 
+class Agreeable(Protocol):
+    """Something with a name for people and the identity of its content."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def content_hash(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """That a person agreed to one exact persona, who it was, and when."""
+    """That a person agreed to one exact persona (or a repository's own definitions), who it was, and when."""
 
     persona_hash: str
     persona_name: str
@@ -36,15 +45,15 @@ class PersonaConsentStore:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
 
-    def has_consent(self, persona: AgentPersona) -> bool:
-        """Whether this exact persona was agreed to."""
+    def has_consent(self, persona: Agreeable) -> bool:
+        """Whether this exact content was agreed to."""
         return persona.content_hash in self._read()
 
     def list_consents(self) -> list[Consent]:
         """Every consent, the oldest first."""
         return sorted(self._read().values(), key=lambda consent: (consent.granted_at, consent.persona_hash))
 
-    def grant(self, persona: AgentPersona, *, by: str = "", at: datetime | None = None) -> Consent:
+    def grant(self, persona: Agreeable, *, by: str = "", at: datetime | None = None) -> Consent:
         """Record the consent; on return it survives a power cut. A second time changes nothing."""
         moment = (at or datetime.now(UTC)).astimezone(UTC).isoformat()
         consent = Consent(persona.content_hash, persona.name, moment, by)
@@ -115,6 +124,16 @@ class PersonaConsentStore:
             _sync_folder(target.parent)
         except OSError as error:
             raise StoreUnreadable(f"The consents at {self.path} cannot be written: {error.strerror}.") from error
+
+
+class AnyConsent(PersonaConsentStore):
+    """Agrees to everything and keeps nothing: for a person who said yes to all of it, this once."""
+
+    def __init__(self) -> None:
+        super().__init__(os.devnull)
+
+    def has_consent(self, persona: Agreeable) -> bool:
+        return True
 
 
 def _write_synced(path: Path, content: bytes) -> None:

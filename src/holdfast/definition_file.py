@@ -4,6 +4,7 @@ The YAML is read node by node first: the nodes know their lines, show keys writt
 would expand without end, none of which can be seen in the data they become.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from holdfast.errors import HoldfastError
 MAX_FILE_BYTES = 1_000_000
 MAX_NODES = 20_000
 MAX_DEPTH = 30
+_MAX_KEPT_CHARS = 32_000
 
 
 class Named(Protocol):
@@ -56,12 +58,20 @@ def load_definition(path: Path, model: type[DefinitionT], fault: type[HoldfastEr
     Raises `fault` with the facts `file` and `problems` (a list of `Problem`), all of a file's problems at once.
     """
     try:
-        content, line_of = _read_yaml(path)
-        return _validate(content, line_of, model)
+        text = _read_text(path)
+        return (_parse_once if len(text) <= _MAX_KEPT_CHARS else _parse)(text, model)
     except _Unusable as unusable:
         shown = "; ".join(map(str, unusable.problems[:5]))
         more = f"; and {len(unusable.problems) - 5} more" if len(unusable.problems) > 5 else ""
         raise fault(f"{path}: {shown}{more}.", file=str(path), problems=list(unusable.problems)) from unusable
+
+
+def _parse(text: str, model: type[DefinitionT]) -> DefinitionT:
+    return _validate(*_read_yaml(text), model)
+
+
+# By the text itself: a changed file is never taken for what it was. Definitions are frozen, so all may share one.
+_parse_once = functools.lru_cache(maxsize=256)(_parse)
 
 
 def load_definitions_from_dir(
@@ -92,8 +102,7 @@ def _is_definition_file(entry: Path) -> bool:
     return entry.suffix in (".yaml", ".yml") and not entry.name.startswith(".") and entry.is_file()
 
 
-def _read_yaml(path: Path) -> tuple[object, dict[Loc, int]]:
-    text = _read_text(path)
+def _read_yaml(text: str) -> tuple[object, dict[Loc, int]]:
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()

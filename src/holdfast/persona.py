@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
@@ -19,7 +19,7 @@ from holdfast.enums import Backend, Capability
 from holdfast.errors import PersonaInvalid
 
 # What `argv` of a command persona may contain; the agent layer fills them in.
-PLACEHOLDERS = frozenset({"envelope_file", "workspace", "model"})
+PLACEHOLDERS = frozenset({"envelope_file", "usage_file", "workspace", "model"})
 
 DEFAULT_KEY_VARIABLES = {
     Backend.OPENROUTER: "OPENROUTER_API_KEY",
@@ -83,6 +83,28 @@ class Permissions(Definition):
     network: Verdict = Verdict.ASK
 
 
+def _check_own_path(value: str) -> str:
+    path = PurePosixPath(value)
+    if not value.isprintable() or ".." in path.parts or not (path.is_absolute() or path.parts[:1] == ("~",)):
+        raise ValueError("should be an absolute path, or one in the home folder such as ~/.my-agent")
+    return value
+
+
+OwnPath = Annotated[str, AfterValidator(_check_own_path)]
+
+
+class CommandSandbox(Definition):
+    """What the program of a `command` persona reaches on this machine; `sandbox: false` in a file means all of it.
+
+    It writes in the workspace and in `write`, and reads everything but other programs' keys and sessions; those it sees
+    where `read` or `write` name them. What it does in the network is up to `permissions.network`.
+    """
+
+    is_on: bool = Field(default=True, alias="enabled")
+    read: tuple[OwnPath, ...] = ()
+    write: tuple[OwnPath, ...] = ()
+
+
 class AgentPersona(Definition):
     """One way to fill a role: a backend and model, a system prompt, capabilities and permissions."""
 
@@ -103,6 +125,16 @@ class AgentPersona(Definition):
     base_url: str | None = None
     api_key_env: str | None = None
     argv: Argv | None = None
+    sandbox: CommandSandbox = CommandSandbox()
+    cost_per_run_usd: float | None = Field(default=None, ge=0)
+    """What one run of the command may cost: reserved before it, and counted where it tells no cost of its own."""
+    cost_from: Literal["file", "output"] = "file"
+    """Where the command tells what it has cost: in the file it is told of, or as JSON in the last lines it prints."""
+
+    @field_validator("sandbox", mode="before")
+    @classmethod
+    def _is_on_or_off(cls, value: object) -> object:
+        return {"enabled": value} if isinstance(value, bool) else value
 
     @field_validator("capabilities")
     @classmethod
@@ -155,6 +187,9 @@ def _find_misfits(persona: AgentPersona) -> Iterator[tuple[Loc, str]]:
         yield ("argv",), "a command persona needs the command to run"
     if persona.argv is not None and not is_command:
         yield ("argv",), f"only a command persona has one, and this backend is {persona.backend}"
+    for field in ("sandbox", "cost_per_run_usd", "cost_from"):
+        if not is_command and getattr(persona, field) != AgentPersona.model_fields[field].default:
+            yield (field,), f"only a command persona has one, and this backend is {persona.backend}"
     if not is_command and not persona.model:
         yield ("model",), f"backend {persona.backend} needs a model"
     if persona.backend is Backend.OPENAI_COMPATIBLE and not persona.base_url:

@@ -3,6 +3,7 @@
 A template is checked when it is made: whatever holds a `WorkflowTemplate` can rely on its graph, roles and paths.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from decimal import Decimal
@@ -29,6 +30,30 @@ class ApprovalRule(StrEnum):
     AUTO = "auto"
     ALWAYS = "always"
     NEVER = "never"
+
+
+class DeadlineAnswer(StrEnum):
+    """What an approval that nobody answered in time is answered with. Never yes, and nothing that costs money."""
+
+    REJECT = "reject"
+    ABORT = "abort"
+
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MAX_DEADLINE_S = 365 * 86_400
+
+
+def to_seconds(duration: str) -> int:
+    """From a text such as `3d` to seconds. Raises `ValueError`."""
+    found = re.fullmatch(r"([1-9][0-9]{0,8})([smhd])", duration)
+    if found is None or int(found[1]) * _UNITS_S[found[2]] > _MAX_DEADLINE_S:
+        raise ValueError("should be a duration such as 30m, 8h or 3d, up to 365d")
+    return int(found[1]) * _UNITS_S[found[2]]
+
+
+def _check_duration(value: str) -> str:
+    to_seconds(value)
+    return value
 
 
 class Role(Definition):
@@ -69,6 +94,8 @@ class Phase(Definition):
     needs: tuple[Key, ...] | None = None
     read_only: bool = False
     approval: ApprovalRule = ApprovalRule.AUTO
+    approval_deadline: Annotated[str, AfterValidator(_check_duration)] | None = None
+    approval_default: DeadlineAnswer = DeadlineAnswer.REJECT
     attempts: int = Field(default=1, ge=1, le=20)
     budget_usd: float | None = Field(default=None, ge=0.000001, le=1_000_000)
     checks: tuple[Argv, ...] = ()
@@ -78,6 +105,19 @@ class Phase(Definition):
         if self.risk is RiskLevel.CRITICAL and self.approval is ApprovalRule.NEVER:
             refuse([(("approval",), "a critical phase cannot go without approval")])
         return self
+
+    @model_validator(mode="after")
+    def _deadline_is_of_use(self) -> "Phase":
+        if self.approval_deadline is not None and not self.requires_approval:
+            refuse([(("approval_deadline",), "nobody is asked after this phase; set approval to always")])
+        if self.approval_deadline is None and self.approval_default is not DeadlineAnswer.REJECT:
+            refuse([(("approval_default",), "it counts only with an approval_deadline")])
+        return self
+
+    @property
+    def approval_deadline_s(self) -> int | None:
+        """How long a person has to answer; `None` is for ever."""
+        return None if self.approval_deadline is None else to_seconds(self.approval_deadline)
 
     @property
     def requires_approval(self) -> bool:

@@ -67,10 +67,13 @@ class Shell:
         }
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "holdfast", *words]
-        return subprocess.Popen(
-            command, env=self.environment, cwd=self.repo, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        return subprocess.Popen([sys.executable, "-m", "holdfast", *words], **self.options)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """How a program is started in it."""
+        pipe = subprocess.PIPE
+        return {"env": self.environment, "cwd": self.repo, "stdout": pipe, "stderr": pipe, "text": True}
 
     def run(self, *words: str) -> Any:
         process = self.start(*words)

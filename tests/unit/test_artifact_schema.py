@@ -194,3 +194,19 @@ def test_what_is_handed_out_is_the_callers_own(tmp_path: Path) -> None:
     registry.get_schema("a@1")["type"] = "integer"
 
     assert registry.validate("a@1", "text") == []
+
+
+def test_what_a_schema_refers_to_is_told_with_it_however_far(tmp_path: Path) -> None:
+    write(tmp_path, "a@1", {"$defs": {"x": {"type": "string"}}, "properties": {"b": {"$ref": "dev/b@1#/$defs/item"}}})
+    write(tmp_path, "dev/b@1", {"$defs": {"item": {"$ref": "c@2"}}})
+    write(tmp_path, "c@2", {"properties": {"x": {"$ref": "a@1#/$defs/x"}, "more": {"$ref": "#"}}})
+    write(tmp_path, "alone@1", {"properties": {"x": {"$ref": "#"}}})
+    registry = ArtifactSchemaRegistry(roots=[tmp_path])
+
+    referenced = registry.get_referenced("a@1")
+
+    assert sorted(referenced) == ["holdfast:a@1", "holdfast:c@2", "holdfast:dev/b@1"]
+    assert referenced["holdfast:dev/b@1"] == {"$defs": {"item": {"$ref": "holdfast:c@2"}}}
+    assert registry.get_referenced("alone@1") == {}
+    referenced["holdfast:c@2"].clear()
+    assert registry.get_referenced("a@1")["holdfast:c@2"]

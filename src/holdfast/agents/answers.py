@@ -106,6 +106,21 @@ def to_usage(answer: Any) -> Usage | None:
     )
 
 
+def told_of_change(answer: Any, args: Mapping[str, Any]) -> Any:
+    """A tool's answer that tells the agent with which arguments the call was made after all."""
+    if not isinstance(answer, ToolMessage) or not isinstance(answer.content, str):
+        return answer
+    told = to_json(encode_or_opaque(dict(args)))[0].decode()
+    content = f"A person changed the arguments of this call to {told}. It gave:\n{answer.content}"
+    return answer.model_copy(update={"content": content})
+
+
+def to_reported_usage(answer: Any) -> Usage | None:
+    """What a tool says that it has used by itself."""
+    told = answer.artifact.get("usage") if isinstance(answer, ToolMessage) and type(answer.artifact) is dict else None
+    return Usage(**told) if type(told) is dict and told.keys() <= set(Usage.__slots__) else None
+
+
 def _cost_micros(messages: Sequence[Any]) -> int | None:
     told = [message.response_metadata.get(COST) for message in messages if isinstance(message, AIMessage)]
     try:

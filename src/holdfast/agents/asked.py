@@ -1,5 +1,6 @@
 """What a model or a tool is asked, read from the framework's requests, or from stand-ins that look like them."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +35,13 @@ def output_limit(model: Any) -> int | None:
 def to_tool_call(asked: Mapping[str, Any]) -> ToolCall:
     args = asked.get("args")
     return ToolCall(str(asked.get("name") or ""), args if isinstance(args, dict) else {}, str(asked.get("id") or ""))
+
+
+def with_args(request: ToolCallRequest, args: Mapping[str, Any]) -> ToolCallRequest:
+    """The request with other arguments; it may be a stand-in that cannot do that itself."""
+    changed = copy.copy(request)
+    changed.tool_call = {**request.tool_call, "args": dict(args)}
+    return changed
 
 
 def find_asking_message(request: ToolCallRequest, call_id: str) -> AIMessage | None:

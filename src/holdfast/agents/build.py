@@ -1,9 +1,11 @@
 """From a persona to an agent: a deep agent on the run's workspace in which nothing happens beside the middleware."""
 
+import contextlib
 import hashlib
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +44,7 @@ def build_agent(
     The middleware, the journal first, wraps every call of the agent and of its subagents. Nothing of the framework's
     own is written into `root_dir`: it goes to `scratch_dir`. Raises `BackendUnavailable`.
     """
-    for variable in _TRACING:  # before the framework is imported: it would send prompts and results to a service
-        os.environ[variable] = "false"
+    _turn_tracing_off()
     SECRETS.learn_environment(os.environ)
     if persona.backend is Backend.COMMAND:
         from holdfast.agents.command import CommandAgent
@@ -57,7 +58,7 @@ def build_agent(
     from holdfast.agents.journaling import JournalMiddleware
 
     scratch = scratch_dir or _default_scratch(config, root_dir)
-    names = _permitted_tools(persona)
+    names = list_permitted_tools(persona)
     backend = CompositeBackend(
         default=_open_files(names, config, root_dir, scratch / "staged"),
         routes={SCRATCH_ROUTE: FilesystemBackend(root_dir=scratch / "kept", virtual_mode=True)},
@@ -88,12 +89,30 @@ def build_agent(
     return agent
 
 
+def _turn_tracing_off() -> None:
+    """Before the framework is imported: it would send prompts and results to a service."""
+    for variable in _TRACING:
+        os.environ[variable] = "false"
+    with contextlib.suppress(ImportError):  # an older version cannot be told, and is only slower
+        from langsmith import set_runtime_overrides
+
+        # It asks a thread, twice for every middleware and call, whether there is nothing to trace.
+        set_runtime_overrides(aio_to_thread=_on_the_loop)
+
+
+async def _on_the_loop(
+    _in_thread: Any, context: Context, work: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Any:
+    return context.run(work, *args, **kwargs)
+
+
 def _default_scratch(config: Config, root_dir: Path) -> Path:
     place = hashlib.sha256(str(root_dir.resolve()).encode()).hexdigest()[:16]
     return config.data_dir / "scratch" / place
 
 
-def _permitted_tools(persona: AgentPersona) -> list[str]:
+def list_permitted_tools(persona: AgentPersona) -> list[str]:
+    """The tools its agent is given, in the framework's names."""
     permitted = persona.permissions.tools
     # The framework insists on reading: long outputs are handed over as files.
     names = [name for name in FILE_TOOLS if permitted is None or name in permitted or name == "read_file"]

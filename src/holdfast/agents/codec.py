@@ -5,6 +5,7 @@ not known here is refused, never guessed: a text that merely looks like the valu
 """
 
 import base64
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,6 +25,7 @@ from langchain_core.messages import (
     ToolMessageChunk,
 )
 from langgraph.types import Command, Overwrite, Send
+from pydantic_core import PydanticUndefined
 
 from holdfast.errors import PayloadInvalid
 from holdfast.runtime.jsondata import to_json
@@ -139,13 +141,17 @@ def _encode_map(value: dict[Any, Any]) -> Any:
     return {"$map": [[encode(key), encode(item)] for key, item in value.items()]}
 
 
+@functools.cache
+def _defaults_of(message_class: type[BaseMessage]) -> tuple[tuple[str, Any], ...]:
+    """What a new message has in each field. Asked once a class: the framework looks at signatures to tell it."""
+    fields = message_class.model_fields.items()
+    return tuple((name, info.get_default(call_default_factory=True, validated_data={})) for name, info in fields)
+
+
 def _encode_fields(message: BaseMessage) -> Any:
     """A message's fields without those that are as a new message would have them."""
-    fields = {
-        name: getattr(message, name)
-        for name, info in type(message).model_fields.items()
-        if getattr(message, name) != info.get_default(call_default_factory=True, validated_data={})
-    }
+    held = message.__dict__
+    fields = {name: held[name] for name, default in _defaults_of(type(message)) if held.get(name, default) != default}
     return encode({**fields, **(message.model_extra or {})})
 
 
@@ -153,8 +159,16 @@ def _decode_message(data: list[Any]) -> BaseMessage:
     name, fields = data
     if name not in _MESSAGES:
         raise ValueError(f"The journal holds a message of type {name}, which this version does not know.")
+    message_class, given = _MESSAGES[name], decode(fields)
+    fresh = {
+        field: _copy(default) for field, default in _defaults_of(message_class) if default is not PydanticUndefined
+    }
     # Not validated again: validation may drop or complete what the provider gave.
-    return _MESSAGES[name].model_construct(**decode(fields))
+    return message_class.model_construct(set(given), **{**fresh, **given})
+
+
+def _copy(default: Any) -> Any:
+    return default.copy() if type(default) in (list, dict) else default
 
 
 def _decode_opaque(_: Any) -> ToolMessage:

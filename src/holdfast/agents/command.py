@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,27 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from holdfast.agents.command_output import OutputTeller
+from holdfast.agents.command_sandbox import to_own_shell
+from holdfast.agents.command_usage import VARIABLE, find_usage_in_output, read_usage_file
 from holdfast.agents.journaling import JournalMiddleware
+from holdfast.agents.model_calls import Usage
 from holdfast.agents.secrets import SECRETS, read_key
-from holdfast.agents.shell import Shell, granted_shell, open_shell
+from holdfast.agents.shell import granted_shell, open_shell
 from holdfast.config import Config
 from holdfast.errors import AgentFailed, BackendUnavailable
-from holdfast.persona import AgentPersona, Verdict
-from holdfast.workspace import CommandState, Outcome
+from holdfast.persona import AgentPersona
+from holdfast.runtime.durable import step_key
+from holdfast.workspace import CommandState, Outcome, find_command, is_lost
 from holdfast.workspace.files import write_whole
 
 TOOL = "agent"
 MAX_S = 4 * 3600.0  # the phase's own time-out is usually shorter
 _TAIL_CHARS = 4000
+_SIGNS_OF_THE_SANDBOX = ("Read-only file system", "EROFS", "Permission denied", "EACCES", "No such file")
+_ABOUT_THE_SANDBOX = (
+    "It ran in a sandbox that lets it write to the workspace only and hides other programs' keys: name the folders it "
+    "needs in the persona (sandbox: {write: [~/.its-folder]}), or set sandbox: false."
+)
 _Handler = Callable[[ToolCallRequest], Awaitable[Any]]
 
 
@@ -46,6 +54,9 @@ class CommandAgent:
         self._scratch_dir = scratch_dir
         self._shell = open_shell(root_dir, data_dir=config.data_dir)
         self._env = _find_variables(persona)
+        self._journal = next((part for part in middleware if isinstance(part, JournalMiddleware)), None)
+        if self._journal is not None:
+            self._journal.price_tool(TOOL, _to_micros(persona.cost_per_run_usd), model=persona.model or persona.name)
         if shutil.which(self._argv[0]) is None:
             raise BackendUnavailable(
                 f"Persona {persona.name} needs the command {self._argv[0]!r}, which is not installed here.",
@@ -74,30 +85,39 @@ class CommandAgent:
         return handler
 
     async def _run(self, text: str, digest: str) -> ToolMessage:
-        shell = self._to_own(granted_shell() or self._shell)
+        usage_file = self._prepare_usage_file(digest)
         envelope_file = self._scratch_dir / f"envelope-{digest[:16]}.md"
         is_file_wanted = any("{envelope_file}" in word for word in self._argv)
         if is_file_wanted:
-            envelope_file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(envelope_file, text, mode=0o600)
-        values = {"envelope_file": envelope_file, "workspace": self._root_dir, "model": self._persona.model}
-        argv = [_fill(word, {name: str(value) for name, value in values.items()}) for word in self._argv]
-        journal = next((part for part in self._middleware if isinstance(part, JournalMiddleware)), None)
-        async with OutputTeller(journal, shell.spool_dir):
+        places = {"envelope_file": envelope_file, "usage_file": usage_file, "workspace": self._root_dir}
+        values = {**{name: str(path) for name, path in places.items()}, "model": self._persona.model}
+        argv = [_fill(word, values) for word in self._argv]
+        shell = to_own_shell(
+            granted_shell() or self._shell,
+            self._persona,
+            env={**self._env, VARIABLE: str(usage_file)},
+            readable=[envelope_file] if is_file_wanted else [],
+            writable=[usage_file.parent],
+        )
+        async with OutputTeller(self._journal, shell.spool_dir):
             outcome = await shell.run(argv, timeout_s=MAX_S, stdin=None if is_file_wanted else text.encode())
         tail = SECRETS.scrub_text(outcome.output)[-_TAIL_CHARS:]
+        usage = find_usage_in_output(outcome.output) if self._persona.cost_from == "output" else None
+        usage = usage or read_usage_file(usage_file)
         if outcome.state is not CommandState.EXITED or outcome.exit_code != 0:
-            raise _failure(self._argv[0], outcome, tail)
-        return ToolMessage(content=tail, name=TOOL, tool_call_id=TOOL, artifact={"exit_code": outcome.exit_code})
+            raise _failure(self._argv[0], outcome, tail, usage, is_contained=shell.sandbox is not None)
+        told = {"exit_code": outcome.exit_code} | ({} if usage is None else {"usage": usage.to_dict()})
+        return ToolMessage(content=tail, name=TOOL, tool_call_id=TOOL, artifact=told)
 
-    def _to_own(self, shell: Shell) -> Shell:
-        """Outside our sandbox: such an agent needs its account, its state in the home folder, and its provider.
-
-        A persona that denies the network is meant to do without all three.
-        """
-        if self._persona.permissions.network is Verdict.DENY and shell.sandbox is not None:
-            return replace(shell, has_network=False)
-        return replace(shell, sandbox=None, env=self._env)
+    def _prepare_usage_file(self, digest: str) -> Path:
+        """A folder that the command can write to, without what an earlier run for the same envelope has told."""
+        folder = self._scratch_dir / f"usage-{digest[:16]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        key, spool_dir = step_key(), self._shell.spool_dir
+        if find_command(key, spool_dir=spool_dir) is None or is_lost(key, spool_dir=spool_dir):
+            (folder / "usage.json").unlink(missing_ok=True)
+        return folder / "usage.json"
 
 
 def _wrapped(part: Any, handler: _Handler) -> _Handler:
@@ -115,6 +135,10 @@ def _find_variables(persona: AgentPersona) -> dict[str, str]:
     return {name: os.environ.get(name) or read_key(name, persona=persona.name)}
 
 
+def _to_micros(usd: float | None) -> int:
+    return round((usd or 0.0) * 1_000_000)
+
+
 def _fill(word: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\{([a-z_]+)\}", lambda found: values.get(found[1], found[0]), word)
 
@@ -124,7 +148,7 @@ def _text_of(message: Any) -> str:
     return content if isinstance(content, str) else str(content)
 
 
-def _failure(program: str, outcome: Outcome, tail: str) -> AgentFailed:
+def _failure(program: str, outcome: Outcome, tail: str, usage: Usage | None, *, is_contained: bool) -> AgentFailed:
     ends = {
         CommandState.TIMED_OUT: f"took longer than {MAX_S:g} s",
         CommandState.OUTPUT_LIMIT: "printed too much",
@@ -132,9 +156,13 @@ def _failure(program: str, outcome: Outcome, tail: str) -> AgentFailed:
     }
     how = ends.get(outcome.state, f"ended with exit code {outcome.exit_code}")
     last = next((line for line in reversed(tail.splitlines()) if line.strip()), "it printed nothing")
+    hint = "Look at its output in the events of the phase; try the command by hand in the workspace; then retry."
+    if is_contained and any(word in tail for word in _SIGNS_OF_THE_SANDBOX):
+        hint = f"{_ABOUT_THE_SANDBOX} {hint}"
     return AgentFailed(
         f"The command {program!r} {how}; its last words: {last.strip()[:300]}",
-        hint="Look at its output in the events of the phase; try the command by hand in the workspace; then retry.",
+        hint=hint,
         output=tail,
         exit_code=outcome.exit_code,
+        usage={} if usage is None else usage.to_dict(),
     )

@@ -4,6 +4,7 @@ Left out is what differs each time without meaning anything: message ids, usage,
 """
 
 import hashlib
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,33 +27,28 @@ class RequestPrint:
 
 
 class Fingerprints:
-    """Takes the prints of requests; remembers those of the tools and messages, which come again with every call."""
+    """Takes the prints of requests; remembers those of what comes again with every call."""
 
     def __init__(self) -> None:
-        self._messages: dict[int, tuple[BaseMessage, str, int]] = {}
+        self._told: dict[str, _Told] = {}
         self._tools: list[Any] | None = None
         self._tools_print = _Print("", 0)
         self._system_print: tuple[Any, _Print] = (None, _to_print(""))
 
-    def of_request(self, request: "ModelRequest[Any]") -> RequestPrint:
+    def of_request(self, request: "ModelRequest[Any]", lane_id: str) -> RequestPrint:
         model = [model_name(request.model), getattr(request.model, "_llm_type", ""), *_settings(request)]
         system, tools = self._of_system(request.system_message), self._of_tools(request.tools or [])
-        messages, size = self._of_messages(request.messages)
+        messages, size = self._of_messages(request.messages, lane_id)
         hashes = {"model": _to_print(model).hash, "system": system.hash, "tools": tools.hash, "messages": messages}
         return RequestPrint(hashes, size + system.size + tools.size)
 
-    def _of_messages(self, messages: Sequence[BaseMessage]) -> tuple[str, int]:
-        """A hash over the hashes of the messages: a long conversation is not read anew for every call."""
-        known = self._messages
-        chain, size = hashlib.sha256(), 0
-        for message in messages:
-            found = known.get(id(message))
-            if found is None or found[0] is not message:
-                printed = _to_print(_essence(message))
-                found = known[id(message)] = (message, printed.hash, printed.size)
-            chain.update(found[1].encode())
-            size += found[2]
-        return chain.hexdigest()[:16], size
+    def _of_messages(self, messages: Sequence[BaseMessage], lane_id: str) -> tuple[str, int]:
+        """A hash over the hashes of the messages. Of a conversation that only grew, what is new is read."""
+        known = self._told.get(lane_id)
+        if known is None or not known.is_beginning_of(messages):
+            known = self._told[lane_id] = _Told()
+        known.add(messages[len(known.messages) :])
+        return known.chain.hexdigest()[:16], known.size
 
     def _of_system(self, message: BaseMessage | None) -> "_Print":
         if message is not self._system_print[0]:
@@ -71,6 +67,26 @@ class Fingerprints:
 def describe_tools(tools: Sequence[BaseTool | dict[str, Any]]) -> list[Any]:
     """What a model is told of tools depends on this alone. The framework makes copies of tools for every call."""
     return [tool if isinstance(tool, dict) else (tool.name, tool.description, tool.args_schema) for tool in tools]
+
+
+class _Told:
+    """The messages of a lane's last request, already hashed."""
+
+    def __init__(self) -> None:
+        self.messages: list[BaseMessage] = []
+        self.chain = hashlib.sha256()
+        self.size = 0
+
+    def is_beginning_of(self, messages: Sequence[BaseMessage]) -> bool:
+        known = self.messages
+        return len(known) <= len(messages) and all(map(operator.is_, known, messages))
+
+    def add(self, messages: Sequence[BaseMessage]) -> None:
+        for message in messages:
+            printed = _to_print(_essence(message))
+            self.chain.update(printed.hash.encode())
+            self.size += printed.size
+            self.messages.append(message)
 
 
 class _Print(NamedTuple):

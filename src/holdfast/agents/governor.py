@@ -7,6 +7,7 @@ errors of the turn before it.
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -137,6 +138,13 @@ class Governor:
         is_same = all(errors) and errors == lane.last_errors
         lane.same_errors = lane.same_errors + 1 if is_same else 0
         lane.last_errors = errors
+
+
+def describe_stall(diagnosis: Mapping[str, Any]) -> str:
+    """A diagnosis for a person, in one line."""
+    repeated = ", ".join(f"{told['times']} × {told['call']}" for told in diagnosis["calls"] if told["times"] > 1)
+    errors = " The same errors came again and again." if diagnosis["same_errors"] > diagnosis["repeated"] else ""
+    return f"The agent gets nowhere after {diagnosis['turns']} turns: {repeated or 'no call is repeated'}.{errors}"
 
 
 def _outcome_of(value: Any) -> tuple[str, Any]:

@@ -6,6 +6,7 @@ Nothing an agent does may depend on anything but its messages and the results of
 """
 
 import asyncio
+import functools
 import inspect
 import time
 from collections import Counter
@@ -20,12 +21,12 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
-from holdfast.agents.answers import STEP_MARK, pack, unpack
-from holdfast.agents.asked import describe_args, find_asking_message, to_model_call, to_tool_call
+from holdfast.agents.answers import STEP_MARK, pack, to_reported_usage, told_of_change, unpack
+from holdfast.agents.asked import describe_args, find_asking_message, to_model_call, to_tool_call, with_args
 from holdfast.agents.attempts import RetryRules
 from holdfast.agents.codec import encode_or_opaque, is_opaque
 from holdfast.agents.fingerprints import Fingerprints
-from holdfast.agents.governor import NUDGE, Advice, Governor, Limits, Stalled
+from holdfast.agents.governor import NUDGE, Advice, Governor, Limits, Stalled, describe_stall
 from holdfast.agents.in_flight import InFlight
 from holdfast.agents.model_calls import ModelCallGate
 from holdfast.agents.model_steps import CallModel, ModelSteps, Refusal
@@ -33,9 +34,11 @@ from holdfast.agents.models import Timeouts
 from holdfast.agents.permits import Allow, Permit, Permits, ToolApprover
 from holdfast.agents.secrets import scrubbed
 from holdfast.agents.shell import Shell, grant_shell
+from holdfast.agents.tool_money import ToolMoney, ToolPrice
 from holdfast.agents.tool_rules import NO_TOOL, UNKNOWN_TOOL, ToolCall, ToolRule
+from holdfast.agents.traffic import TrafficLane
 from holdfast.errors import PhaseTimeout
-from holdfast.runtime.durable import TOOL_CALL, Done, NotDone, OnUnknown, RunLog, Step, Unclear
+from holdfast.runtime.durable import TOOL_CALL, Done, NotDone, OnUnknown, RunLog, Step, Unclear, idempotency_key
 from holdfast.runtime.records import StepState, fingerprint_of
 
 AfterMutation = Callable[[], Awaitable[dict[str, Any]]]
@@ -54,7 +57,8 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
     """Replays what is recorded and records what is not.
 
     `rules` say what each tool does, `gate` writes money beside model calls, `allow` gives the reason why a tool call is
-    denied, and `after_mutation` what to record with the result of a tool that changes files. Components named in
+    denied, `after_mutation` what to record with the result of a tool that changes files, and `traffic` when a provider
+    may be asked. Components named in
     `accept_drift` (`model`, `system`, `tools`) may differ from the recorded ones.
     """
 
@@ -73,12 +77,14 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         retry: RetryRules | None = None,
         call_timeout_s: float = Timeouts().call_s,
         limits: Limits | None = None,
+        traffic: TrafficLane | None = None,
     ) -> None:
         super().__init__()
         self.lane_id = lane_id
         self._log = log
         self._rules = rules or {}
-        self._models = ModelSteps(log, gate, retry or RetryRules(), call_timeout_s)
+        self._models = ModelSteps(log, gate, retry or RetryRules(), call_timeout_s, traffic)
+        self._tool_money = ToolMoney(log, gate)
         self._permits = Permits(allow, approver)
         self._shell = shell
         self._after_mutation = after_mutation
@@ -93,12 +99,17 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         """Ask these, in their order, where the model of a request does not answer."""
         self._models.fallbacks = tuple(models)
 
+    def price_tool(self, tool: str, max_cost_micros: int, *, model: str) -> None:
+        """Count money for the calls of a tool that calls models by itself."""
+        self._tool_money.prices[tool] = ToolPrice(max_cost_micros, model)
+
     async def drain(self, timeout_s: float | None = None) -> None:
         """Wait until nothing of this lane is in flight; to be called however the agent ended.
 
         What is still under way after `timeout_s` is given up: its outcome will be unknown.
         """
         await self._in_flight.drain(timeout_s)
+        await self._log.pay()
 
     async def tell(self, kind: str, **facts: Any) -> None:
         """Write an event for watchers into this lane; no replay reads it."""
@@ -134,7 +145,7 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
     async def _call_model(
         self, key: str, lane_id: str, request: "ModelRequest[Any]", handler: CallModel, *, first_model: int = 0
     ) -> "ModelResponse[Any]":
-        printed = self._prints.of_request(request)
+        printed = self._prints.of_request(request, lane_id)
         call = to_model_call(key, lane_id, request, printed.size)
         hashes = self._comparable(key, printed.hashes)
         work = self._models.make(call, request, handler, hashes=hashes, first_model=first_model)
@@ -159,7 +170,7 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         if ("step", f"{key}/stalled") not in records:
             # crash: without this record the stall is found again; with it, the next process goes on.
             await self._log.step(Step(f"{key}/stalled", lane_id), lambda: diagnosis)
-            raise Stalled(f"The agent gets nowhere after {diagnosis['turns']} turns.", **diagnosis)
+            raise Stalled(describe_stall(diagnosis), **diagnosis)
         self._governor.forgive(lane_id)
         return Advice.NUDGE
 
@@ -174,11 +185,12 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         rule = self._rules.get(call.name, UNKNOWN_TOOL) if is_known else NO_TOOL
         live: list[Any] = []
 
-        async def effect() -> Any:
+        async def effect(args: Mapping[str, Any] | None) -> Any:
             # A subagent started by this tool keeps its own count under the tool's key.
             _inside.set((self, place.key))
-            live.append(await scrubbed(_awaited(handler(request))))
-            return live[0]
+            asked = request if args is None else with_args(request, args)
+            live.append(await scrubbed(_awaited(handler(asked))))
+            return live[0] if args is None else told_of_change(live[0], args)
 
         try:
             work = self._make_tool_call(place, call, rule, effect)
@@ -192,7 +204,7 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         return answer
 
     async def _make_tool_call(
-        self, place: _Place, call: ToolCall, rule: ToolRule, effect: Callable[[], Awaitable[Any]]
+        self, place: _Place, call: ToolCall, rule: ToolRule, make: Callable[[Mapping[str, Any] | None], Awaitable[Any]]
     ) -> Any:
         told = {"tool": call.name, "call_id": call.call_id, "args": describe_args(call)}
         hashes = fingerprint_of(tool=call.name, arguments=encode_or_opaque(dict(call.args)))
@@ -204,16 +216,25 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
             step = Step(place.key, place.lane_id, fingerprint=hashes, kinds=TOOL_CALL, details=told)
             refusal = permit.refusal
             return await self._log.step(step, lambda: pack(_denial(call, refusal)))
+        call = call if permit.args is None else replace(call, args=permit.args)
         before = "" if record is None else record.fingerprint.get("before", "")
         if rule.look is not None:
             before = hashes["before"] = rule.look(call) if is_new else before
+        is_begun = rule.can_reattach(idempotency_key(self._log.run_id, place.key), record)
+        priced = self._tool_money.to_call(place.key, place.lane_id, call.name, is_begun=is_begun)
+        effect: Callable[[], Awaitable[Any]] = functools.partial(make, permit.args)
+        effect = effect if priced is None else priced.watched(effect)
         step = Step(
             place.key,
             place.lane_id,
+            beside_intent=None if priced is None else priced.beside_intent,
+            beside_result=None if priced is None else priced.beside_result,
             on_unknown=self._to_on_unknown(rule, call, before),
             fingerprint=hashes,
             kinds=TOOL_CALL,
             details=told,
+            # The next to read it is a model, and what it is asked is recorded first.
+            is_acked_late=not (rule.is_mutating or place.is_stand_in),
         )
         return await self._log.step(step, lambda: self._finish(rule, self._with_shell(permit, effect)))
 
@@ -233,7 +254,7 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         # crash: the files are changed and nothing says so yet; the tool's rule for unknown outcomes decides.
         if took_s:
             facts["took_s"] = took_s
-        return pack(answer, **facts)
+        return pack(answer, usage=to_reported_usage(answer), **facts)
 
     def _to_on_unknown(self, rule: ToolRule, call: ToolCall, before: str) -> OnUnknown:
         reconcile = rule.on_unknown

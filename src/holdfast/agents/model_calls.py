@@ -17,6 +17,10 @@ class ModelCall:
     max_input_tokens: int
     """An upper bound, from the bytes of the whole request."""
     max_output_tokens: int | None
+    max_cost_micros: int | None = None
+    """Where no table can say it: of a program that calls models by itself."""
+    is_begun: bool = False
+    """It was found running after a crash: what was reserved for it then is still its money."""
 
 
 @dataclass(frozen=True, slots=True)

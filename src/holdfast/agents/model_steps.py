@@ -1,6 +1,7 @@
 """A model call as a durable step: money, attempts, fallbacks, live text and time-outs, all of them journaled."""
 
 import asyncio
+import contextlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,12 +15,17 @@ from holdfast.agents.asked import output_limit, priced_name
 from holdfast.agents.attempts import Attempts, RetryRules
 from holdfast.agents.live_text import LiveText
 from holdfast.agents.model_calls import ModelCall, ModelCallGate
+from holdfast.agents.model_errors import to_trouble
+from holdfast.agents.traffic import TrafficLane
 from holdfast.errors import Nondeterminism, RowRefused
 from holdfast.runtime.durable import MODEL_CALL, Beside, Failure, RunLog, Step, Stopped
+from holdfast.runtime.events import EventKind
+from holdfast.runtime.records import StepState
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+_NOT_CALLED_NOW = (StepState.COMPLETED, StepState.FAILED, StepState.WAITING)
 CallModel = Callable[["ModelRequest[Any]"], Awaitable["ModelResponse[Any]"]]
 
 
@@ -34,9 +40,17 @@ class Refusal(BaseException):
 class ModelSteps:
     """Makes the model calls of one journal. `fallbacks` stand in for a model that does not answer, in this order."""
 
-    def __init__(self, log: RunLog, gate: ModelCallGate | None, rules: RetryRules, call_timeout_s: float) -> None:
+    def __init__(
+        self,
+        log: RunLog,
+        gate: ModelCallGate | None,
+        rules: RetryRules,
+        call_timeout_s: float,
+        traffic: TrafficLane | None = None,
+    ) -> None:
         self._log = log
         self._gate = gate
+        self._traffic = traffic
         self._rules = rules
         self._call_timeout_s = call_timeout_s
         self.fallbacks: Sequence[BaseChatModel] = ()
@@ -69,16 +83,34 @@ class ModelSteps:
             on_failure=one.on_failure,
         )
         try:
+            if record is None or record.state not in _NOT_CALLED_NOW:
+                await one.enter()
             return await self._log.step(step, one.effect)
         except RowRefused as error:
             raise Refusal(error) from error
         except Stopped as stopped:
             raise _explained(stopped, self._log.run_id, call) from stopped.__cause__
+        finally:
+            await one.leave()
 
     # -- what one call needs ------------------------------------------------------------------------------------------
 
     def live_text(self, call: ModelCall, number: int) -> LiveText:
         return LiveText(self._log, call.key, call.lane_id, number)
+
+    def way(self, call: ModelCall) -> contextlib.AbstractAsyncContextManager[None]:
+        """The provider's attention, for as long as the block lasts; a long wait for it is told."""
+
+        async def tell(reason: str) -> None:
+            await self._log.append(self._log.event(EventKind.AGENT_PROGRESS, call.lane_id, waiting_for=reason))
+
+        return contextlib.nullcontext() if self._traffic is None else self._traffic.entered(tell)
+
+    def hold_others(self, error: Exception) -> None:
+        """A provider that says when it wants to be asked again says it to every run."""
+        told = to_trouble(error, now_s=time.time())
+        if self._traffic is not None and told.code in ("rate_limited", "overloaded") and told.retry_after_s:
+            self._traffic.hold(told.retry_after_s)
 
     def admit(self, call: ModelCall) -> Beside:
         try:
@@ -134,6 +166,8 @@ class _OneCall:
         self._attempts = attempts
         self._number = number
         self._live: LiveText | None = None
+        self._way = contextlib.AsyncExitStack()
+        self._has_entered = False
         self.details: dict[str, Any] = {"model": call.model}
         """What is told with each intent: the model that is asked this time."""
 
@@ -149,7 +183,24 @@ class _OneCall:
         self.details["model"] = self._call.model
         return self._steps.admit(self._call)
 
+    async def enter(self) -> None:
+        """Wait for the provider's attention: before the request is journaled, except where it is tried again."""
+        if not self._has_entered:
+            await self._way.enter_async_context(self._steps.way(self._asked))
+            self._has_entered = True
+
+    async def leave(self) -> None:
+        self._has_entered = False
+        await self._way.aclose()
+
     async def effect(self) -> Any:
+        await self.enter()
+        try:
+            return await self._ask()
+        finally:
+            await self.leave()
+
+    async def _ask(self) -> Any:
         request = self._request
         if self._attempts.model is not request.model:
             request = request.override(model=self._attempts.model)
@@ -159,6 +210,7 @@ class _OneCall:
                 response = await self._steps.ask(request, self._handler)
                 took_s = round(time.monotonic() - began, 3)
         except Exception as error:
+            self._steps.hold_others(error)
             await self._steps.release(self._call, error)
             raise
         self._live = live

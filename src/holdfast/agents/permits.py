@@ -3,11 +3,12 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from holdfast.agents.codec import encode_or_opaque
 from holdfast.agents.judgements import Judgement, denied
+from holdfast.agents.secrets import SECRETS
 from holdfast.agents.tool_rules import ToolCall
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.persona import Verdict
@@ -25,6 +26,8 @@ class PersonsAnswer:
     comment: str = ""
     by: str = ""
     approval_id: str = ""
+    args: Mapping[str, Any] | None = None
+    """Other arguments than were asked for: the call is approved with these."""
 
 
 class ToolApprover(Protocol):
@@ -32,6 +35,10 @@ class ToolApprover(Protocol):
 
     async def ask(self, key: str, lane_id: str, call: ToolCall, judgement: Judgement) -> PersonsAnswer:
         """The answer to the question of this key. Raises `Suspended` while there is none."""
+        ...
+
+    def find_answer(self, key: str) -> PersonsAnswer | None:
+        """The answer that was given to the call of this key, if someone was asked."""
         ...
 
 
@@ -42,6 +49,8 @@ class Permit:
     refusal: str | None = None
     told: Mapping[str, Any] = field(default_factory=dict)
     has_network: bool = False
+    args: Mapping[str, Any] | None = None
+    """What a person has put in the place of the arguments."""
 
 
 def digest_of(call: ToolCall) -> str:
@@ -56,31 +65,46 @@ class Permits:
         self._approver = approver
 
     async def get(self, key: str, lane_id: str, call: ToolCall, *, is_new: bool) -> Permit:
-        """Leave for a call. One that was begun before had it; then only what it may use is told again."""
+        """Leave for a call. One that was begun before had it, whatever would be said of it now."""
         judgement = self._allow(call.name, call.args) if self._allow is not None else None
         if isinstance(judgement, str):
             judgement = denied("policy", judgement)
         if judgement is None:
             return Permit(has_network=self._allow is None)
-        if not is_new:
-            return Permit(has_network=judgement.needs_network)
         told = {"policy": judgement.to_dict()}
         if judgement.verdict is Verdict.ALLOW:
             return Permit(None, told, judgement.needs_network)
+        if not is_new:
+            given = self._approver.find_answer(key) if self._approver is not None else None
+            return Permit(has_network=judgement.needs_network, args=given.args if given is not None else None)
         if judgement.verdict is Verdict.DENY:
             return _refused(judgement.reason, told)
         if self._approver is None:
             return _refused(f"{judgement.reason}; only a person could allow it, and nobody can be asked here", told)
         answer = await self._approver.ask(key, lane_id, call, judgement)
-        return _by_answer(answer, judgement, told)
+        permit = _by_answer(answer, judgement, told)
+        return permit if permit.refusal is not None or permit.args is None else self._check_changed(call, permit)
+
+    def _check_changed(self, call: ToolCall, permit: Permit) -> Permit:
+        """A person may allow what is asked about, with whatever arguments, but not what is denied to everyone."""
+        judgement = self._allow(call.name, permit.args or {}) if self._allow is not None else None
+        if isinstance(judgement, str):
+            judgement = denied("policy", judgement)
+        if judgement is None or judgement.verdict is not Verdict.DENY:
+            return replace(
+                permit, has_network=permit.has_network or (judgement is not None and judgement.needs_network)
+            )
+        return _refused(f"with the arguments that were put in their place: {judgement.reason}", permit.told)
 
 
 def _by_answer(answer: PersonsAnswer, judgement: Judgement, told: dict[str, Any]) -> Permit:
-    said = {"action": answer.action.value, "by": answer.by, "approval_id": answer.approval_id}
+    said: dict[str, Any] = {"action": answer.action.value, "by": answer.by, "approval_id": answer.approval_id}
+    if answer.args is not None:
+        said["args"] = SECRETS.scrub(encode_or_opaque(dict(answer.args)))
     told = {"policy": {**told["policy"], "answer": said}}
     who = answer.by or "A person"
     if answer.action is ApprovalDecisionAction.APPROVE:
-        return Permit(None, told, judgement.needs_network)
+        return Permit(None, told, judgement.needs_network, answer.args)
     if answer.action is ApprovalDecisionAction.ABORT:
         raise CancelRun(answer.comment, answer.by)
     if answer.action is ApprovalDecisionAction.REQUEST_CHANGES:

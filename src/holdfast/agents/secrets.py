@@ -5,18 +5,17 @@ stands in a variable named like a secret, is known here from then on and is blan
 """
 
 import contextlib
-import importlib
 import os
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from holdfast.errors import BackendUnavailable
+from holdfast.keys import KEYRING_SERVICE, find_key
 
 _T = TypeVar("_T")
 
 BLANK = "[secret]"
-KEYRING_SERVICE = "holdfast"
 
 _MIN_CHARS = 8  # a shorter value would blank ordinary words
 _NAMED_LIKE_A_SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_\d+)?$", re.IGNORECASE)
@@ -102,6 +101,11 @@ def scrub_prompt(text: str) -> str:
     return SECRETS.scrub_text(text, with_forms=False)
 
 
+def learn_keys(variables: Iterable[str | None]) -> None:
+    """Know the keys by these names, wherever they are kept, before anything is written down that may hold them."""
+    SECRETS.learn(*(find_key(variable) for variable in set(variables) if variable is not None))
+
+
 async def scrubbed(work: Awaitable[_T]) -> _T:
     """What `work` gives; what it raises is raised without secrets."""
     try:
@@ -113,7 +117,7 @@ async def scrubbed(work: Awaitable[_T]) -> _T:
 
 def read_key(variable: str, *, persona: str) -> str:
     """The key in an environment variable or, by that name, in the keyring. Raises `BackendUnavailable`."""
-    key = os.environ.get(variable, "").strip() or _find_in_keyring(variable)
+    key = find_key(variable)
     if not key:
         raise BackendUnavailable(
             f"Persona {persona} needs a key, and the environment variable {variable} is not set.",
@@ -124,11 +128,3 @@ def read_key(variable: str, *, persona: str) -> str:
         )
     SECRETS.learn(key)
     return key
-
-
-def _find_in_keyring(variable: str) -> str:
-    try:
-        keyring = importlib.import_module("keyring")
-        return str(keyring.get_password(KEYRING_SERVICE, variable) or "").strip()
-    except Exception:  # not installed, or there is no keyring on this machine: a missing key, as far as we go
-        return ""

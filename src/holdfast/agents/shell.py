@@ -130,7 +130,9 @@ class Shell:
         if self.sandbox is None:
             return argv
         masked = tuple(path for path in find_secrets(self.cwd) if not self.is_secret_allowed(path))
-        env = {**clean_environment(self.env), **_QUIET, **_IN_SANDBOX, **self.env}
+        env = {**_QUIET, **_IN_SANDBOX}
+        if not self.sandbox.inherits_env:
+            env = {**clean_environment(), **env, **self.env}
         sandbox = replace(self.sandbox, has_network=self.has_network, masked=masked, env=env)
         return to_sandboxed(sandbox, argv, cwd=self.cwd)
 

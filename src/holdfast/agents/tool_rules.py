@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from holdfast.agents.policy import to_relative
 from holdfast.runtime.durable import Done, NotDone, Unclear
+from holdfast.runtime.records import Record
 from holdfast.workspace import is_lost
 
 
@@ -46,6 +47,11 @@ class ToolRule:
 
     async def look_for_begun(self, key: str) -> NotDone | Unclear:
         return Unclear() if self.is_lost(key) else NotDone("reattached")
+
+    def can_reattach(self, key: str, record: Record | None) -> bool:
+        """Whether a call in flight at a crash, if this is one, is gone on with and not made again."""
+        is_in_doubt = record is not None and record.is_in_doubt
+        return is_in_doubt and self.on_unknown == "reattach" and not self.is_lost(key)
 
 
 UNKNOWN_TOOL = ToolRule()

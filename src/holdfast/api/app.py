@@ -10,8 +10,22 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from holdfast import __version__
-from holdfast.api import approvals, catalog, results, runs, sessions, stream
+from holdfast.api import (
+    approvals,
+    availability,
+    catalog,
+    checks,
+    overview,
+    preview,
+    repositories,
+    results,
+    runs,
+    sessions,
+    statistics,
+    stream,
+)
 from holdfast.api.auth import Access
+from holdfast.api.examples import add_examples
 from holdfast.api.guard import Guard
 from holdfast.api.metrics import HttpMetrics
 from holdfast.api.options import ServerOptions
@@ -59,7 +73,9 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
     app.add_exception_handler(HoldfastError, on_holdfast_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
-    for module in (runs, results, stream, approvals, catalog, sessions):
+    for module in (runs, preview, results, stream, approvals, catalog, sessions):
+        app.include_router(module.router)
+    for module in (overview, statistics, availability, repositories, checks):  # for the pages
         app.include_router(module.router)
     app.include_router(catalog.metrics_route(http_metrics))
     add_pages(app)
@@ -69,5 +85,5 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
 class _Api(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            self.openapi_schema = add_problem_schema(super().openapi())
+            self.openapi_schema = add_examples(add_problem_schema(super().openapi()))
         return self.openapi_schema

@@ -10,7 +10,7 @@ from holdfast.api.params import ApprovalIdPath, ServerDep
 from holdfast.api.responses import READ, WRITE_ONE
 from holdfast.api.schemas import ApprovalList, Decide, Decided
 from holdfast.api.shaping import to_approval
-from holdfast.persistence.runs import read_approvals
+from holdfast.persistence.runs import list_waiting, read_approvals
 
 router = APIRouter(prefix="/api/approvals", tags=["approvals"])
 
@@ -19,7 +19,10 @@ router = APIRouter(prefix="/api/approvals", tags=["approvals"])
 async def list_approvals(
     server: ServerDep, _identity: Viewer, state: Annotated[Literal["pending", "decided", "all"], Query()] = "pending"
 ) -> ApprovalList:
-    rows = await read_approvals(server.db, state=None if state == "all" else state)
+    if state == "pending":
+        rows = await list_waiting(server.db)
+    else:
+        rows = await read_approvals(server.db, state=None if state == "all" else state)
     return ApprovalList(items=[to_approval(row) for row in rows])
 
 

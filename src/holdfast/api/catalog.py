@@ -1,6 +1,7 @@
 """What can be used and what is spent: workflows, personas, budget; and how the server is."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -75,13 +76,24 @@ async def show_health(server: ServerDep) -> Health:
     return Health(status="ok", version=__version__)
 
 
+_METRICS_EXAMPLE = {"text/plain": '# TYPE holdfast_runs gauge\nholdfast_runs{state="running"} 2.0\n'}
+
+
+def _count_streams(server: Server) -> dict[Labels, float]:
+    return {(("of", "run"),): server.tails.count_clients(), (("of", "all_runs"),): server.feed.count_clients()}
+
+
+def _by_provider(counts: Mapping[str, int]) -> dict[Labels, float]:
+    return {(("provider", name),): float(count) for name, count in counts.items()}
+
+
 def metrics_route(http: HttpMetrics) -> APIRouter:
     own = APIRouter(tags=["catalog"])
 
     @own.get(
         "/metrics",
-        responses={**READ, **files("text/plain", description="Prometheus text format.")},
-        response_model=None,
+        responses={**READ, **files(_METRICS_EXAMPLE, description="Prometheus text format.")},
+        response_class=Response,
         summary="Figures for Prometheus",
     )
     async def show_metrics(server: ServerDep, _identity: Viewer) -> Response:
@@ -93,7 +105,17 @@ def metrics_route(http: HttpMetrics) -> APIRouter:
             *gauge("holdfast_runs", "Runs by state.", by_state),
             *gauge("holdfast_runs_driven", "Runs that this server drives.", {(): server.dispatcher.count_driven()}),
             *gauge("holdfast_runs_waiting", "Runs that wait here.", {(): server.dispatcher.count_waiting()}),
-            *gauge("holdfast_sse_clients", "Open event streams.", {(): server.tails.count_clients()}),
+            *gauge("holdfast_sse_clients", "Open event streams.", _count_streams(server)),
+            *gauge(
+                "holdfast_model_calls",
+                "Calls to models under way.",
+                _by_provider(server.traffic.count_under_way()),
+            ),
+            *gauge(
+                "holdfast_model_calls_waiting",
+                "Calls to models that wait for the limits of this process, or for a pause that a provider asked for.",
+                _by_provider(server.traffic.count_waiting()),
+            ),
             *gauge(
                 "holdfast_cost_usd_total",
                 "Money spent and reserved.",

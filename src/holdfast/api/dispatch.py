@@ -15,6 +15,7 @@ from typing import Protocol
 from holdfast.api.engines import Engines
 from holdfast.api.metrics import RunMetrics
 from holdfast.api.observing import observe_run
+from holdfast.engine.deciding import decide_overdue
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy, RunNotInState
 from holdfast.persistence.db import Database
@@ -134,6 +135,7 @@ class InProcessDispatcher:
         while True:
             self._woken.clear()
             try:
+                await decide_overdue(self._db, self._journal)
                 self._take(await list_due(self._db))
             except Exception:
                 _log.exception("What is due could not be read; it is tried again")

@@ -3,12 +3,12 @@
 import asyncio
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
-from holdfast.binding import BackendAvailability, PersonaConsentStore
-from holdfast.catalog import Catalog
-from holdfast.cli.opening import find_backends
+from holdfast.binding import BackendAvailability, PersonaConsentStore, find_backends
+from holdfast.catalog import Catalog, check_trust, list_used
 from holdfast.config import Config
 from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.enums import Backend
@@ -18,6 +18,7 @@ from holdfast.persona import AgentPersona
 from holdfast.workflow import WorkflowTemplate
 
 _KEEP_S = 5.0  # reading two dozen files for each of many runs started together would hold them all up
+_YAML = (".yaml", ".yml")
 _Parts = tuple[list[AgentPersona], ArtifactSchemaRegistry]
 
 
@@ -48,9 +49,9 @@ class Engines:
 
         No other file is ever opened: what is wrong with a file is told to whoever named it.
         """
-        if "/" in name_or_file or name_or_file.endswith((".yaml", ".yml")):
+        if "/" in name_or_file or name_or_file.endswith(_YAML):
             path = await asyncio.to_thread(lambda: (repo / name_or_file).resolve())
-            if not path.is_relative_to(repo) or path.suffix not in (".yaml", ".yml"):
+            if not path.is_relative_to(repo) or path.suffix not in _YAML:
                 raise RepositoryNotAllowed(
                     "A workflow is named, or it is a YAML file inside the repository.",
                     hint="Use a name of GET /api/workflows.",
@@ -58,6 +59,22 @@ class Engines:
             name_or_file = str(path)
         entry = await asyncio.to_thread(self.catalog(repo).get_workflow, name_or_file)
         return entry.definition
+
+    async def check_trust(
+        self, repo: Path, name_or_file: str, *, is_simulated: bool, overrides: Mapping[str, str]
+    ) -> None:
+        """Raise `ConsentRequired` unless whoever runs the server has agreed to the repository's own definitions."""
+
+        def check() -> None:
+            catalog = self.catalog(repo)
+            named = str(repo / name_or_file) if "/" in name_or_file or name_or_file.endswith(_YAML) else name_or_file
+            personas = [entry.definition for entry in catalog.list_personas()]
+            backends = {Backend.SIMULATED} if is_simulated else find_backends(personas, os.environ)
+            available = BackendAvailability(available_backends=frozenset(backends))
+            used = list_used(catalog, catalog.get_workflow(named), available, overrides)
+            check_trust(repo, used, PersonaConsentStore(self._config.data_dir / "consents.json"))
+
+        await asyncio.to_thread(check)
 
     async def resolve_repository(self, given: str) -> Path:
         """The folder that a request names, links resolved. Raises `RepositoryNotAllowed` outside `workspace_root`."""

@@ -28,6 +28,9 @@ async def start_run(server: Server, wanted: StartRun, *, by: str, key: str | Non
         return _same(answer, request_hash)
     repo = await server.engines.resolve_repository(wanted.repo_path)
     template = await server.engines.find_workflow(repo, wanted.workflow)
+    await server.engines.check_trust(
+        repo, wanted.workflow, is_simulated=wanted.simulate, overrides=wanted.persona_overrides
+    )
     engine = await server.engines.for_repository(repo, is_simulated=wanted.simulate)
     run_id = str(uuid.uuid4())
     try:
@@ -102,6 +105,7 @@ async def decide(server: Server, approval_id: str, wanted: Decide, *, by: str, i
         digest=wanted.digest,
         is_identified=is_identified,
         result=wanted.result if "result" in wanted.model_fields_set else NOT_GIVEN,
+        args=wanted.args,
     )
     decided = _get(await find_approval(server.db, approval_id), approval_id)
     # crash: the answer is there without the request; a run whose every question is answered is due all the same.

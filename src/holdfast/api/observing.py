@@ -1,9 +1,9 @@
 """Measuring what this server does: commits as they happen, phases and steps after each drive of a run."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from holdfast.api.metrics import RunMetrics
 from holdfast.persistence.db import Database
@@ -14,19 +14,25 @@ from holdfast.runtime.journal import Journal
 _ANSWERS = {"model.response": "model", "model.error": "model", "tool.result": "tool", "tool.error": "tool"}
 
 
-def observe_commits(store: JournalStore, metrics: RunMetrics) -> None:
-    """Time each commit of a store from now on."""
+def observe_commits(store: JournalStore, metrics: RunMetrics, note_heads: Callable[[dict[str, int]], None]) -> None:
+    """Time each commit of a store from now on, and say how far it has moved which runs, in the thread it is made in."""
     append = store.append
 
     def timed(batch: Sequence[Append], **options: Any) -> list[AppendResult]:
         started = time.perf_counter()
         try:
-            return append(batch, **options)
+            results = append(batch, **options)
         finally:
             metrics.commit.observe(time.perf_counter() - started)
             metrics.batch.observe(len(batch))
+        note_heads({one.run_id: seqs[-1] for one, seqs in zip(batch, results, strict=True) if _is_written(seqs)})
+        return results
 
     setattr(store, "append", timed)  # noqa: B010 - a method of this one object, put in its own place
+
+
+def _is_written(result: AppendResult) -> TypeGuard[list[int]]:
+    return isinstance(result, list) and bool(result)
 
 
 async def observe_run(db: Database, journal: Journal, run_id: str, metrics: RunMetrics) -> None:

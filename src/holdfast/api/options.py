@@ -19,5 +19,7 @@ class ServerOptions:
     body_timeout_s: float = 30.0
     send_timeout_s: float = 30.0
     session_hours: float = 12.0
+    idempotency_days: float = 30.0
+    clean_every_s: float = 3600.0
     login_attempts_per_minute: int = 10
     max_queued_events: int = 1000

@@ -1,37 +1,81 @@
-"""`/`: the web pages where they are installed, else one plain page that says where the API is."""
+"""The web pages: small files of the package, read once, sent with a tag so that a browser asks only what changed.
 
+Rule: every path here is one that the pages' own `js/routes.js` knows; what is not here stays a refusal of the API.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import FastAPI
-from starlette.responses import HTMLResponse
-from starlette.staticfiles import StaticFiles
+from starlette.requests import Request
+from starlette.responses import Response
 
 WEB_DIR = Path(__file__).parent.parent / "web"
 
-_PLAIN = """<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>holdfast</title></head>
-<body>
-<h1>holdfast</h1>
-<p>This server runs agent work on repositories. Its pages are not installed; programs use the API.</p>
-<ul>
-<li><a href="/openapi.json">The API's description</a></li>
-<li><a href="/api/runs">Runs</a></li>
-<li><a href="/api/approvals">What waits for a person</a></li>
-<li><a href="/api/health">Health</a></li>
-</ul>
-</body>
-</html>
-"""
+PAGE_PATHS = (
+    "/",
+    "/runs/{rest:path}",
+    "/new",
+    "/workflows",
+    "/workflows/{rest:path}",
+    "/personas",
+    "/personas/{rest:path}",
+    "/budget",
+    "/settings",
+    "/health",
+    "/sign-in",
+)
+_MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True)
+class _File:
+    content: bytes
+    media_type: str
+    etag: str
 
 
 def add_pages(app: FastAPI, folder: Path = WEB_DIR) -> None:
-    """To be called last: what no route has taken is looked for among the pages."""
-    if (folder / "index.html").is_file():
-        app.mount("/", StaticFiles(directory=folder, html=True), name="web")
-        return
+    """Serve the pages and their files, where they are installed."""
+    files = _read_files(folder)
+    for path in files:
+        if path != "/index.html":
+            _add(app, path, _serve(files[path]))
+    if "/index.html" in files:
+        for path in PAGE_PATHS:
+            _add(app, path, _serve(files["/index.html"]))
 
-    @app.get("/", include_in_schema=False)
-    async def show_plain_page() -> HTMLResponse:
-        return HTMLResponse(_PLAIN)
+
+def _read_files(folder: Path) -> dict[str, _File]:
+    """By the address each has. A symbolic link out of the folder is no file of ours."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in _MEDIA_TYPES and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
+            content = path.read_bytes()
+            etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+            found[f"/{path.relative_to(folder).as_posix()}"] = _File(content, _MEDIA_TYPES[path.suffix], etag)
+    return found
+
+
+def _add(app: FastAPI, path: str, serve: Callable[[Request], Awaitable[Response]]) -> None:
+    app.add_route(path, serve, methods=["GET"], include_in_schema=False)  # Starlette answers HEAD by it too
+
+
+def _serve(file: _File) -> Callable[[Request], Awaitable[Response]]:
+    # no-cache: a new version of the package is seen at once, an old one costs an empty answer.
+    headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
+
+    async def serve(request: Request) -> Response:
+        known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+        if file.etag in known:
+            return Response(status_code=304, headers=headers)
+        return Response(file.content, headers=headers, media_type=file.media_type)
+
+    return serve

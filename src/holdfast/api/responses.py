@@ -1,5 +1,6 @@
 """What each route may answer, for the OpenAPI document: every refusal has the same shape."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.schemas import Problem
@@ -32,23 +33,34 @@ READ = problems(401, 403, 421, 422, 429, 503)
 READ_ONE = {**READ, **problems(404)}
 WRITE = {**READ, **problems(400, 408, 413)}
 WRITE_ONE = {**WRITE, **problems(404, 409)}
+
+
+def _stream(example: str) -> Responses:
+    content = {"text/event-stream": {"schema": {"type": "string"}, "example": example}}
+    return {200: {"description": "The events, as they happen.", "content": content}}
+
+
 STREAM_RESPONSES: Responses = {
     **READ_ONE,
     **problems(400),
-    200: {
-        "description": "The events, as they happen.",
-        "content": {
-            "text/event-stream": {
-                "schema": {"type": "string"},
-                "example": 'id: 1\nevent: run.created\ndata: {"run_id": "3f2a", "seq": 1, "kind": "run.created"}\n\n',
-            }
-        },
-    },
+    **_stream('id: 1\nevent: run.created\ndata: {"run_id": "3f2a", "seq": 1, "kind": "run.created"}\n\n'),
+}
+FEED_RESPONSES: Responses = {
+    **READ,
+    **problems(400),
+    **_stream(
+        'id: 41\nevent: ready\ndata: {"position": 41}\n\n'
+        'id: 42\nevent: run.created\ndata: {"run_id": "3f2a", "seq": 1, "kind": "run.created"}\n\n'
+    ),
 }
 
 
-def files(*media_types: str, description: str) -> Responses:
-    content = {media_type: {"schema": {"type": "string"}} for media_type in media_types}
+def files(examples: Mapping[str, Any], *, description: str) -> Responses:
+    """Answers that are files, by media type with an example of each."""
+    content = {
+        media_type: {"schema": {} if media_type == "application/json" else {"type": "string"}, "example": example}
+        for media_type, example in examples.items()
+    }
     return {200: {"description": description, "content": content}}
 
 

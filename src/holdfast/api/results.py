@@ -28,14 +28,30 @@ router = APIRouter(prefix="/api/runs", tags=["results"])
 _ARTIFACT = {
     **READ_ONE,
     **problems(416),
-    **files("application/json", "text/plain", description="The artifact as it was handed in."),
+    **files(
+        {"application/json": {"phaseKey": "plan", "steps": ["Add the flag."]}, "text/plain": "# Notes\n"},
+        description="The artifact as it was handed in.",
+    ),
     206: {"description": "A part of it."},
 }
-_DIFF = {**READ_ONE, **problems(409), **files("text/plain", description="A patch that `git apply` takes.")}
-_REPORT = {**READ_ONE, **files("application/json", "text/markdown", description="The final report.")}
+_DIFF = {
+    **READ_ONE,
+    **problems(409),
+    **files(
+        {"text/plain": "diff --git a/cli.py b/cli.py\n--- a/cli.py\n+++ b/cli.py\n@@ -1 +1 @@\n-old\n+new\n"},
+        description="A patch that `git apply` takes.",
+    ),
+}
+_REPORT = {
+    **READ_ONE,
+    **files(
+        {"application/json": {"runId": "3f2a", "state": "completed"}, "text/markdown": "# Final report\n"},
+        description="The final report.",
+    ),
+}
 
 
-@router.get("/{run_id}/artifacts/{name:path}", responses=_ARTIFACT, response_model=None, summary="Read an artifact")
+@router.get("/{run_id}/artifacts/{name:path}", responses=_ARTIFACT, response_class=Response, summary="Read an artifact")
 async def read_artifact(
     run_id: RunIdPath,
     name: Annotated[Text, PathParam(description="A phase's key, or the artifact's file name or path.")],
@@ -76,7 +92,7 @@ def _download(name: str) -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{plain[:100]}"', "Accept-Ranges": "bytes"}
 
 
-@router.get("/{run_id}/diff", responses=_DIFF, response_model=None, summary="What the run changed")
+@router.get("/{run_id}/diff", responses=_DIFF, response_class=Response, summary="What the run changed")
 async def read_diff(
     run_id: RunIdPath,
     server: ServerDep,
@@ -108,7 +124,7 @@ def _ends(steps: list[RunPhaseRow], phase: str | None) -> tuple[str | None, str]
     return (trees[index - 1] if index else None), trees[index]
 
 
-@router.get("/{run_id}/report", responses=_REPORT, response_model=None, summary="The final report")
+@router.get("/{run_id}/report", responses=_REPORT, response_class=Response, summary="The final report")
 async def read_report(
     run_id: RunIdPath,
     server: ServerDep,

@@ -7,9 +7,11 @@ import webbrowser
 from collections.abc import Callable, Sequence
 
 import uvicorn
+from fastapi import FastAPI
 
 from holdfast.api.app import create_app
 from holdfast.api.auth import Identity
+from holdfast.api.connections import LimitedConnection
 from holdfast.api.options import LOOPBACK_NAMES, ServerOptions
 from holdfast.config import load_config
 from holdfast.enums import Role
@@ -51,16 +53,22 @@ def run_server(
         say(f"Log in once, within 15 minutes: {link}")
     if opens_browser:
         webbrowser.open(link)
-    config = uvicorn.Config(
+    GracefulServer(to_uvicorn(app)).run(sockets=[listening])
+
+
+def to_uvicorn(app: FastAPI) -> uvicorn.Config:
+    """How the app is served; what a proxy says of its clients is believed from this machine only."""
+    return uvicorn.Config(
         app,
+        http=LimitedConnection,
+        ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=True,  # from this machine only: uvicorn trusts 127.0.0.1 unless FORWARDED_ALLOW_IPS says more
+        proxy_headers=True,  # uvicorn trusts 127.0.0.1 unless FORWARDED_ALLOW_IPS says more
         timeout_graceful_shutdown=_STREAM_GRACE_S,
         limit_concurrency=2000,
     )
-    GracefulServer(config).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:

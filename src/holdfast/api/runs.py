@@ -36,8 +36,7 @@ async def list_runs(
     page = found[:limit]
     return RunPage(
         items=[
-            to_run_item(item.run, cost_micros=item.cost_micros, reason=server.dispatcher.find_reason(item.run.id))
-            for item in page
+            to_run_item(item.run, cost_micros=item.cost_micros, reason=server.find_reason(item.run.id)) for item in page
         ],
         next_cursor=to_cursor(page[-1].run) if len(found) > limit else None,
     )
@@ -68,7 +67,7 @@ async def show(run_id: RunIdPath, request: Request, server: ServerDep, _identity
         approvals=await read_approvals(server.db, run_id=stored.run.id),
         spent=await read_spent(server.db, stored.run.id),
         events=[event for event in events if event.seq <= head],
-        reason=server.dispatcher.find_reason(stored.run.id),
+        reason=server.find_reason(stored.run.id),
     )
     return _with_etag(detail, request)  # type: ignore[return-value]  # a response as it is; the schema is the document's
 

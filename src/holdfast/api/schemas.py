@@ -65,6 +65,9 @@ class Decide(_Request):
     comment: Annotated[Text, Field(max_length=100_000)] = ""
     digest: ShortText | None = None
     result: Any = Field(default=None, description="Of a call whose outcome is unknown: it was made, and gave this.")
+    args: dict[str, Any] | None = Field(
+        default=None, description="Of a tool call: approve it with these arguments instead of the agent's."
+    )
 
 
 class CreateToken(_Request):
@@ -152,6 +155,9 @@ class ApprovalItem(BaseModel):
     state: str
     digest: str
     requested_at: str
+    deadline_at: str | None = Field(
+        default=None, description="Until when it can be answered; then `shown.on_deadline` is the answer."
+    )
     decided_at: str | None
     action: str | None
     comment: str

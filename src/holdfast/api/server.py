@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
+from holdfast.agents.traffic import Traffic, get_traffic
+from holdfast.api.cleaning import clean_for_ever
 from holdfast.api.dispatch import Dispatcher, InProcessDispatcher, NoDispatcher
 from holdfast.api.engines import Engines
+from holdfast.api.feed import Feed
 from holdfast.api.metrics import RunMetrics
 from holdfast.api.observing import observe_commits
 from holdfast.api.options import ServerOptions
@@ -27,7 +30,13 @@ class Server:
     engines: Engines
     dispatcher: Dispatcher
     tails: Tails
+    feed: Feed
     metrics: RunMetrics
+    traffic: Traffic
+
+    def find_reason(self, run_id: str) -> str | None:
+        """Why a run that should go on does not, as far as this server knows."""
+        return self.dispatcher.find_reason(run_id) or self.traffic.find_reason(run_id)
 
 
 class ServerPlace:
@@ -56,6 +65,7 @@ class ServerPlace:
     def end_streams(self) -> None:
         if self._server is not None:
             self._server.tails.close()
+            self._server.feed.close()
 
     async def close(self) -> None:
         """Give up what is driven here, then close the database; the place can be used again."""
@@ -70,15 +80,24 @@ class ServerPlace:
             stack.push_async_callback(db.dispose)
             await db.init_schema()
             metrics = RunMetrics()
-            observe_commits(db.store, metrics)
             journal = await stack.enter_async_context(open_journal(db.store))
+            feed = Feed(db, journal, max_queued=options.max_queued_events)
+            stack.push_async_callback(feed.wait_closed)
+            observe_commits(db.store, metrics, feed.note_commit)
+            cleaning = asyncio.create_task(clean_for_ever(journal, options), name="holdfast-cleaning")
+            stack.push_async_callback(_end, cleaning)
             engines = Engines(db, config)
             dispatcher = _make_dispatcher(db, journal, engines, metrics, config=config, options=options)
             await dispatcher.start()
             stack.push_async_callback(dispatcher.stop)
             tails = Tails(db, journal, max_queued=options.max_queued_events)
             self._closing = stack.pop_all()
-            return Server(config, options, db, journal, engines, dispatcher, tails, metrics)
+            return Server(config, options, db, journal, engines, dispatcher, tails, feed, metrics, get_traffic(config))
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait((task,))
 
 
 def _make_dispatcher(

@@ -13,7 +13,7 @@ from holdfast.api.responses import OPEN, READ, WRITE, WRITE_ONE, problems
 from holdfast.api.schemas import CreatedToken, CreateToken, LogIn, SessionInfo, TokenList
 from holdfast.api.server import Server
 from holdfast.api.shaping import to_token
-from holdfast.errors import RequestInvalid
+from holdfast.errors import NotAuthenticated, RequestInvalid
 from holdfast.persistence.access import create_token, end_session, list_tokens, revoke_token
 from holdfast.persistence.rows import to_time_text
 
@@ -65,8 +65,13 @@ async def log_out(request: Request, response: Response, server: ServerDep) -> No
 
 @router.get("/login", include_in_schema=False)
 async def follow_link(request: Request, server: ServerDep, code: Annotated[ShortText, Query(min_length=1)]) -> Response:
-    """The link that `holdfast serve` prints: it works once."""
-    identity = get_access(request).identify_link(code, address_of(request))
+    """The link that `holdfast serve` prints: it works once. A person is led on to a page that says what to do."""
+    try:
+        identity = get_access(request).identify_link(code, address_of(request))
+    except NotAuthenticated:
+        if "text/html" not in request.headers.get("accept", ""):
+            raise
+        return RedirectResponse("/sign-in?problem=link", 303)
     response = RedirectResponse("/", 303)
     await _set_cookie(identity, request, response, server)
     return response

@@ -44,6 +44,7 @@ _PAUSES = {
     "approval": "It waits for a person's approval.",
     "budget": "Its budget is used up; it waits for more.",
     "person": "A person paused it.",
+    "message": "It waits for what you say next.",
     "outcome": "What became of a call is not known; it waits for a person.",
 }
 
@@ -107,7 +108,7 @@ def to_approval(row: ApprovalRow) -> ApprovalItem:
         "action",
         "comment",
     )
-    names += ("decided_by", "first_by", "shown")
+    names += ("deadline_at", "decided_by", "first_by", "shown")
     return ApprovalItem(approval_id=row.id, **{name: getattr(row, name) for name in names})
 
 

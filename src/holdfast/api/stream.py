@@ -1,4 +1,4 @@
-"""`GET /api/runs/{run_id}/events`: a run's journal as server-sent events."""
+"""Journals as server-sent events: `GET /api/runs/{run_id}/events` of one run, `GET /api/events` of all of them."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from holdfast.api.auth import Viewer
-from holdfast.api.params import RunIdPath, ServerDep
-from holdfast.api.responses import STREAM_RESPONSES
+from holdfast.api.feed import Wanted
+from holdfast.api.params import RunIdPath, ServerDep, ShortText
+from holdfast.api.responses import FEED_RESPONSES, STREAM_RESPONSES
 from holdfast.engine.loading import get_run
 from holdfast.errors import LastEventIdInvalid
 from holdfast.runtime.checkpoint.base import MAX_SEQ
@@ -64,7 +65,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-@router.get("/api/runs/{run_id}/events", responses=STREAM_RESPONSES, summary="Follow a run", response_model=None)
+@router.get("/api/runs/{run_id}/events", responses=STREAM_RESPONSES, summary="Follow a run", response_class=Response)
 async def follow_run(
     run_id: RunIdPath,
     server: ServerDep,
@@ -76,6 +77,33 @@ async def follow_run(
     after = to_seq(header_id if header_id is not None else last_event_id)
     stored = await get_run(server.db, run_id)
     frames = server.tails.follow(stored.run.id, after, idle_s=server.options.heartbeat_s)
+    return EventStream(frames, send_timeout_s=server.options.send_timeout_s)
+
+
+@router.get("/api/events", responses=FEED_RESPONSES, summary="Follow all runs", response_class=Response)
+async def follow_all(
+    server: ServerDep,
+    _identity: Viewer,
+    last_event_id: Annotated[
+        str | None, Query(description="The last id seen, 0 for everything from the beginning; the header wins.")
+    ] = None,
+    kinds: Annotated[
+        ShortText | None,
+        Query(description="Only these, with commas between: kinds, or first words.", examples=["run,phase.failed"]),
+    ] = None,
+    without_text: Annotated[bool, Query(description="Leave out what models write word by word.")] = False,
+    header_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+) -> Response:
+    """Every event of every run after the last one seen, in one order for all clients; without an id, from now on.
+
+    The order of one run's events is that of its `seq`. The stream has no end.
+    """
+    given = header_id if header_id is not None else last_event_id
+    after = to_seq(given) if given else None
+    if after is not None:
+        await server.feed.check(after)
+    wanted = Wanted(frozenset(filter(None, (kinds or "").replace(" ", "").split(","))), has_text=not without_text)
+    frames = server.feed.follow(after, wanted, idle_s=server.options.heartbeat_s)
     return EventStream(frames, send_timeout_s=server.options.send_timeout_s)
 
 

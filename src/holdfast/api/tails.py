@@ -11,6 +11,8 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
+from holdfast.api.listeners import Listener
+from holdfast.api.undisturbed import undisturbed
 from holdfast.enums import RunStatus
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import read_state
@@ -28,16 +30,8 @@ class Frame:
 
 
 @dataclass(eq=False)
-class Listener:
-    """A client's place in the queue."""
-
-    frames: "asyncio.Queue[Frame | None]"
-    is_cut_off: bool = False
-
-
-@dataclass(eq=False)
 class _Tail:
-    listeners: set[Listener] = field(default_factory=set)
+    listeners: set[Listener[Frame]] = field(default_factory=set)
     reader: "asyncio.Task[None] | None" = None
     over_at: int = -1
     """The number at which the run was seen to be over, so that many clients ask the database once."""
@@ -59,7 +53,7 @@ class Tails:
         self._is_closed = True
         for tail in self._tails.values():
             for listener in tail.listeners:
-                _cut_off(listener)
+                listener.cut_off()
 
     async def follow(self, run_id: str, after: int, *, idle_s: float) -> AsyncIterator[bytes]:
         """Frames after `after`, a comment whenever `idle_s` passed without one, and `done` once the run is over.
@@ -75,7 +69,7 @@ class Tails:
                 if await self._is_over(tail, run_id, last):
                     yield b"event: done\ndata: " + await self._told_end(run_id) + b"\n\n"
                     return
-                async for frame in _queued(listener, idle_s=idle_s):
+                async for frame in listener.queued(idle_s=idle_s):
                     if frame is None:
                         yield b": still here\n\n"
                     elif frame.seq > last + 1:
@@ -87,9 +81,9 @@ class Tails:
                             break
 
     @contextlib.contextmanager
-    def _listening(self, run_id: str) -> Iterator[tuple[_Tail, Listener]]:
+    def _listening(self, run_id: str) -> Iterator[tuple[_Tail, Listener[Frame]]]:
         tail = self._tails.setdefault(run_id, _Tail())
-        listener = Listener(asyncio.Queue(self._max_queued))
+        listener: Listener[Frame] = Listener(self._max_queued)
         tail.listeners.add(listener)
         if tail.reader is None:
             tail.reader = asyncio.create_task(self._read(run_id, tail), name=f"holdfast-tail-{run_id}")
@@ -109,55 +103,32 @@ class Tails:
                 async for event in events:
                     frame = to_frame(event)
                     for listener in list(tail.listeners):
-                        _tell(listener, frame)
+                        listener.tell(frame)
         finally:
             # Without a reader nobody would hear of the next event: better to come back than to wait for ever.
             for listener in list(tail.listeners):
-                _cut_off(listener)
+                listener.cut_off()
 
     async def _is_over(self, tail: _Tail, run_id: str, last: int) -> bool:
         if tail.over_at == last:
             return True
         # The state first: a run that is opened again after this has a higher head by then.
-        state = await read_state(self._db, run_id)
+        state = await undisturbed(read_state(self._db, run_id))
         if state is None or not RunStatus(state).is_terminal or await self._journal.read_head(run_id) > last:
             return False
         tail.over_at = last
         return True
 
     async def _told_end(self, run_id: str) -> bytes:
-        return json.dumps({"run_id": run_id, "state": await read_state(self._db, run_id)}).encode()
+        return json.dumps({"run_id": run_id, "state": await undisturbed(read_state(self._db, run_id))}).encode()
 
 
 def to_frame(event: Event) -> Frame:
+    return Frame(event.seq, to_text(event.seq, event), event.is_terminal)
+
+
+def to_text(number: int, event: Event) -> bytes:
     """The line break is the only character that could end a field early, and JSON writes it as an escape."""
     data = json.dumps(event.to_dict(), ensure_ascii=False, separators=(",", ":"))
     kind = "".join(character for character in event.kind if character.isprintable())
-    text = f"id: {event.seq}\nevent: {kind}\ndata: {data}\n\n"
-    return Frame(event.seq, text.encode(errors="replace"), event.is_terminal)
-
-
-async def _queued(listener: Listener, *, idle_s: float) -> AsyncIterator[Frame | None]:
-    while not listener.is_cut_off:
-        try:
-            async with asyncio.timeout(idle_s):
-                frame = await listener.frames.get()
-        except TimeoutError:
-            yield None
-            continue
-        if frame is None:
-            return
-        yield frame
-
-
-def _tell(listener: Listener, frame: Frame) -> None:
-    try:
-        listener.frames.put_nowait(frame)
-    except asyncio.QueueFull:
-        _cut_off(listener)
-
-
-def _cut_off(listener: Listener) -> None:
-    listener.is_cut_off = True
-    with contextlib.suppress(asyncio.QueueFull):
-        listener.frames.put_nowait(None)
+    return f"id: {number}\nevent: {kind}\ndata: {data}\n\n".encode(errors="replace")

@@ -2,15 +2,20 @@
 
 from holdfast.catalog.lookup import PACKAGE_DIR, Catalog, CatalogEntry, CatalogRoot, Source
 from holdfast.catalog.models import ModelCard, ModelTable, Prices, load_model_table
+from holdfast.catalog.trust import Demands, check_trust, find_demands, list_used
 
 __all__ = [
     "PACKAGE_DIR",
     "Catalog",
     "CatalogEntry",
     "CatalogRoot",
+    "Demands",
     "Source",
     "ModelCard",
     "ModelTable",
     "Prices",
+    "check_trust",
+    "find_demands",
+    "list_used",
     "load_model_table",
 ]

@@ -63,6 +63,7 @@ SECTIONS = {
     "What there is": {
         "workflows": Entry("Look at workflows, check your own.", members=WORKFLOWS),
         "personas": Entry("Look at personas.", members=PERSONAS),
+        "trust": Entry("Agree to what a repository or a persona needs consent for.", "trusting:trust"),
     },
     "Looking after it": {
         "serve": Entry("Serve the API and the web pages, and drive runs.", "serving:serve"),
@@ -81,7 +82,7 @@ app = typer.Typer(
     name="holdfast",
     cls=_Root,
     help="Agent work on a repository that survives what kills its process.",
-    epilog="Start with: holdfast demo",
+    epilog="Start with: holdfast demo. Alone in a repository, holdfast is a conversation with an agent about it.",
     rich_markup_mode=None,  # rich help takes three times as long to start
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -106,12 +107,22 @@ def holdfast(
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log.")] = False,
     log_json: Annotated[bool, typer.Option("--log-json", help="Show the log as JSON, one object a line.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="[RUN]", help="Go on with the last conversation, or with this.")
+    ] = None,
+    persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Who to talk with.")] = None,
+    simulate: Annotated[bool, typer.Option("--simulate", help="Talk with the simulated model.")] = False,
 ) -> None:
-    """Agent work on a repository that survives what kills its process."""
-    if ctx.invoked_subcommand is None:
-        from holdfast.cli.home import show_home
+    """Agent work on a repository that survives what kills its process.
 
-        show_home(ctx.get_help())
+    Alone, in a terminal and in a repository, it is a conversation with an agent about it.
+    """
+    if ctx.invoked_subcommand is None:
+        from holdfast.cli.home import open_home
+
+        raise typer.Exit(open_home(ctx.get_help(), resume=resume, persona=persona, is_simulated=simulate))
+    if resume is not None or persona is not None or simulate:
+        ctx.fail("--resume, --persona and --simulate before a command are for a conversation, which has no command.")
 
 
 def main() -> None:
@@ -192,7 +203,18 @@ def take_global_options(arguments: list[str]) -> tuple[list[str], set[str]]:
             os.environ["HOLDFAST_DATA_DIR"] = argument.partition("=")[2]
         else:
             kept.append(argument)
-    return kept, flags
+    return _with_resumed(kept), flags
+
+
+def _with_resumed(arguments: list[str]) -> list[str]:
+    """The run after `--resume` can be left out; the parser knows only options that always have a value."""
+    for index, argument in enumerate(arguments):
+        if not argument.startswith("-"):
+            break  # a command; what follows is its business
+        following = arguments[index + 1 : index + 2]
+        if argument == "--resume" and (not following or following[0].startswith("-")):
+            return [*arguments[:index], "--resume=", *arguments[index + 1 :]]
+    return arguments
 
 
 if __name__ == "__main__":

@@ -12,18 +12,21 @@ from holdfast.cli.output import paint, plain, say
 
 _CHOICES = {
     "approve": "approve (a)",
+    "edit": "change its arguments (e)",
     "request_changes": "request changes (c)",
     "reject": "reject (r)",
     "diff": "see the diff (d)",
     "later": "later (l)",
 }
-_KEYS = {"a": "approve", "c": "request_changes", "r": "reject", "d": "diff", "l": "later"}
+_KEYS = {"a": "approve", "e": "edit", "c": "request_changes", "r": "reject", "d": "diff", "l": "later"}
 _SHOWN_LINES = 30
 
 
 class Answer(NamedTuple):
     action: str
     comment: str
+    args: dict[str, Any] | None = None
+    """What a tool call is to be made with instead."""
 
 
 def find_question(run_id: str) -> dict[str, Any] | None:
@@ -34,7 +37,7 @@ def find_question(run_id: str) -> dict[str, Any] | None:
 def ask(question: dict[str, Any]) -> Answer | None:
     """Show what is to be approved and read the answer; `None` is "later"."""
     show_question(question)
-    choices = [word for word in _CHOICES if _is_phase(question) or word not in ("request_changes", "diff")]
+    choices = [word for word in _CHOICES if word not in _find_senseless(question)]
     while True:
         say()
         given = _read("  ".join(_CHOICES[word] for word in choices) + " > ").lower()
@@ -47,6 +50,9 @@ def ask(question: dict[str, Any]) -> Answer | None:
             return None
         elif action == "approve":
             return Answer(action, "")
+        elif action == "edit":
+            if (args := _read_args()) is not None:
+                return Answer("approve", "", args)
         elif comment := _read(_WHY[action]):
             return Answer(action, comment)
         elif action == "reject":
@@ -54,6 +60,25 @@ def ask(question: dict[str, Any]) -> Answer | None:
 
 
 _WHY = {"request_changes": "What should change? > ", "reject": "Why? (empty is fine) > "}
+
+
+def _find_senseless(question: dict[str, Any]) -> set[str]:
+    """The choices that a question does not have."""
+    if _is_phase(question):
+        return {"edit"}
+    is_tool_call = "args" in question["shown"]
+    return {"request_changes", "diff"} | (set() if is_tool_call else {"edit"})
+
+
+def _read_args() -> dict[str, Any] | None:
+    from holdfast.cli.deciding import read_args
+    from holdfast.errors import ConfigInvalid
+
+    try:
+        return read_args(_read("The arguments as JSON > "))
+    except ConfigInvalid as error:
+        say(error.message)
+        return None
 
 
 def _is_phase(question: dict[str, Any]) -> bool:

@@ -21,6 +21,10 @@ def approve(
         str | None,
         typer.Option("--result", metavar="TEXT", help="Of a call in doubt: it happened, and this is what it gave."),
     ] = None,
+    args: Annotated[
+        str | None,
+        typer.Option("--args", metavar="JSON", help="Of a tool call: make it with these arguments instead."),
+    ] = None,
     as_json: JSON = False,
 ) -> None:
     """Say yes to what a phase made or a tool wants; holdfast resume then goes on.
@@ -29,7 +33,10 @@ def approve(
 
     Example: holdfast approve 91c4
     """
-    _decide(approval, "approve", comment, is_json=as_json, result=result)
+    told: dict[str, Any] = {} if result is None else {"result": result}
+    if args is not None:
+        told["args"] = read_args(args)
+    _decide(approval, "approve", comment, is_json=as_json, **told)
 
 
 def reject(
@@ -47,11 +54,29 @@ def reject(
     _decide(approval, "request_changes" if changes else "reject", comment, is_json=as_json)
 
 
-def _decide(given: str, action: str, comment: str, *, is_json: bool, result: str | None = None) -> None:
+def read_args(text: str) -> dict[str, Any]:
+    """The arguments of a tool call as a person writes them. Raises `ConfigInvalid`."""
+    import json
+
+    from holdfast.errors import ConfigInvalid
+
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigInvalid(
+            "The arguments of a tool call are a JSON object.",
+            hint="""Such as --args '{"command": "ls"}'.""",
+            key="args",
+        )
+    return found
+
+
+def _decide(given: str, action: str, comment: str, *, is_json: bool, **told: Any) -> None:
     import asyncio
 
     approval_id, run_id = find_approval(given)
-    told = {} if result is None else {"result": result}
     asyncio.run(_send(run_id, approval_id, action, comment, **told))
     if is_json:
         print_json({"approval_id": approval_id, "run_id": run_id, "action": action})

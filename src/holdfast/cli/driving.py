@@ -16,7 +16,7 @@ from holdfast.cli.tree import RunView
 from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.engine.results import RunResult
 from holdfast.enums import RunStatus
-from holdfast.errors import ApprovalStale, RunNotFound
+from holdfast.errors import ApprovalAnswered, ApprovalStale, RunNotFound
 from holdfast.persistence.db import Database
 
 Act = Callable[[], Awaitable[RunResult]]
@@ -68,9 +68,12 @@ async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
             comment=answer.comment,
             by=get_user(),
             digest=question["digest"],
+            args=answer.args,
         )
     except ApprovalStale as error:
         say(f"{error.message} It is shown again.")
+    except ApprovalAnswered as error:
+        say(f"{error.message} Your answer came too late.")
     return True
 
 

@@ -9,6 +9,8 @@ from holdfast.cli.options import JSON, RUN_ID
 from holdfast.cli.output import exit_code, next_step, paint, print_text
 from holdfast.cli.reading import find_run_id, query
 
+_LAST_EVENTS = 50  # a pause and what led to it
+
 
 def list_events(
     run_id: RUN_ID,
@@ -32,6 +34,17 @@ def list_events(
             _print_event(event, is_json=as_json)
     finally:
         store.close()
+
+
+def find_diagnosis(run_id: str) -> str:
+    """Why a run that is paused as stalled got nowhere, as its journal tells it last."""
+    store = open_configured_store()
+    try:
+        head = store.read_heads([run_id]).get(run_id, 0)
+        told = [event.payload.get("stalled") for event in store.list_events(run_id, max(head - _LAST_EVENTS, 0))]
+    finally:
+        store.close()
+    return next((str(text) for text in reversed(told) if text), "")
 
 
 def open_configured_store() -> Any:

@@ -20,7 +20,7 @@ from holdfast.errors import HoldfastError
 _MIN_GIT = (2, 31)
 _LOW_BYTES = 2 * 1024**3
 _REACH_S = 2.0
-_SERVERS = {
+SERVERS = {
     "openrouter": "https://openrouter.ai",
     "openai": "https://api.openai.com",
     "anthropic": "https://api.anthropic.com",
@@ -37,10 +37,10 @@ class Check(NamedTuple):
     remedy: str = ""
 
 
-def check_all() -> Iterator[Check]:
+def check_all(config: Config | None = None) -> Iterator[Check]:
     """Every check, in the order a person would mend things; one that cannot be made is bad and says why."""
     try:
-        config = load_config()
+        config = config or load_config()
     except HoldfastError as error:
         yield Check("settings", "bad", error.message, error.hint)
         return
@@ -163,7 +163,7 @@ def _models(config: Config) -> Iterator[Check]:
     for backend, (is_ready, told) in find_models(config).items():
         if not is_ready:
             yield Check(f"model: {backend}", "warning", told, "Not needed for --simulate.")
-        elif (address := _SERVERS.get(backend)) and not is_reachable(address):
+        elif (address := SERVERS.get(backend)) and not is_reachable(address):
             yield Check(f"model: {backend}", "warning", f"{told}, {address} does not answer", "Check the network.")
         else:
             yield Check(f"model: {backend}", "good", told)
@@ -172,6 +172,7 @@ def _models(config: Config) -> Iterator[Check]:
 def find_models(config: Config) -> dict[str, tuple[bool, str]]:
     """For each backend of the catalog whether it is set up, and by what that is known."""
     from holdfast.catalog import Catalog
+    from holdfast.keys import find_key
 
     found: dict[str, tuple[bool, str]] = {}
     for entry in Catalog.for_repository(Path(), config.config_dir).list_personas():
@@ -180,13 +181,13 @@ def find_models(config: Config) -> dict[str, tuple[bool, str]]:
         if backend == "simulated" or found.get(backend, (False, ""))[0]:
             continue
         if persona.key_variable is not None:
-            is_set = bool(os.environ.get(persona.key_variable))
+            is_set = bool(find_key(persona.key_variable))
             found[backend] = is_set, f"{persona.key_variable} is {'set' if is_set else 'not set'}"
         elif persona.argv:
             is_there = shutil.which(persona.argv[0]) is not None
             found[backend] = is_there, f"{persona.argv[0]} is {'there' if is_there else 'not on the path'}"
         else:
-            address = persona.base_url or _SERVERS.get(backend, "")
+            address = persona.base_url or SERVERS.get(backend, "")
             answers = is_reachable(address)
             found[backend] = answers, f"{address} {'answers' if answers else 'does not answer'}"
     return found

@@ -1,8 +1,28 @@
-"""`holdfast` alone: what waits for you, and what can be said."""
+"""`holdfast` alone: a conversation, or without a terminal what waits for you and what can be said."""
+
+import sys
 
 import typer
 
+from holdfast.cli.options import is_interactive
 from holdfast.cli.reading import query
+from holdfast.errors import ConfigInvalid
+
+
+def open_home(help_text: str, *, resume: str | None, persona: str | None, is_simulated: bool) -> int:
+    """A conversation where a person can be spoken with and stands in a repository; else what there is to say."""
+    if is_interactive() and sys.stdout.isatty():
+        from holdfast.cli.repl import find_folder, start_repl
+
+        if (repo := find_folder()) is not None:
+            return start_repl(repo, resume=resume, persona=persona, is_simulated=is_simulated)
+        why = "This folder is in no git repository, so there is nothing to talk about."
+    else:
+        why = "A conversation needs a terminal."
+    if resume is not None or persona is not None or is_simulated:
+        raise ConfigInvalid(why, hint="Go to a repository in a terminal, then: holdfast --resume", key="--resume")
+    show_home(help_text)
+    return 0
 
 
 def show_home(help_text: str) -> None:

@@ -10,6 +10,7 @@ from holdfast.cli.options import JSON, RUN_ID
 from holdfast.cli.output import MARKS, Cell, mark, next_step, paint, phase_row, print_json, print_text, table
 from holdfast.cli.reading import find_run_id, query
 
+_OF_OPEN_RUNS = "run_id IN (SELECT id FROM runs WHERE state IN ('pending', 'running', 'paused'))"
 STATES = ["pending", "running", "paused", "completed", "failed", "cancelled"]
 
 
@@ -100,9 +101,15 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
     print_text(table([[*phase_row(phase)[:3], _took(phase), phase_row(phase)[3]] for phase in facts["phases"]]))
     if isinstance(facts["error"], dict):
         print_text(f"\n  {facts['error'].get('code')}: {facts['error'].get('message')}")
-    waiting = [item for item in facts["approvals"] if item["state"] == "pending"]
+    if facts["pause_reason"] == "stalled":
+        from holdfast.cli.following import find_diagnosis
+
+        print_text(f"\n  {find_diagnosis(facts['run_id'])}")
+    is_over = state in ("completed", "failed", "cancelled")
+    waiting = [item for item in facts["approvals"] if item["state"] == "pending" and not is_over]
     for item in waiting:
-        print_text(f"\n◔ Phase {item['phase_key']} waits for you: holdfast approve {item['approval_id'][:8]}")
+        following = f"holdfast approve {item['approval_id'][:8]}{describe_deadline(item)}"
+        print_text(f"\n◔ Phase {item['phase_key']} waits for you: {following}")
     if not waiting and (
         following := next_step(facts["run_id"], state, facts["pause_reason"], facts["final_report_path"])
     ):
@@ -154,14 +161,49 @@ def read_run(run_id: str) -> dict[str, Any]:
     }
 
 
-def read_approvals(run_id: str | None = None, *, state: str | None = None) -> list[dict[str, Any]]:
-    conditions = {"run_id = :run_id": run_id, "state = :state": state}
+def read_approvals(
+    run_id: str | None = None, *, state: str | None = None, of_open_runs: bool = False
+) -> list[dict[str, Any]]:
+    conditions = {"run_id = :run_id": run_id, "state = :state": state, _OF_OPEN_RUNS: of_open_runs or None}
     where = " AND ".join(sql for sql, value in conditions.items() if value is not None)
     return query(
-        "SELECT id AS approval_id, run_id, phase_key, attempt, state, digest, requested_at, decided_at, action, "  # noqa: S608
-        f"comment, decided_by, shown FROM approvals {f'WHERE {where}' if where else ''} ORDER BY requested_at",
+        "SELECT id AS approval_id, run_id, phase_key, attempt, state, digest, requested_at, deadline_at, "  # noqa: S608
+        "decided_at, action, comment, decided_by, shown FROM approvals "
+        f"{f'WHERE {where}' if where else ''} ORDER BY requested_at",
         {"run_id": run_id, "state": state},
     )
+
+
+def read_waiting() -> list[dict[str, Any]]:
+    """What waits for a person now. What nobody answered until its deadline is answered first, durably."""
+    found = read_approvals(state="pending", of_open_runs=True)
+    if any(row["deadline_at"] and row["deadline_at"] <= _now_text() for row in found):
+        import asyncio
+
+        asyncio.run(_decide_overdue())
+        found = read_approvals(state="pending", of_open_runs=True)
+    return found
+
+
+def _now_text() -> str:
+    from holdfast.persistence.rows import now_text
+
+    return now_text()
+
+
+async def _decide_overdue() -> None:
+    from holdfast.cli.opening import open_engine
+
+    async with open_engine() as (engine, _db, _config):
+        await engine.decide_overdue()
+
+
+def describe_deadline(row: dict[str, Any]) -> str:
+    """Until when an approval can be answered, and what happens then."""
+    if not row["deadline_at"]:
+        return ""
+    action = row["shown"].get("on_deadline", "reject") if isinstance(row["shown"], dict) else "reject"
+    return f" · until {row['deadline_at'][:16].replace('T', ' ')} UTC, then {action}"
 
 
 def approvals(as_json: JSON = False) -> None:
@@ -169,7 +211,7 @@ def approvals(as_json: JSON = False) -> None:
 
     Example: holdfast approvals
     """
-    found = read_approvals(state="pending")
+    found = read_waiting()
     if as_json:
         print_json(found)
         return
@@ -186,7 +228,8 @@ def approvals(as_json: JSON = False) -> None:
             print_text(f"    {shown['question']}\n    {describe_asked(shown)}\n    since {since}")
             print_text(f"    holdfast approve {row['approval_id'][:8]}, or holdfast reject {row['approval_id'][:8]}")
             continue
-        print_text(f"    {shown.get('artifact', '')} · {describe_change(shown)} · since {since}")
+        when = f"since {since}{describe_deadline(row)}"
+        print_text(f"    {shown.get('artifact', '')} · {describe_change(shown)} · {when}")
         following = ", ".join(shown.get("next") or []) or "the run's end"
         print_text(f"    approve leads to {following}: holdfast approve {row['approval_id'][:8]}")
 

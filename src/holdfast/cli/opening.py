@@ -2,23 +2,25 @@
 
 import contextlib
 import os
-import shutil
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-from holdfast.binding import BackendAvailability, PersonaConsentStore
+from holdfast.binding import BackendAvailability, PersonaConsentStore, find_backends
 from holdfast.catalog import Catalog
 from holdfast.config import Config, load_config
 from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.engine.scope import ApprovalCallback, ApprovalRequest
 from holdfast.enums import ApprovalDecisionAction, Backend
 from holdfast.persistence.db import Database
-from holdfast.persona import AgentPersona
 
 
 @contextlib.asynccontextmanager
 async def open_engine(
-    *, repo: Path | None = None, is_simulated: bool = False, callback: ApprovalCallback | None = None
+    *,
+    repo: Path | None = None,
+    is_simulated: bool = False,
+    callback: ApprovalCallback | None = None,
+    consents: PersonaConsentStore | None = None,
 ) -> AsyncIterator[tuple[WorkflowEngine, Database, Config]]:
     """An engine on the configured database, which is made or brought up to date first."""
     config = load_config()
@@ -33,7 +35,7 @@ async def open_engine(
             config=config,
             persona_pool=personas,
             artifact_registry=catalog.artifact_registry(),
-            consent_store=PersonaConsentStore(config.data_dir / "consents.json"),
+            consent_store=consents or open_consents(config),
             available_backends=BackendAvailability(available_backends=frozenset(backends)),
             approval_callback=callback,
         )
@@ -42,17 +44,8 @@ async def open_engine(
         await db.dispose()
 
 
-def find_backends(personas: Iterable[AgentPersona], environ: Mapping[str, str]) -> set[Backend]:
-    """The backends that could work here: their key is set, or their program is on the path."""
-    found: set[Backend] = set()
-    for persona in personas:
-        if persona.backend is Backend.SIMULATED:
-            continue
-        has_key = persona.key_variable is None or bool(environ.get(persona.key_variable))
-        has_program = not persona.argv or shutil.which(persona.argv[0]) is not None
-        if has_key and has_program:
-            found.add(persona.backend)
-    return found
+def open_consents(config: Config) -> PersonaConsentStore:
+    return PersonaConsentStore(config.data_dir / "consents.json")
 
 
 class YesToAll:

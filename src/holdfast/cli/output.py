@@ -137,6 +137,10 @@ def next_step(run_id: str, state: str, waiting_for: str | None, report: str | No
         return f"It needs more money: holdfast budget {short} --add USD, then holdfast resume {short}"
     if state == "paused" and waiting_for in ("approval", "outcome"):
         return f"It waits for you: holdfast approvals, then holdfast approve ID, then holdfast resume {short}"
+    if state == "paused" and waiting_for == "stalled":
+        return f"Let it go on: holdfast resume {short}   Give up: holdfast abort {short}"
+    if state == "paused" and waiting_for == "message":
+        return f"It waits for what you say next: holdfast --resume {short}"
     if state in ("paused", "running"):
         return f"Go on: holdfast resume {short}"
     if state == "completed":

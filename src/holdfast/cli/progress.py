@@ -104,6 +104,8 @@ def to_line(event: Event) -> str | None:
         "run.cancelled": "⊘ run cancelled",
         "run.completed": "✓ run completed",
     }
+    if event.kind == "agent.progress" and payload.get("stalled"):
+        return f"◔ {payload['stalled']}"
     if event.kind in ("tool.result", "tool.started"):
         return _tool_line(event)
     return lines.get(event.kind)

@@ -29,7 +29,7 @@ def show_diff(
         say("No file was changed.")
     if sys.stdout.isatty():
         text = plain(text)
-    sys.stdout.write(_coloured(text) if has_colour(sys.stdout) else text)
+    sys.stdout.write(coloured(text) if has_colour(sys.stdout) else text)
 
 
 def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = False) -> str:
@@ -78,7 +78,7 @@ def _with_ends(parts: list[str]) -> list[str]:
     return [f"{part}\n" for part in parts[:-1]] + parts[-1:]
 
 
-def _coloured(text: str) -> str:
+def coloured(text: str) -> str:
     lines = []
     for line in text.splitlines():
         code = "1" if line.startswith(("diff ", "+++", "---")) else _DIFF_TONES.get(line[:1])

@@ -67,9 +67,10 @@ async def _run(wish: _Wish) -> int:
     from holdfast.cli.opening import YesToAll, open_engine
     from holdfast.cli.output import finish
 
-    template = _get_template(wish)
+    template, consents = _prepare(wish)
     callback = YesToAll() if wish.is_yes else None
-    async with open_engine(repo=wish.repo, is_simulated=wish.is_simulated, callback=callback) as (engine, db, _config):
+    opened = open_engine(repo=wish.repo, is_simulated=wish.is_simulated, callback=callback, consents=consents)
+    async with opened as (engine, db, _config):
         run_id = str(uuid.uuid4())
         result = await drive(
             engine,
@@ -86,8 +87,10 @@ async def _create(wish: _Wish) -> int:
     from holdfast.cli.opening import open_engine
     from holdfast.cli.output import print_json, say
 
-    async with open_engine(repo=wish.repo, is_simulated=wish.is_simulated) as (engine, _db, _config):
-        run_id = await engine.create(_get_template(wish), repo_path=wish.repo, **wish.options)
+    template, consents = _prepare(wish)
+    opened = open_engine(repo=wish.repo, is_simulated=wish.is_simulated, consents=consents)
+    async with opened as (engine, _db, _config):
+        run_id = await engine.create(template, repo_path=wish.repo, **wish.options)
     if wish.is_json:
         print_json({"run_id": run_id, "state": "pending"})
     say(f"Run {run_id} waits for a holdfast serve or worker.")
@@ -95,10 +98,17 @@ async def _create(wish: _Wish) -> int:
     return 0
 
 
-def _get_template(wish: _Wish) -> Any:
+def _prepare(wish: _Wish) -> tuple[Any, Any]:
+    """The template, and where consents are found once a person has agreed to what needs it."""
     from holdfast.cli.describing import get_workflow
+    from holdfast.cli.trusting import agree
 
-    return get_workflow(wish.workflow, wish.repo).definition
+    entry = get_workflow(wish.workflow, wish.repo)
+    can_ask = is_interactive() and not wish.is_json
+    overrides = wish.options["persona_overrides"]
+    return entry.definition, agree(
+        wish.repo, entry, overrides, is_simulated=wish.is_simulated, is_yes=wish.is_yes, can_ask=can_ask
+    )
 
 
 def _split(item: str) -> tuple[str, str]:

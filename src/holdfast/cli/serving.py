@@ -36,8 +36,12 @@ def serve(
 
     Example: holdfast serve --port 8000
     """
-    from holdfast.api.running import run_server
+    import logging
 
+    from holdfast.api.running import run_server
+    from holdfast.cli.logs import show_log
+
+    show_log(is_json=False, level=logging.WARNING)  # what goes wrong in a server is told unasked
     if no_auth and host not in _LOOPBACK:
         raise ConfigInvalid(
             "--no-auth is only for 127.0.0.1, ::1 and localhost.",

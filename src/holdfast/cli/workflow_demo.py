@@ -173,11 +173,11 @@ def _watch(arguments: list[str], pace_s: float, show: Callable[[str], None], *, 
     return part
 
 
-def play(*, is_fast: bool = False, is_kept: bool = False, console: Console | None = None) -> int:
+def play(*, is_fast: bool = False, is_kept: bool = False, view: StoryView | None = None) -> int:
     """Tell the story on a console; returns the exit code. The folder is gone afterwards, unless it is to be kept."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
-    view = StoryView(console or Console(highlight=False))
+    view = view or StoryView(Console(highlight=False))
     if is_kept:
         return _play_in(Path(tempfile.mkdtemp(prefix="holdfast-demo-")), view, is_fast=is_fast, is_kept=True)
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.engine.scope import ApprovalRequest, RunScope
+from holdfast.engine.deadlines import BY, find_deadline, is_over, seconds_left, to_comment
+from holdfast.engine.scope import ApprovalCallback, ApprovalRequest, RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction, RunPhaseState
 from holdfast.errors import (
     ApprovalAnswered,
@@ -93,7 +94,7 @@ class PhaseApproval:
             if record.fingerprint.get("digest") == subject.digest:
                 if record.answer is not None:
                     return _to_answer(record.answer)
-                return await self._decide_here(key, self._request(subject, shown, str(record.result or "")))
+                return await self._decide_here(key, await self._asked(subject, shown, str(record.result or "")))
             before = record  # it was about something else: ask once more, about what is there now
 
     async def _ask(self, key: str, subject: Subject, shown: Mapping[str, Any], before: Record | None) -> Answer:
@@ -102,7 +103,7 @@ class PhaseApproval:
             shown = {**shown, **await self._what_changed(subject, str(before.result or ""))}
             superseded = {"state": "superseded", "decided_at": now_text()}
             rows.append(update("approvals", superseded, {"id": before.result, "state": "pending"}, expect=None))
-        request = self._request(subject, shown)
+        request = self._request(subject, self._with_default(shown), uuid.uuid4().hex, self._find_deadline())
         rows.append(insert("approvals", _row(request, subject)))
         rows.append(self._scope.set_phase(self._phase.key, state=RunPhaseState.AWAITING_APPROVAL))
         await self._scope.log.append(_requested(request, key, self._lane_id, subject), rows=rows)
@@ -121,13 +122,8 @@ class PhaseApproval:
         callback = self._scope.approval_callback
         if callback is None:
             raise ApprovalPending(key)
-        try:
-            action = check_action(await callback(request))
-        except Exception as error:
-            # Nobody has decided. The question stands, and the run waits where it is.
-            raise Stopped(error) from error
-        by = str(getattr(callback, "by", "callback"))
-        event, rows = decision(request.run_id, request.approval_id, key, self._lane_id, action, by=by)
+        given = await self._call(callback, request)
+        event, rows = decision(request.run_id, request.approval_id, key, self._lane_id, **vars(given))
         try:
             await self._scope.log.append(event, rows=rows)
         except RowRefused:
@@ -135,11 +131,42 @@ class PhaseApproval:
             if row is None or row.action is None:
                 raise
             return Answer(ApprovalDecisionAction(row.action), row.comment, row.decided_by)  # someone was faster
-        return Answer(action, "", by)
+        return given
 
-    def _request(self, subject: Subject, shown: Mapping[str, Any], approval_id: str = "") -> ApprovalRequest:
+    async def _call(self, callback: ApprovalCallback, request: ApprovalRequest) -> Answer:
+        """What the callback answers, or the template's default once the time for it is over."""
+        late = Answer(ApprovalDecisionAction(self._phase.approval_default), to_comment(request.deadline_at), BY)
+        limit = asyncio.timeout(seconds_left(request.deadline_at, now=utc_now()))
+        try:
+            async with limit:
+                action = check_action(await callback(request))
+        except Exception as error:
+            if limit.expired():
+                return late
+            # Nobody has decided. The question stands, and the run waits where it is.
+            raise Stopped(error) from error
+        if is_over(request.deadline_at, now=utc_now()):  # the machine slept meanwhile, or its clock was put forward
+            return late
+        return Answer(action, "", str(getattr(callback, "by", "callback")))
+
+    def _find_deadline(self) -> str | None:
+        return find_deadline(self._phase, now=utc_now())
+
+    def _with_default(self, shown: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._phase.approval_deadline is None:
+            return shown
+        return {**shown, "on_deadline": self._phase.approval_default.value}
+
+    async def _asked(self, subject: Subject, shown: Mapping[str, Any], approval_id: str) -> ApprovalRequest:
+        """The question as it was asked before, with the deadline it got then."""
+        row = await find_approval(self._scope.db, approval_id)
+        return self._request(subject, self._with_default(shown), approval_id, row.deadline_at if row else None)
+
+    def _request(
+        self, subject: Subject, shown: Mapping[str, Any], approval_id: str, deadline_at: str | None
+    ) -> ApprovalRequest:
         return ApprovalRequest(
-            approval_id=approval_id or uuid.uuid4().hex,
+            approval_id=approval_id,
             run_id=self._scope.run_id,
             phase_key=self._phase.key,
             title=self._phase.title,
@@ -147,10 +174,12 @@ class PhaseApproval:
             attempt=self._attempt,
             digest=subject.digest,
             shown=shown,
+            deadline_at=deadline_at,
         )
 
 
 def _requested(request: ApprovalRequest, key: str, lane_id: str, subject: Subject) -> Event:
+    deadline: dict[str, Any] = {"deadline_at": request.deadline_at} if request.deadline_at else {}
     return create_event(
         request.run_id,
         EventKind.HUMAN_APPROVAL_REQUESTED,
@@ -164,6 +193,7 @@ def _requested(request: ApprovalRequest, key: str, lane_id: str, subject: Subjec
         fingerprint={"digest": request.digest},
         subject=vars(subject),
         show=dict(request.shown),
+        **deadline,
     )
 
 
@@ -177,6 +207,7 @@ def _row(request: ApprovalRequest, subject: Subject) -> dict[str, Any]:
         "digest": request.digest,
         "shown": {**request.shown, "subject": vars(subject)},
         "requested_at": now_text(),
+        "deadline_at": request.deadline_at,
     }
 
 

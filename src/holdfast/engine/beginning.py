@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from holdfast.engine.conversation import is_conversation
 from holdfast.engine.scope import RunScope
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunNotInState
@@ -51,6 +52,8 @@ async def begin_retried(scope: RunScope, stored: StoredRun) -> None:
 
 
 def _skipped(scope: RunScope, stored: StoredRun) -> list[Event]:
+    if is_conversation(scope.template):
+        return []  # its one phase begins anew with every message
     return [
         scope.log.event(EventKind.PHASE_SKIPPED, f"{key}/{row.attempt}", phase=key)
         for key, row in stored.phases.items()

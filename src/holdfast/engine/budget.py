@@ -64,12 +64,20 @@ class PhaseMoney:
     def _models(self) -> ModelTable:
         return load_model_table(self.scope.config.config_dir)
 
-    def reserve(self, step_key: str, *, model: str, input_tokens: int, output_tokens: int | None) -> "Reservation":
-        """The worst case of a call: all of its input, and as much output as it may have."""
+    def reserve(
+        self,
+        step_key: str,
+        *,
+        model: str,
+        input_tokens: int,
+        output_tokens: int | None,
+        cost_micros: int | None = None,
+    ) -> "Reservation":
+        """The worst case of a call: all of its input and as much output as it may have, or `cost_micros` if given."""
         persona = self.scope.persona_of(self.phase)
         card = self._models.find_model(persona.backend, model)
-        amount = 0
-        if card is not None:
+        amount = cost_micros or 0
+        if card is not None and cost_micros is None:
             most = card.max_output_tokens if output_tokens is None else output_tokens
             amount = card.cost_micros(input_tokens=input_tokens, output_tokens=most)
         self.last_asked_micros = amount
@@ -90,7 +98,7 @@ class PhaseMoney:
             if limit is not None and spent[name] + needed > limit:
                 break
         told = (
-            f"The next model call of phase {self.phase.key!r} may cost ${needed / 1e6:.4f}, and of the {name}'s "
+            f"The next call of phase {self.phase.key!r} may cost ${needed / 1e6:.4f}, and of the {name}'s "
             f"${(limit or 0) / 1e6:.4f} are ${spent[name] / 1e6:.4f} spent or reserved: {hints[name]}, then resume."
         )
         facts = {"limit_micros": limit, "spent_micros": spent[name], "needed_micros": needed}

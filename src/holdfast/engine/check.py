@@ -109,7 +109,8 @@ def _check_made_from(stored: StoredRun, events: list[Event]) -> Iterator[Disagre
     for role_id in {*created.get("bindings", {}), *stored.bindings}:
         binding, persona = stored.bindings.get(role_id, (None, None))
         if binding is None or role_id not in created.get("bindings", {}):
-            yield Disagreement(run_id, f"binding of {role_id}", "there" if binding else "missing", "the other way")
+            told = ("missing", "made") if binding is None else ("there", "never made")
+            yield Disagreement(run_id, f"binding of {role_id}", *told)
         elif persona is None or binding.persona_hash != persona.hash or _content_hash(persona) != persona.hash:
             yield Disagreement(run_id, f"persona of {role_id}", "another", f"the one of hash {binding.persona_hash}")
 
@@ -147,12 +148,14 @@ def _check_phases(run_id: str, phases: Sequence[RunPhaseRow], events: list[Event
 
 def _check_approvals(run_id: str, rows: Sequence[ApprovalRow], events: list[Event]) -> Iterator[Disagreement]:
     asked: dict[str, str] = {}
+    deadlines: dict[str, str | None] = {}
     answered: dict[str, str] = {}
     superseded: set[str] = set()
     for event in events:
         approval_id = event.payload.get("approval_id")
         if event.kind == "human.approval.requested" and approval_id:
             asked[approval_id] = event.payload.get("digest", "")
+            deadlines[approval_id] = event.payload.get("deadline_at")
             superseded.add(event.payload.get("show", {}).get("instead_of", ""))
         elif event.kind == "run.paused":
             asked |= dict.fromkeys(event.payload.get("asked", ()), "")
@@ -167,6 +170,10 @@ def _check_approvals(run_id: str, rows: Sequence[ApprovalRow], events: list[Even
         if (row.state, row.action, row.digest) != expected:
             yield Disagreement(
                 run_id, f"approval {row.id}", f"{row.state} {row.action} {row.digest[:12]}", _words(expected)
+            )
+        if row.deadline_at != deadlines.get(row.id):
+            yield Disagreement(
+                run_id, f"deadline of approval {row.id}", str(row.deadline_at), str(deadlines.get(row.id))
             )
     for missing in asked:
         yield Disagreement(run_id, f"approval {missing}", "missing", "asked")

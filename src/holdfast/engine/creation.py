@@ -2,11 +2,14 @@
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
+from holdfast.agents.secrets import learn_keys, scrub_prompt
 from holdfast.binding import Binding
 from holdfast.enums import Backend, RunPhaseState, RunStatus
+from holdfast.errors import RunIdInvalid
 from holdfast.persistence.rows import insert, now_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.workflow import WorkflowTemplate
@@ -55,6 +58,20 @@ class NewRun:
             "started_by": self.started_by,
             "bindings": {role: binding.explanation for role, binding in self.bindings.items()},
         }
+
+
+def without_secrets(new: NewRun) -> NewRun:
+    """The run as it may be written down: a key that someone wrote into its text stands nowhere."""
+    learn_keys(binding.persona.key_variable for binding in new.bindings.values())
+    return replace(new, requirements_md=scrub_prompt(new.requirements_md), title=scrub_prompt(new.title))
+
+
+def new_run_id(given: UUID | str | None) -> str:
+    """The id that is given, or a new one. Raises `RunIdInvalid`."""
+    try:
+        return str(uuid.uuid4() if given is None else UUID(str(given)))
+    except ValueError as error:
+        raise RunIdInvalid(f"{given!r} is no UUID.", hint="A run's id is a UUID; leave it out to get one.") from error
 
 
 def creation_rows(new: NewRun) -> list[Statement]:

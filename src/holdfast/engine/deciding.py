@@ -1,8 +1,11 @@
 """A person's answers to a run that waits, from any process: decisions on approvals, and more money."""
 
+import logging
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from holdfast.engine import deadlines
 from holdfast.engine.approvals import (
     Subject,
     check_action,
@@ -12,16 +15,18 @@ from holdfast.engine.approvals import (
     decision,
     first_approval,
 )
-from holdfast.errors import ApprovalNotFound, ConfigInvalid, RowRefused
+from holdfast.errors import ApprovalNotFound, ConfigInvalid, HoldfastError, RowRefused
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow
-from holdfast.persistence.runs import find_approval
+from holdfast.persistence.rows import now_text
+from holdfast.persistence.runs import find_approval, list_overdue
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.records import Records
 
 NOT_GIVEN: Any = object()
+_log = logging.getLogger(__name__)
 
 
 async def write_decision(
@@ -35,6 +40,7 @@ async def write_decision(
     comment: str,
     by: str,
     result: Any = NOT_GIVEN,
+    args: Mapping[str, Any] | None = None,
     needs_two: bool = False,
 ) -> None:
     """Answer an open approval; the first of two people who are needed leaves it open.
@@ -50,7 +56,11 @@ async def write_decision(
     if result is not NOT_GIVEN and not is_outcome:
         raise ConfigInvalid("Only a call whose outcome is unknown can be given a result.", key="result")
     key = row.shown["key"] if is_outcome else _key_of(Records(await journal.read(row.run_id)), row.id)
-    told = {"result": result} if action == "done" else {}
+    if args is not None and (row.about != "tool" or action != "approve"):
+        raise ConfigInvalid("Only a tool call that is approved can be given other arguments.", key="args")
+    told: dict[str, Any] = {"result": result} if action == "done" else {}
+    if args is not None:
+        told["args"] = dict(args)
     lane = f"{row.phase_key}/{row.attempt}"
     if needs_two and action == "approve":
         check_other_person(row, by)
@@ -63,6 +73,30 @@ async def write_decision(
     except RowRefused:
         check_open(await find_approval(db, row.id), row.run_id, row.id)
         raise
+
+
+async def decide_overdue(db: Database, journal: Journal, *, run_id: str | None = None) -> list[str]:
+    """Answer what nobody has answered until its deadline, of every run or of one; the ids of the runs concerned.
+
+    Called by whoever looks after runs, in any process and at any time: of several answers the first counts. The answer
+    is only written down; who drives the run acts on it.
+    """
+    answered: list[str] = []
+    for row in await list_overdue(db, now_text(), run_id=run_id):
+        action = row.shown.get("on_deadline", "reject") if isinstance(row.shown, dict) else "reject"
+        lane, comment = f"{row.phase_key}/{row.attempt}", deadlines.to_comment(row.deadline_at)
+        try:
+            key = _key_of(Records(await journal.read(row.run_id)), row.id)
+            event, rows = decision(row.run_id, row.id, key, lane, action, comment=comment, by=deadlines.BY)
+            # crash: before it the question is still open and overdue; after it the run is due, its question answered.
+            await journal.append(row.run_id, [event], rows=rows)
+            answered.append(row.run_id)
+        except RowRefused:
+            continue  # someone was faster
+        except HoldfastError as error:
+            # One journal that cannot be read must not keep the other runs waiting.
+            _log.warning("an overdue approval could not be answered", extra={"run_id": row.run_id, "code": error.code})
+    return answered
 
 
 def _key_of(records: Records, approval_id: str) -> str:
@@ -89,4 +123,4 @@ async def write_top_up(journal: Journal, run_id: str, amount_usd: float | Decima
     await journal.append(run_id, [create_event(run_id, EventKind.BUDGET_RAISED, **told)], rows=[raised])
 
 
-__all__ = ["NOT_GIVEN", "check_action", "check_open", "write_decision", "write_top_up"]
+__all__ = ["NOT_GIVEN", "check_action", "check_open", "decide_overdue", "write_decision", "write_top_up"]

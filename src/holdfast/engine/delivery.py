@@ -4,22 +4,22 @@ import asyncio
 from typing import Any
 
 from holdfast.config import Config
+from holdfast.engine.loading import get_run, read_template
 from holdfast.engine.scope import utc_now
-from holdfast.errors import RunNotFound, RunNotInState, TemplateLoadFailed
+from holdfast.errors import RunNotInState
 from holdfast.persistence.db import Database
-from holdfast.persistence.runs import StoredRun, find_run
+from holdfast.persistence.runs import StoredRun
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import ResultStep, Workspace, deliver_result, merge_result, open_workspace
 
 
 async def merge_run(db: Database, config: Config, run_id: str, *, into: str | None = None) -> dict[str, Any]:
-    """Bring what the completed phases made to the user. Raises `WorkspaceConflict` with nothing changed."""
-    stored = await find_run(db, run_id)
-    if stored is None:
-        raise RunNotFound(f"There is no run {run_id}.", run_id=run_id)
-    if stored.template is None:
-        raise TemplateLoadFailed(f"The template of run {run_id} is missing.")
-    template = WorkflowTemplate.model_validate(stored.template.definition)
+    """Bring what the completed phases made to the user. Raises `WorkspaceConflict` with nothing changed.
+
+    Raises `RunNotFound`, `TemplateLoadFailed`, and `RunNotInState` if no phase is completed.
+    """
+    stored = await get_run(db, run_id)
+    template = read_template(stored)
     steps = _to_steps(stored, template)
     if not steps:
         raise RunNotInState(f"Run {run_id} has completed no phase yet; there is nothing to merge.")

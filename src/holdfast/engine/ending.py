@@ -9,6 +9,7 @@ from holdfast.agents.governor import Stalled
 from holdfast.engine.approvals import ApprovalPending
 from holdfast.engine.budget import BudgetPause
 from holdfast.engine.commands import stop_commands
+from holdfast.engine.pausing import MessagePending
 from holdfast.engine.report import write_report
 from holdfast.engine.scope import RunScope
 from holdfast.enums import RunStatus
@@ -92,13 +93,15 @@ async def _pause(scope: RunScope, waiting: Sequence[Suspended]) -> RunStatus:
             events.append(log.event(EventKind.BUDGET_EXHAUSTED, message=str(suspended), **suspended.facts))
         elif isinstance(suspended, ApprovalPending):
             reasons.add("approval")
+        elif isinstance(suspended, MessagePending):
+            reasons.add("message")
         elif isinstance(suspended, Stalled):
             reasons.add("stalled")
             events.append(log.event(EventKind.AGENT_PROGRESS, stalled=str(suspended), **suspended.facts))
         else:
             reasons.add("outcome")
             rows += await _ask_for_outcome(scope, str(suspended))
-    reason = next(name for name in ("outcome", "approval", "stalled", "budget") if name in reasons)
+    reason = next(name for name in ("outcome", "approval", "stalled", "budget", "message") if name in reasons)
     asked = [str(row.params["id"]) for row in rows]
     told: dict[str, Any] = {"reason": reason, "waiting": ", ".join(map(str, waiting)), "asked": asked}
     rows.append(scope.set_run(state=RunStatus.PAUSED, pause_reason=reason))

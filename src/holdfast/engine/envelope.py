@@ -34,9 +34,14 @@ def render_envelope(
             PhaseInput(key, _path_now(template.phase(key), artifact.path, moved_aside))
             for key in template.upstream_of(phase.key)
         ),
-        artifact=ExpectedFile(artifact.path, artifact.schema_id, _shown(registry.get_schema(artifact.schema_id))),
+        artifact=_expected(artifact.path, artifact.schema_id, registry),
     )
     return "\n\n".join(part for part in _parts(phase, envelope, moved_aside) if part) + "\n"
+
+
+def _expected(path: str, schema_id: str, registry: ArtifactSchemaRegistry) -> ExpectedFile:
+    others = {name: _shown(schema) for name, schema in registry.get_referenced(schema_id).items()}
+    return ExpectedFile(path, schema_id, _shown(registry.get_schema(schema_id)), others)
 
 
 def _shown(schema: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,8 @@ class History:
     """Keys of the template's commands that were started and have no outcome."""
     agent_commands: set[str] = field(default_factory=set)
     """The same of the agents' commands, as the spool knows them."""
+    reservations: dict[str, str] = field(default_factory=dict)
+    """The last entry of money reserved for each step and not settled."""
     accepts_drift: bool = False
     """A person resumed it knowing that what its agents are told has changed."""
     last_tree: str | None = None
@@ -53,6 +55,10 @@ class History:
             self.prepared += 1
         elif kind == "budget.raised" and isinstance(phase, str):
             self.raised_micros[phase] += int(payload.get("amount_micros", 0))
+        elif kind == "budget.reserved":
+            self.reservations[str(payload.get("step"))] = str(payload.get("entry"))
+        elif kind == "budget.settled":
+            self.reservations.pop(str(payload.get("step")), None)
         elif kind == "tool.started" and payload.get("tool") == "command":
             self.commands.add(str(payload.get("key")))
         elif kind == "tool.started" and payload.get("tool") in ("execute", "agent"):

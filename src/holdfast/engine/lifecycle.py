@@ -3,12 +3,10 @@
 import asyncio
 import contextlib
 import logging
-import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability, PersonaConsentStore, bind_personas
@@ -23,8 +21,11 @@ from holdfast.engine.beginning import (
     cancel_unreadable,
     check_failed,
 )
-from holdfast.engine.creation import NewRun, creation_rows
-from holdfast.engine.deciding import NOT_GIVEN, check_action, check_open, write_decision, write_top_up
+from holdfast.engine.conversation import is_conversation
+from holdfast.engine.conversation_turn import ConversationDriver
+from holdfast.engine.creation import NewRun, creation_rows, new_run_id, without_secrets
+from holdfast.engine.deciding import NOT_GIVEN, check_action, check_open, decide_overdue, write_decision, write_top_up
+from holdfast.engine.forking import Fork, plan_fork
 from holdfast.engine.history import History
 from holdfast.engine.loading import LoadedRun, RunId, check_not_over, get_run, load_run, read_result
 from holdfast.engine.pausing import pause_for_person, wait_until_paused
@@ -39,16 +40,16 @@ from holdfast.errors import (
     HoldfastError,
     RunAlreadyTerminal,
     RunBusy,
-    RunIdInvalid,
     RunMetadataMissing,
     RunNotInState,
     TemplateLoadFailed,
 )
 from holdfast.persistence.db import Database
-from holdfast.persistence.runs import find_approval, find_run, list_orphans
+from holdfast.persistence.listings import list_due
+from holdfast.persistence.runs import find_approval, find_run
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim, Statement
-from holdfast.runtime.durable import RunLog
+from holdfast.runtime.durable import CancelRun, RunLog, Stopped
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.records import Records
@@ -134,6 +135,7 @@ class WorkflowEngine:
         """
         loaded = await self._load(run_id)
         async with self._owning(loaded.run_id) as (journal, claim):
+            await decide_overdue(self._db, journal, run_id=loaded.run_id)
             await self._drive(journal, claim, begin_accepting if accept_drift else begin_resumed)
         return await self.result(loaded.run_id)
 
@@ -179,10 +181,7 @@ class WorkflowEngine:
 
     async def fork(self, run_id: RunId, phase_key: str, *, title: str = "", started_by: str = "") -> RunResult:
         """Start a new run from the state before a phase, files included; the original stays as it is."""
-        from holdfast.engine.forking import plan_fork
-
-        loaded = await self._load(run_id, may_be_over=True)
-        fork = await plan_fork(self._db, self._config, loaded, phase_key, title=title, started_by=started_by)
+        fork = await self._plan_fork(run_id, phase_key, title, started_by)
         async with self._owning(fork.run_id) as (journal, claim):
             await journal.append(fork.run_id, fork.events, claim=claim, rows=fork.rows)
             await self._drive(journal, claim, begin_new)
@@ -190,13 +189,14 @@ class WorkflowEngine:
 
     async def create_fork(self, run_id: RunId, phase_key: str, *, title: str = "", started_by: str = "") -> str:
         """Write a fork as a pending run, ready to be driven by anyone, and return its id."""
-        from holdfast.engine.forking import plan_fork
-
-        loaded = await self._load(run_id, may_be_over=True)
-        fork = await plan_fork(self._db, self._config, loaded, phase_key, title=title, started_by=started_by)
+        fork = await self._plan_fork(run_id, phase_key, title, started_by)
         async with self._owning(fork.run_id) as (journal, claim):
             await journal.append(fork.run_id, fork.events, claim=claim, rows=fork.rows)
         return fork.run_id
+
+    async def _plan_fork(self, run_id: RunId, phase_key: str, title: str, started_by: str) -> Fork:
+        loaded = await self._load(run_id, may_be_over=True)
+        return await plan_fork(self._db, self._config, loaded, phase_key, title=title, started_by=started_by)
 
     async def decide(
         self,
@@ -209,16 +209,19 @@ class WorkflowEngine:
         *,
         is_identified: bool = False,
         result: Any = NOT_GIVEN,
+        args: Mapping[str, Any] | None = None,
     ) -> None:
         """Answer an approval; the first answer counts. Resume the run to go on.
 
         Of a call whose outcome is unknown, `approve` makes it again, `reject` fails its phase, and a `result` says that
-        it was made and what it gave. Raises `ApprovalNotFound` (unknown, another run's, or answered by someone faster)
-        and `ApprovalStale`. If it is known who `by` is, a critical phase needs the approval of two different people:
-        the first leaves it open, and the same person again is `SecondPersonNeeded`.
+        it was made and what it gave. A tool call is approved with other `args` if they are given. Raises
+        `ApprovalNotFound` (unknown, another run's, or answered by someone faster) and `ApprovalStale`. If it is known
+        who `by` is, a critical phase needs the approval of two different people: the first leaves it open, and the same
+        person again is `SecondPersonNeeded`.
         """
         checked = check_action(action)
         stored = await get_run(self._db, run_id)
+        await self.decide_overdue(stored.run.id)  # an answer after the deadline is too late
         row = check_open(await find_approval(self._db, str(approval_id)), stored.run.id, str(approval_id))
         loaded = await self._load(stored.run.id)
         subject = await asyncio.to_thread(self._subject_now, loaded, row.phase_key)
@@ -230,8 +233,14 @@ class WorkflowEngine:
                 comment=comment,
                 by=by,
                 result=result,
+                args=args,
                 needs_two=is_identified and loaded.template.phase(row.phase_key).risk is RiskLevel.CRITICAL,
             )
+
+    async def decide_overdue(self, run_id: str | None = None) -> list[str]:
+        """Answer approvals whose deadline has passed with their template's default; the ids of the runs concerned."""
+        async with self._journal() as journal:
+            return await decide_overdue(self._db, journal, run_id=run_id)
 
     async def top_up(self, run_id: RunId, amount_usd: float | Decimal, *, by: str = "") -> None:
         """Raise a run's budget. Resume the run to go on."""
@@ -243,6 +252,7 @@ class WorkflowEngine:
     async def recover(self) -> list[str]:
         """Drive every run that should be running and has no owner, all at once; returns their ids.
 
+        Approvals whose deadline has passed are answered first, so a run whose every question is answered goes on too.
         Called by `serve` and `worker` at their start and every few seconds; nothing else resumes runs by itself.
         """
         recovered: list[str] = []
@@ -258,7 +268,9 @@ class WorkflowEngine:
                     # One run that cannot go on must not keep the others from it.
                     _log.warning("a run could not be resumed", extra={"run_id": run_id, "code": error.code})
 
-        await asyncio.gather(*(try_one(run_id) for run_id in await list_orphans(self._db)))
+        await self.decide_overdue()
+        due = [run.run_id for run in await list_due(self._db) if run.wake is None]
+        await asyncio.gather(*(try_one(run_id) for run_id in due))
         return recovered
 
     async def result(self, run_id: RunId) -> RunResult:
@@ -274,10 +286,13 @@ class WorkflowEngine:
 
     @contextlib.asynccontextmanager
     async def _owning(self, run_id: str) -> AsyncIterator[tuple[Journal, Claim]]:
+        """The run, held for as long as it lasts. What stops its log inside is raised as the error that it was."""
         async with self._journal() as journal:
             claim = await journal.claim(run_id)
             try:
                 yield journal, claim
+            except Stopped as stopped:
+                raise stopped.error from stopped.error.__cause__
             finally:
                 await journal.release(claim)
 
@@ -302,13 +317,14 @@ class WorkflowEngine:
             raise ConfigInvalid(
                 f"{path} is no folder.", hint="Name a repository or a folder with files.", key="repo_path"
             )
-        check_schemas(template, self._registry)
+        if not is_conversation(template):
+            check_schemas(template, self._registry)
         bindings = bind_personas(
             template, self._personas, self._available, overrides=persona_overrides, consent_store=self._consent
         )
         limit = budget_usd if budget_usd is not None else self._config.run_budget_usd
-        return NewRun(
-            run_id=_new_id(pre_allocated_run_id),
+        new = NewRun(
+            run_id=new_run_id(pre_allocated_run_id),
             template=template,
             bindings=bindings,
             repo_path=str(path),
@@ -318,6 +334,7 @@ class WorkflowEngine:
             title=title,
             started_by=started_by,
         )
+        return without_secrets(new)
 
     async def _write_new(self, journal: Journal, claim: Claim, new: NewRun, beside: Sequence[Statement] = ()) -> None:
         if await find_run(self._db, new.run_id) is not None:
@@ -330,7 +347,7 @@ class WorkflowEngine:
         # The owner looks again: what was read before the claim may have been true of another owner's run.
         loaded = await self._load(claim.run_id, may_be_over=begin is begin_retried)
         scope = self._scope(journal, claim, loaded, await journal.read(claim.run_id))
-        driver = RunDriver(scope)
+        driver = (ConversationDriver if is_conversation(scope.template) else RunDriver)(scope)
         if scope.log.records.cancel_request is not None:
             await driver.cancel()
             return
@@ -339,7 +356,11 @@ class WorkflowEngine:
         if begin is not begin_new:
             await open_files(scope)  # raises before anything is written: the run stays as it is
         scope.log.records.pause_request = None  # that someone goes on is a newer word than a pause asked for before
-        await begin(scope, loaded.stored)
+        try:
+            await begin(scope, loaded.stored)
+        except CancelRun:  # it was asked for while nobody listened yet
+            await driver.cancel()
+            return
         await driver.drive()
 
     async def _see_cancelled(self, journal: Journal, run_id: str, *, after: int) -> None:
@@ -395,13 +416,6 @@ class WorkflowEngine:
             return current_subject(scope, loaded.template.phase(phase_key))
         except (HoldfastError, KeyError, OSError):
             return None
-
-
-def _new_id(given: RunId | None) -> str:
-    try:
-        return str(uuid.uuid4() if given is None else UUID(str(given)))
-    except ValueError as error:
-        raise RunIdInvalid(f"{given!r} is no UUID.", hint="A run's id is a UUID; leave it out to get one.") from error
 
 
 def _to_availability(given: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:

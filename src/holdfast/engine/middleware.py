@@ -17,6 +17,7 @@ from holdfast.agents.model_errors import to_trouble
 from holdfast.agents.shell import Shell, open_shell
 from holdfast.agents.tool_policy import ToolPolicy
 from holdfast.agents.tool_rules import command_rules, file_tool_rules
+from holdfast.agents.traffic import get_traffic, provider_of
 from holdfast.engine.budget import PhaseMoney, Reservation
 from holdfast.engine.scope import RunScope
 from holdfast.engine.tool_approvals import PhaseToolApprover
@@ -39,8 +40,8 @@ class TurnMiddleware:
     def for_agent(self) -> list[Any]:
         return [self.journal]
 
-    async def drain(self) -> None:
-        await self.journal.drain(_DRAIN_S)
+    async def drain(self, timeout_s: float | None = None) -> None:
+        await self.journal.drain(_DRAIN_S if timeout_s is None else timeout_s)
         if not isinstance(sys.exception(), asyncio.CancelledError | Interrupted):
             # The turn is over. Otherwise it is only interrupted, and whoever goes on finds its commands again.
             await self.shell.stop_all()
@@ -50,7 +51,8 @@ def make_middleware(
     scope: RunScope, phase: Phase, lane_id: str, money: PhaseMoney, *, attempt: int = 1
 ) -> TurnMiddleware:
     root = scope.place.root
-    permissions = scope.persona_of(phase).permissions
+    persona = scope.persona_of(phase)
+    permissions = persona.permissions
     shell = open_shell(
         root,
         data_dir=scope.config.data_dir,
@@ -82,6 +84,7 @@ def make_middleware(
         after_mutation=after_mutation,
         approver=PhaseToolApprover(scope, phase, attempt),
         shell=shell,
+        traffic=get_traffic(scope.config).lane(provider_of(persona), scope.run_id),
     )
     return TurnMiddleware(journal, shell)
 
@@ -95,10 +98,16 @@ class MoneyGate:
 
     def before(self, call: ModelCall) -> Beside:
         reservation = self._money.reserve(
-            call.key, model=call.model, input_tokens=call.max_input_tokens, output_tokens=call.max_output_tokens
+            call.key,
+            model=call.model,
+            input_tokens=call.max_input_tokens,
+            output_tokens=call.max_output_tokens,
+            cost_micros=call.max_cost_micros,
         )
         self._reserved[call.key] = reservation
-        return reservation.beside_intent()
+        if call.is_begun:
+            reservation.entry_id = self._money.scope.history.reservations.get(call.key, "")
+        return Beside() if reservation.entry_id else reservation.beside_intent()
 
     def after(self, call: ModelCall, usage: Usage | None) -> Beside:
         reservation = self._reserved.get(call.key)

@@ -5,10 +5,15 @@ import contextlib
 
 from holdfast.engine.scope import RunScope
 from holdfast.enums import RunStatus
+from holdfast.runtime.durable import Suspended
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 
 _WAIT_S = 40.0  # longer than a drive waits for the calls it has in flight
+
+
+class MessagePending(Suspended):
+    """A conversation has answered all it was told, and waits for the next message."""
 
 
 async def pause_for_person(scope: RunScope) -> RunStatus:

@@ -2,33 +2,31 @@
 ask a person. Every part is a durable step in the attempt's own lane, so a resumed attempt goes on where it was.
 """
 
-import asyncio
 import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.agents.secrets import scrub_prompt
+from holdfast.engine.agent_turn import invoke_agent, last_text
 from holdfast.engine.approvals import Answer, PhaseApproval, Subject
 from holdfast.engine.artifacts import Verdict, judge_artifact, move_aside, verdict_error
-from holdfast.engine.budget import PhaseMoney
 from holdfast.engine.commands import run_command
 from holdfast.engine.envelope import render_envelope, render_repair
+from holdfast.engine.keeping import keep_files
 from holdfast.engine.scope import RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction, RunPhaseState
-from holdfast.errors import ApprovalRejected, ChecksFailed, PhaseTimeout, RowRefused
+from holdfast.errors import ApprovalRejected, ChecksFailed
 from holdfast.persistence.rows import insert, now_text
 from holdfast.runtime.durable import Beside, CancelRun, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.workflow import Phase
-from holdfast.workspace import diff, restore, snapshot, summarize_diff, write_tree
+from holdfast.workspace import diff, restore, summarize_diff, write_tree
 
-_AGENT_TURN = StepKinds(
-    EventKind.AGENT_STARTED, EventKind.AGENT_FINISHED, EventKind.AGENT_ERROR, EventKind.TOOL_UNKNOWN
-)
-_PIN = StepKinds(completed=EventKind.PHASE_STARTED)
+AGENT_TURN = StepKinds(EventKind.AGENT_STARTED, EventKind.AGENT_FINISHED, EventKind.AGENT_ERROR, EventKind.TOOL_UNKNOWN)
+PIN = StepKinds(completed=EventKind.PHASE_STARTED)
 _JUDGE = StepKinds(completed=EventKind.ARTIFACT_WRITTEN)
 _JUDGE_MISSING = StepKinds(completed=EventKind.ARTIFACT_REJECTED)
-_KEEP = StepKinds(completed=EventKind.CHECKPOINT_SAVED)
+KEEP = StepKinds(completed=EventKind.CHECKPOINT_SAVED)
 _SHOWN_CHARS = 20_000
 
 
@@ -104,7 +102,7 @@ class PhaseAttempt:
                 error=None,
             )
         ]
-        step = self._step("start", _PIN, beside_result=lambda _result: Beside(rows=rows))
+        step = self._step("start", PIN, beside_result=lambda _result: Beside(rows=rows))
         pinned: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(pin))
         scope.history.restore_to.pop(phase.key, None)
         return pinned
@@ -124,43 +122,11 @@ class PhaseAttempt:
         raise verdict_error(self._phase, verdict)
 
     async def _invoke(self, turn: int, messages: list[dict[str, str]]) -> None:
-        step = self._step(f"turn{turn}", _AGENT_TURN, has_intent=True)
+        step = self._step(f"turn{turn}", AGENT_TURN, has_intent=True)
 
         async def invoke() -> dict[str, Any]:
-            from holdfast import engine  # build_agent is looked up at call time, so that a test can replace it
-            from holdfast.engine.middleware import make_middleware
-
-            money = PhaseMoney(self._scope, self._phase, self._attempt, self._lane_id)
-            middleware = make_middleware(
-                *(self._scope, self._phase, f"{self._lane_id}/turn{turn}", money), attempt=self._attempt
-            )
-            agent = engine.build_agent(
-                self._scope.persona_of(self._phase),
-                self._scope.config,
-                root_dir=self._scope.place.root,
-                middleware=middleware.for_agent,
-            )
-            limit = asyncio.timeout(self._phase.timeout_seconds)
-            try:
-                async with limit:
-                    result = await agent.ainvoke({"messages": list(messages)})
-            except RowRefused as error:
-                raise await money.to_pause() from error
-            except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-                raise RuntimeError("the agent cancelled itself") from error
-            except TimeoutError as error:
-                if not limit.expired():
-                    raise  # the agent's own, from whatever it waited for
-                raise PhaseTimeout(
-                    f"Phase {self._phase.key!r} took longer than {self._phase.timeout_seconds:g} s.",
-                    hint="Raise its timeout_seconds or make the phase smaller, then retry the run.",
-                ) from error
-            finally:
-                await middleware.drain()
-            return {"text": _last_text(result)}
+            result = await invoke_agent(self._scope, self._phase, self._attempt, turn=f"turn{turn}", messages=messages)
+            return {"text": last_text(result)}
 
         await self._scope.log.step(step, invoke)
 
@@ -212,15 +178,7 @@ class PhaseAttempt:
 
     async def _keep(self) -> dict[str, Any]:
         """Keep the files of this attempt under a ref of its own."""
-        scope = self._scope
-
-        def keep() -> dict[str, Any]:
-            kept = snapshot(scope.place, self._phase.key, self._attempt, at=utc_now(), message=self._phase.title)
-            left_out = [{"path": item.path, "reason": item.reason.value} for item in kept.left_out]
-            return {"ref": kept.ref, "commit": kept.commit, "tree": kept.tree_id, "left_out": left_out}
-
-        kept: dict[str, Any] = await scope.log.step(self._step("snapshot", _KEEP), lambda: scope.on_disk(keep))
-        return kept
+        return await keep_files(self._scope, self._phase, self._attempt, self._step("snapshot", KEEP))
 
     async def _get_approval(self, verdict: Verdict, kept: dict[str, Any], tree_before: str) -> Answer:
         scope = self._scope
@@ -298,13 +256,3 @@ def _is_artifact(path: str, artifacts: list[str]) -> bool:
 
 def _after(scope: RunScope, phase: Phase) -> tuple[str, ...]:
     return tuple(other.key for other in scope.template.phases if phase.key in (other.needs or ()))
-
-
-def _last_text(result: Any) -> str:
-    """The end of what the agent said, for readers; a result without messages is as good as any."""
-    messages = result.get("messages") if isinstance(result, dict) else None
-    if not messages:
-        return ""
-    content = getattr(messages[-1], "content", "")
-    text = content if isinstance(content, str) else str(content)
-    return text.encode(errors="replace").decode()[:4000]

@@ -17,7 +17,7 @@ from holdfast.errors import ChecksFailed, HoldfastError, WorkspaceError
 from holdfast.persistence.models import RunPhaseRow
 from holdfast.persistence.rows import insert, now_text
 from holdfast.persistence.runs import read_phases
-from holdfast.runtime.durable import CancelRun, Stopped, Suspended
+from holdfast.runtime.durable import CancelRun, Suspended
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.watching import CancelWatch, watch_for_cancel
 from holdfast.workflow import Phase
@@ -36,50 +36,54 @@ class RunDriver:
         self._scope = scope
 
     async def drive(self) -> RunStatus:
-        """Go on until the run is over or waits. Raises `LeaseLost`, store and disk errors; then it is resumable."""
+        """Go on until the run is over or waits. Raises `Stopped` with what the store, the disk or the lease refused;
+        then it is resumable."""
         watch = CancelWatch()
         try:
-            try:
-                with watch_for_cancel(self._scope.journal, self._scope.log, can_pause=True) as watch:
-                    stop = await self._go()
-            except CancelRun as request:
-                stop = Cancelled(request.reason, request.by)
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                assert task is not None
-                if not (watch.is_asked or watch.is_pause_asked) or task.cancelling() > 1:
-                    raise  # a shutdown gives the run up as it is: running, for whoever is next
-                task.uncancel()
-                if watch.is_pause_asked:
-                    return await pause_for_person(self._scope)
-                stop = self._cancelled()
-            return await finish(self._scope, stop)
-        except Stopped as stopped:
-            raise stopped.error from stopped.error.__cause__
+            with watch_for_cancel(self._scope.journal, self._scope.log, can_pause=True) as watch:
+                stop = await self._go()
+        except CancelRun as request:
+            stop = Cancelled(request.reason, request.by)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            if not (watch.is_asked or watch.is_pause_asked) or task.cancelling() > 1:
+                raise  # a shutdown gives the run up as it is: running, for whoever is next
+            task.uncancel()
+            if watch.is_pause_asked:
+                return await self._pause()
+            stop = self._cancelled()
+        return await finish(self._scope, stop)
 
     async def cancel(self) -> RunStatus:
         """End the run as cancelled, without looking at anything else of it."""
-        try:
-            return await finish(self._scope, self._cancelled())
-        except Stopped as stopped:
-            raise stopped.error from stopped.error.__cause__
+        return await finish(self._scope, self._cancelled())
+
+    async def _pause(self) -> RunStatus:
+        """Stop as a person asked, until they resume it."""
+        return await pause_for_person(self._scope)
 
     def _cancelled(self) -> Stop:
         asked = self._scope.log.records.cancel_request or {}
         return Cancelled(asked.get("reason", ""), asked.get("by", ""))
 
     async def _go(self) -> Stop:
-        scope = self._scope
-        try:
-            if scope.workspace is None:
-                await open_files(scope)
-            await prepare(scope)
-        except (WorkspaceError, ChecksFailed) as error:
-            return Failed(error_facts(error))
+        if (failed := await self._prepare()) is not None:
+            return failed
         phases = await self._complete_rows()
         while (stop := await self._step_phases(phases)) is None:
-            phases = await read_phases(scope.db, scope.run_id)
+            phases = await read_phases(self._scope.db, self._scope.run_id)
         return stop
+
+    async def _prepare(self) -> Failed | None:
+        """The workspace, ready to work in."""
+        try:
+            if self._scope.workspace is None:
+                await open_files(self._scope)
+            await prepare(self._scope)
+        except (WorkspaceError, ChecksFailed) as error:
+            return Failed(error_facts(error))
+        return None
 
     async def _complete_rows(self) -> Mapping[str, RunPhaseRow]:
         """Every phase of the template has a row; a run that was made elsewhere may lack some."""

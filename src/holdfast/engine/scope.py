@@ -38,6 +38,8 @@ class ApprovalRequest:
     attempt: int
     digest: str
     shown: Mapping[str, Any]
+    deadline_at: str | None = None
+    """Until when it can be answered; then the template's default is the answer."""
 
 
 ApprovalCallback = Callable[[ApprovalRequest], Awaitable[ApprovalDecisionAction | str]]

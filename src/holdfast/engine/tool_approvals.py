@@ -12,7 +12,6 @@ from holdfast.engine.scope import ApprovalRequest, RunScope
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import Nondeterminism, RowRefused
 from holdfast.persistence.rows import insert, now_text
-from holdfast.persistence.runs import find_approval
 from holdfast.runtime.durable import Stopped
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import Record
@@ -41,6 +40,12 @@ class PhaseToolApprover:
             if record.answer is not None:
                 return _to_answer(record.answer, request.approval_id)
         return await self._decide_here(asked_as, lane_id, request)
+
+    def find_answer(self, key: str) -> PersonsAnswer | None:
+        record = self._scope.log.records.by_key.get(("approval", f"{key}/approval"))
+        if record is None or record.answer is None:
+            return None
+        return _to_answer(record.answer, str(record.result))
 
     async def _request(self, asked_as: str, lane_id: str, request: ApprovalRequest) -> None:
         event = self._scope.log.event(
@@ -82,11 +87,11 @@ class PhaseToolApprover:
         try:
             await self._scope.log.append(event, rows=rows)
         except RowRefused:
-            row = await find_approval(self._scope.db, request.approval_id)
-            if row is None or row.action is None:
+            await self._scope.log.catch_up()
+            record = self._scope.log.records.by_key.get(("approval", asked_as))
+            if record is None or record.answer is None:
                 raise
-            answer = {"action": row.action, "comment": row.comment, "by": row.decided_by}
-            return _to_answer(answer, request.approval_id)  # someone was faster
+            return _to_answer(record.answer, request.approval_id)  # someone was faster
         return PersonsAnswer(action, "", by, request.approval_id)
 
     def _to_request(self, call: ToolCall, judgement: Judgement, approval_id: str) -> ApprovalRequest:
@@ -115,4 +120,7 @@ def _check_same(record: Record, request: ApprovalRequest) -> None:
 
 def _to_answer(stored: Any, approval_id: str) -> PersonsAnswer:
     action = ApprovalDecisionAction(stored["action"])
-    return PersonsAnswer(action, stored.get("comment", ""), stored.get("by", ""), approval_id)
+    args = stored.get("args")
+    return PersonsAnswer(
+        action, stored.get("comment", ""), stored.get("by", ""), approval_id, args if isinstance(args, dict) else None
+    )

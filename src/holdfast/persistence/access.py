@@ -158,5 +158,14 @@ def remember_answer(actor: str, key: str, request_hash: str, run_id: str) -> Sta
     return insert("idempotency_keys", values)
 
 
+async def forget_old(journal: Journal, *, sessions_until: str, keys_until: str) -> None:
+    """Delete sessions that were over, and keys that were used, before these times; may happen twice, anywhere."""
+    over = Statement(
+        "DELETE FROM sessions WHERE expires_at <= :until OR ended_at <= :until", {"until": sessions_until}, expect=None
+    )
+    used = Statement("DELETE FROM idempotency_keys WHERE created_at <= :until", {"until": keys_until}, expect=None)
+    await journal.append(ACCESS_JOURNAL, [], rows=[over, used])
+
+
 def _is_over(expires_at: str | None) -> bool:
     return expires_at is not None and expires_at <= now_text()

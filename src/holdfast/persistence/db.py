@@ -33,10 +33,15 @@ class Database:
         self._store: JournalStore | None = None
 
     @property
+    def address(self) -> str:
+        """What opens another store on the same database."""
+        return self.path or self._url
+
+    @property
     def store(self) -> JournalStore:
         """The journal's side of the database, opened on first use."""
         if self._store is None:
-            self._store = open_store(self.path or self._url)
+            self._store = open_store(self.address)
         return self._store
 
     async def init_schema(self) -> None:

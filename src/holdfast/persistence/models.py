@@ -211,6 +211,21 @@ class LedgerRow(Base):
     settled_at: Mapped[str | None] = mapped_column(PlainText, default=None)
 
 
+class FeedRow(Base):
+    """A stretch of a run's events in the order over all runs; `position` is that of its last event.
+
+    Never changed and never deleted: positions are what followers come back with.
+    """
+
+    __tablename__ = "feed"
+    __table_args__ = (Index("feed_by_run", "run_id", "last_seq"),)
+
+    position: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    run_id: Mapped[str] = _text()
+    first_seq: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    last_seq: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+
+
 class TokenRow(Base):
     """A program's right to use the API; the token itself is known only to whoever it was shown to."""
 

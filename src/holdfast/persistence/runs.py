@@ -78,6 +78,17 @@ async def read_approvals(db: Database, *, run_id: str | None = None, state: str 
         return list(await session.scalars(query))
 
 
+_UNFINISHED = ("pending", "running", "paused")
+
+
+async def list_waiting(db: Database) -> list[ApprovalRow]:
+    """The open questions of runs that are not over, the oldest first; what a run that is over had asked is moot."""
+    query = select(ApprovalRow).join(RunRow, RunRow.id == ApprovalRow.run_id).where(ApprovalRow.state == "pending")
+    query = query.where(RunRow.state.in_(_UNFINISHED)).order_by(ApprovalRow.requested_at)
+    async with db.session() as session:
+        return list(await session.scalars(query))
+
+
 async def find_approval(db: Database, approval_id: str) -> ApprovalRow | None:
     async with db.session() as session:
         return await session.get(ApprovalRow, approval_id)
@@ -116,10 +127,14 @@ async def read_spent_by_phase(db: Database, run_id: str) -> dict[str, int]:
         return {phase_key: int(total or 0) for phase_key, total in await session.execute(query)}
 
 
-async def list_orphans(db: Database) -> Sequence[str]:
-    """The runs that should be running; whether someone drives them, their claim tells."""
+async def list_overdue(db: Database, now: str, *, run_id: str | None = None) -> Sequence[ApprovalRow]:
+    """The open questions of runs that are not over whose deadline has passed, the earliest first."""
+    is_overdue = (ApprovalRow.state == "pending", ApprovalRow.deadline_at <= now)
+    query = select(ApprovalRow).join(RunRow, RunRow.id == ApprovalRow.run_id).where(*is_overdue)
+    query = query.where(RunRow.state.in_(_UNFINISHED)).order_by(ApprovalRow.deadline_at)
+    if run_id is not None:
+        query = query.where(ApprovalRow.run_id == run_id)
     async with db.session() as session:
-        query = select(RunRow.id).where(RunRow.state.in_(("running", "pending"))).order_by(RunRow.created_at)
         return list(await session.scalars(query))
 
 

@@ -1,7 +1,8 @@
 """Brings a run's result to the user's branch as proper commits, without the engine's own files.
 
-Everything is computed in git's objects first. Only when it fits is one ref moved; a checkout that has the branch is
-moved by git itself, which refuses to touch a file with changes of the user's. A refusal changes nothing.
+Everything is computed in git's objects first. Only when it fits is one ref moved, and before it the files of a checkout
+that has the branch, if the user has no changes in them. A refusal changes nothing; a kill in the middle is finished by
+the next merge.
 """
 
 from collections.abc import Sequence
@@ -12,11 +13,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from holdfast.errors import WorkspaceConflict, WorkspaceError
+from holdfast.workspace.checkout import drop_index, few, move_branch
 from holdfast.workspace.diffs import DiffSummary, changed_paths, summarize_diff
-from holdfast.workspace.files import find_occupants, hold_lock
+from holdfast.workspace.files import hold_lock
 from holdfast.workspace.git import HOLDFAST, Author, Git, identity
 from holdfast.workspace.refs import result_ref
-from holdfast.workspace.repository import is_empty_start, status_paths
+from holdfast.workspace.repository import is_empty_start
 from holdfast.workspace.worktree import Workspace
 
 
@@ -81,9 +83,8 @@ def merge_result(
             commit = _join(workspace, git, tip, result, target_branch=target_branch, at=at, author=author)
         start = tip or git.line("mktree")
         summary = summarize_diff(workspace.repo, start, commit)
-        checkout = _move(
-            git, target_branch, tip, commit, changed_paths(workspace.repo, f"{start}^{{tree}}", f"{commit}^{{tree}}")
-        )
+        paths = changed_paths(workspace.repo, f"{start}^{{tree}}", f"{commit}^{{tree}}")
+        checkout = move_branch(git, target_branch, tip, commit, paths=paths, state=workspace.state_dir)
         action = MergeAction.CREATED if not tip else _action(commit, result)
         return Merged(action, target_branch, commit, checkout, summary)
 
@@ -148,7 +149,7 @@ def _make_result(
 def leave_out(workspace: Workspace, tree: str, without: Sequence[str]) -> str:
     """The tree with the engine's own files as they were at the base."""
     index = workspace.state_dir / "index.merge"
-    index.unlink(missing_ok=True)
+    drop_index(index)
     git = Git(git_dir=workspace.repo, index=index)
     git.run("read-tree", f"{tree}^{{tree}}")
     ours = [
@@ -185,51 +186,10 @@ def _join(
     if merged.exit_code:
         paths = tuple(sorted(set(conflicts)))
         raise WorkspaceConflict(
-            f"The result conflicts with branch {target_branch!r} in {_few(paths)}; nothing was changed.",
+            f"The result conflicts with branch {target_branch!r} in {few(paths)}; nothing was changed.",
             paths=paths,
             hint="Make a branch of the result and merge it by hand.",
         )
     message = f"Merge the result of run {workspace.run_id} into {target_branch}\n"
     writer = Git(git_dir=workspace.repo, env=identity(author or find_author(workspace.repo) or HOLDFAST, at))
     return writer.line("commit-tree", tree, "-p", tip, "-p", result, stdin=message.encode())
-
-
-def _move(git: Git, branch: str, tip: str | None, commit: str, paths: tuple[str, ...]) -> Path | None:
-    checkout = _find_checkout(git, branch)
-    if checkout is None:
-        git.run("update-ref", "-m", "holdfast merge", f"refs/heads/{branch}", commit, tip or "0" * len(commit))
-        return None
-    here = Git(folder=checkout, is_exact=False)
-    dirty = _find_dirty(here, checkout, tip, paths)
-    if dirty:
-        raise WorkspaceConflict(
-            f"The checkout {checkout} has changes of its own in {_few(dirty)}; nothing was changed.",
-            paths=dirty,
-            hint="Commit or stash them and merge again, or make a branch of the result.",
-        )
-    # crash: git moves the files before the branch; files that have moved show up as changed and hold the result.
-    here.run("merge", "--quiet", "--ff-only", "--no-autostash", commit)
-    return checkout
-
-
-def _find_dirty(here: Git, checkout: Path, tip: str | None, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Files of the user's that the result would overwrite, ignored ones too: git takes those for expendable."""
-    carried = set(here.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", tip).names) if tip else set()
-    changed = set(paths) & set(status_paths(here, has_untracked=False))
-    in_the_way = {file for path in set(paths) - carried for file in find_occupants(checkout, path)} - carried
-    return tuple(sorted(changed | in_the_way))
-
-
-def _find_checkout(git: Git, branch: str) -> Path | None:
-    checkout = None
-    for fact in git.run("worktree", "list", "--porcelain", "-z").names:
-        if fact.startswith("worktree "):
-            checkout = Path(fact.removeprefix("worktree "))
-        if fact == f"branch refs/heads/{branch}":
-            return checkout
-    return None
-
-
-def _few(paths: tuple[str, ...]) -> str:
-    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
-    return ", ".join(paths[:5]) + more

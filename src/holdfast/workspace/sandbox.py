@@ -19,9 +19,11 @@ SECRET_PLACES = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What a command may do: write in `writable`, read all else but `hidden`; `read_only` is readable in any case.
+    """What a command may do: write in `writable`, read all else but `hidden`; of two places that hold each other the
+    inner one decides. `masked` is out of sight in any case.
 
-    `masked` is out of sight even where it lies in one of the others.
+    With `inherits_env` the command has the environment of whoever starts it, and `env` besides: what stands in `env` is
+    seen in the command line.
     """
 
     writable: tuple[Path, ...]
@@ -30,6 +32,7 @@ class Sandbox:
     masked: tuple[Path, ...] = ()
     has_network: bool = True
     env: Mapping[str, str] = field(default_factory=dict)
+    inherits_env: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,15 +60,15 @@ def to_sandboxed(sandbox: Sandbox, argv: Sequence[str], *, cwd: Path) -> list[st
     if not sandbox.has_network:
         command.append("--unshare-net")
     command += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108 (inside)
-    for path in sandbox.hidden:
-        command += _hide(path)
-    for path in sandbox.writable:
-        command += ["--bind", str(path), str(path)]
-    for path in sandbox.read_only:
-        command += ["--ro-bind", str(path), str(path)]
+    mounts = [(path, _hide(path)) for path in sandbox.hidden]
+    mounts += [(path, ["--bind", str(path), str(path)]) for path in sandbox.writable]
+    mounts += [(path, ["--ro-bind", str(path), str(path)]) for path in sandbox.read_only]
+    for _, words in sorted(mounts, key=lambda mount: len(mount[0].resolve().parts)):
+        command += words
     for path in sandbox.masked:
         command += _hide(path)
-    command.append("--clearenv")
+    if not sandbox.inherits_env:
+        command.append("--clearenv")
     for name, value in sandbox.env.items():
         command += ["--setenv", name, value]
     return [*command, "--chdir", str(cwd), "--", *argv]

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
 HOLDFAST = str(Path(sys.executable).parent / "holdfast")
@@ -18,13 +19,17 @@ PATIENCE_S = 90.0
 class Terminal:
     """A process on a pseudo-terminal. Reading waits for what is expected, never for a time."""
 
-    def __init__(self, *arguments: str, env: dict[str, str], columns: int = 100, lines: int = 40) -> None:
+    def __init__(
+        self, *arguments: str, env: dict[str, str], columns: int = 100, lines: int = 40, cwd: Path | None = None
+    ) -> None:
         self.screen = ""
+        self._place = 0
         self._fd, child_fd = pty.openpty()
         fcntl.ioctl(child_fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.process = subprocess.Popen(
             [HOLDFAST, *arguments],
             env={**env, "TERM": "xterm-256color"},
+            cwd=cwd,
             stdin=child_fd,
             stdout=child_fd,
             stderr=child_fd,
@@ -33,14 +38,24 @@ class Terminal:
         os.close(child_fd)
 
     def wait_for(self, *texts: str) -> str:
-        """Read until one of the texts is on the screen after what was read before, and return which."""
-        start = len(self.screen)
-        while not (found := [text for text in texts if text in self.screen[start:]]):
+        """Read until one of the texts is on the screen after the last one found and the last typing; return which."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := [text for text in texts if text in self.screen[self._place :]]):
+            assert time.monotonic() < deadline, f"it has not said {texts}:\n{self.screen[-3000:]}"
             assert self._read(), f"it ended without saying {texts}:\n{self.screen[-3000:]}"
+        self._place = self.screen.index(found[0], self._place) + len(found[0])
         return found[0]
 
     def type(self, text: str) -> None:
+        self._place = len(self.screen)
         os.write(self._fd, text.encode())
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
 
     def end(self) -> int:
         while self._read():

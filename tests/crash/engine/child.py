@@ -16,7 +16,7 @@ from tests.engine_world import CATALOG, personas
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability
 from holdfast.config import load_config
-from holdfast.engine import WorkflowEngine, ending, phase, preparation
+from holdfast.engine import WorkflowEngine, ending, keeping, phase, preparation
 from holdfast.engine import commands as engine_commands
 from holdfast.enums import Backend, RunStatus
 from holdfast.persistence.db import Database
@@ -109,7 +109,7 @@ def _watch(points: Points, db: Database) -> None:
     for tool in ("write", "edit"):
         points.around(WholeFileBackend, tool)
     points.around(preparation, "prepare_workspace")
-    points.around(phase, "snapshot")
+    points.around(keeping, "snapshot")
     points.around(phase, "move_aside")
     points.around(phase, "write_tree")
     points.around(phase, "judge_artifact")
@@ -140,7 +140,9 @@ async def go_on(url: str, folder: Path, dies_at: int | None) -> dict[str, Any]:
             options = {"requirements_md": REQUIREMENTS, "budget_usd": 5}
             await engine.run(workflow(), repo_path=folder / "repo", pre_allocated_run_id=RUN_ID, **options)
         else:
-            for approval in await read_approvals(db, run_id=RUN_ID, state="pending"):
+            # Asked, and killed before it paused: a person who answered then would spare the run its pause.
+            is_waiting = state == RunStatus.PAUSED
+            for approval in await read_approvals(db, run_id=RUN_ID, state="pending") if is_waiting else ():
                 await engine.decide(RUN_ID, approval.id, "approve", by="ann")
             await engine.resume(RUN_ID)
         state = await _state(db)

@@ -28,12 +28,20 @@ class ServerProcess:
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
         self.url = f"http://127.0.0.1:{self.port}"
+        self.pid = self._process.pid
 
     def end(self, sig: int = signal.SIGKILL) -> int:
         self._process.send_signal(sig)
         assert self._process.stdout is not None
         self._process.stdout.close()
         return self._process.wait(timeout=30)
+
+
+def free_port() -> int:
+    """A port that a server can take again after it was killed."""
+    with socket.socket() as probing:
+        probing.bind(("127.0.0.1", 0))
+        return int(probing.getsockname()[1])
 
 
 @contextmanager
@@ -47,17 +55,18 @@ def serving(folder: Path, **settings: str) -> Iterator[ServerProcess]:
 
 
 def main(folder: Path) -> None:
-    import uvicorn
     from tests.integration.api.world import FAST, use_note_agents
 
     from holdfast.api.app import create_app
-    from holdfast.api.running import GracefulServer
+    from holdfast.api.running import GracefulServer, to_uvicorn
 
-    use_note_agents(folder / "gates")
+    if os.environ.get("HOLDFAST_TEST_AGENTS") != "simulated":
+        use_note_agents(folder / "gates")
     listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind(("127.0.0.1", int(os.environ.get("HOLDFAST_TEST_PORT", "0"))))
     app = create_app(options=FAST)
-    server = GracefulServer(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=3))
+    server = GracefulServer(to_uvicorn(app))
 
     listening.listen()  # from here on a client waits for the app instead of being refused
     print(listening.getsockname()[1], flush=True)

@@ -28,6 +28,30 @@ async def test_an_approved_run_goes_on_by_itself(api: Api) -> None:
     assert (decided["decided_by"], decided["comment"]) == ("approver", "good")
 
 
+async def test_an_approval_that_nobody_answers_in_time_is_rejected_by_the_server(api: Api) -> None:
+    own = api.repo / ".holdfast" / "workflows"
+    text = (own / "asking-notes.yaml").read_text().replace("asking-notes", "hasty-notes")
+    (own / "hasty-notes.yaml").write_text(text.replace("risk: high", "risk: high\n    approval_deadline: 2s"))
+    run_id, waiting = await ask(api, "hasty-notes")
+
+    detail = await api.wait_for(run_id)
+
+    assert (waiting["deadline_at"] > waiting["requested_at"], waiting["shown"]["on_deadline"]) == (True, "reject")
+    assert (detail["state"], detail["error"]["code"]) == ("failed", "approval_rejected")
+    (decided,) = detail["approvals"]
+    assert (decided["action"], decided["decided_by"]) == ("reject", "deadline")
+    assert decided["decided_at"] >= waiting["deadline_at"]
+
+
+async def test_what_a_run_that_is_over_had_asked_waits_for_nobody(api: Api) -> None:
+    run_id, _waiting = await ask(api)
+
+    await api.operator.post(f"/api/runs/{run_id}/abort", json={})
+    await api.wait_for(run_id)
+
+    assert (await api.viewer.get("/api/approvals")).json()["items"] == []
+
+
 async def test_a_second_answer_is_refused(api: Api) -> None:
     run_id, waiting = await ask(api)
     path = f"/api/approvals/{waiting['approval_id']}"

@@ -1,35 +1,18 @@
 """Servers that die, stop and share: their runs go on, and every client's log still equals the journal."""
 
 import asyncio
-import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from tests.integration.api.child import ServerProcess, serving
-from tests.integration.api.world import make_repository, make_tokens
-from tests.postgres import fresh_schema, running_server
+from tests.integration.api.followers import Follower
+from tests.integration.api.world import make_tokens
+from tests.postgres import fresh_schema
 
 from holdfast.config import load_config
 from holdfast.runtime.stores import open_store
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "config.toml").write_text("")
-    monkeypatch.setenv("HOLDFAST_CONFIG", str(tmp_path / "config.toml"))
-    make_repository(tmp_path / "work" / "repo")
-    (tmp_path / "gates").mkdir()
-    return tmp_path
-
-
-@pytest.fixture(scope="module")
-def server_url() -> Iterator[str]:
-    with running_server() as url:
-        yield url
 
 
 async def admin_token(folder: Path, **settings: Any) -> str:
@@ -54,45 +37,13 @@ async def wait_for_file(path: Path) -> None:
             await asyncio.sleep(0.01)
 
 
-class Follower:
-    """A client that comes back with its last number whenever its stream breaks, from whichever server is up."""
-
-    def __init__(self, token: str, run_id: str) -> None:
-        self.servers: list[str] = []
-        self.log: list[dict[str, Any]] = []
-        self._headers = {"Authorization": f"Bearer {token}"}
-        self._path = f"/api/runs/{run_id}/events"
-
-    async def follow(self) -> list[dict[str, Any]]:
-        turn = 0
-        async with httpx.AsyncClient(timeout=30) as client:
-            while True:
-                turn += 1
-                try:
-                    if await self._follow_once(client, self.servers[turn % len(self.servers)]):
-                        return self.log
-                except httpx.HTTPError:
-                    await asyncio.sleep(0.05)
-
-    async def _follow_once(self, client: httpx.AsyncClient, url: str) -> bool:
-        last = self.log[-1]["seq"] if self.log else 0
-        headers = {**self._headers, "Last-Event-ID": str(last)}
-        async with client.stream("GET", f"{url}{self._path}", headers=headers) as answer:
-            async for line in answer.aiter_lines():
-                if line == "event: done":
-                    return True
-                if line.startswith("data: "):
-                    self.log.append(json.loads(line[6:]))
-        return False
-
-
 async def test_a_killed_server_goes_on_when_it_is_back_and_a_stopped_one_gives_its_runs_up(folder: Path) -> None:
     token = await admin_token(folder)
     (folder / "gates" / "second.closed").touch()
     with serving(folder) as first:
         async with client_of(first, token) as client:
             run_id = await start(client, folder, key="k")
-            follower = Follower(token, run_id)
+            follower = Follower(token, f"/api/runs/{run_id}/events", run_id, stay=1000)
             follower.servers = [first.url]
             following = asyncio.create_task(follower.follow())
             await wait_for_file(folder / "gates" / f"{run_id}.second.reached")
@@ -131,7 +82,7 @@ async def test_two_servers_on_one_postgres_share_their_runs(folder: Path, server
         with serving(folder, **settings) as one, serving(folder, **settings) as two:
             async with client_of(one, token) as client:
                 runs = [await start(client, folder) for _ in range(6)]
-            followers = [Follower(token, run_id) for run_id in runs]
+            followers = [Follower(token, f"/api/runs/{run_id}/events", run_id, stay=1000) for run_id in runs]
             for follower in followers:
                 follower.servers = [one.url, two.url]
             following = [asyncio.create_task(follower.follow()) for follower in followers]

@@ -5,6 +5,9 @@ import json
 
 from tests.integration.api.world import Api
 
+from holdfast.catalog import Catalog, find_demands
+from holdfast.consent import PersonaConsentStore
+
 
 async def test_a_started_run_is_driven_to_its_end(api: Api) -> None:
     answer = await api.operator.post("/api/runs", json=api.body(requirements_md="Two notes"))
@@ -227,3 +230,21 @@ async def test_catalog_budget_health_and_metrics(api: Api) -> None:
     assert 'holdfast_runs{state="completed"} 1' in metrics.text
     assert "holdfast_journal_commit_seconds_count" in metrics.text
     assert 'holdfast_phase_seconds_count{state="completed"} 2' in metrics.text
+
+
+async def test_what_a_repository_would_run_waits_for_whoever_runs_the_server(api: Api) -> None:
+    file = api.repo / ".holdfast" / "workflows" / "building-notes.yaml"
+    text = (file.parent / "notes.yaml").read_text().replace("name: notes", "name: building-notes")
+    file.write_text(f"{text}setup: [['true']]\n")
+    body = api.body(workflow="building-notes")
+
+    refused = await api.operator.post("/api/runs", json=body)
+    by_file = await api.operator.post("/api/runs", json={**body, "workflow": ".holdfast/workflows/building-notes.yaml"})
+    catalog = Catalog.for_repository(api.repo)
+    for demands in find_demands(api.repo, catalog.list_workflows()):
+        PersonaConsentStore(api.config.data_dir / "consents.json").grant(demands)
+    run_id = await api.start(workflow="building-notes")
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "consent_required")
+    assert (by_file.status_code, by_file.json()["code"]) == (409, "consent_required")
+    assert (await api.wait_for(run_id))["state"] == "completed"

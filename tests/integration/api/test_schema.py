@@ -1,10 +1,13 @@
 """The OpenAPI document, tried out request by request: nothing breaks, and nothing answers what is not written there."""
 
 import asyncio
+import json
 import socket
 import threading
 from collections.abc import Iterator
 
+import httpx
+import jsonschema
 import pytest
 import schemathesis
 import uvicorn
@@ -47,7 +50,7 @@ CHECKS = [
 ]
 
 
-@schema.parametrize()
+@schema.exclude(path="/api/events").parametrize()  # it has no end; below it is left after its first bytes
 @settings(
     max_examples=5,
     deadline=None,
@@ -61,3 +64,39 @@ def test_the_api_keeps_to_its_document(case: schemathesis.Case, served: tuple[st
     answer = case.call(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=20)
 
     case.validate_response(answer, checks=CHECKS)
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"last_event_id": "0"}, {"last_event_id": "x"}, {"kinds": "a" * 300}, {"without_text": "perhaps"}]
+)
+def test_the_stream_of_all_runs_keeps_to_its_document(served: tuple[str, str], params: dict[str, str]) -> None:
+    url, token = served
+    documented = schema["/api/events"]["GET"].definition.raw["responses"]
+
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.stream("GET", f"{url}/api/events", params=params, headers=headers, timeout=20) as answer:
+        content_type = answer.headers["content-type"].partition(";")[0]
+        first = next(answer.iter_lines())
+
+    assert content_type in documented[str(answer.status_code)]["content"]
+    assert first == "retry: 1000" or json.loads(first)["status"] == answer.status_code
+
+
+def test_every_route_shows_what_it_takes_and_gives_and_the_examples_fit() -> None:
+    document = create_app(load_config()).openapi()
+    missing, wrong = [], []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            answers = [answer for status, answer in operation["responses"].items() if status.startswith("2")]
+            for part in [operation.get("requestBody", {}), *answers]:
+                for media_type, content in part.get("content", {}).items():
+                    place = f"{method.upper()} {path} {media_type}"
+                    if "example" not in content:
+                        missing.append(place)
+                        continue
+                    checked = {**content["schema"], "components": document["components"]}
+                    found = jsonschema.Draft202012Validator(checked).iter_errors(content["example"])
+                    wrong += [f"{place}: {error.json_path} {error.message}" for error in found]
+
+    assert missing == []
+    assert wrong == []

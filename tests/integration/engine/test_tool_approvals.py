@@ -1,13 +1,14 @@
 """Single tool calls that wait for a person: asked before they are made, answered once, made where the agent stood."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.engine_world import Turn, World, phase
 
 from holdfast.enums import RunStatus
-from holdfast.errors import ApprovalStale
+from holdfast.errors import ApprovalStale, ConfigInvalid
 
 PUSH = {"command": "git push origin main"}
 
@@ -59,6 +60,61 @@ async def test_the_agent_hears_why_it_may_not_and_goes_on(world: World, action: 
 
     assert (done.state, made) == (RunStatus.COMPLETED, ["look"])
     assert words in seen[0]
+
+
+def pushing_as_told(made: list[str], seen: list[str]) -> Any:
+    """As `pushing`, with an effect that does what the call says."""
+    from langchain_core.messages import ToolMessage
+
+    async def script(turn: Turn) -> None:
+        async def handler(request: Any) -> Any:
+            made.append(request.tool_call["args"]["command"])
+            return ToolMessage("pushed", name="execute", tool_call_id=request.tool_call["id"])
+
+        request = SimpleNamespace(tool_call={"name": "execute", "args": PUSH, "id": "call-1"})
+        answer = await turn.middleware[0].awrap_tool_call(request, handler)
+        seen.append(answer.content)
+        turn.hand_in()
+
+    return script
+
+
+async def test_a_person_can_change_the_arguments(world: World) -> None:
+    made: list[str] = []
+    seen: list[str] = []
+    waiting = await world.run(pushing_as_told(made, seen))
+    [approval] = await world.approvals(waiting.run_id)
+    changed = {"command": "git push origin draft"}
+
+    await world.engine().decide(waiting.run_id, approval.id, "approve", by="ann", args=changed)
+    done = await world.engine(pushing_as_told(made, seen)).resume(waiting.run_id)
+
+    assert (done.state, made) == (RunStatus.COMPLETED, ["git push origin draft"])
+    assert seen[0].startswith("A person changed the arguments")
+    [started] = [e for e in world.events(waiting.run_id, "tool.started") if e.payload.get("tool") == "execute"]
+    assert started.payload["args"] == PUSH
+    assert started.payload["policy"]["answer"]["args"] == changed
+
+
+async def test_not_even_a_person_puts_in_what_is_denied_to_all(world: World) -> None:
+    made: list[str] = []
+    seen: list[str] = []
+    waiting = await world.run(pushing_as_told(made, seen))
+    [approval] = await world.approvals(waiting.run_id)
+
+    await world.engine().decide(waiting.run_id, approval.id, "approve", args={"command": "sudo rm -rf /"})
+    await world.engine(pushing_as_told(made, seen)).resume(waiting.run_id)
+
+    assert made == []
+    assert "sudo takes rights" in seen[0]
+
+
+async def test_arguments_are_only_for_a_call_that_is_approved(world: World) -> None:
+    waiting = await world.run(pushing([]))
+    [approval] = await world.approvals(waiting.run_id)
+
+    with pytest.raises(ConfigInvalid):
+        await world.engine().decide(waiting.run_id, approval.id, "reject", args=PUSH)
 
 
 async def test_an_answer_can_be_to_abort_the_run(world: World) -> None:

@@ -27,7 +27,7 @@ UPGRADES: tuple[tuple[str, ...], ...] = (
     ),
     (
         # In the order of writing, with an index by run and number: a batch of many runs fills a few pages instead of
-        # one per run, and a long row does not get pages of its own (docs/decisions/0007).
+        # one per run, and a long row does not get pages of its own (docs/decisions/0010).
         "ALTER TABLE events RENAME TO events_1",
         """CREATE TABLE events (
             position INTEGER PRIMARY KEY, run_id TEXT NOT NULL, seq INTEGER NOT NULL, type TEXT NOT NULL DEFAULT '',

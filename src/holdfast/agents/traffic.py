@@ -1,0 +1,192 @@
+"""How the model calls of one process share their providers: so many at a time, so many a minute, and none while a
+provider asks to be left alone.
+
+Rule: first come, first served, over all runs of the process. A call waits before its request is journaled, so that no
+money is reserved for it; and whoever waits can be told why.
+"""
+
+import asyncio
+import contextlib
+import time
+import weakref
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from holdfast.config import Config, PerProvider
+from holdfast.persona import AgentPersona
+
+_TELL_AFTER_S = 1.0  # a shorter wait is not worth an event
+_MAX_HOLD_S = 120.0  # of what a provider may ask for; a longer one is met again by the next call
+_MINUTE_S = 60.0
+
+TellWait = Callable[[str], Awaitable[None]]
+
+
+class _Provider:
+    """The calls to one provider: those under way, those of the last minute, and those that wait in their order."""
+
+    def __init__(self, name: str, max_parallel: int | None, per_minute: int | None) -> None:
+        self.name = name
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.under_way = 0
+        self._max_parallel = max_parallel
+        self._per_minute = per_minute
+        self._begun: deque[float] = deque()
+        self._held_until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def hold(self, seconds: float) -> None:
+        self._held_until = max(self._held_until, time.monotonic() + min(seconds, _MAX_HOLD_S))
+
+    def leave(self) -> None:
+        self.under_way -= 1
+        self.let_in()
+
+    def let_in(self) -> None:
+        """Let in whoever comes next, as long as somebody may."""
+        while self.waiting and self._wait_s() == 0.0 and not self._is_full():
+            turn = self.waiting.popleft()
+            if not turn.done():
+                self.under_way += 1
+                if self._per_minute is not None:
+                    self._begun.append(time.monotonic())
+                turn.set_result(None)
+        if self.waiting and not self._is_full():
+            self._look_again_in(self._wait_s())
+
+    def describe(self) -> str:
+        """Why the next call waits."""
+        if self._held_until > time.monotonic():
+            return f"{self.name} asked for a pause of its calls: {self._wait_s():.0f} s are left."
+        if self._is_full():
+            return f"{self.under_way} calls to {self.name} are under way, the limit of this process."
+        return f"{self._per_minute} calls to {self.name} were made within a minute, the limit of this process."
+
+    def _is_full(self) -> bool:
+        return self._max_parallel is not None and self.under_way >= self._max_parallel
+
+    def _wait_s(self) -> float:
+        """How long until another call may begin, as far as time alone decides."""
+        now = time.monotonic()
+        while self._begun and self._begun[0] <= now - _MINUTE_S:
+            self._begun.popleft()
+        until = self._held_until
+        if self._per_minute is not None and len(self._begun) >= self._per_minute:
+            until = max(until, self._begun[-self._per_minute] + _MINUTE_S)
+        return max(0.0, until - now)
+
+    def _look_again_in(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds + 0.001, self.let_in)
+
+
+class Traffic:
+    def __init__(self, max_parallel: PerProvider, per_minute: PerProvider) -> None:
+        self._max_parallel = dict(max_parallel)
+        self._per_minute = dict(per_minute)
+        self._providers: dict[str, _Provider] = {}
+        self._waiting: Counter[tuple[str, str]] = Counter()
+
+    def lane(self, provider: str, run_id: str) -> "TrafficLane":
+        return TrafficLane(self, provider, run_id)
+
+    def find_reason(self, run_id: str) -> str | None:
+        """Why a run waits for a model, if it does."""
+        names = (name for waiting_id, name in self._waiting if waiting_id == run_id)
+        return next((self._get(name).describe() for name in names), None)
+
+    def count_under_way(self) -> dict[str, int]:
+        return {provider.name: provider.under_way for provider in self._providers.values()}
+
+    def count_waiting(self) -> dict[str, int]:
+        counts = dict.fromkeys(self._providers, 0)
+        for (_run_id, name), count in self._waiting.items():
+            counts[name] += count
+        return counts
+
+    def hold(self, name: str, seconds: float) -> None:
+        self._get(name).hold(seconds)
+
+    def leave(self, name: str) -> None:
+        self._get(name).leave()
+
+    async def enter(self, name: str, run_id: str, tell: TellWait) -> None:
+        """Return when a call may begin; `leave` must follow. A wait that takes a while is told once."""
+        provider = self._get(name)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        provider.waiting.append(turn)
+        provider.let_in()
+        if turn.done():
+            return
+        self._waiting[run_id, name] += 1
+        try:
+            if not (await asyncio.wait((turn,), timeout=_TELL_AFTER_S))[0]:
+                await tell(provider.describe())
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                provider.leave()  # it was let in at the very moment that nobody wanted it any more
+            elif turn in provider.waiting:
+                provider.waiting.remove(turn)
+            raise
+        finally:
+            self._waiting[run_id, name] -= 1
+            if not self._waiting[run_id, name]:
+                del self._waiting[run_id, name]
+
+    def _get(self, name: str) -> _Provider:
+        if name not in self._providers:
+            self._providers[name] = _Provider(
+                name, _limit_of(self._max_parallel, name), _limit_of(self._per_minute, name)
+            )
+        return self._providers[name]
+
+
+def _limit_of(limits: dict[str, int], name: str) -> int | None:
+    for key in (name, name.partition("@")[0], "*"):
+        if key in limits:
+            return limits[key]
+    return None
+
+
+@dataclass(frozen=True)
+class TrafficLane:
+    """The way of one run's calls to one provider."""
+
+    traffic: Traffic
+    provider: str
+    run_id: str
+
+    @contextlib.asynccontextmanager
+    async def entered(self, tell: TellWait) -> AsyncIterator[None]:
+        await self.traffic.enter(self.provider, self.run_id, tell)
+        try:
+            yield
+        finally:
+            self.traffic.leave(self.provider)
+
+    def hold(self, seconds: float) -> None:
+        """The provider wants to be left alone for a while, by every run."""
+        self.traffic.hold(self.provider, seconds)
+
+
+def provider_of(persona: AgentPersona) -> str:
+    """The backend, and the server's name where the persona names one: two servers do not share a limit."""
+    host = urlsplit(persona.base_url or "").netloc.rpartition("@")[2]
+    return f"{persona.backend.value}@{host}" if host else persona.backend.value
+
+
+_by_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[PerProvider, PerProvider], Traffic]]"
+_by_loop = weakref.WeakKeyDictionary()
+
+
+def get_traffic(config: Config) -> Traffic:
+    """The one that all runs of this event loop share."""
+    limits = (config.max_parallel_model_calls, config.model_calls_per_minute)
+    known = _by_loop.setdefault(asyncio.get_running_loop(), {})
+    if limits not in known:
+        known[limits] = Traffic(*limits)
+    return known[limits]

@@ -1,0 +1,133 @@
+"""Who would fill the roles of a workflow, why, and who else could; each role by itself."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from pydantic import BaseModel, Field
+
+from holdfast.binding import (
+    BackendAvailability,
+    Candidate,
+    PersonaConsentStore,
+    bind_personas,
+    find_backends,
+    rank_candidates,
+)
+from holdfast.enums import Backend
+from holdfast.errors import HoldfastError
+from holdfast.persona import AgentPersona
+from holdfast.workflow import Role, WorkflowTemplate
+
+
+class FieldProblem(BaseModel):
+    """What would keep the run from being started, and which field of the request to change."""
+
+    field: str = Field(examples=["repo_path"])
+    code: str = Field(examples=["repository_not_allowed"])
+    message: str
+    hint: str = ""
+
+
+class CandidatePreview(BaseModel):
+    name: str
+    version: str
+    backend: str
+    model: str
+    is_eligible: bool
+    reasons: list[str]
+
+
+class RolePreview(BaseModel):
+    role_id: str
+    required_capabilities: list[str]
+    persona: str | None
+    backend: str | None
+    model: str | None
+    explanation: str = Field(description="Why this one.")
+    problem: FieldProblem | None
+    candidates: list[CandidatePreview]
+
+
+def to_problem(field: str, error: HoldfastError) -> FieldProblem:
+    return FieldProblem(field=field, code=error.code, message=error.message, hint=error.hint)
+
+
+def cast_roles(
+    template: WorkflowTemplate,
+    pool: Sequence[AgentPersona],
+    overrides: Mapping[str, str],
+    *,
+    consents: PersonaConsentStore,
+    is_simulated: bool,
+) -> tuple[list[RolePreview], dict[str, AgentPersona]]:
+    """A preview of each role in the template's order, and the personas of those that are filled."""
+    backends = {Backend.SIMULATED} if is_simulated else find_backends(pool, os.environ)
+    available = BackendAvailability(available_backends=frozenset(backends))
+    cast = [_cast(role, template, pool, available, consents, overrides.get(role.id)) for role in template.roles]
+    return [shown for shown, _ in cast], {shown.role_id: persona for shown, persona in cast if persona is not None}
+
+
+def find_role_problems(
+    template: WorkflowTemplate, roles: Sequence[RolePreview], overrides: Mapping[str, str]
+) -> Iterator[FieldProblem]:
+    """What is wrong with the roles, also with those that were asked for and that the workflow does not have."""
+    known = {role.id for role in template.roles}
+    for role_id in overrides:
+        if role_id not in known:
+            told = f"Workflow {template.name} has no role {role_id}."
+            yield FieldProblem(field=_field(role_id), code="persona_ineligible", message=told)
+    for role in roles:
+        if role.problem is not None:
+            yield role.problem
+
+
+def _field(role_id: str) -> str:
+    return f"persona_overrides.{role_id}"
+
+
+def _cast(
+    role: Role,
+    template: WorkflowTemplate,
+    pool: Sequence[AgentPersona],
+    available: BackendAvailability,
+    consents: PersonaConsentStore,
+    wanted: str | None,
+) -> tuple[RolePreview, AgentPersona | None]:
+    """One role by itself, so that what is wrong with one does not hide the others."""
+    candidates = rank_candidates(role, pool, available)
+    chosen = next((one.persona for one in candidates if one.is_eligible and wanted in (None, one.persona.name)), None)
+    explanation, problem = "", None
+    try:
+        bound = bind_personas(
+            template.model_copy(update={"roles": (role,)}),
+            pool,
+            available,
+            overrides={} if wanted is None else {role.id: wanted},
+            consent_store=consents,
+        )
+        explanation = bound[role.id].explanation
+    except HoldfastError as error:
+        problem = to_problem(_field(role.id), error)
+    shown = RolePreview(
+        role_id=role.id,
+        required_capabilities=[capability.value for capability in role.required_capabilities],
+        persona=chosen.name if chosen else None,
+        backend=chosen.backend.value if chosen else None,
+        model=chosen.model if chosen else None,
+        explanation=explanation,
+        problem=problem,
+        candidates=[_to_candidate(candidate) for candidate in candidates],
+    )
+    return shown, chosen
+
+
+def _to_candidate(candidate: Candidate) -> CandidatePreview:
+    persona = candidate.persona
+    return CandidatePreview(
+        name=persona.name,
+        version=str(persona.version),
+        backend=persona.backend.value,
+        model=persona.model,
+        is_eligible=candidate.is_eligible,
+        reasons=list(candidate.reasons),
+    )

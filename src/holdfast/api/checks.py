@@ -1,0 +1,110 @@
+"""How the machine behind the server is: the checks of `holdfast doctor`, and what the server is busy with."""
+
+import asyncio
+import platform
+import time
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from holdfast import __version__
+from holdfast.api.auth import Operator
+from holdfast.api.params import ServerDep
+from holdfast.api.responses import READ
+from holdfast.api.server import Server
+from holdfast.cli.health import Check, check_all
+from holdfast.config import Config
+from holdfast.persistence.listings import count_by_state
+from holdfast.persistence.rows import now_text
+
+router = APIRouter(tags=["catalog"])
+_KEEP_S = 20.0  # the checks try the network and read the database's pages; a page left open must not repeat them
+
+
+class CheckItem(BaseModel):
+    name: str = Field(examples=["git"])
+    state: Literal["good", "warning", "bad"]
+    found: str = Field(examples=["2.39.2"])
+    remedy: str
+
+
+class ServerInfo(BaseModel):
+    version: str
+    python: str
+    started_at: str
+    database: Literal["sqlite", "postgresql"]
+    data_dir: str
+    workspace_root: str
+    drives_runs: bool = Field(description="Whether this server drives runs itself.")
+    max_parallel_runs: int
+    runs_driven: int
+    runs_waiting: int = Field(description="Runs that wait for a free place here.")
+    event_streams: int
+    runs_by_state: dict[str, int]
+
+
+class CheckReport(BaseModel):
+    is_well: bool
+    checked_at: str
+    checks: list[CheckItem]
+    server: ServerInfo
+
+
+class _Kept:
+    """The last look at the machine, shared by all who ask within its time."""
+
+    def __init__(self) -> None:
+        self.started_at = now_text()
+        self._looking: tuple[Config, float, asyncio.Task[tuple[str, list[Check]]]] | None = None
+
+    async def look(self, config: Config) -> tuple[str, list[Check]]:
+        kept = self._looking
+        loop = asyncio.get_running_loop()
+        is_fresh = (
+            kept is not None
+            and kept[0] is config
+            and time.monotonic() - kept[1] < _KEEP_S
+            and kept[2].get_loop() is loop
+            and not (kept[2].done() and (kept[2].cancelled() or kept[2].exception()))
+        )
+        if kept is None or not is_fresh:
+            kept = (config, time.monotonic(), loop.create_task(_look(config)))
+            self._looking = kept
+        return await asyncio.shield(kept[2])  # one who gives up must not take it from the others
+
+
+async def _look(config: Config) -> tuple[str, list[Check]]:
+    return now_text(), await asyncio.to_thread(lambda: list(check_all(config)))
+
+
+_kept = _Kept()
+
+
+@router.get("/api/checks", responses=READ, summary="The checks of `holdfast doctor`, and what the server does")
+async def show_checks(server: ServerDep, _identity: Operator) -> CheckReport:
+    checked_at, checks = await _kept.look(server.config)
+    return CheckReport(
+        is_well=all(check.state != "bad" for check in checks),
+        checked_at=checked_at,
+        checks=[CheckItem.model_validate(check._asdict()) for check in checks],
+        server=await _describe(server),
+    )
+
+
+async def _describe(server: Server) -> ServerInfo:
+    config = server.config
+    return ServerInfo(
+        version=__version__,
+        python=platform.python_version(),
+        started_at=_kept.started_at,
+        database="postgresql" if config.database_path is None else "sqlite",
+        data_dir=str(config.data_dir),
+        workspace_root=str(config.workspace_root),
+        drives_runs=server.options.has_dispatcher,
+        max_parallel_runs=config.max_parallel_runs,
+        runs_driven=server.dispatcher.count_driven(),
+        runs_waiting=server.dispatcher.count_waiting(),
+        event_streams=server.tails.count_clients(),
+        runs_by_state=await count_by_state(server.db),
+    )

@@ -1,0 +1,141 @@
+"""Examples for the OpenAPI document, put together from one table, so that they tell one story and fit their schemas."""
+
+from collections.abc import Mapping
+from typing import Any
+
+_RUN = "3f2a0b9e-6c1d-4e8f-9a7b-2d5c8e1f0a34"
+_HASH = "9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab"
+
+BY_FIELD: Mapping[str, Any] = {
+    "run_id": _RUN,
+    "approval_id": f"{_RUN}:plan:1",
+    "id": "4be1c90a77f2",
+    "token": "hf_4be1c90a77f2_Zk3vYw0q8mJx1n5cT7uRb2dLh9sPfAeG6iKoXyQzWtM",
+    "code": "run_not_found",
+    "type": "about:blank",
+    "title": "Add a --verbose flag",
+    "detail": "There is no run of that id.",
+    "status": "ok",
+    "request_id": "a3d1f0c2b4e5968778695a4b3c2d1e0f",
+    "hint": "List the runs to see which there are.",
+    "next_cursor": "WyIyMDI2LTAxLTA1VDA5OjEyOjMxLjQxMloiLCAiM2YyYSJd",
+    "state": "running",
+    "action": "approve",
+    "role": "operator",
+    "workflow": "feature-delivery",
+    "workflows": ["feature-delivery", "spec-and-review"],
+    "summary": "Add a --verbose flag.",
+    "requirements_md": "Add a --verbose flag.",
+    "repo_path": "/srv/code/shop",
+    "path": "/srv/code/shop",
+    "workspace_root": "/srv/code",
+    "base_branch": "main",
+    "started_by": "ana",
+    "created_by": "ana",
+    "decided_by": "ana",
+    "first_by": "",
+    "revoked_by": "",
+    "name": "ci",
+    "key": "plan",
+    "phase_key": "plan",
+    "role_id": "planner",
+    "schema_id": "dev/plan@1",
+    "artifact": "plan.json",
+    "digest": _HASH,
+    "hash": _HASH,
+    "comment": "Go on.",
+    "reason": "No longer needed.",
+    "error": None,
+    "findings": [],
+    "errors": None,
+    "shown": {"phase": "plan", "risk": "high"},
+    "definition": {"name": "feature-delivery"},
+    "description": "From a wish to a reviewed change.",
+    "source": "package",
+    "version": "1",
+    "pause_reason": None,
+    "waiting_for": "This server works on 4 runs already, its limit.",
+    "forked_from": None,
+    "final_report_path": None,
+    "cost_usd": 1.12,
+    "unsettled_usd": 0.04,
+    "budget_usd": 4.0,
+    "amount_usd": 2.5,
+    "spent_usd": 1.12,
+    "spent_today_usd": 1.12,
+    "day_limit_usd": 20.0,
+    "run_limit_usd": 4.0,
+    "day": "2026-01-05",
+    "seq": 214,
+    "turn": 0,
+    "attempt": 1,
+    "attempts": 1,
+    "model": "gpt-5",
+    "persona": "openrouter-deepseek-spec-writer",
+    "last_events": [{"run_id": _RUN, "seq": 214, "kind": "phase.started", "ts": 1767604351.4, "payload": {}}],
+    "counts": {"running": 2, "completed": 40},
+    "by_state": {"completed": 40, "failed": 2},
+    "persona_overrides": {"planner": "openrouter-deepseek-spec-writer"},
+}
+_BY_TYPE: Mapping[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "null": None}
+_MAX_DEPTH = 8
+
+
+def compose(schema: Mapping[str, Any], schemas: Mapping[str, Any], *, name: str = "", depth: int = 0) -> Any:
+    """A value that fits a schema: its own example, that of the field's name, or something of its type."""
+    if "$ref" in schema:
+        return compose(schemas[schema["$ref"].rpartition("/")[2]], schemas, name=name, depth=depth + 1)
+    for own in schema.get("examples", ()):
+        return own
+    choices = schema.get("anyOf") or schema.get("allOf")
+    if choices and depth < _MAX_DEPTH:
+        return _compose_choice(choices, schemas, name, depth)
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return BY_FIELD[name] if BY_FIELD.get(name) in schema["enum"] else schema["enum"][0]
+    return _compose_type(schema, schemas, name, depth)
+
+
+def _compose_choice(choices: list[Any], schemas: Mapping[str, Any], name: str, depth: int) -> Any:
+    if name in BY_FIELD and BY_FIELD[name] is None and {"type": "null"} in choices:
+        return None
+    return compose(choices[0], schemas, name=name, depth=depth + 1)
+
+
+def _compose_type(schema: Mapping[str, Any], schemas: Mapping[str, Any], name: str, depth: int) -> Any:
+    kind = schema.get("type")
+    if name.endswith("_at") and kind == "string":
+        return "2026-01-05T09:12:31.412Z"
+    known = BY_FIELD.get(name)
+    if name in BY_FIELD and (kind is None or _is_of(known, kind)) and "properties" not in schema:
+        return known
+    if kind == "array":
+        return [] if depth > _MAX_DEPTH else [compose(schema.get("items", {}), schemas, depth=depth + 1)]
+    if "properties" in schema:
+        return {key: compose(field, schemas, name=key, depth=depth + 1) for key, field in schema["properties"].items()}
+    return {} if kind == "object" or kind is None else _within(_BY_TYPE[kind], schema)
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    types: Mapping[str, Any] = {"string": str, "integer": int, "number": (int, float), "array": list, "object": dict}
+    return isinstance(value, types.get(kind, ())) and not isinstance(value, bool)
+
+
+def _within(value: Any, schema: Mapping[str, Any]) -> Any:
+    lowest = schema.get("minimum", schema.get("exclusiveMinimum"))
+    return value if lowest is None or value > lowest else lowest + 1
+
+
+def add_examples(document: dict[str, Any]) -> dict[str, Any]:
+    """Give every request body and every answer in JSON an example, where it has none of its own."""
+    schemas = document.get("components", {}).get("schemas", {})
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            bodies = [operation["requestBody"]] if "requestBody" in operation else []
+            answers = [answer for status, answer in operation["responses"].items() if status.startswith("2")]
+            for part in [*bodies, *answers]:
+                for media_type, content in part.get("content", {}).items():
+                    if media_type == "application/json" and content.get("schema") and "example" not in content:
+                        content["example"] = compose(content["schema"], schemas)
+    return document

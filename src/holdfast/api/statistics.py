@@ -1,0 +1,101 @@
+"""What workflows took and cost so far, from the newest runs; and what that lets one expect of the next."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from statistics import median
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from holdfast.api.auth import Viewer
+from holdfast.api.params import ServerDep
+from holdfast.api.responses import READ
+from holdfast.api.shaping import to_usd
+from holdfast.persistence.statistics import RECENT_RUNS, PastRun, read_past_runs
+
+router = APIRouter(tags=["catalog"])
+
+
+class PhaseStatistics(BaseModel):
+    key: str
+    median_s: float
+    median_cost_usd: float
+
+
+class WorkflowStatistics(BaseModel):
+    """Counts are of all runs; times and costs are of completed runs with real models, if there is one."""
+
+    workflow: str
+    runs: int
+    by_state: dict[str, int]
+    rehearsals: int = Field(description="How many of the runs used the simulated model.")
+    last_run_at: str
+    measured: int = Field(description="How many completed runs the figures below are of; 0 means there are none.")
+    is_rehearsed: bool = Field(description="The figures are of rehearsals, because there is nothing else.")
+    median_s: float | None
+    median_waited_s: float | None = Field(description="Of that time, how long people were waited for.")
+    median_cost_usd: float | None
+    most_cost_usd: float | None
+    phases: list[PhaseStatistics]
+
+
+class Statistics(BaseModel):
+    looked_at: int = Field(description="How many of the newest runs the figures come from.", examples=[500])
+    items: list[WorkflowStatistics]
+
+
+@router.get("/api/statistics", responses=READ, summary="What workflows took and cost so far")
+async def show_statistics(server: ServerDep, _identity: Viewer) -> Statistics:
+    past = await read_past_runs(server.db, limit=RECENT_RUNS)
+    return Statistics(looked_at=len(past), items=to_statistics(past))
+
+
+def to_statistics(past: Iterable[PastRun]) -> list[WorkflowStatistics]:
+    """By workflow, the one used last first; `past` is newest first."""
+    by_workflow: dict[str, list[PastRun]] = defaultdict(list)
+    for run in past:
+        by_workflow[run.workflow].append(run)
+    return [_of_workflow(name, runs) for name, runs in by_workflow.items()]
+
+
+def _of_workflow(name: str, runs: list[PastRun]) -> WorkflowStatistics:
+    completed = [run for run in runs if run.state == "completed" and run.seconds is not None]
+    real = [run for run in completed if not run.is_simulated]
+    measured = real or completed
+    return WorkflowStatistics(
+        workflow=name,
+        runs=len(runs),
+        by_state=dict(Counter(run.state for run in runs)),
+        rehearsals=sum(run.is_simulated for run in runs),
+        last_run_at=runs[0].created_at,
+        measured=len(measured),
+        is_rehearsed=bool(measured) and not real,
+        median_s=_median(run.seconds or 0.0 for run in measured),
+        median_waited_s=_median(run.waited_s for run in measured),
+        median_cost_usd=_median_usd(run.cost_micros for run in measured),
+        most_cost_usd=to_usd(max(run.cost_micros for run in measured)) if measured else None,
+        phases=_phases(measured),
+    )
+
+
+def _phases(runs: list[PastRun]) -> list[PhaseStatistics]:
+    seconds: dict[str, list[float]] = defaultdict(list)
+    micros: dict[str, list[int]] = defaultdict(list)
+    for run in runs:
+        for phase in run.phases:
+            seconds[phase.phase_key].append(phase.seconds)
+            micros[phase.phase_key].append(phase.cost_micros)
+    return [
+        PhaseStatistics(key=key, median_s=median(took), median_cost_usd=_median_usd(micros[key]) or 0.0)
+        for key, took in seconds.items()
+    ]
+
+
+def _median(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return median(known) if known else None
+
+
+def _median_usd(micros: Iterable[int]) -> float | None:
+    middle = _median(micros)
+    return None if middle is None else to_usd(round(middle))

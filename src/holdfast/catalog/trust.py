@@ -1,0 +1,91 @@
+"""What a repository's own definitions would make this machine do, so that a person can agree to exactly that once.
+
+A repository may be a stranger's. Its workflows can name commands, its personas programs, servers that are sent a key,
+and commands that nobody is asked about. Whatever a user has in a folder of their own they have agreed to by that.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.binding import BackendAvailability, bind_personas
+from holdfast.catalog.lookup import Catalog, CatalogEntry, Source
+from holdfast.consent import AnyConsent, PersonaConsentStore
+from holdfast.definition import content_hash
+from holdfast.errors import ConsentRequired
+from holdfast.persona import AgentPersona, Verdict
+from holdfast.workflow import WorkflowTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What one definition of a repository asks for. A consent counts for this repository and exactly this content."""
+
+    name: str
+    content_hash: str
+    lines: tuple[str, ...]
+
+
+def find_demands(repo: Path, entries: Iterable[CatalogEntry[Any]]) -> list[Demands]:
+    """What each of the entries that are the repository's own asks for; entries that ask for nothing are left out."""
+    folder = repo.resolve()
+    found = []
+    for entry in entries:
+        if _is_of(folder, entry) and (lines := tuple(_list_demands(entry.definition))):
+            identity = {"repository": str(folder), "definition": entry.definition.content_hash}
+            found.append(Demands(f"{entry.definition.name} of {folder}", content_hash(identity), lines))
+    return found
+
+
+def check_trust(repo: Path, entries: Iterable[CatalogEntry[Any]], consents: PersonaConsentStore) -> None:
+    """Raise `ConsentRequired` unless a person has agreed to what the repository's own definitions ask for."""
+    missing = [demands for demands in find_demands(repo, entries) if not consents.has_consent(demands)]
+    lines = [line for demands in missing for line in demands.lines]
+    if lines:
+        raise ConsentRequired(
+            f"{repo} brings definitions of its own that nobody here has agreed to: {'; '.join(lines)}.",
+            hint=f"Read them, then agree once: holdfast trust --repo {repo}",
+            repository=str(repo),
+            demands=lines,
+        )
+
+
+def list_used(
+    catalog: Catalog,
+    workflow: CatalogEntry[WorkflowTemplate],
+    availability: BackendAvailability,
+    overrides: Mapping[str, str] | None = None,
+) -> list[CatalogEntry[Any]]:
+    """The definitions that a run would be made from: the workflow, and the personas that would fill its roles.
+
+    Raises `PersonaIneligible` as binding does.
+    """
+    entries = catalog.list_personas()
+    pool = [entry.definition for entry in entries]
+    bindings = bind_personas(workflow.definition, pool, availability, overrides=overrides, consent_store=AnyConsent())
+    bound = {binding.persona_hash for binding in bindings.values()}
+    return [workflow, *(entry for entry in entries if entry.definition.content_hash in bound)]
+
+
+def _is_of(folder: Path, entry: CatalogEntry[Any]) -> bool:
+    return entry.source is Source.REPOSITORY or (
+        entry.source is Source.FILE and entry.file.resolve().is_relative_to(folder)
+    )
+
+
+def _list_demands(definition: WorkflowTemplate | AgentPersona) -> Iterator[str]:
+    if isinstance(definition, WorkflowTemplate):
+        commands = [*definition.setup, *(argv for phase in definition.phases for argv in phase.checks)]
+        for argv in dict.fromkeys(commands):
+            yield f"workflow {definition.name} runs {' '.join(argv)}"
+        return
+    if definition.argv is not None:
+        yield f"persona {definition.name} runs {' '.join(definition.argv)}"
+    if definition.base_url is not None:
+        key = f" with ${definition.key_variable}" if definition.key_variable else ""
+        yield f"persona {definition.name} calls {definition.base_url}{key}"
+    for pattern in definition.permissions.commands.allow:
+        yield f"persona {definition.name} may run {pattern} without asking"
+    if definition.permissions.network is Verdict.ALLOW:
+        yield f"persona {definition.name} may use the network without asking"

@@ -1,0 +1,239 @@
+"""`holdfast` alone in a terminal: a durable conversation with a persona on the repository one stands in."""
+
+import asyncio
+import contextlib
+import importlib
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from holdfast.catalog import Catalog
+from holdfast.cli.opening import open_engine
+from holdfast.cli.output import paint, plain, print_text
+from holdfast.cli.reading import find_run_id, query
+from holdfast.cli.repl_commands import Commands, Leave
+from holdfast.cli.repl_files import list_files
+from holdfast.cli.repl_personas import choose_persona
+from holdfast.cli.repl_prompt import INTERRUPT, TalkCompleter, TalkPrompt
+from holdfast.cli.repl_talk import Talk
+from holdfast.config import load_config
+from holdfast.engine.conversation import NAME, ROLE
+from holdfast.enums import Backend
+from holdfast.errors import ConfigInvalid, HoldfastError, RunNotFound
+from holdfast.persona import AgentPersona
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_TICK_S = 0.125
+_FILES_AGE_S = 5.0
+_SHOWN_DIRTY = 3
+
+
+def find_folder() -> Path | None:
+    """The repository one stands in, or `None`."""
+    told = _git(Path(), "rev-parse", "--show-toplevel")
+    return Path(told) if told else None
+
+
+def start_repl(repo: Path, *, resume: str | None, persona: str | None, is_simulated: bool) -> int:
+    """Talk until the person leaves. `resume` is a run's id, or the empty text for the last conversation."""
+    run_id = None if resume is None else find_conversation(resume, repo)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_talk(repo, run_id, persona, is_simulated=is_simulated))
+    return 0
+
+
+def find_conversation(given: str, repo: Path) -> str:
+    """Raises `RunNotFound`, and `ConfigInvalid` for a run that is no conversation."""
+    if given:
+        run_id = find_run_id(given)
+        (row,) = query("SELECT workflow FROM runs WHERE id = :id", {"id": run_id})
+        if row["workflow"] != NAME:
+            hint = f"Go on with it: holdfast resume {run_id[:8]}"
+            raise ConfigInvalid(f"Run {run_id[:8]} is no conversation.", hint=hint, key="--resume")
+        return run_id
+    rows = query(
+        "SELECT id FROM runs WHERE workflow = :name AND repo_path = :repo "
+        "AND state IN ('pending', 'running', 'paused') ORDER BY updated_at DESC, id LIMIT 1",
+        {"name": NAME, "repo": str(repo)},
+    )
+    if not rows:
+        raise RunNotFound(f"There is no conversation about {repo} yet.", hint="Begin one: holdfast")
+    return str(rows[0]["id"])
+
+
+async def _talk(repo: Path, run_id: str | None, wanted: str | None, *, is_simulated: bool) -> None:
+    config = load_config()
+    catalog = Catalog.for_repository(repo, config.config_dir)
+    persona = _bound_persona(run_id) if run_id and wanted is None and not is_simulated else None
+    if persona is None:
+        persona = choose_persona(catalog.list_personas(), repo, wanted=wanted, is_simulated=is_simulated)
+    # Importing what agents need takes a second or two, which a person spends typing.
+    loading = asyncio.create_task(asyncio.to_thread(importlib.import_module, "holdfast.engine.conversation_agent"))
+    async with open_engine(repo=repo, is_simulated=persona.backend is Backend.SIMULATED) as (engine, db, _):
+        talk = Talk(
+            *(engine, db, config), repo=repo, branch=_current_branch(repo), persona=persona, tell=_tell, loading=loading
+        )
+        repl = _Repl(talk, catalog, loading)
+        with repl.prompt.held():
+            _greet(talk, is_asked_for=is_simulated or run_id is not None or wanted is not None)
+            if run_id is not None:
+                await talk.take_up(run_id)
+            await repl.run()
+
+
+def _bound_persona(run_id: str) -> AgentPersona | None:
+    import json
+
+    rows = query(
+        "SELECT p.definition FROM run_bindings b JOIN agent_personas p ON p.id = b.persona_id "
+        "WHERE b.run_id = :id AND b.role_id = :role",
+        {"id": run_id, "role": ROLE},
+    )
+    if not rows:
+        return None
+    definition = rows[0]["definition"]
+    return AgentPersona.model_validate(json.loads(definition) if isinstance(definition, str) else definition)
+
+
+class _Repl:
+    """The loop: read, act, and keep what is under way in sight."""
+
+    def __init__(self, talk: Talk, catalog: Catalog, loading: "asyncio.Task[Any]") -> None:
+        self._talk = talk
+        self._loading = loading
+        self._commands = Commands(talk, catalog, start_anew=self._start_anew, lent=lambda: self.prompt.lent())
+        self._files: tuple[float, list[str]] = (0.0, [])
+        table = self._commands.table
+        completer = TalkCompleter(
+            {name: command.summary for name, command in table.items()},
+            {name: command.complete for name, command in table.items()},
+            self._list_files,
+        )
+        self.prompt = TalkPrompt(
+            completer=completer, above=self._above, below=self._below, is_busy=lambda: talk.is_busy
+        )
+
+    async def run(self) -> None:
+        ticking = asyncio.create_task(self._tick())
+        try:
+            with contextlib.suppress(EOFError, Leave):
+                while True:
+                    await self._act(await self.prompt.read())
+        finally:
+            ticking.cancel()
+            was_busy, run_id = self._talk.is_busy, self._talk.run_id
+            await self._talk.leave()
+            if run_id is not None:
+                under_way = "The answer under way is gone on with. " if was_busy else ""
+                _tell(paint(f"{under_way}Go on: holdfast --resume {run_id[:8]}", "dim"))
+
+    async def _act(self, line: str) -> None:
+        try:
+            if line == INTERRUPT:
+                await self._interrupt()
+            elif self._talk.question is not None and not line.startswith("/"):
+                await self._answer_question(line)
+            elif line.startswith("/"):
+                _tell(f"\n{paint(f'› {plain(line)}', 'bold')}")
+                await self._commands.do(line)
+            elif line.strip():
+                await self._talk.say(line)
+        except HoldfastError as error:
+            _tell(f"  {paint('✕', 'failed')} {error.message} {error.hint}".rstrip())
+
+    async def _interrupt(self) -> None:
+        if self._talk.is_busy:
+            # Not waited for: the prompt stays, and says that it is under way.
+            self._interrupting = asyncio.create_task(self._talk.interrupt())
+        elif self._talk.question is not None:
+            self._put_off()
+        else:
+            _tell(paint("  Ctrl-D leaves; nothing is lost.", "dim"))
+
+    async def _answer_question(self, line: str) -> None:
+        question = self._talk.question
+        assert question is not None
+        word, _, comment = line.strip().partition(" ")
+        if word.lower() in ("a", "approve", "y", "yes"):
+            await self._talk.decide(question, "approve", comment)
+        elif word.lower() in ("r", "reject", "n", "no"):
+            await self._talk.decide(question, "reject", comment)
+        elif word.lower() in ("l", "later"):
+            self._put_off()
+        else:
+            _tell("  Say a to approve, r and why to reject, l to answer later.")
+
+    def _put_off(self) -> None:
+        question, self._talk.question = self._talk.question, None
+        if question is not None:
+            _tell(paint(f"  It stays open: /approve {question['approval_id'][:8]}", "dim"))
+
+    async def _start_anew(self) -> None:
+        await self._talk.leave()
+        self._talk.reset()
+        _tell(paint("  A new conversation; it begins with what you say next.", "dim"))
+
+    # -- what is under way --------------------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            if self._talk.is_busy or self._talk.notice:
+                self.prompt.refresh()
+
+    def _above(self) -> list[tuple[str, str]]:
+        talk, lines = self._talk, []
+        if talk.view.tail.strip():
+            lines.append(("live", f"  {talk.view.tail}"))
+        if talk.is_busy or talk.notice:
+            frame = _FRAMES[int(time.time() / _TICK_S) % len(_FRAMES)]
+            doing = talk.notice or talk.view.activity or ("loads" if not self._loading.done() else "thinks")
+            took = f" · {time.time() - talk.view.since:.0f} s" if talk.view.since and not talk.notice else ""
+            lines.append(("working", f"{frame} {doing}{took} · Ctrl-C interrupts"))
+        if talk.question is not None:
+            lines.append(("question", "approve (a)  reject (r WHY)  later (l)"))
+        return lines
+
+    def _below(self) -> str:
+        talk = self._talk
+        cost = f" · ${talk.view.cost_micros / 1_000_000:.4f}" if talk.view.cost_micros else ""
+        run = f" · {talk.run_id[:8]}" if talk.run_id else ""
+        return f" {talk.persona.name} · {talk.persona.model or 'own model'}{cost} · {talk.branch}{run} · /help"
+
+    def _list_files(self) -> list[str]:
+        read_at, files = self._files
+        if time.monotonic() - read_at > _FILES_AGE_S:
+            files = list_files(self._talk.repo)
+            self._files = (time.monotonic(), files)
+        return files
+
+
+def _greet(talk: Talk, *, is_asked_for: bool) -> None:
+    persona = talk.persona
+    _tell(f"{paint('holdfast', 'bold')} · {persona.name} on {talk.repo.name} ({talk.branch})")
+    if persona.backend is Backend.SIMULATED:
+        why = "" if is_asked_for else " No key and no model server was found: holdfast doctor says what is missing."
+        _tell(paint(f"  This is a rehearsal: a simulated model answers, and costs nothing.{why}", "paused"))
+    dirty = [line[3:] for line in _git(talk.repo, "status", "--porcelain").splitlines()]
+    if dirty:
+        more = f" and {len(dirty) - _SHOWN_DIRTY} more" if len(dirty) > _SHOWN_DIRTY else ""
+        named = f"{', '.join(dirty[:_SHOWN_DIRTY])}{more}"
+        _tell(paint(f"  Not committed, so not in the agent's worktree: {named}. Mention a file with @.", "dim"))
+    _tell(paint("  /help shows what can be said; Ctrl-D leaves.", "dim"))
+
+
+def _current_branch(repo: Path) -> str:
+    return _git(repo, "symbolic-ref", "--short", "-q", "HEAD") or "HEAD"
+
+
+def _git(folder: Path, *words: str) -> str:
+    try:
+        told = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return told.stdout.rstrip("\n") if told.returncode == 0 else ""
+
+
+def _tell(text: str) -> None:
+    print_text(text)

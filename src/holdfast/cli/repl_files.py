@@ -1,0 +1,68 @@
+"""`@file` in a message: the file goes along, as it is in the person's own folder, unless it must not be read."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.persona import Permissions, Verdict
+
+MAX_FILE_BYTES = 64 * 1024
+MAX_FILES = 10
+_MENTION = re.compile(r"(?<![\w@/.])@([\w./+-]*[\w/+-])")
+
+
+class Mentioned(NamedTuple):
+    """A message with its files: what the agent is told, which files went along, and why others did not."""
+
+    content: str
+    included: list[str]
+    refused: list[str]
+
+
+def list_files(repo: Path) -> list[str]:
+    """What git knows of the folder, and what it would add; `[]` where git does not answer."""
+    command = ["git", "-C", str(repo), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, check=False)
+    return sorted(set(listed.stdout.decode(errors="replace").split("\0")) - {""}) if listed.returncode == 0 else []
+
+
+def include_files(text: str, repo: Path, permissions: Permissions) -> Mentioned:
+    """Put the content of each file that is mentioned behind the text. A word that names no file stays a word."""
+    included: list[str] = []
+    refused: list[str] = []
+    parts: list[str] = []
+    for name in dict.fromkeys(_MENTION.findall(text)):
+        path = repo / name
+        if not path.is_file():
+            continue
+        if (reason := _why_not(name, path, repo, permissions, len(included))) is not None:
+            refused.append(f"@{name} was left out: {reason}")
+            continue
+        part, note = _read(path)
+        included.append(f"{name}{note}")
+        parts.append(f'<file path="/{name}"{" cut_short=true" if note else ""}>\n{part}\n</file>')
+    return Mentioned("\n\n".join([text, *parts]), included, refused)
+
+
+def _why_not(name: str, path: Path, repo: Path, permissions: Permissions, many: int) -> str | None:
+    from holdfast.agents.tool_policy import ToolPolicy
+
+    judgement = ToolPolicy(repo, permissions).judge_path(f"/{name}", is_write=False)
+    if judgement.verdict is not Verdict.ALLOW:
+        return judgement.reason.rstrip(".").partition(" Ask for")[0] + "."
+    if many >= MAX_FILES:
+        return f"a message takes {MAX_FILES} files at most."
+    with path.open("rb") as file:
+        if b"\0" in file.read(8192):
+            return "it is no text."
+    return None
+
+
+def _read(path: Path) -> tuple[str, str]:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        text = file.read(MAX_FILE_BYTES).decode(errors="replace")
+    if size <= MAX_FILE_BYTES:
+        return text.rstrip("\n"), ""
+    return text, f" (the first {MAX_FILE_BYTES // 1024} of {size // 1024} KiB)"

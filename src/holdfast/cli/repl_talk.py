@@ -1,0 +1,247 @@
+"""One conversation behind the prompt: what is typed becomes a message in the journal, and someone answers it.
+
+The journal is the only way in and out. Messages are written before anything else happens, the answer is made by driving
+the run like any other, and everything shown is read back from it. So whatever dies, `--resume` finds the same place.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from holdfast.cli.asking import call_person, find_question, show_question
+from holdfast.cli.options import get_user
+from holdfast.cli.output import paint
+from holdfast.cli.repl_files import include_files
+from holdfast.cli.repl_view import TalkView
+from holdfast.config import Config
+from holdfast.engine.conversation import ROLE, conversation_template, read_conversation, send_message
+from holdfast.engine.lifecycle import WorkflowEngine
+from holdfast.engine.results import RunResult
+from holdfast.errors import ApprovalNotFound, ApprovalStale, HoldfastError, RunBusy
+from holdfast.persistence.db import Database
+from holdfast.persona import AgentPersona
+from holdfast.runtime.stores import open_journal
+
+SHOWN_TURNS = 3
+_OTHER_LOOK_S = 0.2
+
+
+class Talk:
+    """A conversation with a persona on a repository. Without `run_id` it begins with the first message."""
+
+    def __init__(
+        self,
+        engine: WorkflowEngine,
+        db: Database,
+        config: Config,
+        *,
+        repo: Path,
+        branch: str,
+        persona: AgentPersona,
+        tell: Callable[[str], None],
+        loading: "asyncio.Task[Any]",
+    ) -> None:
+        self.engine, self.db, self.config = engine, db, config
+        self.repo, self.branch = repo, branch
+        self.persona = persona
+        self.tell = tell
+        self._loading = loading
+        self.run_id: str | None = None
+        self.view = TalkView(tell)
+        self.question: dict[str, Any] | None = None
+        self.notice = ""
+        self._told_persona = ""
+        self._answering: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._moved = asyncio.Condition()
+
+    @property
+    def is_busy(self) -> bool:
+        return self._answering is not None and not self._answering.done()
+
+    # -- a person speaks ----------------------------------------------------------------------------------------------
+
+    async def say(self, text: str) -> None:
+        """Send a message. On return it is in the journal, and someone answers it."""
+        mentioned = await asyncio.to_thread(include_files, text, self.repo, self.persona.permissions)
+        if self.run_id is None:
+            await self._begin(text)
+        assert self.run_id is not None
+        changed = self.persona if self.persona.content_hash != self._told_persona else None
+        await send_message(self.db, self.run_id, text, content=mentioned.content, persona=changed, by=get_user())
+        # crash: the message stands; whoever resumes the conversation answers it.
+        self._told_persona = self.persona.content_hash
+        for line in (*(f"with {name}" for name in mentioned.included), *mentioned.refused):
+            self.tell(paint(f"  {line}", "dim"))
+        self.answer()
+
+    async def _begin(self, text: str) -> None:
+        self.notice = "prepares a worktree"
+        try:
+            result = await self.engine.run(
+                conversation_template(),
+                repo_path=self.repo,
+                base_branch=self.branch,
+                title=" ".join(text.split())[:60],
+                persona_overrides={ROLE: self.persona.name},
+                started_by=get_user(),
+            )
+        finally:
+            self.notice = ""
+        if result.error is not None:
+            raise HoldfastError(result.error.message, hint=result.error.hint)
+        self.run_id = str(result.run_id)
+        self._told_persona = self.persona.content_hash
+        self.follow()
+
+    def answer(self) -> None:
+        """Have what was said answered, unless that is under way."""
+        if not self.is_busy and self.question is None:
+            self._answering = asyncio.create_task(self._answer_all())
+
+    async def _answer_all(self) -> None:
+        assert self.run_id is not None
+        while True:
+            try:
+                result = await self._drive()
+            except HoldfastError as error:
+                self.tell(f"  {paint('✕', 'failed')} {error.code}: {error.message} {error.hint}".rstrip())
+                return
+            await self._see_all()
+            if result.waiting_for in ("approval", "outcome") and not self._put_question():
+                continue  # someone else has answered it
+            if self.question is not None or result.waiting_for == "budget" or result.state.is_terminal:
+                return
+            if not (await read_conversation(self.db, self.run_id)).waiting:
+                return
+
+    async def _drive(self) -> RunResult:
+        assert self.run_id is not None
+        # An import that two threads make at once can give one of them half a module.
+        await asyncio.shield(self._loading)
+        try:
+            return await self.engine.resume(self.run_id)
+        except RunBusy:
+            self.notice = "another process answers"
+            try:
+                return await self._wait_for_other()
+            finally:
+                self.notice = ""
+
+    async def _wait_for_other(self) -> RunResult:
+        """Another process drives the conversation; what it does is shown here all the same."""
+        assert self.run_id is not None
+        while True:
+            await asyncio.sleep(_OTHER_LOOK_S)
+            result = await self.engine.result(self.run_id)
+            if result.state.value not in ("running", "pending"):
+                return result
+            with contextlib.suppress(RunBusy):
+                return await self.engine.resume(self.run_id)
+
+    async def interrupt(self) -> None:
+        """End the answer under way; the conversation stays, and so does what was done."""
+        if self.run_id is not None and self.is_busy:
+            self.notice = "interrupting; what is in flight is recorded first"
+            try:
+                await self.engine.pause(self.run_id, by=get_user())
+            finally:
+                self.notice = ""
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def _put_question(self) -> bool:
+        assert self.run_id is not None
+        self.question = find_question(self.run_id)
+        if self.question is None:
+            return False
+        call_person("holdfast: the agent asks you something")
+        show_question(self.question)
+        return True
+
+    async def decide(self, question: dict[str, Any], action: str, comment: str = "") -> None:
+        """Answer a question of this conversation, and let it go on."""
+        try:
+            await self.engine.decide(
+                str(question["run_id"]),
+                question["approval_id"],
+                action,
+                comment=comment,
+                by=get_user(),
+                digest=question["digest"],
+            )
+        except (ApprovalStale, ApprovalNotFound) as error:
+            self.tell(f"  {error.message}")
+        if self.question is not None and self.question["approval_id"] == question["approval_id"]:
+            self.question = None
+        if question["run_id"] == self.run_id:
+            self.answer()
+
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Show what happens in the journal from now on, whoever makes it happen."""
+        if self._following is None:
+            self._following = asyncio.create_task(self._follow())
+
+    async def _follow(self) -> None:
+        assert self.run_id is not None
+        async with open_journal(self.db.store) as journal:
+            async for event in journal.follow(self.run_id, self.view.last_seq):
+                self.view.apply(event)
+                async with self._moved:
+                    self._moved.notify_all()
+
+    async def _see_all(self) -> None:
+        """Wait until what is committed by now is on the screen."""
+        assert self.run_id is not None
+        async with open_journal(self.db.store) as journal:
+            head = await journal.read_head(self.run_id)
+        async with self._moved:
+            await self._moved.wait_for(lambda: self.view.last_seq >= head)
+
+    async def take_up(self, run_id: str) -> None:
+        """Go on with a conversation: show how it stood, and have answered what was not."""
+        self.run_id = run_id
+        async with open_journal(self.db.store) as journal:
+            events = await journal.read(run_id)
+        conversation = await read_conversation(self.db, run_id)
+        shown = conversation.turns[-SHOWN_TURNS:]
+        first = min((seq for turn in shown for seq in turn.messages), default=0)
+        if len(conversation.turns) > len(shown):
+            self.tell(paint(f"  {len(conversation.turns) - len(shown)} earlier turns: /history", "dim"))
+        for event in events:
+            self.view.is_muted = event.seq < first
+            self.view.apply(event)
+        self.view.is_muted = False
+        if conversation.messages:
+            self.persona = conversation.persona_at(conversation.messages, self.persona)
+        self._told_persona = self.persona.content_hash
+        self.follow()
+        result = await self.engine.result(run_id)
+        if result.waiting_for in ("approval", "outcome"):
+            self._put_question()
+        if result.state.value in ("running", "pending") or conversation.waiting:
+            self.tell(paint("  goes on with the answer that was under way", "dim"))
+            self.answer()
+
+    async def wait(self) -> None:
+        """Wait until the answer under way has ended, however it did."""
+        if self._answering is not None:
+            with contextlib.suppress(Exception):
+                await asyncio.shield(self._answering)
+
+    def reset(self) -> None:
+        """Forget which conversation this is; the next message begins another."""
+        self.run_id, self.question, self.view = None, None, TalkView(self.tell)
+
+    async def leave(self) -> None:
+        """Give the conversation up as it is; an answer under way can be gone on with."""
+        for task in (self._answering, self._following):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+        self._answering = self._following = None

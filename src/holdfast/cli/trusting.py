@@ -1,0 +1,96 @@
+"""Consent: the command that gives it, and the question before a run that needs it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.options import JSON, get_user
+from holdfast.cli.output import plain, print_json, print_text, say
+
+if TYPE_CHECKING:
+    from holdfast.catalog import CatalogEntry
+    from holdfast.consent import Agreeable, PersonaConsentStore
+    from holdfast.workflow import WorkflowTemplate
+
+
+def trust(
+    persona: Annotated[str | None, typer.Argument(metavar="PERSONA", help="A persona that asks for consent.")] = None,
+    repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository.")] = Path(),
+    as_json: JSON = False,
+) -> None:
+    """Agree, once, to a persona, or to what a repository's own workflows and personas run.
+
+    It counts until one of them changes. Read them first: holdfast workflows show, holdfast personas show.
+
+    Example: holdfast trust --repo .
+    """
+    from holdfast.catalog import Catalog, find_demands
+    from holdfast.cli.describing import get_persona
+    from holdfast.cli.opening import open_consents
+    from holdfast.config import load_config
+
+    config = load_config()
+    catalog = Catalog.for_repository(repo, config.config_dir)
+    entries: list[CatalogEntry[Any]] = [*catalog.list_workflows(), *catalog.list_personas()]
+    if persona is not None:
+        entries = [get_persona(persona, repo)]
+        open_consents(config).grant(entries[0].definition, by=get_user())
+    demands = find_demands(repo, entries)
+    for one in demands:
+        open_consents(config).grant(one, by=get_user())
+    lines = [plain(line) for one in demands for line in one.lines]
+    lines += [f"persona {plain(persona)} may work"] if persona is not None else []
+    if as_json:
+        print_json({"agreed": lines})
+    else:
+        print_text("\n".join(f"✓ {line}" for line in lines) or "Nothing there needs consent.")
+
+
+def agree(
+    repo: Path,
+    workflow: "CatalogEntry[WorkflowTemplate]",
+    overrides: Mapping[str, str],
+    *,
+    is_simulated: bool,
+    is_yes: bool,
+    can_ask: bool,
+) -> "PersonaConsentStore":
+    """The consents to run this with. A person who can be asked is asked for what is missing; `--yes` is consent.
+
+    Raises `ConsentRequired` if the repository's own definitions need a consent that there is not.
+    """
+    from holdfast.binding import BackendAvailability, find_backends
+    from holdfast.catalog import Catalog, check_trust, find_demands, list_used
+    from holdfast.cli.opening import open_consents
+    from holdfast.config import load_config
+    from holdfast.consent import AnyConsent
+    from holdfast.enums import Backend
+
+    if is_yes:
+        return AnyConsent()
+    config = load_config()
+    consents = open_consents(config)
+    catalog = Catalog.for_repository(repo, config.config_dir)
+    personas = [entry.definition for entry in catalog.list_personas()]
+    backends = {Backend.SIMULATED} if is_simulated else find_backends(personas, os.environ)
+    used = list_used(catalog, workflow, BackendAvailability(available_backends=frozenset(backends)), overrides)
+    if can_ask:
+        for demands in find_demands(repo, used):
+            _ask(consents, demands, *demands.lines)
+        for persona in (entry.definition for entry in used[1:] if entry.definition.requires_consent):
+            _ask(consents, persona, f"the persona asks for consent: {persona.description}")
+    check_trust(repo, used, consents)
+    return consents
+
+
+def _ask(consents: "PersonaConsentStore", wanted: "Agreeable", *lines: str) -> None:
+    if consents.has_consent(wanted):
+        return
+    say(f"Nobody here has agreed to this yet ({plain(wanted.name)}):")
+    for line in lines:
+        say(f"  {plain(line)}")
+    if typer.confirm("Agree to it, until it changes?", default=False, err=True):
+        consents.grant(wanted, by=get_user())

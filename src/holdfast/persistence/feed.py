@@ -1,0 +1,170 @@
+"""One order of events over all runs, for those who follow all of them at once.
+
+Rule: an append knows nothing of it. On SQLite commits happen one after the other, and the position of an event's row is
+its place. On Postgres they do not: there whoever follows gives positions to what is new, as stretches of one run's
+events, in a transaction that only one process can be in at a time. Either way positions become visible in their order:
+a reader who has read up to one has missed nothing before it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, func, or_, select, text
+from sqlalchemy.orm import Session
+
+from holdfast.persistence.db import Database
+from holdfast.persistence.models import FeedRow, RunEventRow, RunRow
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.checkpoint.chain import decode, genesis
+from holdfast.runtime.events import Event
+from holdfast.runtime.journal import Journal
+
+FEED_JOURNAL = "holdfast-feed"  # it has no events; whoever appends to it holds its lock until the commit
+_ACTIVE = ("pending", "running", "paused")
+_MOST_AT_ONCE = 1000  # runs per transaction; it may be shared with appends that should not wait for long
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive events of one run; `position` is that of the last one. Without a run there is nothing to tell."""
+
+    position: int
+    run_id: str
+    first_seq: int
+    last_seq: int
+
+    def position_of(self, seq: int) -> int:
+        return self.position - (self.last_seq - seq)
+
+
+def needs_positions(db: Database) -> bool:
+    """Whether events have no position until `give_positions` gives them one."""
+    return db.path is None
+
+
+async def give_positions(journal: Journal, heads: Mapping[str, int]) -> None:
+    """Make sure that the events of these runs up to these numbers have positions; may happen twice, anywhere."""
+    moved = list(heads.items())
+    for start in range(0, len(moved), _MOST_AT_ONCE):
+        moves = Statement(_GIVE, {"moves": json.dumps(moved[start : start + _MOST_AT_ONCE])}, expect=None)
+        # crash: events without positions are found by the next look, of whichever process.
+        await journal.append(FEED_JOURNAL, [], rows=[moves])
+
+
+_GIVE = """
+INSERT INTO feed (position, run_id, first_seq, last_seq)
+SELECT (SELECT COALESCE(MAX(position), 0) FROM feed) + SUM(n.head - n.seen) OVER (ORDER BY n.place),
+    n.run_id, n.seen + 1, n.head
+FROM (
+    SELECT m.run_id, m.head, m.place,
+        COALESCE((SELECT MAX(f.last_seq) FROM feed AS f WHERE f.run_id = m.run_id), 0) AS seen
+    FROM (
+        SELECT e.value->>0 AS run_id, CAST(e.value->>1 AS bigint) AS head, e.place
+        FROM json_array_elements(CAST(:moves AS json)) WITH ORDINALITY AS e (value, place)
+    ) AS m WHERE EXISTS (SELECT 1 FROM runs AS r WHERE r.id = m.run_id)
+) AS n
+WHERE n.head > n.seen
+"""
+
+
+async def find_moved(db: Database) -> dict[str, int]:
+    """Every run with events that have no position yet, and its last number: a look at all runs."""
+    query = text(
+        "SELECT r.id, j.head FROM runs AS r JOIN journal_runs AS j ON j.run_id = r.id "
+        "WHERE j.head > COALESCE((SELECT MAX(f.last_seq) FROM feed AS f WHERE f.run_id = r.id), 0) "
+        "ORDER BY r.created_at, r.id"
+    )
+    async with db.session() as session:
+        return {run_id: int(head) for run_id, head in await session.execute(query)}
+
+
+async def list_active(db: Database, *, created_since: str) -> set[str]:
+    """The runs that may be written to at any moment, and the new ones, which may be over already."""
+    query = select(RunRow.id).where(or_(RunRow.state.in_(_ACTIVE), RunRow.created_at > created_since))
+    async with db.session() as session:
+        return set(await session.scalars(query))
+
+
+async def read_position(db: Database) -> int:
+    """The last position there is, 0 if there is none."""
+    query = select(func.max(FeedRow.position)) if needs_positions(db) else text("SELECT MAX(position) FROM events")
+    async with db.session() as session:
+        return int((await session.execute(query)).scalar() or 0)
+
+
+async def read_stretches(db: Database, after: int, *, limit: int) -> list[Stretch]:
+    """What comes after a position; the first one may begin before it."""
+    async with db.session() as session:
+        if not needs_positions(db):
+            return to_stretches((await session.execute(_ROWS, {"after": after, "limit": limit})).all())
+        query = select(FeedRow).where(FeedRow.position > after).order_by(FeedRow.position).limit(limit)
+        rows = await session.scalars(query)
+        return [Stretch(row.position, row.run_id, row.first_seq, row.last_seq) for row in rows]
+
+
+_ROWS = text(
+    "SELECT e.position, CASE WHEN EXISTS (SELECT 1 FROM runs AS r WHERE r.id = e.run_id) THEN e.run_id ELSE '' END, "
+    "e.seq FROM events AS e WHERE e.position > :after ORDER BY e.position LIMIT :limit"
+)
+
+
+def to_stretches(rows: Iterable[Sequence[object]]) -> list[Stretch]:
+    """Put together what lies together; what is no run's is put together too, so that it can be passed over."""
+    found: list[Stretch] = []
+    for position, run_id, seq in rows:
+        assert isinstance(position, int) and isinstance(run_id, str) and isinstance(seq, int)  # noqa: PT018
+        last = found[-1] if found else None
+        if last is not None and last.run_id == run_id and run_id == "":
+            found[-1] = Stretch(position, "", 0, 0)
+        elif last is not None and (last.run_id, last.last_seq + 1, last.position + 1) == (run_id, seq, position):
+            found[-1] = Stretch(position, run_id, last.first_seq, seq)
+        else:
+            found.append(Stretch(position, run_id, seq, seq))
+    return found
+
+
+async def read_events(db: Database, stretches: Sequence[Stretch]) -> dict[str, dict[int, Event]]:
+    """The events of consecutive stretches, by run and number; none of a run that was deleted since.
+
+    Raises `JournalCorrupt` if one of the runs is damaged there.
+    """
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for stretch in stretches:
+        if stretch.run_id:
+            first.setdefault(stretch.run_id, stretch.first_seq)
+            last[stretch.run_id] = stretch.last_seq  # a run's stretches follow each other without a gap
+    async with db.session() as session:
+        return await session.run_sync(
+            lambda inner: {
+                run_id: {event.seq: event for event in _read_events(inner, run_id, first[run_id], last[run_id])}
+                for run_id in first
+            }
+        )
+
+
+def _read_events(session: Session, run_id: str, first: int, last: int) -> list[Event]:
+    of_run = RunEventRow.run_id == run_id
+    before = session.scalar(
+        select(RunEventRow.hash).where(of_run, RunEventRow.seq < first).order_by(RunEventRow.seq.desc()).limit(1)
+    )
+    rows = session.execute(
+        select(RunEventRow.seq, RunEventRow.type, RunEventRow.body, RunEventRow.hash)
+        .where(of_run, RunEventRow.seq >= first, RunEventRow.seq <= last)
+        .order_by(RunEventRow.seq)
+    )
+    events, _ = decode(
+        run_id,
+        ((seq, kind, body.encode(), bytes(chained)) for seq, kind, body, chained in rows),
+        genesis(run_id) if before is None else bytes(before),
+        lambda digests: _read_blobs(session, sorted(digests)),
+    )
+    return events
+
+
+def _read_blobs(session: Session, digests: Sequence[str]) -> dict[str, bytes]:
+    query = text("SELECT digest, body FROM blobs WHERE digest IN :digests").bindparams(
+        bindparam("digests", expanding=True)
+    )
+    return {digest: bytes(body) for digest, body in session.execute(query, {"digests": list(digests)})}

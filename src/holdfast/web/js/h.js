@@ -1,0 +1,67 @@
+// The one way elements are made. Children are nodes or text; text is shown as text, whoever wrote it.
+import { showable } from "./format.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const LINKS = new Set(["href", "src", "action", "formaction", "xlink:href"]);
+
+/**
+ * `h("button", { class: "button", onclick: save }, "Save")`; "svg:rect" makes an SVG element.
+ * Props: `on…` functions are listeners, `style` and `dataset` are objects, true/false/null are boolean attributes,
+ * anything else is an attribute. Children: nodes, text, numbers, arrays; null, undefined and false are left out.
+ */
+export function h(tag, props, ...children) {
+  const isSvg = tag.startsWith("svg:");
+  const element = isSvg ? document.createElementNS(SVG, tag.slice(4)) : document.createElement(tag);
+  for (const [name, value] of Object.entries(props ?? {})) setProp(element, name, value);
+  return add(element, children);
+}
+
+function setProp(element, name, value) {
+  if (name.startsWith("on")) {
+    if (value) element.addEventListener(name.slice(2), value);
+  } else if (name === "style") {
+    for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
+  } else if (name === "dataset") {
+    Object.assign(element.dataset, value);
+  } else if (value === true) {
+    element.setAttribute(name, "");
+  } else if (value !== false && value !== null && value !== undefined) {
+    setAttribute(element, name, String(value));
+  }
+}
+
+function setAttribute(element, name, text) {
+  if (LINKS.has(name) && !isSafeLink(text)) return;
+  // What is typed into a field stays as it is; only what is read is made showable.
+  element.setAttribute(name, name === "title" || name === "aria-label" ? showable(text) : text);
+}
+
+/** Links lead to our own pages or to http(s); never to a script. */
+export function isSafeLink(text) {
+  return /^(?:[/#?]|https?:\/\/|blob:)/i.test(text) && !text.startsWith("//");
+}
+
+export function add(element, ...children) {
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(child instanceof Node ? child : showable(String(child)));
+  }
+  return element;
+}
+
+/** Replace what an element holds. */
+export function fill(element, ...children) {
+  element.replaceChildren();
+  return add(element, ...children);
+}
+
+/** Make an element hold these nodes in this order, touching only what differs, so that focus and scroll stay. */
+export function reconcile(parent, nodes) {
+  const wanted = new Set(nodes);
+  for (const child of [...parent.childNodes]) if (!wanted.has(child)) child.remove();
+  let at = parent.firstChild;
+  for (const node of nodes) {
+    if (node === at) at = at.nextSibling;
+    else parent.insertBefore(node, at);
+  }
+}

@@ -1,0 +1,20 @@
+// Who is looking, and what they may do. The server decides; this only says beforehand why it would refuse.
+import { getJson } from "./api.js";
+
+const ROLES = ["viewer", "operator", "approver", "admin"];
+
+export const session = { name: "", role: "", isKnown: false };
+
+export async function loadSession() {
+  const { name, role } = await getJson("/api/session");
+  Object.assign(session, { name, role, isKnown: true });
+  return session;
+}
+
+export const can = (role) => ROLES.indexOf(session.role) >= ROLES.indexOf(role);
+
+/** Null, or why an action that needs this role is not for this person. */
+export function whyNot(role) {
+  if (!session.isKnown || can(role)) return null;
+  return `This needs the role ${role}; you are ${session.role}.`;
+}

@@ -1,0 +1,77 @@
+"""`--detach` for real: the command hands the run over and ends, and a server in the background does the work."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.acceptance.cli.terminal import HOLDFAST, PATIENCE_S, shell
+
+pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
+
+
+@pytest.fixture
+def serving(environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A server as a person starts it, on a free port."""
+    process = start_serving(environment)
+    yield process
+    process.terminate()
+    process.communicate(timeout=PATIENCE_S)
+
+
+def start_serving(environment: dict[str, str]) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [HOLDFAST, "serve", "--port", "0"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    assert re.search(r"serves http://127.0.0.1:\d+/", process.stdout.readline())
+    return process
+
+
+def detach(repo: Path, environment: dict[str, str]) -> str:
+    done = shell(
+        *("run", "small", "--repo", str(repo), "--simulate", "--requirements", "Add numbers", "--detach", "--json"),
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    assert made["state"] == "pending"
+    assert f"holdfast runs watch {made['run_id'][:8]}" in done.stderr
+    return str(made["run_id"])
+
+
+def show(run_id: str, environment: dict[str, str]) -> Any:
+    return json.loads(shell("runs", "show", run_id, "--json", env=environment).stdout)
+
+
+@pytest.mark.usefixtures("serving")
+def test_a_detached_run_is_driven_by_the_server_to_its_question_and_after_the_answer_to_its_end(
+    repo: Path, environment: dict[str, str]
+) -> None:
+    run_id = detach(repo, environment)
+
+    watched = shell("runs", "watch", run_id, env=environment)
+    assert (watched.returncode, "waits for a person" in watched.stderr) == (3, True)
+    (question,) = json.loads(shell("approvals", "--json", env=environment).stdout)
+    assert shell("approve", question["approval_id"], env=environment).returncode == 0
+
+    seen = shell("runs", "events", run_id, "--follow", env=environment)  # ends with the run
+
+    assert "run.completed" in seen.stdout
+    assert show(run_id, environment)["state"] == "completed"
+
+
+def test_a_run_that_was_detached_before_is_found_by_the_next_server(repo: Path, environment: dict[str, str]) -> None:
+    run_id = detach(repo, environment)
+    assert show(run_id, environment)["state"] == "pending"
+
+    process = start_serving(environment)
+    watched = shell("runs", "watch", run_id, env=environment)
+    process.terminate()
+    process.communicate(timeout=PATIENCE_S)
+
+    assert watched.returncode == 3
+    assert show(run_id, environment)["pause_reason"] == "approval"

@@ -1,0 +1,338 @@
+"""The conversation in a terminal, with a real model server on loopback: chat, kill, interrupt, questions, files."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.acceptance.cli.terminal import PATIENCE_S, Terminal, shell
+from tests.model_server import Asks, ModelServer, Reply, Says, asks
+
+pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
+KEY = "own-key-73ba21cc90"
+PERSONA = """\
+name: mine
+version: 1
+backend: openai_compatible
+base_url: {address}
+model: my-model
+api_key_env: MY_MODEL_KEY
+capabilities: [code_write, shell]
+permissions:
+  commands: {{ask: [touch]}}
+"""
+WORD = "ready-steady-go"
+LONG = " ".join(f"word{number}" for number in range(400))
+
+
+class World:
+    """A repository, a home, a model server, and `holdfast` in a terminal there."""
+
+    def __init__(self, repo: Path, environment: dict[str, str], server: ModelServer) -> None:
+        self.repo, self.server = repo, server
+        self.terminals: list[Terminal] = []
+        personas = Path(environment["XDG_CONFIG_HOME"]) / "holdfast" / "personas"
+        personas.mkdir(parents=True)
+        (personas / "mine.yaml").write_text(PERSONA.format(address=server.address))
+        self.env = {
+            **{name: value for name, value in environment.items() if not name.endswith("_API_KEY")},
+            "XDG_STATE_HOME": str(personas.parents[2] / "state"),
+            "PROMPT_TOOLKIT_NO_CPR": "1",
+            "MY_MODEL_KEY": KEY,
+        }
+
+    def open(self, *arguments: str) -> Terminal:
+        terminal = Terminal(*arguments, env=self.env, cwd=self.repo)
+        self.terminals.append(terminal)
+        terminal.wait_for("/help shows what can be said")
+        return terminal
+
+    def close(self) -> None:
+        for terminal in self.terminals:
+            terminal.__exit__()
+        self.server.__exit__()
+
+    def read(self, *arguments: str) -> Any:
+        return json.loads(shell(*arguments, "--json", env=self.env).stdout)
+
+    def events(self) -> list[dict[str, Any]]:
+        (run,) = self.read("runs", "list")
+        lines = shell("runs", "events", run["run_id"], "--json", env=self.env).stdout.splitlines()
+        return [json.loads(line) for line in lines]
+
+    def wait_until_asked(self, times: int) -> None:
+        while len(self.server.received) < times:
+            assert self.server.is_asked.wait(PATIENCE_S), f"the model was asked {len(self.server.received)} times"
+            self.server.is_asked.clear()
+
+    def last_request(self) -> str:
+        return json.dumps(self.server.received[-1].body["messages"])
+
+
+Open = Callable[[list[Reply | list[Reply]]], World]
+
+
+@pytest.fixture
+def world(repo: Path, environment: dict[str, str]) -> Iterator[Open]:
+    opened: list[World] = []
+
+    def open_world(replies: list[Reply | list[Reply]]) -> World:
+        opened.append(World(repo, environment, ModelServer({"": replies}).__enter__()))
+        return opened[-1]
+
+    yield open_world
+    for here in opened:
+        here.close()
+
+
+def keys_of(events: list[dict[str, Any]], kind: str) -> list[str]:
+    return [event["payload"]["key"] for event in events if event["kind"] == kind]
+
+
+def wait_for_answer(terminal: Terminal, text: str) -> None:
+    terminal.wait_for(text)
+    terminal.wait_for(" s · $0")  # what the turn took, once it is over
+
+
+def leave(terminal: Terminal) -> None:
+    terminal.type("\x04")
+    terminal.wait_for("Go on: holdfast --resume")
+    assert terminal.end() == 0
+
+
+def test_a_conversation_has_turns_tools_and_a_memory(world: Open) -> None:
+    here = world([asks(("read_file", {"file_path": "/calc.py"})), Says("It subtracts."), Says("Yes, it should add.")])
+    terminal = here.open()
+
+    terminal.type("What does add do?\r")
+    wait_for_answer(terminal, "It subtracts.")
+    terminal.type("Is that wrong?\r")
+    wait_for_answer(terminal, "Yes, it should add.")
+    terminal.type("/expand\r")
+    terminal.wait_for("return a - b")
+    terminal.type("/cost\r")
+    terminal.wait_for("turn 2: 1 model call,")
+    leave(terminal)
+
+    assert "⏺ read_file /calc.py" in terminal.screen.replace("\x1b[0m", "").replace("\x1b[2m", "")
+    told = here.last_request()
+    assert told.index("What does add do?") < told.index("It subtracts.") < told.index("Is that wrong?")
+    assert here.server.places == [("", 0), ("", 1), ("", 2)]
+    (run,) = here.read("runs", "list")
+    assert (run["workflow"], run["state"], run["pause_reason"]) == ("conversation", "paused", "message")
+    assert shell("db", "check", env=here.env).returncode == 0
+
+
+def test_killed_in_the_middle_of_an_answer_it_goes_on_without_asking_twice(world: Open) -> None:
+    slow = Says(LONG, pause_s=0.05)
+    here = world([asks(("ls", {"path": "/"})), [slow, Says(f"Nothing was lost: {WORD}.")]])
+    terminal = here.open()
+    terminal.type("Look around.\r")
+    terminal.wait_for("word1 ")
+    here.wait_until_asked(2)
+    terminal.kill()
+
+    again = here.open("--resume")
+    wait_for_answer(again, WORD)
+    leave(again)
+
+    assert "Look around." in again.screen
+    assert here.server.places == [("", 0), ("", 1), ("", 1)]  # only the call in flight was made again
+    events = here.events()
+    for kind in ("model.response", "tool.result", "message.received", "phase.completed"):
+        found = [event for event in events if event["kind"] == kind]
+        assert len(found) == len({json.dumps(event["payload"].get("key", event["seq"])) for event in found}) > 0
+    assert len(keys_of(events, "model.response")) == 2
+
+
+def test_a_message_that_nobody_answered_yet_is_answered_after_a_kill(world: Open) -> None:
+    here = world([[Says(LONG, pause_s=0.05), Says("First."), Says("First.")], Says(f"Second: {WORD}.")])
+    terminal = here.open()
+    terminal.type("One\r")
+    terminal.wait_for("word1 ")
+    terminal.type("Two\r")
+    terminal.wait_for("queued")
+    terminal.kill()
+
+    again = here.open("--resume")
+    wait_for_answer(again, WORD)
+    leave(again)
+
+    told = here.last_request()
+    assert told.index("One") < told.index("First.") < told.index("Two")
+    assert len([event for event in here.events() if event["kind"] == "message.received"]) == 2
+
+
+def test_a_message_reaches_the_agent_while_it_works(world: Open) -> None:
+    working = Asks((("ls", {"path": "/"}),), text=LONG, piece_chars=60, pause_s=0.1)
+    here = world([working, Says(f"Understood: {WORD}.")])
+    terminal = here.open()
+    terminal.type("Look around.\r")
+    terminal.wait_for("word1 ")
+    terminal.type("But leave the tests alone.\r")
+    terminal.wait_for("the agent was told what you said meanwhile")
+    wait_for_answer(terminal, WORD)
+    leave(terminal)
+
+    assert "But leave the tests alone." in here.last_request()
+    assert here.server.places == [("", 0), ("", 1)]  # in the same turn, not in one of its own
+    assert len([event for event in here.events() if event["kind"] == "phase.started"]) == 1
+
+
+def test_ctrl_c_interrupts_the_answer_and_the_conversation_stays(world: Open) -> None:
+    here = world([[Says(LONG, pause_s=0.05), Says(f"Shorter: {WORD}.")], Says("Unused.")])
+    terminal = here.open()
+    terminal.type("Tell me everything.\r")
+    terminal.wait_for("word1 ")
+    terminal.type("\x03")
+    terminal.wait_for("interrupted; what was done so far stays")
+    terminal.type("Shorter, please.\r")
+    wait_for_answer(terminal, WORD)
+    leave(terminal)
+
+    assert "the person interrupted it" in here.last_request()
+    turns = [event for event in here.events() if event["kind"] == "phase.completed"]
+    assert [turn["payload"].get("error", {}).get("code") for turn in turns] == ["interrupted", None]
+    assert shell("db", "check", env=here.env).returncode == 0
+
+
+def test_a_tool_call_is_asked_for_inline(world: Open) -> None:
+    touch = asks(("execute", {"command": "touch made.txt"}))
+    here = world([touch, touch, Says(f"Made: {WORD}.")])
+    terminal = here.open()
+    terminal.type("Make a file.\r")
+    terminal.wait_for("May the agent call execute?")
+    terminal.wait_for("later (l)")
+    terminal.type("r not yet\r")
+    terminal.wait_for("May the agent call execute?")
+    terminal.wait_for("later (l)")
+    terminal.type("l\r")
+    terminal.wait_for("It stays open")
+    leave(terminal)
+
+    again = here.open("--resume")
+    again.wait_for("later (l)")
+    again.type("a\r")
+    wait_for_answer(again, WORD)
+    again.type("/diff\r")
+    again.wait_for("made.txt")
+    again.type("/merge\r")
+    again.wait_for("now at")
+    leave(again)
+
+    assert "not yet" in here.last_request()
+    assert (here.repo / "made.txt").exists()
+    assert here.server.places == [("", 0), ("", 1), ("", 2)]
+
+
+def test_files_that_are_mentioned_go_along_but_no_secrets(world: Open) -> None:
+    here = world([Says(f"Seen: {WORD}.")])
+    (here.repo / ".env").write_text("PASSWORD=do-not-tell-me\n")
+    (here.repo / "notes.txt").write_text(f"the key is {KEY}\n")
+    (here.repo / "big.txt").write_text("x" * 200_000)
+    terminal = here.open()
+
+    terminal.type("Compare @calc.py, @notes.txt, @.env and @big.txt; mail me@example.com.\r")
+    wait_for_answer(terminal, WORD)
+    leave(terminal)
+
+    told = here.last_request()
+    assert "return a - b" in told
+    assert "do-not-tell-me" not in told
+    assert KEY not in told
+    assert "xxxx" in told
+    assert len(told) < 100_000
+    assert "@.env was left out" in terminal.screen
+    written = [path for path in here.repo.parent.rglob("*") if path.is_file() and path.name != "notes.txt"]
+    assert not any(KEY.encode() in path.read_bytes() for path in written)
+
+
+def test_the_person_and_the_model_can_be_changed_on_the_way(world: Open) -> None:
+    here = world([Says("From the first."), Says(f"From the second: {WORD}.")])
+    terminal = here.open()
+    terminal.type("Who are you?\r")
+    wait_for_answer(terminal, "From the first.")
+    terminal.type("/model other-model\r")
+    terminal.wait_for("answers from your next message on")
+    terminal.type("And now?\r")
+    wait_for_answer(terminal, WORD)
+    terminal.type("/persona nobody\r")
+    terminal.wait_for("There is no persona 'nobody'.")
+    terminal.type("/modle x\r")
+    terminal.wait_for("Did you mean '/model'?")
+    leave(terminal)
+
+    assert [received.body["model"] for received in here.server.received] == ["my-model", "other-model"]
+
+
+def test_lines_history_and_completion(world: Open) -> None:
+    here = world([Says("Two lines."), Says(f"Again: {WORD}.")])
+    terminal = here.open()
+    terminal.type("first line\\\r")
+    terminal.type("second line\x1b\r")
+    terminal.type("third line\r")
+    wait_for_answer(terminal, "Two lines.")
+    terminal.type("/per")
+    terminal.wait_for("let someone else answer")  # what the menu says of it
+    terminal.type("\x15")  # empties the line
+    terminal.type("\x1b[A\r")  # the one before
+    wait_for_answer(terminal, WORD)
+    leave(terminal)
+
+    contents = [m["content"] for m in here.server.received[-1].body["messages"] if m["role"] == "user"]
+    assert contents == ["first line\nsecond line\nthird line"] * 2
+    history = Path(here.env["XDG_STATE_HOME"]) / "holdfast" / "history"
+    assert history.stat().st_mode & 0o077 == 0
+
+
+def test_without_a_key_it_rehearses_and_starts_a_workflow_from_what_was_said(
+    repo: Path, environment: dict[str, str]
+) -> None:
+    env = {name: value for name, value in environment.items() if not name.endswith("_API_KEY")}
+    env |= {"XDG_STATE_HOME": str(repo.parent / "state"), "PROMPT_TOOLKIT_NO_CPR": "1", "PATH": _path_to_git(repo)}
+    terminal = Terminal(env=env, cwd=repo)
+    terminal.wait_for("This is a rehearsal")
+    terminal.wait_for("/help shows what can be said")
+    terminal.type("Add numbers, do not subtract them.\r")
+    terminal.wait_for("Looked at:")
+    terminal.wait_for("tool call")
+    terminal.type("/run smal\r")
+    terminal.wait_for("Did you mean 'small'?")
+    terminal.type("/run small\r")
+    terminal.wait_for("cancel (c) >")
+    assert "Add numbers, do not subtract them." in terminal.screen
+    terminal.type("s\n")
+    terminal.wait_for("later (l) >")
+    terminal.type("a\n")
+    terminal.wait_for("completed ·")
+    terminal.type("/runs\r")
+    terminal.wait_for("conversation: Add numbers")
+    terminal.type("/quit\r")
+    assert terminal.end() == 0
+
+    runs = json.loads(shell("runs", "list", "--json", env=env).stdout)
+    assert [(run["workflow"], run["state"]) for run in runs] == [("small", "completed"), ("conversation", "paused")]
+
+
+def _path_to_git(repo: Path) -> str:
+    """A path with git and without any command-line agent."""
+    folder = repo.parent / "bin"
+    folder.mkdir()
+    for name in ("git", "sh", "env", "cat"):
+        found = subprocess.run(["sh", "-c", f"command -v {name}"], capture_output=True, text=True, check=True)
+        (folder / name).symlink_to(found.stdout.strip())
+    return str(folder)
+
+
+def test_what_cannot_be_talked_about_is_said_in_one_line(tmp_path: Path, environment: dict[str, str]) -> None:
+    piped = shell("--resume", env=environment)
+    assert (piped.returncode, piped.stderr.count("\n")) == (1, 1)
+    assert "A conversation needs a terminal" in piped.stderr
+
+    terminal = Terminal("--resume", "abcd", env=environment, cwd=tmp_path)
+    assert terminal.end() == 1
+    assert "in no git repository" in terminal.screen
+
+    assert shell("--simulate", "runs", "list", env=environment).returncode == 2

@@ -1,0 +1,153 @@
+"""Deciding: approvals, and the verbs of a run. Nothing happens twice, and whoever is late is told by whom."""
+
+import re
+
+from playwright.sync_api import expect
+from tests.browser.conftest import OpenPage
+from tests.browser.world import Served
+
+
+def waiting_run(served: Served, title: str, workflow: str = "asking") -> str:
+    run_id = served.start_run(workflow, title=title, requirements_md=f"# {title}\n\nSo that it is done.")
+    served.wait_for(run_id, "paused")
+    return run_id
+
+
+def test_approving_from_the_inbox_lets_the_run_complete(served: Served, open_page: OpenPage) -> None:
+    run_id = waiting_run(served, "To be approved")
+    page = open_page(served)
+
+    entry = page.locator(".inbox li").filter(has_text="To be approved")
+    expect(entry).to_contain_text("Approve “draft”?")
+    entry.get_by_role("link", name="Read and decide").click()
+    card = page.locator(".approval")
+    expect(card).to_contain_text("Valid by t/note@1")
+    expect(card).to_contain_text("Phase “final” starts.")
+    expect(card.locator(".document")).to_contain_text("Points")
+    card.get_by_role("button", name="Approve and continue").dblclick()
+
+    expect(page.locator(".run-status")).to_contain_text("Completed", timeout=60_000)
+    expect(card).to_have_count(0)
+    detail = served.wait_for(run_id, "completed")
+    assert [each["action"] for each in detail["approvals"]] == ["approve"]
+
+
+def test_requested_changes_make_a_second_attempt_that_can_be_compared(served: Served, open_page: OpenPage) -> None:
+    run_id = waiting_run(served, "To be changed")
+    page = open_page(served, f"/runs/{run_id}")
+    card = page.locator(".approval")
+
+    card.get_by_role("button", name="Request changes").click()
+    expect(card.get_by_label("Comment")).to_be_focused()  # without a comment the agent would not know what to change
+    card.get_by_label("Comment").fill("Name the rounding mode.")
+    card.get_by_role("button", name="Request changes").click()
+
+    expect(card).to_contain_text("attempt 2", timeout=60_000)
+    card.get_by_role("button", name="Compare with attempt 1").click()
+    expect(card.locator("tr.add").filter(has_text="Name the rounding mode.").first).to_be_visible()
+    expect(page.locator(".tl-label.phase").first).to_contain_text("×2")
+    served.decide(run_id, "approve")
+    served.wait_for(run_id, "completed")
+
+
+def test_someone_else_was_faster_and_the_page_says_who(served: Served, open_page: OpenPage) -> None:
+    run_id = waiting_run(served, "Contested")
+    page = open_page(served, f"/runs/{run_id}")
+    card = page.locator(".approval")
+    expect(card).to_be_visible()
+    page.route("**/api/runs/*", lambda route: route.abort())  # the page does not hear of the other answer in time
+    with served.client("approver") as other:
+        (asked,) = [each for each in other.get("/api/approvals").json()["items"] if each["run_id"] == run_id]
+        assert other.post(f"/api/approvals/{asked['approval_id']}", json={"action": "reject"}).status_code == 200
+
+    card.get_by_role("button", name="Approve and continue").click()
+
+    expect(page.get_by_role("alert").first).to_contain_text("'reject' by approver at")
+
+
+def test_a_critical_phase_needs_two_people(served: Served, open_page: OpenPage) -> None:
+    run_id = waiting_run(served, "Two keys", workflow="guarded")
+    page = open_page(served, f"/runs/{run_id}")
+
+    expect(page.locator(".approval")).to_contain_text("A second person must approve too")
+    page.get_by_role("button", name="Approve and continue").click()
+    expect(page.locator(".approval")).to_contain_text("admin approved. A second person is needed.")
+    page.get_by_role("button", name="Approve and continue").click()
+    expect(page.get_by_role("alert").first).to_contain_text("two different people")
+    other = open_page(served, f"/runs/{run_id}", role="approver")
+    other.get_by_role("button", name="Approve and continue").click()
+    expect(page.locator(".run-status")).to_contain_text("Completed", timeout=60_000)
+
+
+def test_aborting_asks_first_says_what_stays_and_records_the_reason(served: Served, open_page: OpenPage) -> None:
+    run_id = waiting_run(served, "To be aborted")
+    page = open_page(served, f"/runs/{run_id}")
+
+    page.get_by_role("button", name="Abort run…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("ends for good")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    page.get_by_role("button", name="Abort run…").click()
+    dialog.get_by_label("Reason").fill("No longer wanted.")
+    dialog.get_by_role("button", name="Abort run").click()
+
+    expect(page.locator(".run-status")).to_contain_text("Aborted by admin: No longer wanted.")
+    assert served.wait_for(run_id, "cancelled")
+
+
+def test_a_fork_begins_before_a_phase_and_opens(served: Served, open_page: OpenPage) -> None:
+    run_id = served.start_run("plain", title="Trunk")
+    served.wait_for(run_id, "completed")
+    page = open_page(served, f"/runs/{run_id}?row=final")
+
+    page.get_by_role("button", name="Fork from here…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Begin with")).to_have_value("final")
+    dialog.get_by_label("Title").fill("Branch")
+    dialog.get_by_role("button", name="Fork").click()
+
+    expect(page.locator("h1")).to_have_text("Branch")
+    expect(page.locator(".facts").first).to_contain_text("forked from")
+    expect(page.locator(".run-status")).to_contain_text("Completed", timeout=60_000)
+
+
+def test_a_run_out_of_money_goes_on_after_a_top_up(served: Served, open_page: OpenPage) -> None:
+    run_id = served.start_run("plain", title="Poor", budget_usd=0.05)
+    served.wait_for(run_id, "paused")
+    page = open_page(served, f"/runs/{run_id}")
+
+    expect(page.locator(".run-status")).to_contain_text("top the run up")
+    page.get_by_role("button", name="Give it more money…").first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Amount in US dollars").fill("2")
+    dialog.get_by_role("button", name="Raise the limit").click()
+
+    expect(page.locator(".run-status")).to_contain_text("Completed", timeout=60_000)
+
+
+def test_a_failed_run_is_retried_at_the_phase_that_failed(served: Served, open_page: OpenPage) -> None:
+    run_id = served.start_run("plain", title="Again", persona_overrides={"author": "z-spoiler"})
+    served.wait_for(run_id, "failed")
+    page = open_page(served, f"/runs/{run_id}")
+
+    page.get_by_role("button", name="Retry…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Phase “draft” starts again as attempt 2.")
+    page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+
+    expect(page.locator(".tl-label.phase").first).to_contain_text("×2", timeout=60_000)
+    expect(page.locator(".run-status")).to_contain_text("failed", timeout=60_000)
+
+
+def test_a_viewer_sees_everything_and_is_told_why_it_cannot_act(served: Served, open_page: OpenPage) -> None:
+    run_id = waiting_run(served, "Only looked at")
+    page = open_page(served, f"/runs/{run_id}", role="viewer")
+
+    approve = page.get_by_role("button", name=re.compile("^Approve and continue"))
+    expect(approve).to_have_attribute("aria-disabled", "true")
+    expect(approve).to_have_attribute("title", "This needs the role approver; you are viewer.")
+    approve.click(force=True)
+    page.get_by_role("button", name=re.compile("^Abort run")).click(force=True)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert served.wait_for(run_id, "paused")
+    served.decide(run_id, "abort")

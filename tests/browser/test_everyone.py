@@ -1,0 +1,147 @@
+"""For everyone: keyboard alone, both themes, a phone's width, screen readers, and content that means harm."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import OpenPage
+from tests.browser.world import Served
+
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+HOSTILE = "<img src=x onerror=window.hurt=1><script>window.hurt=1</script> \x1b[31mred\x1b[0m \u202egnihton\u2066 \x07"
+TABS = ("", "/activity", "/artifacts", "/changes", "/cost", "/events")
+Shoot = Callable[[Page, str], None]
+
+
+@pytest.fixture(scope="module")
+def shown(served: Served) -> Iterator[dict[str, str]]:
+    """One run of each kind, so that every state can be seen."""
+    wanted = "# Let customers pay in instalments\n\nSo that they need not ask.\n\n- keep the interface\n- add tests"
+    runs = {
+        "waiting": served.start_run("asking", title="Let customers pay in instalments", requirements_md=wanted),
+        "done": served.start_run("spec-and-review", title="Say what the shop sells", requirements_md=wanted),
+        "failed": served.start_run("plain", title="Translate the errors", persona_overrides={"author": "z-spoiler"}),
+        "poor": served.start_run("plain", title="Round prices the same way everywhere", budget_usd=0.05),
+    }
+    for name, state in (("waiting", "paused"), ("failed", "failed"), ("poor", "paused")):
+        served.wait_for(runs[name], state)
+    if served.wait_for(runs["done"], "paused", "completed")["state"] == "paused":
+        served.decide(runs["done"], "approve")
+        served.wait_for(runs["done"], "completed", "paused")
+    yield runs
+    served.decide(runs["waiting"], "abort")
+
+
+def settle(page: Page) -> None:
+    expect(page.locator("h1")).to_be_visible()
+    if "/runs/" in page.url:
+        expect(page.locator(".panel > *").first).to_be_visible()
+        expect(page.get_by_role("link", name=re.compile(r"^Events \d"))).to_be_visible()
+    expect(page.locator(".loading")).to_have_count(0)
+
+
+def check_access(page: Page) -> None:
+    found = Axe().run(page, options={"runOnly": {"type": "tag", "values": WCAG}})
+    broken = [
+        f"{each['id']}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary'][:300]}"
+        for each in found.response["violations"]
+    ]
+    assert broken == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pages_are_accessible_in_both_themes(
+    served: Served, open_page: OpenPage, shoot: Shoot, shown: dict[str, str], theme: str
+) -> None:
+    page = open_page(served, "/", theme=theme)
+    expect(page.locator(".runs tbody tr").filter(has_text="Translate the errors")).to_contain_text("Failed")
+    settle(page)
+    shoot(page, f"runs-{theme}")
+    check_access(page)
+    for name, run_id in shown.items():
+        page.goto(f"{served.url}/runs/{run_id}")
+        settle(page)
+        expect(page.locator(".tl-drawing svg .seg").first).to_be_attached()
+        shoot(page, f"run-{name}-{theme}")
+        check_access(page)
+    for tab in TABS[1:]:
+        page.goto(f"{served.url}/runs/{shown['done']}{tab}")
+        settle(page)
+        shoot(page, f"run{tab.replace('/', '-')}-{theme}")
+        check_access(page)
+
+
+def test_nothing_is_wider_than_a_phone(
+    served: Served, open_page: OpenPage, shoot: Shoot, shown: dict[str, str]
+) -> None:
+    page = open_page(served, "/", width=320)
+    for path in ("/", *(f"/runs/{shown[name]}{tab}" for name in ("waiting", "done") for tab in TABS)):
+        page.goto(served.url + path)
+        settle(page)
+        page.wait_for_timeout(150)
+        name = path.replace(shown["waiting"], "waiting").replace(shown["done"], "done")
+        shoot(page, f"phone{name.replace('/', '-')}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
+
+
+def test_the_theme_can_be_switched_and_is_kept(served: Served, open_page: OpenPage) -> None:
+    page = open_page(served)
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    page.get_by_role("button", name="Switch between light and dark").click()
+    after = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.reload()
+
+    assert before != after
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == after
+
+
+def test_everything_can_be_done_by_keyboard(served: Served, open_page: OpenPage) -> None:
+    run_id = served.start_run("asking", title="By keyboard")
+    served.wait_for(run_id, "paused")
+    page = open_page(served)
+    expect(page.locator(".runs").get_by_text("By keyboard")).to_be_visible()
+
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("Next run")
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("By keyboard")
+    page.keyboard.press("a")
+    for _ in range(12):
+        if page.evaluate("document.activeElement.textContent").startswith("Approve and continue"):
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator(".run-status")).to_contain_text("Completed", timeout=60_000)
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    expect(page.locator("h1")).to_have_text("Runs")
+
+
+def test_hostile_content_is_shown_as_text_and_breaks_nothing(served: Served, open_page: OpenPage, shoot: Shoot) -> None:
+    wanted = f"{HOSTILE}\n\n[click](javascript:alert(1)) `{HOSTILE}`\n\n" + "megabytes " * 50_000
+    run_id = served.start_run("asking", title=HOSTILE, requirements_md=wanted)
+    served.wait_for(run_id, "paused")
+    served.decide(run_id, "request_changes", HOSTILE)
+    served.wait_for(run_id, "running", "pending")
+    served.wait_for(run_id, "paused")
+    page = open_page(served)
+    expect(page.locator(".runs").get_by_text("<script>").first).to_be_visible()
+
+    for path in (f"/runs/{run_id}{tab}" for tab in TABS):
+        page.goto(served.url + path)
+        settle(page)
+        expect(page.locator("h1")).to_contain_text("<img src=x onerror=window.hurt=1>")
+        expect(page.locator("h1")).to_contain_text("red ⟨U+202E⟩gnihton")
+        assert page.locator("main img, main script, main iframe").count() == 0
+        assert page.evaluate("window.hurt") is None
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    page.goto(f"{served.url}/runs/{run_id}")
+    page.locator(".wanted summary").click()
+    shoot(page, "hostile")
+    assert page.locator("a[href^=javascript]").count() == 0
+    served.decide(run_id, "abort")

@@ -1,0 +1,164 @@
+"""Model calls share their providers: in order, within the limits, and without losing a place."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.agents import traffic as module
+from holdfast.agents.traffic import Traffic, get_traffic, provider_of
+from holdfast.config import load_config
+from holdfast.enums import Backend
+from holdfast.errors import ConfigInvalid
+from holdfast.persona import AgentPersona
+
+
+async def no_word(_reason: str) -> None: ...
+
+
+async def turns(count: int = 20) -> None:
+    """Let everything go on that can."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def calling(traffic: Traffic, name: str, log: list[str], gate: asyncio.Event) -> Callable[[str], Awaitable[None]]:
+    async def call(run_id: str) -> None:
+        async with traffic.lane(name, run_id).entered(no_word):
+            log.append(run_id)
+            await gate.wait()
+
+    return call
+
+
+async def test_calls_beyond_the_limit_wait_in_their_order_and_say_why() -> None:
+    traffic, log, gate = Traffic((("*", 2),), ()), list[str](), asyncio.Event()
+    call = calling(traffic, "openai", log, gate)
+    tasks = [asyncio.ensure_future(call(f"r{number}")) for number in range(5)]
+    await turns()
+
+    assert log == ["r0", "r1"]
+    assert traffic.find_reason("r0") is None
+    assert traffic.find_reason("r4") == "2 calls to openai are under way, the limit of this process."
+    assert (traffic.count_under_way(), traffic.count_waiting()) == ({"openai": 2}, {"openai": 3})
+
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert log == [f"r{number}" for number in range(5)]
+    assert (traffic.count_under_way(), traffic.count_waiting()) == ({"openai": 0}, {"openai": 0})
+
+
+async def test_providers_do_not_wait_for_each_other() -> None:
+    traffic, log, gate = Traffic((("*", 1), ("ollama", 2)), ()), list[str](), asyncio.Event()
+    tasks = [
+        asyncio.ensure_future(calling(traffic, name, log, gate)(f"{name}-{number}"))
+        for name in ("openai", "ollama", "ollama@other:1")
+        for number in range(3)
+    ]
+    await turns()
+
+    assert sorted(log) == ["ollama-0", "ollama-1", "ollama@other:1-0", "ollama@other:1-1", "openai-0"]
+    gate.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_minute_holds_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MINUTE_S", 0.05)
+    traffic, log, gate = Traffic((), (("*", 2),)), list[str](), asyncio.Event()
+    gate.set()
+    call = calling(traffic, "openai", log, gate)
+    tasks = [asyncio.ensure_future(call(f"r{number}")) for number in range(5)]
+    await turns()
+
+    assert log == ["r0", "r1"]
+    assert traffic.find_reason("r2") == "2 calls to openai were made within a minute, the limit of this process."
+    await asyncio.gather(*tasks)
+    assert log == [f"r{number}" for number in range(5)]
+
+
+async def test_a_provider_that_asks_for_a_pause_gets_it_from_every_run() -> None:
+    traffic, log, gate = Traffic((), ()), list[str](), asyncio.Event()
+    gate.set()
+    lane = traffic.lane("openai", "a")
+    lane.hold(0.03)
+    task = asyncio.ensure_future(calling(traffic, "openai", log, gate)("b"))
+    await turns()
+
+    assert log == []
+    assert str(traffic.find_reason("b")).startswith("openai asked for a pause of its calls")
+    await task
+    assert log == ["b"]
+
+
+async def test_who_gives_up_waiting_takes_no_place() -> None:
+    traffic, log, gate = Traffic((("*", 1),), ()), list[str](), asyncio.Event()
+    call = calling(traffic, "openai", log, gate)
+    tasks = [asyncio.ensure_future(call(f"r{number}")) for number in range(4)]
+    await turns()
+    tasks[1].cancel()
+    await turns()
+    gate.set()
+    tasks[0].cancel()  # its place is free at the same moment as r2 stops waiting for it
+    tasks[2].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert log == ["r0", "r3"]
+    assert (traffic.count_under_way(), traffic.count_waiting()) == ({"openai": 0}, {"openai": 0})
+    assert traffic.find_reason("r2") is None
+
+
+async def test_a_long_wait_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TELL_AFTER_S", 0.001)
+    traffic, told = Traffic((("*", 1),), ()), list[str]()
+
+    async def tell(reason: str) -> None:
+        told.append(reason)
+        traffic.leave("openai")
+
+    await traffic.enter("openai", "a", no_word)
+    await traffic.enter("openai", "b", tell)
+
+    assert told == ["1 calls to openai are under way, the limit of this process."]
+
+
+async def test_all_runs_of_a_loop_share_one(tmp_path: Path) -> None:
+    config = load_config(data_dir=tmp_path)
+
+    assert get_traffic(config) is get_traffic(load_config(data_dir=tmp_path / "other"))
+    assert get_traffic(config) is not get_traffic(load_config(data_dir=tmp_path, max_parallel_model_calls=3))
+
+
+def test_a_server_of_its_own_is_a_provider_of_its_own() -> None:
+    persona = AgentPersona(
+        name="n",
+        version=1,
+        backend=Backend.OPENAI_COMPATIBLE,
+        model="m",
+        base_url="https://h:1/v1",
+        capabilities=["debug"],
+    )
+
+    assert provider_of(persona) == "openai_compatible@h:1"
+    assert provider_of(persona.model_copy(update={"backend": Backend.OPENAI, "base_url": None})) == "openai"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (8, (("*", 8),)),
+        ("8", (("*", 8),)),
+        ("ollama=1, *=16", (("*", 16), ("ollama", 1))),
+        ({"ollama": 1, "openai_compatible@h": 4}, (("ollama", 1), ("openai_compatible@h", 4))),
+    ],
+)
+def test_limits_are_one_number_or_one_for_each_provider(given: object, expected: object) -> None:
+    assert load_config(max_parallel_model_calls=given).max_parallel_model_calls == expected
+
+
+@pytest.mark.parametrize("given", [0, "x", "ollama=0", "nobody=3", {"ollama": "many"}, [1], True, "ollama=", {1: 2}])
+def test_a_limit_that_is_none_is_refused(given: object) -> None:
+    with pytest.raises(ConfigInvalid) as error:
+        load_config(model_calls_per_minute=given)
+
+    assert error.value.facts["key"] == "model_calls_per_minute"
