@@ -20,6 +20,9 @@ ENV_PREFIX = "HOLDFAST_"
 NOT_SETTINGS = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_TORTURE", "HOLDFAST_SEED", "HOLDFAST_TOKEN"})
 NOT_SETTINGS_PREFIXES = ("HOLDFAST_SIMULATE", "HOLDFAST_TEST_", "HOLDFAST_BENCH_")
 
+MAX_WAIT_S = 86_400.0  # a day: longer than any provider takes, and short enough for every clock
+MAX_TRIES = 100
+
 PerProvider = tuple[tuple[str, int], ...]
 """A number for each backend that is named, with its server or without, and for all others under `*`."""
 
@@ -36,6 +39,10 @@ class Config:
     max_parallel_runs: int = 4
     max_parallel_model_calls: PerProvider = (("*", 16),)
     model_calls_per_minute: PerProvider = ()
+    model_answer_timeout_s: float | None = None
+    model_idle_timeout_s: float | None = None
+    model_tries: int | None = None
+    model_max_wait_s: float | None = None
     allowed_hosts: tuple[str, ...] = ()
     config_dir: Path
 
@@ -198,6 +205,27 @@ def _parse_count(key: str, given: _Given) -> int:
     return int(amount)
 
 
+def _parse_tries(key: str, given: _Given) -> int:
+    tries = _parse_count(key, given)
+    if tries > MAX_TRIES:
+        _refuse(key, given.origin, f"it should be at most {MAX_TRIES}")
+    return tries
+
+
+def _parse_timeout(key: str, given: _Given) -> float:
+    seconds = _parse_wait(key, given)
+    if seconds == 0:
+        _refuse(key, given.origin, "it should be seconds above 0")
+    return seconds
+
+
+def _parse_wait(key: str, given: _Given) -> float:
+    seconds = _parse_number(key, given)
+    if not 0 <= seconds <= MAX_WAIT_S:  # never true of NaN
+        _refuse(key, given.origin, f"it should be seconds from 0 to {MAX_WAIT_S:g}, a day")
+    return seconds
+
+
 def _parse_per_provider(key: str, given: _Given) -> PerProvider:
     """One number for all, a table, or `openrouter=8,ollama=1`."""
     found = given.value
@@ -236,5 +264,9 @@ _PARSERS: dict[str, Callable[[str, _Given], object]] = {
     "max_parallel_runs": _parse_count,
     "max_parallel_model_calls": _parse_per_provider,
     "model_calls_per_minute": _parse_per_provider,
+    "model_answer_timeout_s": _parse_timeout,
+    "model_idle_timeout_s": _parse_timeout,
+    "model_tries": _parse_tries,
+    "model_max_wait_s": _parse_wait,
     "allowed_hosts": _parse_names,
 }

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
+from holdfast.config import MAX_TRIES, MAX_WAIT_S
 from holdfast.definition import Argv, Definition, Key, Loc, Name, Version, check_not_empty, refuse
 from holdfast.definition_file import load_definition, load_definitions_from_dir
 from holdfast.enums import Backend, Capability
@@ -120,6 +121,10 @@ class AgentPersona(Definition):
     system_prompt: str = ""
     fallback_models: tuple[str, ...] = ()
     max_output_tokens: int | None = Field(default=None, ge=1)
+    answer_timeout_s: float | None = Field(default=None, gt=0, le=MAX_WAIT_S)
+    idle_timeout_s: float | None = Field(default=None, gt=0, le=MAX_WAIT_S)
+    tries: int | None = Field(default=None, ge=1, le=MAX_TRIES)
+    max_wait_s: float | None = Field(default=None, ge=0, le=MAX_WAIT_S)
     permissions: Permissions = Permissions()
     requires_consent: bool = False
     base_url: str | None = None
@@ -190,6 +195,9 @@ def _find_misfits(persona: AgentPersona) -> Iterator[tuple[Loc, str]]:
     for field in ("sandbox", "cost_per_run_usd", "cost_from"):
         if not is_command and getattr(persona, field) != AgentPersona.model_fields[field].default:
             yield (field,), f"only a command persona has one, and this backend is {persona.backend}"
+    for field in ("answer_timeout_s", "idle_timeout_s", "tries", "max_wait_s"):
+        if is_command and getattr(persona, field) is not None:
+            yield (field,), "a command persona makes no model calls itself; a phase's timeout_seconds bounds it"
     if not is_command and not persona.model:
         yield ("model",), f"backend {persona.backend} needs a model"
     if persona.backend is Backend.OPENAI_COMPATIBLE and not persona.base_url:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -49,7 +50,8 @@ async def fill_store(data_dir: Path) -> None:
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("full")
-    asyncio.run(fill_store(folder / "data"))
+    with ThreadPoolExecutor(1) as aside:  # the browser's own loop runs in this thread
+        aside.submit(lambda: asyncio.run(fill_store(folder / "data"))).result()
     server = Served(folder).start()
     yield server
     server.stop()

@@ -84,7 +84,7 @@ def test_filters_live_in_the_address_and_an_empty_result_says_so(served: Served,
     served.wait_for(served.start_run("plain", title="Findable needle"), "completed")
     page = open_page(served)
 
-    expect(page.get_by_text("Findable needle")).to_be_visible()
+    expect(page.locator(".runs").get_by_text("Findable needle")).to_be_visible()
     page.keyboard.press("/")
     page.keyboard.type("needle")
     expect(page.locator(".runs tbody tr:not(.spacer)")).to_have_count(1)
@@ -92,7 +92,7 @@ def test_filters_live_in_the_address_and_an_empty_result_says_so(served: Served,
     page.goto(f"{served.url}/?text=nothing-like-this")
     expect(page.get_by_text("No run fits these filters")).to_be_visible()
     page.get_by_role("button", name="Clear the filters").click()
-    expect(page.get_by_text("Findable needle")).to_be_visible()
+    expect(page.locator(".runs").get_by_text("Findable needle")).to_be_visible()
 
 
 def test_a_failed_run_says_why_and_what_can_be_done(served: Served, open_page: OpenPage) -> None:

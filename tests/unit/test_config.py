@@ -135,6 +135,12 @@ def test_a_password_in_the_database_address_is_not_shown() -> None:
         ("run_budget_usd = nan", "run_budget_usd"),
         ("max_parallel_runs = 1.5", "max_parallel_runs"),
         ("max_parallel_runs = true", "max_parallel_runs"),
+        ("model_tries = 0", "model_tries"),
+        ("model_tries = 101", "model_tries"),
+        ("model_answer_timeout_s = 0", "model_answer_timeout_s"),
+        ("model_idle_timeout_s = nan", "model_idle_timeout_s"),
+        ("model_max_wait_s = -1", "model_max_wait_s"),
+        ("model_max_wait_s = 1e6", "model_max_wait_s"),
         ("[server]\nport = 3", "server"),
     ],
 )

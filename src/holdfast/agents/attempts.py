@@ -7,16 +7,20 @@ only where the provider surely charges nothing.
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.agents.fingerprints import model_name
 from holdfast.agents.model_errors import Trouble, to_trouble
 from holdfast.agents.secrets import SECRETS
+from holdfast.config import Config
+from holdfast.persona import AgentPersona
 from holdfast.runtime.durable import Failure
 from holdfast.runtime.failures import describe_error
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,18 @@ class RetryRules:
     tries: int = 4
     backoff_s: float = 1.0
     max_wait_s: float = 60.0
+
+    @classmethod
+    def of(cls, persona: AgentPersona, config: Config) -> "RetryRules":
+        """What the persona says, else the settings, else the defaults."""
+        return cls(
+            tries=first_given(persona.tries, config.model_tries, cls().tries),
+            max_wait_s=first_given(persona.max_wait_s, config.model_max_wait_s, cls().max_wait_s),
+        )
+
+
+def first_given(own: Number | None, setting: Number | None, default: Number) -> Number:
+    return next(number for number in (own, setting, default) if number is not None)
 
 
 class Attempts:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from holdfast.agents.attempts import first_given
 from holdfast.agents.secrets import read_key
 from holdfast.catalog.models import ModelCard, load_model_table
 from holdfast.config import Config
@@ -32,6 +33,14 @@ class Timeouts:
     connect_s: float = 15.0
     idle_s: float = 120.0
     call_s: float = 900.0
+
+    @classmethod
+    def of(cls, persona: AgentPersona, config: Config) -> "Timeouts":
+        """What the persona says, else the settings, else the defaults."""
+        return cls(
+            idle_s=first_given(persona.idle_timeout_s, config.model_idle_timeout_s, cls().idle_s),
+            call_s=first_given(persona.answer_timeout_s, config.model_answer_timeout_s, cls().call_s),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,7 @@ def open_models(
             persona=persona.name,
             backend=persona.backend.value,
         )
+    timeouts = timeouts or Timeouts.of(persona, config)
     table = load_model_table(config.config_dir)
     variable = persona.key_variable
     key = read_key(variable, persona=persona.name) if variable else _NO_KEY
@@ -78,7 +88,7 @@ def open_models(
                 table.resolve_id(persona.backend, name),
                 key,
                 table.find_model(persona.backend, name.partition(":")[0] if _is_simulated(persona) else name),
-                timeouts or Timeouts(),
+                timeouts,
             )
         )
         for name in dict.fromkeys(names)

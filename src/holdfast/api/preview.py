@@ -24,7 +24,7 @@ from holdfast.api.statistics import to_statistics
 from holdfast.binding import was_asked_for
 from holdfast.catalog.models import load_model_table
 from holdfast.engine.loading import get_run
-from holdfast.errors import HoldfastError, TemplateNotFound
+from holdfast.errors import HoldfastError, PersonaIneligible, TemplateNotFound
 from holdfast.persistence.listings import read_money
 from holdfast.persistence.statistics import read_past_runs
 from holdfast.persona import AgentPersona
@@ -86,6 +86,8 @@ async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> Run
     except HoldfastError as error:
         problems.append(to_problem("workflow", error))
     seen = await asyncio.to_thread(_look, server, body, repo, template)
+    if repo is not None and template is not None:
+        problems += await _find_missing_trust(server, body, repo)
     return RunPreview(
         workflow=body.workflow,
         version=str(template.version) if template else None,
@@ -127,6 +129,19 @@ async def _find_workflow(server: Server, repo: Path | None, name: str) -> Workfl
         raise TemplateNotFound("A workflow's file is looked for in the repository.", hint="Name the repository first.")
     entry = await asyncio.to_thread(server.engines.catalog(None).get_workflow, name)
     return entry.definition
+
+
+async def _find_missing_trust(server: Server, body: StartRun, repo: Path) -> list[FieldProblem]:
+    """What the repository brings along and nobody has agreed to."""
+    try:
+        await server.engines.check_trust(
+            repo, body.workflow, is_simulated=body.simulate, overrides=body.persona_overrides
+        )
+    except PersonaIneligible:
+        return []  # told beside its role; until it is known who works, nobody can agree to them
+    except HoldfastError as error:
+        return [to_problem("repo_path", error)]
+    return []
 
 
 def _look(server: Server, body: StartRun, repo: Path | None, template: WorkflowTemplate | None) -> _Seen:
@@ -179,7 +194,9 @@ def _look_at_repository(
 
 
 def _list_branches(repository: Repository) -> list[str]:
-    return repository.git.line("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
+    """The branches of people; those that runs left behind would bury them, and can still be typed."""
+    names = repository.git.line("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
+    return [name for name in names if not name.startswith("holdfast/")]
 
 
 async def _estimate(

@@ -32,6 +32,8 @@ class PhaseView:
     note: str = ""
     worked_s: float = 0.0
     working_since: float | None = None
+    is_call_asked: bool = False
+    """What waits for a person is a tool call, not the phase's result."""
 
     def stop(self, ts: float) -> None:
         if self.working_since is not None:
@@ -128,8 +130,11 @@ def _apply_phase(phase: PhaseView, event: Event) -> None:
         _end_phase(phase, event)
     elif event.kind == "human.approval.requested":
         phase.state, phase.call, phase.asked = "awaiting_approval", "", ""
+        phase.is_call_asked = payload.get("about") == "tool"
         phase.stop(event.ts)
     elif event.kind == "human.approval.received":
+        if phase.is_call_asked:
+            phase.state = "running"  # the phase itself was never done; whoever resumes goes on in it
         phase.note = f"{str(payload.get('action', '')).replace('_', ' ')} by {payload.get('by') or 'someone'}"
     elif event.kind == "artifact.rejected":
         phase.note = "the artifact was not right; the agent mends it"

@@ -1,4 +1,4 @@
-"""The first event of a drive: a run starts, is resumed, is retried, or can only be ended."""
+"""The first event of a drive: a run starts, is resumed, or is retried."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -7,12 +7,9 @@ from holdfast.engine.conversation import is_conversation
 from holdfast.engine.scope import RunScope
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunNotInState
-from holdfast.persistence.rows import now_text, update
+from holdfast.persistence.rows import now_text
 from holdfast.persistence.runs import StoredRun
-from holdfast.runtime.checkpoint.base import Claim
-from holdfast.runtime.events import Event, EventKind, create_event
-from holdfast.runtime.journal import Journal
-from holdfast.runtime.records import Records
+from holdfast.runtime.events import Event, EventKind
 
 Begin = Callable[[RunScope, StoredRun], Awaitable[None]]
 
@@ -59,15 +56,6 @@ def _skipped(scope: RunScope, stored: StoredRun) -> list[Event]:
         for key, row in stored.phases.items()
         if row.state == RunPhaseState.COMPLETED
     ]
-
-
-async def cancel_unreadable(journal: Journal, claim: Claim, records: Records) -> None:
-    """End a run that can never go on, because what it was made from cannot be read; there is nothing to report on."""
-    asked = records.cancel_request or {}
-    told = {"reason": asked.get("reason", ""), "by": asked.get("by", "")}
-    values = {"state": RunStatus.CANCELLED, "ended_at": now_text(), "updated_at": now_text(), "pause_reason": None}
-    event = create_event(claim.run_id, EventKind.RUN_CANCELLED, **told)
-    await journal.append(claim.run_id, [event], claim=claim, rows=[update("runs", values, {"id": claim.run_id})])
 
 
 def check_failed(stored: StoredRun) -> None:

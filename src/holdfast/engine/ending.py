@@ -10,7 +10,7 @@ from holdfast.engine.approvals import ApprovalPending
 from holdfast.engine.budget import BudgetPause
 from holdfast.engine.commands import stop_commands
 from holdfast.engine.pausing import MessagePending
-from holdfast.engine.report import write_report
+from holdfast.engine.report import Reported, write_report
 from holdfast.engine.scope import RunScope
 from holdfast.enums import RunStatus
 from holdfast.persistence.rows import insert, now_text
@@ -69,7 +69,7 @@ async def _cancel(scope: RunScope, reason: str, by: str) -> RunStatus:
 
 async def _end(scope: RunScope, state: RunStatus, kind: EventKind, **told: Any) -> RunStatus:
     # crash: the report may be there without the end; whoever resumes writes it anew.
-    path = await write_report(scope, state, told)
+    path = await write_report(Reported.of(scope), state, told)
     row = scope.set_run(
         state=state,
         ended_at=now_text(),

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,51 +11,26 @@ from typing import Any
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability, PersonaConsentStore, bind_personas
 from holdfast.config import Config
-from holdfast.engine.approvals import Subject
-from holdfast.engine.beginning import (
-    Begin,
-    begin_accepting,
-    begin_new,
-    begin_resumed,
-    begin_retried,
-    cancel_unreadable,
-    check_failed,
-)
+from holdfast.engine.beginning import begin_accepting, begin_new, begin_resumed, begin_retried, check_failed
 from holdfast.engine.conversation import is_conversation
-from holdfast.engine.conversation_turn import ConversationDriver
 from holdfast.engine.creation import NewRun, creation_rows, new_run_id, without_secrets
 from holdfast.engine.deciding import NOT_GIVEN, check_action, check_open, decide_overdue, write_decision, write_top_up
 from holdfast.engine.forking import Fork, plan_fork
-from holdfast.engine.history import History
-from holdfast.engine.loading import LoadedRun, RunId, check_not_over, get_run, load_run, read_result
-from holdfast.engine.pausing import pause_for_person, wait_until_paused
-from holdfast.engine.phase import current_subject
-from holdfast.engine.preparation import open_files
+from holdfast.engine.loading import RunId, check_not_over, get_run, read_result
+from holdfast.engine.owning import RunOwner
+from holdfast.engine.pausing import wait_until_paused
 from holdfast.engine.results import RunResult
-from holdfast.engine.runner import RunDriver
-from holdfast.engine.scope import ApprovalCallback, RunScope
+from holdfast.engine.scope import ApprovalCallback
 from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel, RunStatus
-from holdfast.errors import (
-    ConfigInvalid,
-    HoldfastError,
-    RunAlreadyTerminal,
-    RunBusy,
-    RunMetadataMissing,
-    RunNotInState,
-    TemplateLoadFailed,
-)
+from holdfast.errors import ConfigInvalid, HoldfastError, RunAlreadyTerminal, RunBusy, RunNotInState
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_due
 from holdfast.persistence.runs import find_approval, find_run
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim, Statement
-from holdfast.runtime.durable import CancelRun, RunLog, Stopped
-from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.records import Records
-from holdfast.runtime.stores import open_journal
 from holdfast.workflow import WorkflowTemplate, check_schemas
-from holdfast.workspace import open_workspace
 
 _log = logging.getLogger(__name__)
 _ABORT_WAIT_S = 30.0  # how long a live owner is given to act on a request to cancel
@@ -81,7 +56,7 @@ class WorkflowEngine:
         self._registry = artifact_registry
         self._consent = consent_store
         self._available = _to_availability(available_backends)
-        self._callback = approval_callback
+        self._owner = RunOwner(db, config, self._personas, artifact_registry, approval_callback)
 
     # -- verbs --------------------------------------------------------------------------------------------------------
 
@@ -110,9 +85,9 @@ class WorkflowEngine:
             title=title,
             started_by=started_by,
         )
-        async with self._owning(new.run_id) as (journal, claim):
+        async with self._owner.owning(new.run_id) as (journal, claim):
             await self._write_new(journal, claim, new)
-            await self._drive(journal, claim, begin_new)
+            await self._owner.drive(journal, claim, begin_new)
         return await self.result(new.run_id)
 
     async def create(self, template: WorkflowTemplate, *, beside: Sequence[Statement] = (), **options: Any) -> str:
@@ -121,7 +96,7 @@ class WorkflowEngine:
         Rows that are given `beside` it are written in the same transaction; if one is refused, so is the run.
         """
         new = self._bind(template, **options)
-        async with self._owning(new.run_id) as (journal, claim):
+        async with self._owner.owning(new.run_id) as (journal, claim):
             await self._write_new(journal, claim, new, beside)
         return new.run_id
 
@@ -133,18 +108,18 @@ class WorkflowEngine:
         Raises, in this order: `RunNotFound`, `RunAlreadyTerminal`, `RunMetadataMissing`, `TemplateLoadFailed`, then
         `RunBusy`.
         """
-        loaded = await self._load(run_id)
-        async with self._owning(loaded.run_id) as (journal, claim):
+        loaded = await self._owner.load(run_id)
+        async with self._owner.owning(loaded.run_id) as (journal, claim):
             await decide_overdue(self._db, journal, run_id=loaded.run_id)
-            await self._drive(journal, claim, begin_accepting if accept_drift else begin_resumed)
+            await self._owner.drive(journal, claim, begin_accepting if accept_drift else begin_resumed)
         return await self.result(loaded.run_id)
 
     async def retry(self, run_id: RunId) -> RunResult:
         """Open a failed run again at the phase that failed. Raises `RunNotInState` if it has not failed."""
         stored = await get_run(self._db, run_id)
         check_failed(stored)
-        async with self._owning(stored.run.id) as (journal, claim):
-            await self._drive(journal, claim, begin_retried)
+        async with self._owner.owning(stored.run.id) as (journal, claim):
+            await self._owner.drive(journal, claim, begin_retried)
         return await self.result(stored.run.id)
 
     async def abort(self, run_id: RunId, reason: str = "", *, by: str = "") -> RunResult:
@@ -152,7 +127,7 @@ class WorkflowEngine:
         stored = await get_run(self._db, run_id)
         check_not_over(stored)
         request = create_event(stored.run.id, EventKind.RUN_CANCEL_REQUESTED, reason=reason, by=by)
-        async with self._journal() as journal:
+        async with self._owner.journal() as journal:
             (asked,) = await journal.append(stored.run.id, [request])
             # crash: the request stands; whoever drives the run next ends it.
             await self._see_cancelled(journal, stored.run.id, after=asked.seq)
@@ -164,38 +139,31 @@ class WorkflowEngine:
         check_not_over(stored)
         if stored.run.state != RunStatus.PAUSED:
             request = create_event(stored.run.id, EventKind.RUN_PAUSE_REQUESTED, by=by)
-            async with self._journal() as journal:
+            async with self._owner.journal() as journal:
                 (asked,) = await journal.append(stored.run.id, [request])
                 try:
-                    await self._pause_here(stored.run.id)
+                    await self._owner.pause(stored.run.id)
                 except RunBusy:
                     await wait_until_paused(journal, stored.run.id, asked.seq)
         return await self.result(stored.run.id)
 
-    async def _pause_here(self, run_id: str) -> None:
-        async with self._owning(run_id) as (journal, claim):
-            loaded = await self._load(run_id)
-            if loaded.stored.run.state == RunStatus.PAUSED:
-                return  # its owner was faster
-            await pause_for_person(self._scope(journal, claim, loaded, await journal.read(run_id)))
-
     async def fork(self, run_id: RunId, phase_key: str, *, title: str = "", started_by: str = "") -> RunResult:
         """Start a new run from the state before a phase, files included; the original stays as it is."""
         fork = await self._plan_fork(run_id, phase_key, title, started_by)
-        async with self._owning(fork.run_id) as (journal, claim):
+        async with self._owner.owning(fork.run_id) as (journal, claim):
             await journal.append(fork.run_id, fork.events, claim=claim, rows=fork.rows)
-            await self._drive(journal, claim, begin_new)
+            await self._owner.drive(journal, claim, begin_new)
         return await self.result(fork.run_id)
 
     async def create_fork(self, run_id: RunId, phase_key: str, *, title: str = "", started_by: str = "") -> str:
         """Write a fork as a pending run, ready to be driven by anyone, and return its id."""
         fork = await self._plan_fork(run_id, phase_key, title, started_by)
-        async with self._owning(fork.run_id) as (journal, claim):
+        async with self._owner.owning(fork.run_id) as (journal, claim):
             await journal.append(fork.run_id, fork.events, claim=claim, rows=fork.rows)
         return fork.run_id
 
     async def _plan_fork(self, run_id: RunId, phase_key: str, title: str, started_by: str) -> Fork:
-        loaded = await self._load(run_id, may_be_over=True)
+        loaded = await self._owner.load(run_id, may_be_over=True)
         return await plan_fork(self._db, self._config, loaded, phase_key, title=title, started_by=started_by)
 
     async def decide(
@@ -223,9 +191,9 @@ class WorkflowEngine:
         stored = await get_run(self._db, run_id)
         await self.decide_overdue(stored.run.id)  # an answer after the deadline is too late
         row = check_open(await find_approval(self._db, str(approval_id)), stored.run.id, str(approval_id))
-        loaded = await self._load(stored.run.id)
-        subject = await asyncio.to_thread(self._subject_now, loaded, row.phase_key)
-        async with self._journal() as journal:
+        loaded = await self._owner.load(stored.run.id)
+        subject = await asyncio.to_thread(self._owner.subject_now, loaded, row.phase_key)
+        async with self._owner.journal() as journal:
             await write_decision(
                 *(self._db, journal, row, checked.value),
                 subject=subject,
@@ -239,14 +207,14 @@ class WorkflowEngine:
 
     async def decide_overdue(self, run_id: str | None = None) -> list[str]:
         """Answer approvals whose deadline has passed with their template's default; the ids of the runs concerned."""
-        async with self._journal() as journal:
+        async with self._owner.journal() as journal:
             return await decide_overdue(self._db, journal, run_id=run_id)
 
     async def top_up(self, run_id: RunId, amount_usd: float | Decimal, *, by: str = "") -> None:
         """Raise a run's budget. Resume the run to go on."""
         stored = await get_run(self._db, run_id)
         check_not_over(stored)
-        async with self._journal() as journal:
+        async with self._owner.journal() as journal:
             await write_top_up(journal, stored.run.id, amount_usd, by=by)
 
     async def recover(self) -> list[str]:
@@ -278,26 +246,6 @@ class WorkflowEngine:
         return await read_result(self._db, run_id)
 
     # -- inside -------------------------------------------------------------------------------------------------------
-
-    @contextlib.asynccontextmanager
-    async def _journal(self) -> AsyncIterator[Journal]:
-        async with open_journal(self._db.store) as journal:
-            yield journal
-
-    @contextlib.asynccontextmanager
-    async def _owning(self, run_id: str) -> AsyncIterator[tuple[Journal, Claim]]:
-        """The run, held for as long as it lasts. What stops its log inside is raised as the error that it was."""
-        async with self._journal() as journal:
-            claim = await journal.claim(run_id)
-            try:
-                yield journal, claim
-            except Stopped as stopped:
-                raise stopped.error from stopped.error.__cause__
-            finally:
-                await journal.release(claim)
-
-    async def _load(self, run_id: RunId, *, may_be_over: bool = False) -> LoadedRun:
-        return await load_run(self._db, run_id, self._personas, may_be_over=may_be_over)
 
     def _bind(
         self,
@@ -342,48 +290,15 @@ class WorkflowEngine:
         created = create_event(new.run_id, EventKind.RUN_CREATED, **new.created_facts())
         await journal.append(new.run_id, [created], claim=claim, rows=[*creation_rows(new), *beside])
 
-    async def _drive(self, journal: Journal, claim: Claim, begin: Begin) -> None:
-        """Say how the run begins, and drive it to its next stop."""
-        # The owner looks again: what was read before the claim may have been true of another owner's run.
-        loaded = await self._load(claim.run_id, may_be_over=begin is begin_retried)
-        scope = self._scope(journal, claim, loaded, await journal.read(claim.run_id))
-        driver = (ConversationDriver if is_conversation(scope.template) else RunDriver)(scope)
-        if scope.log.records.cancel_request is not None:
-            await driver.cancel()
-            return
-        if begin is begin_retried:
-            check_failed(loaded.stored)
-        if begin is not begin_new:
-            await open_files(scope)  # raises before anything is written: the run stays as it is
-        scope.log.records.pause_request = None  # that someone goes on is a newer word than a pause asked for before
-        try:
-            await begin(scope, loaded.stored)
-        except CancelRun:  # it was asked for while nobody listened yet
-            await driver.cancel()
-            return
-        await driver.drive()
-
     async def _see_cancelled(self, journal: Journal, run_id: str, *, after: int) -> None:
         """Cancel a run whose request stands in its journal, or wait until its owner has done so."""
         with contextlib.suppress(TimeoutError, RunAlreadyTerminal):
             async with asyncio.timeout(_ABORT_WAIT_S):
                 while True:
                     with contextlib.suppress(RunBusy):
-                        await self._cancel(run_id)
+                        await self._owner.cancel(run_id)
                         return
                     await self._wait_for_end(journal, run_id, after)
-
-    async def _cancel(self, run_id: str) -> None:
-        async with self._owning(run_id) as (journal, claim):
-            stored = await get_run(self._db, run_id)
-            check_not_over(stored)
-            events = await journal.read(run_id)
-            try:
-                loaded = await self._load(run_id)
-            except (RunMetadataMissing, TemplateLoadFailed):
-                await cancel_unreadable(journal, claim, Records(events))
-                return
-            await RunDriver(self._scope(journal, claim, loaded, events)).cancel()
 
     async def _wait_for_end(self, journal: Journal, run_id: str, after: int) -> None:
         """Wait, but not for long: an owner that has just paused will not act any more, and gives the run up."""
@@ -392,30 +307,6 @@ class WorkflowEngine:
                 async for event in journal.follow(run_id, after):
                     if event.is_terminal:
                         return
-
-    def _scope(self, journal: Journal, claim: Claim, loaded: LoadedRun, events: list[Event]) -> RunScope:
-        return RunScope(
-            db=self._db,
-            config=self._config,
-            registry=self._registry,
-            approval_callback=self._callback,
-            journal=journal,
-            log=RunLog(journal, claim, Records(events)),
-            history=History.of(events),
-            run=loaded.stored.run,
-            template=loaded.template,
-            personas=loaded.personas,
-        )
-
-    def _subject_now(self, loaded: LoadedRun, phase_key: str) -> Subject | None:
-        """What the approval is about by what lies in the workspace; `None` if that cannot be seen from here."""
-        try:
-            workspace = open_workspace(self._config.data_dir, loaded.run_id)
-            scope = self._scope(None, Claim(loaded.run_id, 0, 0), loaded, [])  # type: ignore[arg-type]  # only to look
-            scope.workspace = workspace
-            return current_subject(scope, loaded.template.phase(phase_key))
-        except (HoldfastError, KeyError, OSError):
-            return None
 
 
 def _to_availability(given: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:

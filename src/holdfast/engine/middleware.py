@@ -10,10 +10,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.agents.attempts import RetryRules
 from holdfast.agents.governor import Limits
 from holdfast.agents.journaling import JournalMiddleware
 from holdfast.agents.model_calls import ModelCall, Usage
 from holdfast.agents.model_errors import to_trouble
+from holdfast.agents.models import Timeouts
 from holdfast.agents.shell import Shell, open_shell
 from holdfast.agents.tool_policy import ToolPolicy
 from holdfast.agents.tool_rules import command_rules, file_tool_rules
@@ -84,6 +86,8 @@ def make_middleware(
         after_mutation=after_mutation,
         approver=PhaseToolApprover(scope, phase, attempt),
         shell=shell,
+        retry=RetryRules.of(persona, scope.config),
+        call_timeout_s=Timeouts.of(persona, scope.config).call_s,
         traffic=get_traffic(scope.config).lane(provider_of(persona), scope.run_id),
     )
     return TurnMiddleware(journal, shell)

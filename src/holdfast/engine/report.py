@@ -4,25 +4,68 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from holdfast.config import Config
 from holdfast.engine.delivery import own_paths
 from holdfast.engine.scope import RunScope, to_workspace_error
 from holdfast.enums import RunStatus
 from holdfast.errors import WorkspaceError
-from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow
+from holdfast.persistence.db import Database
+from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow
 from holdfast.persistence.rows import now_text
-from holdfast.persistence.runs import read_approvals, read_artifacts, read_phases, read_spent, read_spent_by_phase
-from holdfast.workspace import open_workspace, summarize_diff
+from holdfast.persistence.runs import (
+    StoredRun,
+    read_approvals,
+    read_artifacts,
+    read_phases,
+    read_spent,
+    read_spent_by_phase,
+)
+from holdfast.workflow import WorkflowTemplate
+from holdfast.workspace import Workspace, open_workspace, summarize_diff
 from holdfast.workspace.files import write_whole
 
 
-async def write_report(scope: RunScope, state: RunStatus, told: Mapping[str, Any]) -> Path:
+@dataclass(frozen=True)
+class Reported:
+    """What a report is written about: a run with its template, or what its rows say of one that cannot be read."""
+
+    db: Database
+    config: Config
+    run: RunRow
+    workflow: str
+    version: int | str
+    titles: Mapping[str, str]
+    """Its phases in order."""
+    template: WorkflowTemplate | None = None
+    workspace: Workspace | None = None
+
+    @classmethod
+    def of(cls, scope: RunScope) -> "Reported":
+        made = scope.template
+        titles = {phase.key: phase.title for phase in made.phases}
+        return cls(scope.db, scope.config, scope.run, made.name, made.version, titles, made, scope.workspace)
+
+    @classmethod
+    def of_rows(cls, db: Database, config: Config, stored: StoredRun) -> "Reported":
+        row = stored.template
+        name = (row.name if row else "") or stored.run.workflow or "unknown"
+        version = (row.version if row else "") or "unknown"
+        return cls(db, config, stored.run, name, version, {key: key for key in stored.phases})
+
+    @property
+    def run_id(self) -> str:
+        return self.run.id
+
+
+async def write_report(about: Reported, state: RunStatus, told: Mapping[str, Any]) -> Path:
     """Write both files and return the path of the JSON one; writing again replaces them."""
-    report = await _collect(scope, state, told)
-    folder = scope.config.data_dir / "reports" / scope.run_id
+    report = await _collect(about, state, told)
+    folder = about.config.data_dir / "reports" / about.run_id
     try:
         await asyncio.to_thread(_write_both, folder, report)
     except OSError as error:
@@ -30,43 +73,39 @@ async def write_report(scope: RunScope, state: RunStatus, told: Mapping[str, Any
     return folder / "final-report.json"
 
 
-async def _collect(scope: RunScope, state: RunStatus, told: Mapping[str, Any]) -> dict[str, Any]:
-    phases = await read_phases(scope.db, scope.run_id)
-    artifacts = await read_artifacts(scope.db, scope.run_id)
-    approvals = await read_approvals(scope.db, run_id=scope.run_id)
-    spent = await read_spent(scope.db, scope.run_id)
-    by_phase = await read_spent_by_phase(scope.db, scope.run_id)
-    files = await asyncio.to_thread(_changed_files, scope, phases)
+async def _collect(about: Reported, state: RunStatus, told: Mapping[str, Any]) -> dict[str, Any]:
+    run = about.run
+    phases = await read_phases(about.db, run.id)
+    artifacts = await read_artifacts(about.db, run.id)
+    approvals = await read_approvals(about.db, run_id=run.id)
+    spent = await read_spent(about.db, run.id)
+    by_phase = await read_spent_by_phase(about.db, run.id)
+    files = await asyncio.to_thread(_changed_files, about, phases)
     return {
-        "runId": scope.run_id,
-        "workflow": {
-            "name": scope.template.name,
-            "version": scope.template.version,
-            "hash": scope.run.template_hash or "-",
-        },
+        "runId": run.id,
+        "workflow": {"name": about.workflow, "version": about.version, "hash": run.template_hash or "-"},
         "state": state.value,
-        "summary": _summary(scope, state, phases, told),
-        "requirements": scope.run.requirements_md,
+        "summary": _summary(about, state, phases, told),
+        "requirements": run.requirements_md,
         "phases": [
-            _phase_facts(scope, key, phases.get(key), artifacts, by_phase)
-            for key in (p.key for p in scope.template.phases)
+            _phase_facts(key, title, phases.get(key), artifacts, by_phase) for key, title in about.titles.items()
         ],
         "approvals": [_approval_facts(row) for row in approvals],
         "cost_usd": spent.total_micros / 1_000_000,
         "unsettled_usd": spent.reserved_micros / 1_000_000,
         "error": told.get("error"),
         "cancelled": {"reason": told.get("reason", ""), "by": told.get("by", "")} if "reason" in told else None,
-        "repository": scope.run.repo_path,
-        "branch": scope.workspace.branch if scope.workspace else None,
+        "repository": run.repo_path,
+        "branch": about.workspace.branch if about.workspace else None,
         "files": files,
-        "started_at": scope.run.started_at or scope.run.created_at,
+        "started_at": run.started_at or run.created_at,
         "ended_at": now_text(),
     }
 
 
 def _phase_facts(
-    scope: RunScope,
     key: str,
+    title: str,
     row: RunPhaseRow | None,
     artifacts: Sequence[ArtifactRow],
     by_phase: Mapping[str, int],
@@ -74,7 +113,7 @@ def _phase_facts(
     accepted = [item for item in artifacts if item.phase_key == key and item.state == "accepted"]
     return {
         "key": key,
-        "title": scope.template.phase(key).title,
+        "title": title,
         "state": row.state if row else "pending",
         "attempts": row.attempt if row else 0,
         "artifact": accepted[-1].path if accepted else None,
@@ -94,14 +133,14 @@ def _approval_facts(row: ApprovalRow) -> dict[str, Any]:
     }
 
 
-def _changed_files(scope: RunScope, phases: Mapping[str, RunPhaseRow]) -> list[dict[str, Any]]:
+def _changed_files(about: Reported, phases: Mapping[str, RunPhaseRow]) -> list[dict[str, Any]]:
     """What the run changed in the user's files; nothing where the workspace or the repository is gone."""
     done = sorted((row for row in phases.values() if row.tree), key=lambda row: row.ended_at or "")
     if not done:
         return []
     with contextlib.suppress(WorkspaceError):
-        workspace = scope.workspace or open_workspace(scope.config.data_dir, scope.run_id)
-        own = own_paths(workspace, scope.template)
+        workspace = about.workspace or open_workspace(about.config.data_dir, about.run_id)
+        own = own_paths(workspace, about.template) if about.template else []
         summary = summarize_diff(workspace.repo, workspace.base_commit, str(done[-1].tree))
         return [
             {"path": file.path, "added": file.added, "removed": file.removed}
@@ -111,11 +150,13 @@ def _changed_files(scope: RunScope, phases: Mapping[str, RunPhaseRow]) -> list[d
     return []
 
 
-def _summary(scope: RunScope, state: RunStatus, phases: Mapping[str, RunPhaseRow], told: Mapping[str, Any]) -> str:
+def _summary(about: Reported, state: RunStatus, phases: Mapping[str, RunPhaseRow], told: Mapping[str, Any]) -> str:
     done = sum(row.state == "completed" for row in phases.values())
-    start = f"{scope.template.name} ended {state.value}: {done} of {len(scope.template.phases)} phases completed."
+    start = f"{about.workflow} ended {state.value}: {done} of {len(about.titles)} phases completed."
     if error := told.get("error"):
         return f"{start} {error.get('message', '')}"
+    if about.template is None:
+        start += " What it was made from could not be read; this is what its rows say."
     if told.get("reason"):
         return f"{start} Reason: {told['reason']}."
     return start

@@ -19,7 +19,6 @@ from holdfast.runtime.together import Together
 _T = TypeVar("_T")
 _SHORT_TAIL = 200  # events; read faster on the loop than a thread can be woken
 _WAIT_S = 30.0
-_LOCKSTEP = 16  # lanes
 
 
 class _Waiting(NamedTuple):
@@ -136,10 +135,6 @@ class Journal:
     def _flush(self) -> None:
         self._is_flush_due = False
         waiting, self._queue = self._queue, []
-        if not self.store.is_local and len(waiting) >= _LOCKSTEP and 3 * len(waiting) > 2 * self.writers:
-            # Nearly every lane waits for this one commit. In two halves, one's code runs while the other is written.
-            half = len(waiting) // 2
-            waiting, self._queue = waiting[:half], waiting[half:]
         batch = [item.append for item in waiting]
         if self.store.is_local:
             # On the loop: measured, it waits for the disk no longer than a hand-over to a thread and back takes.

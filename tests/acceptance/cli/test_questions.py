@@ -37,7 +37,10 @@ def test_a_tool_call_is_asked_for_and_the_run_goes_on_where_it_stood(repo: Path,
         content = json.dumps(DRAFT | {"phaseKey": key, "runId": "00000000-0000-4000-8000-000000000000"})
         return asks(("write_file", {"file_path": f"/.holdfast/results/{key}.json", "content": content}))
 
-    script = {"phase `draft`": [touch, touch, write("draft"), Says("Done.")], "": [write("final"), Says("Done.")]}
+    script = {
+        "You do phase `draft`": [touch, touch, write("draft"), Says("Done.")],
+        "": [write("final"), Says("Done.")],
+    }
     with ModelServer(script) as server:  # type: ignore[arg-type]
         personas = Path(environment["XDG_CONFIG_HOME"]) / "holdfast" / "personas"
         personas.mkdir(parents=True)
@@ -57,7 +60,7 @@ def test_a_tool_call_is_asked_for_and_the_run_goes_on_where_it_stood(repo: Path,
             assert terminal.end() == 0
 
     places = [place for place in server.places if place[0]]
-    assert places == [("phase `draft`", number) for number in range(4)]  # nothing was asked of the model twice
+    assert places == [("You do phase `draft`", number) for number in range(4)]  # nothing was asked of the model twice
     (run,) = json.loads(shell("runs", "list", "--json", env=environment).stdout)
     shown = json.loads(shell("runs", "show", run["run_id"], "--json", env=environment).stdout)
     assert [(row["action"], row["comment"]) for row in shown["approvals"]] == [("reject", "not yet"), ("approve", "")]

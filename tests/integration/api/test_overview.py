@@ -10,8 +10,9 @@ from tests.integration.api.world import Api
 
 from holdfast.api.estimating import estimate
 from holdfast.api.statistics import WorkflowStatistics, to_statistics
-from holdfast.catalog import Catalog
+from holdfast.catalog import Catalog, find_demands
 from holdfast.catalog.models import load_model_table
+from holdfast.consent import PersonaConsentStore
 from holdfast.persistence.statistics import PastPhase, PastRun
 
 
@@ -128,6 +129,28 @@ async def test_a_preview_names_every_problem_beside_its_field(api: Api) -> None:
     }
     refused = await api.operator.post("/api/runs", json=api.body(persona_overrides={"author": "nobody"}))
     assert refused.status_code == 422
+
+
+async def test_a_preview_says_what_nobody_has_agreed_to_as_starting_would(api: Api) -> None:
+    file = api.repo / ".holdfast" / "workflows" / "notes.yaml"
+    file.write_text(file.read_text() + "setup: [[make, everything]]\n")
+
+    by_name = await look(api)
+    by_file = await look(api, workflow=".holdfast/workflows/notes.yaml")
+    of_nobody = await look(api, persona_overrides={"author": "nobody"})
+    refused = (await api.operator.post("/api/runs", json=api.body())).json()
+    demands = find_demands(api.repo, Catalog.for_repository(api.repo).list_workflows())
+    for wanted in demands:
+        PersonaConsentStore(api.config.data_dir / "consents.json").grant(wanted)
+    agreed = await look(api)
+
+    (problem,) = by_name["problems"]
+    assert (problem["field"], problem["code"], problem["message"]) == ("repo_path", refused["code"], refused["detail"])
+    assert "workflow notes runs make everything" in problem["message"]
+    assert "holdfast trust --repo" in problem["hint"]
+    assert by_file["problems"] == by_name["problems"]
+    assert [one["field"] for one in of_nobody["problems"]] == ["persona_overrides.author"]
+    assert agreed["problems"] == []
 
 
 async def test_a_preview_of_a_foreign_folder_opens_nothing_there(api: Api, tmp_path: Path) -> None:

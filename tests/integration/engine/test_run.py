@@ -120,6 +120,33 @@ async def test_an_aborted_run_has_a_report_with_the_reason(world: World) -> None
     assert "changed our minds" in report["summary"]
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM run_bindings WHERE run_id = :id",
+        "UPDATE workflow_templates SET definition = '7' WHERE id = (SELECT template_id FROM runs WHERE id = :id)",
+    ],
+)
+async def test_a_run_that_cannot_be_read_any_more_is_cancelled_with_a_report(world: World, damage: str) -> None:
+    def script(turn: Turn) -> None:
+        turn.write("made.txt", "made\n")
+        turn.hand_in()
+
+    waiting = await world.run(script, phase("spec", risk="high"), "plan")
+    await world.sql(damage, id=str(waiting.run_id))
+
+    result = await world.engine().abort(waiting.run_id, "its rows are damaged", by="ann")
+
+    assert result.state is RunStatus.CANCELLED
+    report = read_report(result.final_report_path)
+    assert report["cancelled"] == {"reason": "its rows are damaged", "by": "ann"}
+    assert "could not be read" in report["summary"]
+    phases = [(item["key"], item["state"]) for item in report["phases"]]
+    assert phases == [("spec", "awaiting_approval"), ("plan", "pending")]
+    [cancelled] = world.events(waiting.run_id, "run.cancelled")
+    assert cancelled.payload["report"] == result.final_report_path
+
+
 @pytest.mark.parametrize("as_type", [str, uuid.UUID])
 async def test_a_run_can_be_given_its_id(world: World, as_type: type[Any]) -> None:
     run_id = uuid.uuid4()

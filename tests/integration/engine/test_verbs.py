@@ -180,9 +180,9 @@ async def test_an_abort_that_comes_beside_the_end_changes_nothing_any_more(
 
     original = ending.write_report
 
-    async def write_report(scope: Any, *args: Any) -> Any:
-        world.open_database().store.save_event(create_event(scope.run_id, EventKind.RUN_CANCEL_REQUESTED))
-        return await original(scope, *args)
+    async def write_report(about: Any, *args: Any) -> Any:
+        world.open_database().store.save_event(create_event(about.run_id, EventKind.RUN_CANCEL_REQUESTED))
+        return await original(about, *args)
 
     monkeypatch.setattr(ending, "write_report", write_report)
 

@@ -283,14 +283,14 @@ async def test_a_check_runs_once_even_if_its_engine_is_killed_meanwhile(world: W
 async def test_a_disk_that_refuses_is_an_error_of_its_own_and_the_attempt_goes_on_later(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.engine import phase as phase_module
+    from holdfast.engine import keeping
 
     def full(*_args: Any, **_options: Any) -> None:
         raise OSError(28, "No space left on device", "objects/ab")
 
     run_id = uuid.uuid4()
     with monkeypatch.context() as patch:
-        patch.setattr(phase_module, "snapshot", full)
+        patch.setattr(keeping, "snapshot", full)
         with pytest.raises(HoldfastError) as error:
             await world.run(changes_app, pre_allocated_run_id=run_id)
 

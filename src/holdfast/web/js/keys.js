@@ -42,4 +42,5 @@ export function startKeys() {
   });
 }
 
-const isTyping = (element) => element.isContentEditable || /^(?:INPUT|TEXTAREA|SELECT)$/.test(element.tagName);
+const isTyping = (element) =>
+  element.isContentEditable || element.matches("textarea, select, input:not([type=checkbox], [type=radio], [type=button], [type=submit])");
