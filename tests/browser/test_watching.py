@@ -45,7 +45,7 @@ def test_every_tab_shows_what_the_run_did(served: Served, open_page: OpenPage) -
     page.keyboard.press("4")
     expect(page.locator(".diff-file").first).to_contain_text("+")
     page.keyboard.press("5")
-    expect(page.get_by_role("row").filter(has_text="draft")).to_contain_text("$")
+    expect(page.locator(".cost tr").filter(has_text="draft")).to_contain_text("$")
     page.keyboard.press("6")
     page.get_by_label("Filter events").fill("artifact.accepted")
     expect(page.get_by_role("status").filter(has_text="of")).to_contain_text("2 of")
@@ -105,3 +105,19 @@ def test_a_failed_run_says_why_and_what_can_be_done(served: Served, open_page: O
     expect(page.locator(".tl-detail")).to_contain_text("Attempt 1 failed")
     page.keyboard.press("3")
     expect(page.locator(".artifact")).to_contain_text("Not valid")
+
+
+def test_a_tab_that_could_not_be_loaded_comes_by_itself_later(tmp_path: Path, open_page: OpenPage) -> None:
+    server = Served(tmp_path, delay_s=0.5).start()
+    try:
+        page = open_page(server, f"/runs/{server.start_run('plain', title='Half loaded')}")
+        expect(page.locator(".timeline")).to_be_visible()
+        server.kill()
+
+        page.keyboard.press("5")
+        expect(page.get_by_text("This part could not be loaded")).to_be_visible()
+        server.start()
+
+        expect(page.locator(".cost").first).to_be_visible(timeout=60_000)
+    finally:
+        server.stop()

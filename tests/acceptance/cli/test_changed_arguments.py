@@ -76,7 +76,7 @@ def test_the_command_takes_them_as_json(holdfast: Command, repo: Path, server: M
     assert all("a JSON object" in answer.err and "--args" in answer.err for answer in refused)
     assert [row["approval_id"] for row in still_waiting] == [waiting["approval_id"]]
     assert (approved.code, approved.json["action"]) == (0, "approve")
-    assert (done.code, done.json["state"]) == (0, "completed")
+    assert (done.code, done.json["state"]) == (0, "completed"), done
     check_made(server, holdfast("runs", "diff", run_id).out)
 
 

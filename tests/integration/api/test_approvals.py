@@ -1,8 +1,16 @@
 """Approvals over HTTP: answered by the right people, for what they saw, and the run goes on by itself."""
 
+import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from tests.integration.api.world import Api, make_tokens
+
+from holdfast import engine
+
+PUSH = {"command": "git push origin main"}
 
 
 async def ask(api: Api, workflow: str = "asking-notes") -> tuple[str, dict[str, Any]]:
@@ -107,3 +115,70 @@ async def test_one_person_is_enough_to_say_no(api: Api) -> None:
     await api.approver.post(f"/api/approvals/{waiting['approval_id']}", json={"action": "abort", "comment": "no"})
 
     assert (await api.wait_for(run_id))["state"] == "cancelled"
+
+
+class PushingAgent:
+    """Wants to push, is told what came of it, and hands in."""
+
+    def __init__(self, root: Path, journal: Any, made: list[str]) -> None:
+        self._root = root
+        self._journal = journal
+        self._made = made
+
+    async def ainvoke(self, asked: dict[str, Any], **_kw: Any) -> dict[str, Any]:
+        from langchain_core.messages import ToolMessage
+
+        async def push(request: Any) -> Any:
+            self._made.append(request.tool_call["args"]["command"])
+            return ToolMessage("pushed", name="execute", tool_call_id=request.tool_call["id"])
+
+        key = "first" if "You do phase `first`" in asked["messages"][0]["content"] else "second"
+        told = ""
+        if key == "first":
+            request = SimpleNamespace(tool_call={"name": "execute", "args": PUSH, "id": "call-1"})
+            told = (await self._journal.awrap_tool_call(request, push)).content
+        (self._root / f"{key}.json").write_text(json.dumps({"note": told}))
+        return {"messages": []}
+
+
+@pytest.fixture
+def pushed(api: Api, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What agents that want to push have really run."""
+    made: list[str] = []
+
+    def build_agent(_persona: Any, _config: Any, *, root_dir: Path, middleware: Any, **_kw: Any) -> PushingAgent:
+        return PushingAgent(Path(root_dir), middleware[0], made)
+
+    monkeypatch.setattr(engine, "build_agent", build_agent)
+    return made
+
+
+async def test_a_tool_call_is_approved_with_other_arguments(api: Api, pushed: list[str]) -> None:
+    run_id, waiting = await ask(api, "notes")
+    path = f"/api/approvals/{waiting['approval_id']}"
+    assert waiting["shown"]["args"] == PUSH
+
+    no_object = await api.approver.post(path, json={"action": "approve", "args": ["git push"]})
+    with_a_no = await api.approver.post(path, json={"action": "reject", "args": PUSH})
+    assert (await api.viewer.get("/api/approvals")).json()["items"] == [waiting]
+    changed = {"command": "git push origin draft"}
+    answer = await api.approver.post(path, json={"action": "approve", "digest": waiting["digest"], "args": changed})
+    detail = await api.wait_for(run_id)
+    note = (await api.viewer.get(f"/api/runs/{run_id}/artifacts/first.json")).text
+
+    assert (no_object.status_code, with_a_no.status_code) == (422, 422)
+    assert with_a_no.json()["code"] == "config_invalid"
+    assert (answer.status_code, detail["state"]) == (200, "completed")
+    assert pushed == ["git push origin draft"]
+    assert "A person changed the arguments" in note
+
+
+async def test_arguments_for_what_a_phase_made_are_refused(api: Api) -> None:
+    _run_id, waiting = await ask(api)
+
+    answer = await api.approver.post(
+        f"/api/approvals/{waiting['approval_id']}", json={"action": "approve", "args": PUSH}
+    )
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "config_invalid")
+    assert (await api.viewer.get("/api/approvals")).json()["items"] == [waiting]

@@ -133,6 +133,7 @@ async def test_a_run_that_cannot_be_read_any_more_is_cancelled_with_a_report(wor
         turn.hand_in()
 
     waiting = await world.run(script, phase("spec", risk="high"), "plan")
+    world.is_damaged = True
     await world.sql(damage, id=str(waiting.run_id))
 
     result = await world.engine().abort(waiting.run_id, "its rows are damaged", by="ann")

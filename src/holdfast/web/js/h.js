@@ -4,15 +4,14 @@ import { showable } from "./format.js";
 const SVG = "http://www.w3.org/2000/svg";
 const LINKS = new Set(["href", "src", "action", "formaction", "xlink:href"]);
 
-/**
- * `h("button", { class: "button", onclick: save }, "Save")`; "svg:rect" makes an SVG element.
- * Props: `on…` functions are listeners, `style` and `dataset` are objects, true/false/null are boolean attributes,
- * anything else is an attribute. Children: nodes, text, numbers, arrays; null, undefined and false are left out.
- */
+// h("button.tiny", { onclick: save }, "Save"); "svg:rect.bar" makes an SVG element; props may be left out. Props: `on…` are
+// listeners, `style` and `dataset` objects, true/false/null boolean attributes. Children: nodes, text, arrays; nothing else shows.
 export function h(tag, props, ...children) {
-  const isSvg = tag.startsWith("svg:");
-  const element = isSvg ? document.createElementNS(SVG, tag.slice(4)) : document.createElement(tag);
-  for (const [name, value] of Object.entries(props ?? {})) setProp(element, name, value);
+  const [name, ...classes] = tag.split(".");
+  const element = name.startsWith("svg:") ? document.createElementNS(SVG, name.slice(4)) : document.createElement(name);
+  if (classes.length) element.setAttribute("class", classes.join(" "));
+  if (props === null || props === undefined || Object.getPrototypeOf(props) !== Object.prototype) return add(element, props, children);
+  for (const [key, value] of Object.entries(props)) setProp(element, key, value);
   return add(element, children);
 }
 
@@ -32,6 +31,7 @@ function setProp(element, name, value) {
 
 function setAttribute(element, name, text) {
   if (LINKS.has(name) && !isSafeLink(text)) return;
+  if (name === "class" && element.getAttribute("class")) text = `${element.getAttribute("class")} ${text}`;
   // What is typed into a field stays as it is; only what is read is made showable.
   element.setAttribute(name, name === "title" || name === "aria-label" ? showable(text) : text);
 }

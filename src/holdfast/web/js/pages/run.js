@@ -2,12 +2,13 @@
 import { getJson, getWithEtag, runPath } from "../api.js";
 import { count, firstLine, runTitle } from "../format.js";
 import { fill, h } from "../h.js";
-import { follow } from "../live.js";
+import { follow, liveness } from "../live.js";
 import { Activity } from "../model/activity.js";
 import { factsOf, sentence } from "../model/now.js";
 import { RunFold } from "../model/run-fold.js";
 import { definePage } from "../page.js";
-import { loading, notFound, problemNote } from "../parts/states.js";
+import { button } from "../parts/button.js";
+import { empty, loading, notFound, problemNote } from "../parts/states.js";
 import { shape } from "../parts/status.js";
 import { markdown } from "../parts/text.js";
 import { time } from "../parts/time.js";
@@ -277,9 +278,21 @@ class RunView {
     this.#tab?.leave?.();
     this.#tab = null;
     this.#tabName = name;
-    const module = await TABS[name][1]();
+    const module = await TABS[name][1]().catch(() => null); // the server is away, or another version now
     if (this.#tabName !== name || this.signal.aborted) return;
     this.panel.replaceChildren();
-    this.#tab = module.default(this.panel, this) ?? {};
+    if (module) this.#tab = module.default(this.panel, this) ?? {};
+    else this.#offerAgain(name);
+  }
+
+  /** A tab that could not be loaded comes by itself once the page is live again. */
+  #offerAgain(name) {
+    const open = () => {
+      liveness.listeners.delete(whenLive);
+      if (this.#tabName === name && !this.signal.aborted) this.#open(name);
+    };
+    const whenLive = (since) => since === null && open();
+    liveness.listeners.add(whenLive);
+    this.panel.append(empty("This part could not be loaded", "The server does not answer. It is tried again when it does.", button("Try again", open)));
   }
 }
