@@ -11,7 +11,7 @@ from tests.browser.world import CHROMIUM, FLAGS, SCREENSHOTS, Served
 
 # What a browser says by itself about requests that were refused or lost; the tests do both on purpose.
 expect.set_options(timeout=20_000)
-EXPECTED = re.compile(r"Failed to load resource|net::ERR_|\[DOM\]")
+EXPECTED = re.compile(r"Failed to load resource|Failed to fetch dynamically|net::ERR_|\[DOM\]")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

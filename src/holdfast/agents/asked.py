@@ -37,11 +37,14 @@ def to_tool_call(asked: Mapping[str, Any]) -> ToolCall:
     return ToolCall(str(asked.get("name") or ""), args if isinstance(args, dict) else {}, str(asked.get("id") or ""))
 
 
-def with_args(request: ToolCallRequest, args: Mapping[str, Any]) -> ToolCallRequest:
+def with_args(request: Any, args: Mapping[str, Any]) -> Any:
     """The request with other arguments; it may be a stand-in that cannot do that itself."""
-    changed = copy.copy(request)
-    changed.tool_call = {**request.tool_call, "args": dict(args)}
-    return changed
+    changed: Any = {**request.tool_call, "args": dict(args)}
+    if isinstance(request, ToolCallRequest):
+        return request.override(tool_call=changed)
+    stand_in = copy.copy(request)
+    stand_in.tool_call = changed
+    return stand_in
 
 
 def find_asking_message(request: ToolCallRequest, call_id: str) -> AIMessage | None:

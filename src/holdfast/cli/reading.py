@@ -52,7 +52,9 @@ def _query_postgres(url: str, sql: str, params: Mapping[str, Any]) -> list[Row]:
     except psycopg.errors.UndefinedTable:
         return []
     except psycopg.Error as error:
-        raise StoreUnreadable(f"The database cannot be read: {type(error).__name__}.") from error
+        from holdfast.runtime.checkpoint.postgres_session import parse_url, to_store_error
+
+        raise to_store_error(error, parse_url(plain).shown) from error  # without the password
 
 
 def _decoded(name: str, value: Any) -> Any:

@@ -62,7 +62,8 @@ async def load_run(
 
 def check_not_over(stored: StoredRun) -> None:
     if stored.run.state in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED):
-        hint = "Retry it to open it again at the phase that failed." if stored.run.state == RunStatus.FAILED else ""
+        is_failed = stored.run.state == RunStatus.FAILED
+        hint = "Retry it to open it again at the phase that failed." if is_failed else "Fork it to go on from a phase."
         raise RunAlreadyTerminal(f"Run {stored.run.id} is {stored.run.state}.", hint=hint, run_id=stored.run.id)
 
 

@@ -89,9 +89,10 @@ def resolve_base(repository: Repository, base_branch: str) -> str:
     branches = tuple(git.line("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/remotes").split())
     if not branches and git.find("rev-parse", "--verify", "--quiet", "HEAD") is None:
         return make_empty_start(repository)
-    known = ", ".join(branches[:20]) or "none, HEAD is detached: name a commit, or HEAD"
+    branches = tuple(name for name in branches if not name.startswith("holdfast/"))  # the ones of other runs
+    known = f"one there is: {', '.join(branches[:20])}" if branches else "HEAD or a commit, for there is no branch"
     raise BaseBranchMissing(
-        f"The repository has no branch {base_branch!r}.", branches=branches, hint=f"Branches there are: {known}."
+        f"The repository has no branch {base_branch!r}.", branches=branches, hint=f"Start a run from {known}."
     )
 
 

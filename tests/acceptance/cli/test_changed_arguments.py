@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.acceptance.cli.conftest import Command
 from tests.acceptance.cli.terminal import PATIENCE_S, Terminal, shell
-from tests.model_server import Asks, ModelServer, Says, asks
+from tests.model_server import Asks, ModelServer, Reply, Says, asks
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 PERSONA = """\
@@ -41,7 +41,7 @@ def server(repo: Path, environment: dict[str, str]) -> Iterator[ModelServer]:
     """A model that wants to make a file, and a persona that has to ask for it."""
     file = repo / ".holdfast" / "workflows" / "small.yaml"
     file.write_text(file.read_text().replace("risk: medium", "risk: low"))
-    draft = [asks(("execute", WANTED)), write("draft"), Says("Done.")]
+    draft: list[Reply] = [asks(("execute", WANTED)), write("draft"), Says("Done.")]
     with ModelServer({"You do phase `draft`": draft, "": [write("final"), Says("Done.")]}) as started:
         personas = Path(environment["XDG_CONFIG_HOME"]) / "holdfast" / "personas"
         personas.mkdir(parents=True)

@@ -154,3 +154,45 @@ def test_requirements_can_come_from_a_file(holdfast: Command, repo: Path, tmp_pa
     shown: Done = holdfast("runs", "show", made.json["run_id"], "--json")
 
     assert shown.json["requirements_md"] == "A wish from a file"
+
+
+def test_what_is_not_committed_is_named_before_a_run_that_does_not_see_it(start: Command, repo: Path) -> None:
+    clean = start("--yes")
+    for number in range(5):
+        (repo / f"new{number}.txt").write_text("new\n")
+
+    done = start("--yes")
+
+    assert "Not committed" not in clean.err
+    assert "Not committed, so the run does not see it: new0.txt, new1.txt, new2.txt and 2 more." in done.err
+    assert done.json["state"] == "completed"
+
+
+def test_a_base_that_is_not_there_is_told_with_the_ones_that_are(start: Command) -> None:
+    start("--yes")  # its own branch is nothing to start from
+
+    done = start("--yes", "--base", "nope")
+
+    assert done.code == 1
+    assert done.json["error"]["code"] == "base_branch_missing"
+    assert done.json["error"]["hint"] == "Start a run from one there is: main."
+
+
+def test_a_run_that_is_over_says_what_can_be_done_with_it(start: Command, holdfast: Command) -> None:
+    done = holdfast("resume", start("--yes").json["run_id"])
+
+    assert done.code == 1
+    assert "run_already_terminal" in done.err
+    assert "Fork it" in done.err
+
+
+def test_a_database_server_that_does_not_answer_is_named_without_its_password(
+    holdfast: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", "postgresql://ann:hunter2@127.0.0.1:1/work")
+
+    done = holdfast("runs", "list")
+
+    assert done.code == 1
+    assert done.err.startswith("holdfast: store_unavailable: postgresql://ann@127.0.0.1:1/work cannot be reached")
+    assert "hunter2" not in done.err

@@ -8,7 +8,6 @@ from tests.engine_world import World, artifact, template
 from tests.model_server import Hangs, ModelServer, Refuses, Reply, Says, asks
 
 import holdfast.engine
-from holdfast.agents.build import build_agent
 from holdfast.engine import RunResult
 from holdfast.enums import Backend, RunStatus
 from holdfast.persona import AgentPersona
@@ -16,6 +15,7 @@ from holdfast.persona import AgentPersona
 # What stores do is not in question here.
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
+REAL_BUILD_AGENT = holdfast.engine.build_agent
 SLOW = Says("a " * 200, piece_chars=1, pause_s=0.05)
 SOON = {"max_wait_s": 0.01}
 
@@ -34,7 +34,7 @@ async def run_on(server: ModelServer, world: World, settings: dict[str, Any], **
         }
     )
     engine = world.engine(pool=(persona,), backends=frozenset({Backend.OPENAI_COMPATIBLE}), **settings)
-    holdfast.engine.build_agent = build_agent  # the real one; the world puts back what was there
+    holdfast.engine.build_agent = REAL_BUILD_AGENT  # the last word, for the world's engines bring agents of their own
     return await engine.run(template("spec"), repo_path=world.repo)
 
 

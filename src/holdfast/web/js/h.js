@@ -10,52 +10,48 @@ export function h(tag, props, ...children) {
   const [name, ...classes] = tag.split(".");
   const element = name.startsWith("svg:") ? document.createElementNS(SVG, name.slice(4)) : document.createElement(name);
   if (classes.length) element.setAttribute("class", classes.join(" "));
-  if (props === null || props === undefined || Object.getPrototypeOf(props) !== Object.prototype) return add(element, props, children);
+  if (Object.getPrototypeOf(props ?? "") !== Object.prototype) return add(element, props, children);
   for (const [key, value] of Object.entries(props)) setProp(element, key, value);
   return add(element, children);
 }
 
 function setProp(element, name, value) {
-  if (name.startsWith("on")) {
-    if (value) element.addEventListener(name.slice(2), value);
-  } else if (name === "style") {
+  if (name === "style") {
     for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
   } else if (name === "dataset") {
     Object.assign(element.dataset, value);
-  } else if (value === true) {
-    element.setAttribute(name, "");
-  } else if (value !== false && value !== null && value !== undefined) {
-    setAttribute(element, name, String(value));
+  } else if ((value ?? false) === false) {
+    // left out
+  } else if (name.startsWith("on")) {
+    element.addEventListener(name.slice(2), value);
+  } else {
+    setAttribute(element, name, value === true ? "" : String(value));
   }
 }
 
 function setAttribute(element, name, text) {
   if (LINKS.has(name) && !isSafeLink(text)) return;
-  if (name === "class" && element.getAttribute("class")) text = `${element.getAttribute("class")} ${text}`;
+  if (name === "class") text = [...element.classList, text].join(" ");
   // What is typed into a field stays as it is; only what is read is made showable.
   element.setAttribute(name, name === "title" || name === "aria-label" ? showable(text) : text);
 }
 
-/** Links lead to our own pages or to http(s); never to a script. */
-export function isSafeLink(text) {
-  return /^(?:[/#?]|https?:\/\/|blob:)/i.test(text) && !text.startsWith("//");
-}
+// Links lead to our own pages or to http(s); never to a script.
+const isSafeLink = (text) => /^(?:[/#?]|https?:\/\/|blob:)/i.test(text) && !text.startsWith("//");
 
 export function add(element, ...children) {
   for (const child of children.flat(Infinity)) {
-    if (child === null || child === undefined || child === false) continue;
-    element.append(child instanceof Node ? child : showable(String(child)));
+    if ((child ?? false) !== false) element.append(child instanceof Node ? child : showable(String(child)));
   }
   return element;
 }
 
-/** Replace what an element holds. */
 export function fill(element, ...children) {
   element.replaceChildren();
   return add(element, ...children);
 }
 
-/** Make an element hold these nodes in this order, touching only what differs, so that focus and scroll stay. */
+// Make an element hold these nodes in this order, touching only what differs, so that focus and scroll stay.
 export function reconcile(parent, nodes) {
   const wanted = new Set(nodes);
   for (const child of [...parent.childNodes]) if (!wanted.has(child)) child.remove();

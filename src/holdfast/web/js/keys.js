@@ -1,27 +1,14 @@
-// Keys: a few for every page, a few of the page's own, none while someone types.
+// Keys: a few for every page, a few of the page's own, none while someone types. `{ "g r": ["Runs", act] }`
 
-const common = new Map();
-let own = new Map();
+let common = {};
+let own = {}; // of the page that is open; they go when it is left
 let before = ""; // the "g" of "g r"
 let timer = 0;
 
-/** `{ "g r": ["Runs", fn] }`: for all pages. */
-export function setCommonKeys(keys) {
-  for (const [name, [label, act]] of Object.entries(keys)) common.set(name, { label, act });
-}
-
-/** The keys of the page that is open; they go when it is left. */
-export function setKeys(keys) {
-  own = new Map([...own, ...Object.entries(keys).map(([name, [label, act]]) => [name, { label, act }])]);
-}
-
-export function clearKeys() {
-  own = new Map();
-}
-
-export function listKeys() {
-  return { own: [...own].map(([name, { label }]) => [name, label]), common: [...common].map(([name, { label }]) => [name, label]) };
-}
+export const setCommonKeys = (keys) => (common = keys);
+export const setKeys = (keys) => (own = { ...own, ...keys });
+export const clearKeys = () => (own = {});
+export const listKeys = () => ({ own: Object.entries(own), common: Object.entries(common) });
 
 export function startKeys() {
   document.addEventListener("keydown", (event) => {
@@ -30,12 +17,12 @@ export function startKeys() {
     const name = before ? `${before} ${event.key}` : event.key;
     before = "";
     clearTimeout(timer);
-    const found = own.get(name) ?? common.get(name);
-    if (found) {
+    const keys = { ...common, ...own };
+    if (Object.hasOwn(keys, name)) {
       if (name === "Enter" && event.target.closest("a, button, summary, [role=button]")) return;
       event.preventDefault();
-      found.act(event);
-    } else if ([...own.keys(), ...common.keys()].some((each) => each.startsWith(`${event.key} `))) {
+      keys[name][1](event);
+    } else if (Object.keys(keys).some((each) => each.startsWith(`${event.key} `))) {
       before = event.key;
       timer = setTimeout(() => (before = ""), 1200);
     }

@@ -5,20 +5,19 @@ import { liveness } from "./live.js";
 import { navigate, startRouter } from "./router.js";
 import { closeMenus, drawBar, drawTop, showHelp, start } from "./top.js";
 
+const goTo = (label, path) => [label, () => navigate(path)];
 setCommonKeys({
   "?": ["This help", showHelp],
-  "g r": ["Runs", () => navigate("/")],
-  "g w": ["Workflows", () => navigate("/workflows")],
-  "g p": ["Personas", () => navigate("/personas")],
-  "g b": ["Budget", () => navigate("/budget")],
-  n: ["New run", () => navigate("/new")],
+  "g r": goTo("Runs", "/"),
+  "g w": goTo("Workflows", "/workflows"),
+  "g p": goTo("Personas", "/personas"),
+  "g b": goTo("Budget", "/budget"),
+  n: goTo("New run", "/new"),
   Escape: ["Close", () => closeMenus(null)],
 });
-
 onSignedOut.call = () => {
   if (location.pathname !== "/sign-in") navigate(`/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`);
 };
-
 liveness.listeners.add(drawBar);
 startKeys();
 drawTop();

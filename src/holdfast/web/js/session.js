@@ -7,14 +7,10 @@ export const session = { name: "", role: "", isKnown: false };
 
 export async function loadSession() {
   const { name, role } = await getJson("/api/session");
-  Object.assign(session, { name, role, isKnown: true });
-  return session;
+  return Object.assign(session, { name, role, isKnown: true });
 }
 
 export const can = (role) => ROLES.indexOf(session.role) >= ROLES.indexOf(role);
 
-/** Null, or why an action that needs this role is not for this person. */
-export function whyNot(role) {
-  if (!session.isKnown || can(role)) return null;
-  return `This needs the role ${role}; you are ${session.role}.`;
-}
+// Null, or why an action that needs this role is not for this person.
+export const whyNot = (role) => (!session.isKnown || can(role) ? null : `This needs the role ${role}; you are ${session.role}.`);

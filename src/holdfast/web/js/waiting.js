@@ -14,31 +14,28 @@ export function startWaiting(onChange) {
   waiting.listeners.add(onChange);
   controller?.abort();
   controller = new AbortController();
-  watchRuns({ signal: controller.signal, onChange: () => (timer ||= setTimeout(refreshWaiting, 250)) });
-  refreshWaiting();
+  watchRuns({ signal: controller.signal, onChange: () => (timer ||= setTimeout(refresh, 250)) });
+  refresh();
 }
 
-export async function refreshWaiting() {
+async function refresh() {
   timer = 0;
   try {
     const [approvals, paused] = await Promise.all([getJson("/api/approvals"), getJson("/api/runs?state=paused&limit=200")]);
-    const runs = new Map(paused.items.map((run) => [run.run_id, run]));
-    const titles = await readTitles([...runs.values()].filter((run) => !run.title));
-    const titleOf = (run) => runTitle({ ...run, requirements_md: titles.get(run.run_id) });
-    const asked = approvals.items.map((item) => ({ ...item, run_title: runs.has(item.run_id) ? titleOf(runs.get(item.run_id)) : null }));
+    const wanted = await readWanted(paused.items.filter((run) => !run.title));
+    const titles = new Map(paused.items.map((run) => [run.run_id, runTitle({ ...run, requirements_md: wanted.get(run.run_id) })]));
     const stopped = paused.items
       .filter((run) => QUESTIONS[run.pause_reason])
-      .map((run) => ({ kind: "run", run_id: run.run_id, requested_at: run.updated_at, question: QUESTIONS[run.pause_reason], run_title: titleOf(run) }));
-    waiting.items = [...asked, ...stopped].sort((a, b) => (a.requested_at < b.requested_at ? -1 : 1));
+      .map((run) => ({ kind: "run", run_id: run.run_id, requested_at: run.updated_at, question: QUESTIONS[run.pause_reason] }));
+    waiting.items = [...approvals.items, ...stopped].map((item) => ({ ...item, run_title: titles.get(item.run_id) ?? null })).sort((a, b) => (a.requested_at < b.requested_at ? -1 : 1));
     for (const listener of waiting.listeners) listener(waiting.items);
   } catch {
     // Whoever shows a list says that it is old; the number stays until the next change.
   }
 }
 
-async function readTitles(runs) {
+async function readWanted(runs) {
   if (runs.length === 0) return new Map();
-  const query = new URLSearchParams(runs.map((run) => ["run_id", run.run_id]));
-  const { items } = await getJson(`/api/standings?${query}`);
+  const { items } = await getJson(`/api/standings?${new URLSearchParams(runs.map((run) => ["run_id", run.run_id]))}`);
   return new Map(items.map((item) => [item.run_id, item.summary]));
 }

@@ -1,77 +1,67 @@
 // Pure: the little Markdown that agents write, as blocks. What is not understood stays text.
 
-/** `[{ type: "heading" | "text" | "code" | "list" | "quote" | "rule", … }]` */
+const ITEM = /^(\s*)(?:[-*+]|\d+[.)])\s+(.*)$/;
+const QUOTE = /^\s*>/;
+const isPlain = (line) => line.trim() !== "" && !ITEM.test(line) && !/^(?:#{1,6}\s|\s*(?:```|~~~|>))/.test(line);
+
+// `[{ type: "heading" | "text" | "code" | "list" | "quote" | "rule", … }]`
 export function parseMarkdown(source) {
   const blocks = [];
   const lines = source.split("\n");
   let at = 0;
+  const takeWhile = (test) => {
+    const begin = at++;
+    while (at < lines.length && test(lines[at])) at++;
+    return lines.slice(begin, at);
+  };
   while (at < lines.length) {
     const line = lines[at];
-    const fence = /^\s*(```+|~~~+)\s*(\S*)/.exec(line);
+    const fence = /^\s*(```+|~~~+)/.exec(line);
     const heading = /^(#{1,6})\s+(.*)$/.exec(line);
     if (fence) {
-      const end = lines.findIndex((each, index) => index > at && each.trim().startsWith(fence[1]));
-      const stop = end === -1 ? lines.length : end;
-      blocks.push({ type: "code", text: lines.slice(at + 1, stop).join("\n") });
-      at = stop + 1;
+      blocks.push({ type: "code", text: takeWhile((each) => !each.trim().startsWith(fence[1])).slice(1).join("\n") });
+      at++;
     } else if (heading) {
       blocks.push({ type: "heading", level: heading[1].length, text: heading[2].trim().replace(/\s#+$/, "") });
       at++;
-    } else if (/^\s*(?:[-*+]|\d+[.)])\s+/.test(line)) {
-      at = takeList(lines, at, blocks);
-    } else if (/^\s*>/.test(line)) {
-      at = takeWhile(lines, at, (each) => /^\s*>/.test(each), (taken) => blocks.push({ type: "quote", text: taken.map((each) => each.replace(/^\s*> ?/, "")).join("\n") }));
+    } else if (ITEM.test(line)) {
+      blocks.push({ type: "list", isOrdered: /^\s*\d/.test(line), items: toItems(takeWhile((each) => ITEM.test(each) || /^\s+\S/.test(each))) });
+    } else if (QUOTE.test(line)) {
+      blocks.push({ type: "quote", text: takeWhile((each) => QUOTE.test(each)).map((each) => each.replace(/^\s*> ?/, "")).join("\n") });
     } else if (/^\s*(?:-{3,}|\*{3,}|_{3,})\s*$/.test(line)) {
       blocks.push({ type: "rule" });
       at++;
     } else if (line.trim() === "") {
       at++;
     } else {
-      at = takeWhile(lines, at, (each, index) => index === at || isPlain(each), (taken) => blocks.push({ type: "text", text: taken.join("\n") }));
+      blocks.push({ type: "text", text: takeWhile(isPlain).join("\n") });
     }
   }
   return blocks;
 }
 
-const isPlain = (line) => line.trim() !== "" && !/^(?:#{1,6}\s|\s*(?:```|~~~|>)|\s*(?:[-*+]|\d+[.)])\s+)/.test(line);
-
-function takeWhile(lines, at, test, put) {
-  let end = at;
-  while (end < lines.length && test(lines[end], end)) end++;
-  put(lines.slice(at, end));
-  return end;
-}
-
-function takeList(lines, at, blocks) {
+function toItems(lines) {
   const items = [];
-  const isOrdered = /^\s*\d/.test(lines[at]);
-  let end = at;
-  while (end < lines.length) {
-    const item = /^(\s*)(?:[-*+]|\d+[.)])\s+(.*)$/.exec(lines[end]);
+  for (const line of lines) {
+    const item = ITEM.exec(line);
     if (item) items.push({ depth: Math.min(3, Math.floor(item[1].length / 2)), text: item[2] });
-    else if (/^\s+\S/.test(lines[end]) && items.length) items.at(-1).text += `\n${lines[end].trim()}`;
-    else break;
-    end++;
+    else items.at(-1).text += `\n${line.trim()}`;
   }
-  blocks.push({ type: "list", isOrdered, items });
-  return end;
+  return items;
 }
 
 const MOST_CHARS = 8_000; // what is longer is no prose, and expressions would take their time over it
+const INLINE = /(`{1,3})(?<code>[^`\n]+)\1|\*\*(?<strong>[^*\n]+)\*\*|(?<![\w*])\*(?!\s)(?<em>[^*\n]+?)\*(?![\w*])/g;
 
-/** A line of text as `[{ type: "text" | "code" | "strong" | "em", text }]`; links stay as they were written. */
+// A line of text as `[{ type: "text" | "code" | "strong" | "em", text }]`; links stay as they were written.
 export function parseInline(text) {
   if (text.length > MOST_CHARS) return [{ type: "text", text }];
   const parts = [];
-  const pattern = /(`{1,3})([^`\n]+)\1|\*\*([^*\n]+)\*\*|(?<![\w*])\*(?!\s)([^*\n]+?)\*(?![\w*])/g;
   let last = 0;
-  for (const found of text.matchAll(pattern)) {
-    if (found.index > last) parts.push({ type: "text", text: text.slice(last, found.index) });
-    if (found[2] !== undefined) parts.push({ type: "code", text: found[2] });
-    else if (found[3] !== undefined) parts.push({ type: "strong", text: found[3] });
-    else parts.push({ type: "em", text: found[4] });
+  for (const found of text.matchAll(INLINE)) {
+    const [type, inner] = Object.entries(found.groups).find(([, each]) => each !== undefined);
+    parts.push({ type: "text", text: text.slice(last, found.index) }, { type, text: inner });
     last = found.index + found[0].length;
   }
-  if (last < text.length) parts.push({ type: "text", text: text.slice(last) });
-  return parts;
+  return [...parts, { type: "text", text: text.slice(last) }].filter((part) => part.text);
 }

@@ -1,6 +1,6 @@
 // Pure: from a path to the route that fits it.
 
-/** "/runs/:runId/:tab?" against "/runs/a%20b/events" gives { runId: "a b", tab: "events" }, or null. */
+// "/runs/:runId/:tab?" against "/runs/a%20b/events" gives { runId: "a b", tab: "events" }, or null.
 export function matchPath(pattern, path) {
   const wanted = pattern.split("/").filter(Boolean);
   const given = path.split("/").filter(Boolean);
@@ -8,14 +8,12 @@ export function matchPath(pattern, path) {
   const params = {};
   for (const [index, part] of wanted.entries()) {
     const text = given[index];
-    const isOptional = part.endsWith("?");
-    if (text === undefined) {
-      if (!isOptional) return null;
-    } else if (part.startsWith(":")) {
-      const value = decode(text);
-      if (value === null) return null;
-      params[part.slice(1).replace("?", "")] = value;
-    } else if (part !== text) {
+    if (text === undefined && part.endsWith("?")) continue;
+    if (text === undefined || (part !== text && !part.startsWith(":"))) return null;
+    if (part === text) continue;
+    try {
+      params[part.slice(1).replace("?", "")] = decodeURIComponent(text);
+    } catch {
       return null;
     }
   }
@@ -30,15 +28,5 @@ export function findRoute(routes, path) {
   return null;
 }
 
-function decode(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return null;
-  }
-}
-
-/** Where to go on after a login: only ever a page of ours. */
-export function toOwnPath(next) {
-  return next && /^\/(?![/\\])/.test(next) && !next.startsWith("/sign-in") ? next : "/";
-}
+// Where to go on after a login: only ever a page of ours.
+export const toOwnPath = (next) => (next && /^\/(?![/\\])/.test(next) && !next.startsWith("/sign-in") ? next : "/");

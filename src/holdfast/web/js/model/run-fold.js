@@ -2,7 +2,7 @@
 // It takes any order a journal can hold and any kind it does not know.
 
 const STEP_ENDS = { "model.response": "done", "model.error": "failed", "tool.result": "done", "tool.error": "failed", "step.completed": "done", "step.failed": "failed" };
-const STEP_STARTS = new Set(["model.request", "tool.started", "step.started"]);
+const STEP_STARTS = ["model.request", "tool.started", "step.started"];
 
 export class RunFold {
   attempts = new Map(); // "plan/1" → { phase, n, from, to, state, segments, persona, envelope }
@@ -16,30 +16,26 @@ export class RunFold {
   stalled = null;
   pausedBy = null;
   cancelled = null;
+  isOver = false;
   #isPaused = false;
-  #isOver = false;
 
   add(event) {
     if (event.seq <= this.lastSeq) return false;
+    const { kind, ts, seq } = event;
+    const payload = event.payload ?? {};
     const before = this.lastTs;
-    this.firstTs ??= event.ts;
-    this.lastSeq = event.seq;
-    this.lastTs = event.ts;
-    const take = this.#takers[event.kind];
-    if (take) take(event, event.payload ?? {}, before);
-    else if (STEP_STARTS.has(event.kind)) this.#startStep(event);
-    else if (STEP_ENDS[event.kind]) this.#endStep(event);
+    this.firstTs ??= ts;
+    this.lastSeq = seq;
+    this.lastTs = ts;
+    if (STEP_STARTS.includes(kind)) this.#startStep(event, payload);
+    else if (STEP_ENDS[kind]) this.#endStep(event, payload);
+    else this.#takers[kind]?.(event, payload, before);
     return true;
   }
 
-  get isOver() {
-    return this.#isOver;
-  }
-
-  /** The call that is under way, if any: the latest that has begun and not ended. */
+  // The call that is under way, if any: the latest that has begun and not ended.
   lastOpenStep() {
-    if (this.#isOver || this.#isPaused) return null;
-    return [...this.steps.values()].filter((step) => step.state === "open").at(-1) ?? null;
+    return this.isOver || this.#isPaused ? null : (this.#openSteps().at(-1) ?? null);
   }
 
   attemptsOf(phase) {
@@ -50,196 +46,173 @@ export class RunFold {
     return [...this.steps.values()].filter((step) => step.phase === phase && (n === null || step.attempt === n));
   }
 
+  #openSteps() {
+    return [...this.steps.values()].filter((step) => step.state === "open");
+  }
+
   #takers = {
-    "run.resumed": (event, payload, before) => this.#resume(event, payload, before),
+    "run.resumed": (event, payload, before) => this.#resume(event, payload, before ?? event.ts),
     "run.paused": (event, payload) => this.#pause(event, payload),
     "run.cancelled": (event, payload) => {
       this.cancelled = { by: text(payload.by), reason: text(payload.reason) };
       this.#end(event, "aborted");
+      this.#mark(event, "aborted", "Aborted");
     },
     "run.completed": (event) => this.#end(event, "completed"),
     "run.failed": (event) => this.#end(event, "failed"),
-    "run.resume.requested": (event, payload) => {
-      if (payload.verb === "retry") this.#mark(event, "retried", `Retried by ${text(payload.by) || "someone"}`);
-    },
-    "run.pause.requested": (event, payload) => (this.pausedBy = text(payload.by)),
+    "run.resume.requested": (event, { verb, by }) => verb === "retry" && this.#mark(event, "retried", `Retried by ${text(by) || "someone"}`),
+    "run.pause.requested": (_event, { by }) => (this.pausedBy = text(by)),
     "phase.started": (event, payload) => this.#startAttempt(event, payload),
-    "phase.completed": (event, payload) => this.#endAttempt(event, payload, "completed"),
-    "phase.failed": (event, payload) => this.#endAttempt(event, payload, "failed"),
+    "phase.completed": (event, payload) => finish(this.#attemptOf(event, payload), event.ts, "completed"),
+    "phase.failed": (event, payload) => finish(this.#attemptOf(event, payload), event.ts, "failed", payload.error),
     "phase.reopened": (event, payload) => this.#reopen(event, payload),
-    "human.approval.requested": (event) => this.#wait(event),
-    "human.approval.received": (event) => this.#goOn(event),
+    "human.approval.requested": (event, payload) => turnTo(this.#attemptOf(event, payload), "waiting", event.ts),
+    "human.approval.received": (event, payload) => {
+      const attempt = this.#attemptOf(event, payload);
+      if (attempt?.segments.at(-1).type === "waiting") turnTo(attempt, "queued", event.ts);
+    },
     "tool.unknown": (event, payload) => this.#unknown(event, payload),
     "step.unknown": (event, payload) => this.#unknown(event, payload),
-    "budget.reserved": (_event, payload) => this.money.reserved.set(payload.entry, number(payload.amount_micros)),
+    "budget.reserved": (_event, { entry, amount_micros: micros }) => this.money.reserved.set(entry, number(micros)),
     "budget.settled": (event, payload) => this.#settle(event, payload),
-    "budget.exhausted": (_event, payload) => (this.exhausted = text(payload.message) || null),
-    "agent.progress": (_event, payload) => payload.stalled && (this.stalled = text(payload.stalled)),
+    "budget.exhausted": (_event, { message }) => (this.exhausted = text(message) || null),
+    "agent.progress": (_event, { stalled }) => stalled && (this.stalled = text(stalled)),
   };
 
-  // -- attempts ---------------------------------------------------------------------------------------------------
-
   #startAttempt(event, payload) {
+    const { ts, seq } = event;
     const { phase, n } = laneOf(event, payload);
-    if (!phase) return;
     const key = `${phase}/${n}`;
-    const known = this.attempts.get(key);
-    if (known) return;
-    const envelope = payload.result?.envelope;
-    this.attempts.set(key, { phase, n, from: event.ts, to: null, state: "running", segments: [{ type: "working", from: event.ts, to: null }], envelope: typeof envelope === "string" ? envelope : "", persona: text(payload.result?.persona ?? payload.persona), error: null, seq: event.seq });
-  }
-
-  #endAttempt(event, payload, state) {
-    const attempt = this.#attemptOf(event, payload);
-    if (!attempt) return;
-    close(attempt, event.ts);
-    attempt.to = event.ts;
-    attempt.state = state;
-    attempt.error = payload.error ?? null;
+    if (!phase || this.attempts.has(key)) return;
+    const { envelope, persona } = payload.result ?? {};
+    this.attempts.set(key, { phase, n, from: ts, to: null, state: "running", segments: [{ type: "working", from: ts, to: null }], envelope: text(envelope), persona: text(persona ?? payload.persona), error: null, seq });
   }
 
   #reopen(event, payload) {
     const { phase, n } = laneOf(event, payload);
     const before = this.attempts.get(`${phase}/${n - 1}`) ?? this.attempts.get(`${phase}/${n}`);
-    if (!before || before.to !== null) return;
-    close(before, event.ts);
-    before.to = event.ts;
-    before.state = payload.reason === "changes" || payload.comment ? "changes" : "failed";
+    if (before?.to === null) finish(before, event.ts, payload.reason === "changes" || payload.comment ? "changes" : "failed", before.error);
   }
 
   #attemptOf(event, payload) {
     const { phase, n } = laneOf(event, payload);
-    return this.attempts.get(`${phase}/${n}`) ?? null;
+    return this.attempts.get(`${phase}/${n}`);
   }
 
-  #wait(event) {
-    const attempt = this.#attemptOf(event, event.payload ?? {});
-    if (attempt && attempt.to === null) turnTo(attempt, "waiting", event.ts);
+  #turnAll(type, ts) {
+    for (const attempt of this.attempts.values()) turnTo(attempt, type, ts);
   }
 
-  #goOn(event) {
-    const attempt = this.#attemptOf(event, event.payload ?? {});
-    if (attempt && attempt.to === null && attempt.segments.at(-1)?.type === "waiting") turnTo(attempt, "queued", event.ts);
-  }
-
-  #open() {
-    return [...this.attempts.values()].filter((attempt) => attempt.to === null);
-  }
-
-  #pause(event, payload) {
+  #pause(event, { reason }) {
     this.#isPaused = true;
-    for (const attempt of this.#open()) turnTo(attempt, "waiting", event.ts);
-    if (payload.reason !== "approval") this.#mark(event, "paused", `Paused: ${text(payload.reason) || "waits"}`);
+    this.#turnAll("waiting", event.ts);
+    if (reason !== "approval") this.#mark(event, "paused", `Paused: ${text(reason) || "waits"}`);
   }
 
-  #resume(event, payload, before) {
-    const isCrash = !this.#isPaused && payload.after !== "paused" && payload.after !== "failed" && payload.after !== "pending";
+  #resume(event, { after }, before) {
+    const isCrash = !this.#isPaused && !["paused", "failed", "pending"].includes(after);
     if (isCrash) {
-      this.#mark({ ...event, ts: before ?? event.ts }, "crash", "The process that drove it ended here");
-      for (const attempt of this.#open()) turnTo(attempt, "down", before ?? event.ts);
-      for (const step of this.steps.values()) if (step.state === "open") step.wasCut = true;
+      this.#mark({ ...event, ts: before }, "crash", "The process that drove it ended here");
+      this.#turnAll("down", before);
     }
-    this.#isPaused = false;
-    this.#isOver = false;
-    this.exhausted = null;
-    this.stalled = null;
-    for (const attempt of this.#open()) turnTo(attempt, "working", event.ts);
-    if (payload.after === "pending") return; // its first start, not a return
+    this.#isPaused = this.isOver = false;
+    this.exhausted = this.stalled = null;
+    this.#turnAll("working", event.ts);
+    if (after === "pending") return; // its first start, not a return
     this.#mark(event, "resumed", isCrash ? "Resumed: nothing that was done is done again" : "Resumed");
   }
 
-  #end(event, state) {
-    this.#isOver = true;
-    for (const attempt of this.#open()) {
-      close(attempt, event.ts);
-      attempt.to = event.ts;
-      attempt.state = state;
-    }
-    for (const step of this.steps.values()) if (step.state === "open") Object.assign(step, { state: "cut", to: event.ts });
-    if (state === "aborted") this.#mark(event, state, "Aborted");
+  #end({ ts }, state) {
+    this.isOver = true;
+    for (const attempt of this.attempts.values()) if (attempt.to === null) finish(attempt, ts, state, attempt.error);
+    for (const step of this.#openSteps()) Object.assign(step, { state: "cut", to: ts });
   }
 
-  #mark(event, type, told) {
-    this.marks.push({ ts: event.ts, type, text: told, seq: event.seq });
+  #mark({ ts, seq }, type, told) {
+    this.marks.push({ ts, type, text: told, seq });
   }
 
-  // -- steps ------------------------------------------------------------------------------------------------------
-
-  #startStep(event) {
-    const payload = event.payload ?? {};
+  #startStep(event, payload) {
     const known = this.steps.get(payload.key);
     if (known) Object.assign(known, { state: "open", to: null, tries: known.tries + 1 });
-    else if (typeof payload.key === "string") this.steps.set(payload.key, this.#newStep(event, payload, event.ts));
+    else if (typeof payload.key === "string") this.#newStep(event, payload, event.ts);
   }
 
   #newStep(event, payload, from) {
+    const { key, args } = payload;
     const { phase, n } = laneOf(event, payload);
     const type = event.kind.split(".", 1)[0];
-    const label = type === "model" ? text(payload.model) || "model" : text(payload.tool) || payload.key;
-    return { key: payload.key, type, label, phase, attempt: n, from, to: null, state: "open", tries: 1, model: text(payload.model), args: payload.args, result: undefined, error: null, startSeq: event.seq, endSeq: null, micros: 0 };
+    const model = text(payload.model);
+    const label = type === "model" ? model || "model" : text(payload.tool) || key;
+    const step = { key, type, label, phase, attempt: n, from, to: null, state: "open", tries: 1, model, args, result: undefined, error: null, startSeq: event.seq, endSeq: null, micros: 0 };
+    this.steps.set(key, step);
+    return step;
   }
 
-  #endStep(event) {
-    const payload = event.payload ?? {};
-    if (typeof payload.key !== "string") return;
-    const took = number(payload.result?.took_s);
-    const step = this.steps.get(payload.key) ?? this.#newStep(event, payload, event.ts - took);
-    this.steps.set(payload.key, step);
-    const willRetry = payload.retry_at !== undefined;
-    Object.assign(step, { state: willRetry ? "open" : STEP_ENDS[event.kind], to: event.ts, endSeq: event.seq, result: payload.result, error: payload.error ?? null, args: payload.args ?? step.args });
+  #endStep(event, payload) {
+    const { key, result, error = null, retry_at: retryAt } = payload;
+    if (typeof key !== "string") return;
+    const step = this.steps.get(key) ?? this.#newStep(event, payload, event.ts - number(result?.took_s));
+    const state = retryAt === undefined ? STEP_ENDS[event.kind] : "open";
+    Object.assign(step, { state, to: event.ts, endSeq: event.seq, result, error, args: payload.args ?? step.args });
   }
 
-  #unknown(event, payload) {
-    const step = this.steps.get(payload.key);
+  #unknown(event, { key, resolution }) {
+    const step = this.steps.get(key);
     if (step) step.isUnknown = true;
-    this.#mark(event, "unknown", `Outcome unknown: ${text(payload.resolution) || "asked"}`);
+    this.#mark(event, "unknown", `Outcome unknown: ${text(resolution) || "asked"}`);
   }
-
-  // -- money ------------------------------------------------------------------------------------------------------
 
   #settle(event, payload) {
-    const micros = number(payload.amount_micros);
-    const { phase } = laneOf(event, payload);
+    const spent = { micros: number(payload.amount_micros), calls: 1, input: number(payload.input_tokens), output: number(payload.output_tokens) };
     const step = this.steps.get(payload.step);
-    const model = step?.model || "unknown model";
-    this.money.reserved.delete(payload.entry);
-    this.money.micros += micros;
-    this.money.tokens.input += number(payload.input_tokens);
-    this.money.tokens.output += number(payload.output_tokens);
-    if (step) step.micros += micros;
-    tally(this.money.byPhase, phase || "run", micros, payload);
-    tally(this.money.byModel, model, micros, payload);
+    const { money } = this;
+    money.reserved.delete(payload.entry);
+    money.micros += spent.micros;
+    money.tokens.input += spent.input;
+    money.tokens.output += spent.output;
+    if (step) step.micros += spent.micros;
+    tally(money.byPhase, laneOf(event, payload).phase || "run", spent);
+    tally(money.byModel, step?.model || "unknown model", spent);
   }
 
-  /** Reserved for calls without an answer: under way, or cut off by a crash and perhaps paid. */
+  // Reserved for calls without an answer: under way, or cut off by a crash and perhaps paid.
   get reservedMicros() {
     return [...this.money.reserved.values()].reduce((sum, micros) => sum + micros, 0);
   }
 }
 
-function tally(map, name, micros, payload) {
-  const entry = map.get(name) ?? { micros: 0, calls: 0, input: 0, output: 0 };
-  map.set(name, { micros: entry.micros + micros, calls: entry.calls + 1, input: entry.input + number(payload.input_tokens), output: entry.output + number(payload.output_tokens) });
+function tally(map, name, spent) {
+  const sums = map.get(name) ?? { micros: 0, calls: 0, input: 0, output: 0 };
+  for (const key of Object.keys(sums)) sums[key] += spent[key];
+  map.set(name, sums);
 }
 
-/** Phase and attempt from "plan/2/turn1", or from what the payload says. */
+// Phase and attempt from "plan/2/turn1", or from what the payload says.
 export function laneOf(event, payload = event.payload ?? {}) {
   const [phase, n] = String(event.lane_id ?? "").split("/");
-  if (n !== undefined && /^\d+$/.test(n)) return { phase, n: Number(n) };
+  if (/^\d+$/.test(n)) return { phase, n: Number(n) };
   return { phase: text(payload.phase) || null, n: number(payload.attempt_no ?? payload.attempt) || 1 };
 }
 
 function turnTo(attempt, type, ts) {
+  if (attempt?.to !== null) return;
   const last = attempt.segments.at(-1);
-  if (last?.type === type && last.to === null) return;
+  if (last.type === type && last.to === null) return;
   close(attempt, ts);
   attempt.segments.push({ type, from: ts, to: null });
 }
 
+function finish(attempt, ts, state, error = null) {
+  if (!attempt) return;
+  close(attempt, ts);
+  Object.assign(attempt, { to: ts, state, error });
+}
+
 function close(attempt, ts) {
   const last = attempt.segments.at(-1);
-  if (last && last.to === null) last.to = Math.max(last.from, ts);
+  if (last.to === null) last.to = Math.max(last.from, ts);
 }
 
 const text = (value) => (typeof value === "string" ? value : "");
-const number = (value) => (typeof value === "number" && Number.isFinite(value) ? value : 0);
+const number = (value) => (Number.isFinite(value) ? value : 0);

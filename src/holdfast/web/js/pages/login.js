@@ -2,25 +2,18 @@
 import { send } from "../api.js";
 import { h } from "../h.js";
 import { toOwnPath } from "../model/paths.js";
-import { definePage } from "../page.js";
-import { button } from "../parts/button.js";
-import { checked } from "../parts/checked.js";
-import { section } from "../parts/layout.js";
+import { busy, button, checked, section } from "../parts/ui.js";
 import { navigate } from "../router.js";
 import { session } from "../session.js";
 import { start } from "../top.js";
 
-export default definePage({
+export default {
   title: "Log in",
-  async render(main, { query }) {
+  render(main, { query }) {
     const next = toOwnPath(query.get("next"));
     const { element, control, setError } = checked("Token", h("input", { type: "password", autocomplete: "current-password", spellcheck: "false" }), { hint: "One that an admin made for you. It begins with hf_." });
-    let isBusy = false;
-    const submit = async (event) => {
-      event.preventDefault();
+    const logIn = async () => {
       const token = control.value.trim();
-      if (isBusy) return;
-      isBusy = true;
       try {
         setError(token ? null : "Paste your token.");
         if (!token) return;
@@ -30,24 +23,27 @@ export default definePage({
       } catch (error) {
         setError(toSentence(error));
       } finally {
-        isBusy = false;
         control.focus();
       }
     };
+    const confirm = button("Log in", null, { kind: "main", type: "submit" });
+    const onsubmit = (event) => {
+      event.preventDefault();
+      busy(confirm, logIn);
+    };
     main.append(
       h(
-        "div",
-        { class: "login stack" },
+        "div.login.stack",
         h("h1", { tabindex: "-1" }, "Log in"),
-        query.get("problem") === "link" && h("p", { class: "note tone-bad", role: "alert" }, h("strong", {}, "This login link does not work any more. "), "A link works once, for 15 minutes. Take a new one as below."),
-        session.isKnown && h("p", { class: "note tone-idle" }, `You are logged in as ${session.name}. `, h("a", { href: next }, "Go on")),
-        h("form", { class: "card padded stack", onsubmit: submit, novalidate: true }, h("input", { type: "text", autocomplete: "username", value: "token", hidden: true }), element, h("div", { class: "buttons" }, button("Log in", null, { kind: "main", type: "submit" }))),
-        section("You have no token?", h("ul", { class: "bullets" }, h("li", {}, "The terminal where ", h("code", {}, "holdfast serve"), " was started shows a link that logs you in once. Start it again for a new one; no run is lost."), h("li", {}, "On the server's machine, make one:", h("pre", { class: "code" }, "holdfast token create --name you --role approver")), h("li", {}, "Or ask an admin, who makes them under Settings."))),
+        query.get("problem") === "link" && h("p.note.tone-bad", { role: "alert" }, h("strong", "This login link does not work any more. "), "A link works once, for 15 minutes. Take a new one as below."),
+        session.isKnown && h("p.note.tone-idle", `You are logged in as ${session.name}. `, h("a", { href: next }, "Go on")),
+        h("form.card.padded.stack", { onsubmit, novalidate: true }, h("input", { type: "text", autocomplete: "username", value: "token", hidden: true }), element, h("div.buttons", confirm)),
+        section("You have no token?", h("ul.bullets", h("li", "The terminal where ", h("code", "holdfast serve"), " was started shows a link that logs you in once. Start it again for a new one; no run is lost."), h("li", "On the server's machine, make one:", h("pre.code", "holdfast token create --name you --role approver")), h("li", "Or ask an admin, who makes them under Settings."))),
       ),
     );
     setTimeout(() => control.focus()); // after the router has led to the heading
   },
-});
+};
 
 function toSentence({ code, message, retryAfter }) {
   if (code === "not_authenticated") return "This token is wrong, was revoked, or is over. Copy it whole, or ask for a new one.";

@@ -4,219 +4,213 @@ import { fill, h } from "../h.js";
 import { describeEstimate, describeLimits } from "../model/estimate.js";
 import { risksOf } from "../model/phases.js";
 import { EMPTY, findMistakes, fromRequest, toFieldErrors, toProblems, toRequest } from "../model/start-form.js";
-import { keepDraft, readDraft } from "../new-run/draft.js";
 import { repositoryFields, requirementsField, rolesField, workflowField } from "../new-run/fields.js";
-import { definePage } from "../page.js";
-import { button } from "../parts/button.js";
-import { checked } from "../parts/checked.js";
 import { graph, graphLegend } from "../parts/graph.js";
-import { loading, problemNote } from "../parts/states.js";
+import { busy, button, checked, loading, problemNote } from "../parts/ui.js";
 import { navigate } from "../router.js";
 import { say } from "../say.js";
 import { loadSession, session, whyNot } from "../session.js";
 
 const LOOK_AFTER_MS = 250;
+const PLACE = "hf-new-run";
 
-export default definePage({
+export default {
   title: "New run",
   async render(main, { query, signal, setTitle }) {
     const like = query.get("like");
     const title = like ? "Start one like this" : "New run";
-    const place = h("div", {}, loading());
+    const place = h("div", loading());
     setTitle(title);
-    main.append(h("h1", { tabindex: "-1", class: "page-title" }, title), place);
+    main.append(h("h1.page-title", { tabindex: "-1" }, title), place);
     if (!session.isKnown) await loadSession();
-    const draft = like ? { form: fromRequest(await getJson(runPath(like, "/request"), { signal })) } : (readDraft() ?? {});
-    const form = { ...EMPTY, ...draft.form };
+    const draft = like ? { form: fromRequest(await getJson(runPath(like, "/request"), { signal })) } : readDraft();
+    const form = { ...EMPTY, ...draft?.form };
     const workflow = query.get("workflow");
     if (workflow && workflow !== form.workflow) Object.assign(form, { workflow, personas: {} });
-    const page = new NewRun(place, form, { key: draft.key ?? newKey(), like, signal });
-    await page.open();
-    return { leave: () => page.leave() };
+    return open(place, form, { key: draft?.key ?? newKey(), like, signal });
   },
-});
+};
 
-class NewRun {
-  #known = { items: [], workspace_root: "" };
-  #workflows = [];
-  #listedFor = null;
-  #preview = null;
-  #timer = 0;
-  #looking = null;
-  #isBusy = false;
-
-  constructor(place, form, { key, like, signal }) {
-    Object.assign(this, { place, form, key, like, signal, why: whyNot("operator") });
-    const input = (name, props) => h("input", { value: form[name], autocomplete: "off", oninput: (event) => this.#set({ [name]: event.target.value }), ...props });
-    const optional = (label) => [label, h("span", { class: "soft small plain" }, " optional")];
-    this.repository = repositoryFields(form, (changes) => this.#set(changes));
-    this.fields = {
-      workflow: workflowField((name) => this.#set({ workflow: name, personas: {} })),
-      requirements_md: requirementsField(form.requirements_md, (text) => this.#set({ requirements_md: text })),
-      title: checked(optional("Title"), input("title", { maxlength: "200" })),
-      repo_path: this.repository.path,
-      base_branch: this.repository.branch,
-      personas: rolesField((role, name) => this.#set({ personas: { ...this.form.personas, [role]: name } })),
-      budget_usd: checked(optional("Limit in dollars"), input("budget", { inputmode: "decimal", placeholder: "none of its own" })),
-    };
-    this.trouble = h("div", {});
-    this.lookTrouble = h("div", {});
-    this.plan = h("aside", { class: "card padded plan", "aria-label": "What will happen" });
-    this.act = h("div", { class: "buttons" });
+// What was typed survives a reload, a lost connection and a login; with it the key under which it is sent.
+function readDraft() {
+  try {
+    return JSON.parse(sessionStorage.getItem(PLACE));
+  } catch {
+    return null;
   }
+}
 
-  async open() {
-    const repositories = this.why ? this.#known : getJson("/api/repositories", { signal: this.signal });
-    [this.#workflows, this.#known] = await Promise.all([this.#loadWorkflows(), repositories]);
-    this.repository.drawKnown(this.#known);
-    fill(this.place, h("div", { class: "new-run" }, this.#layout(), this.plan));
-    this.#draw();
-    this.#look();
+function keepDraft(draft) {
+  try {
+    sessionStorage.setItem(PLACE, JSON.stringify(draft));
+  } catch {
+    // Too long, or storage is forbidden: it is kept as long as the page is open.
   }
+}
 
-  leave() {
-    clearTimeout(this.#timer);
-    this.#looking?.abort();
-  }
+async function open(place, form, { key, like, signal }) {
+  const why = whyNot("operator");
+  const [trouble, lookTrouble, act] = ["div", "div", "div.buttons"].map((tag) => h(tag));
+  const plan = h("aside.card.padded.plan", { "aria-label": "What will happen" });
+  const input = (name, props) => h("input", { value: form[name], autocomplete: "off", oninput: (event) => set({ [name]: event.target.value }), ...props });
+  const optional = (label) => [label, h("span.soft.small.plain", " optional")];
+  const repository = repositoryFields(form, set);
+  const fields = {
+    workflow: workflowField((workflow) => set({ workflow, personas: {} })),
+    requirements_md: requirementsField(form.requirements_md, (text) => set({ requirements_md: text })),
+    title: checked(optional("Title"), input("title", { maxlength: "200" })),
+    repo_path: repository.path,
+    base_branch: repository.branch,
+    personas: rolesField((role, name) => set({ personas: { ...form.personas, [role]: name } })),
+    budget_usd: checked(optional("Limit in dollars"), input("budget", { inputmode: "decimal", placeholder: "none of its own" })),
+  };
+  let known = { items: [], workspace_root: "" };
+  let listedFor, preview, timer, looking;
+  let workflows = [];
 
-  #layout() {
-    const { fields, form } = this;
-    const part = (title, ...children) => h("section", { class: "card padded stack" }, title && h("h2", {}, title), children);
-    const mode = (simulate, label, what) => h("label", { class: "choice" }, h("input", { type: "radio", name: "mode", checked: form.simulate === simulate, onchange: () => this.#set({ simulate, personas: {} }) }), h("span", {}, h("strong", {}, label), h("span", { class: "soft" }, ` ${what}`)));
+  function layout() {
+    const part = (title, ...children) => h("section.card.padded.stack", title && h("h2", title), children);
+    const mode = (simulate, label, what) => h("label.choice", h("input", { type: "radio", name: "mode", checked: form.simulate === simulate, onchange: () => set({ simulate, personas: {} }) }), h("span", h("strong", label), h("span.soft", ` ${what}`)));
     return h(
-      "form",
-      { class: "stack", novalidate: true, onsubmit: (event) => (event.preventDefault(), this.#start()) },
-      this.why && h("p", { class: "note tone-waiting" }, h("strong", {}, "You can look, but not start. "), this.why),
-      this.like && h("p", { class: "note tone-idle" }, "Filled in from ", h("a", { href: `/runs/${encodeURIComponent(this.like)}` }, "that run"), ", which stays as it is."),
+      "form.stack", { novalidate: true, onsubmit: (event) => (event.preventDefault(), start()) },
+      why && h("p.note.tone-waiting", h("strong", "You can look, but not start. "), why),
+      like && h("p.note.tone-idle", "Filled in from ", h("a", { href: `/runs/${encodeURIComponent(like)}` }, "that run"), ", which stays as it is."),
       part(null, fields.workflow.element),
       part("The work", fields.requirements_md.element, fields.title.element),
-      part("Where", h("div", { class: "where" }, fields.repo_path.element, fields.base_branch.element)),
-      part("Who does it", h("fieldset", { class: "choices column" }, h("legend", { class: "unseen" }, "Models"), mode(false, "Real models.", "They do the work, and cost money."), mode(true, "Rehearse first.", "The simulated model goes through the same phases and approvals in seconds and pays nothing. What it writes is a stand-in.")), fields.personas.element),
+      part("Where", h("div.where", fields.repo_path.element, fields.base_branch.element)),
+      part("Who does it", h("fieldset.choices.column", h("legend.unseen", "Models"), mode(false, "Real models.", "They do the work, and cost money."), mode(true, "Rehearse first.", "The simulated model goes through the same phases and approvals in seconds and pays nothing. What it writes is a stand-in.")), fields.personas.element),
       part("Money", fields.budget_usd.element),
-      this.lookTrouble,
-      this.trouble,
-      this.act,
+      lookTrouble,
+      trouble,
+      act,
     );
   }
 
-  get #item() {
-    return this.#workflows.find((item) => item.name === this.form.workflow);
-  }
+  const getItem = () => workflows.find((item) => item.name === form.workflow);
 
-  #set(changes) {
-    Object.assign(this.form, changes);
-    keepDraft({ form: this.form, key: this.key });
+  function set(changes) {
+    Object.assign(form, changes);
+    keepDraft({ form, key });
     // A field that is being changed is not wrong any more, until it is looked at again.
-    for (const name of Object.keys(changes)) this.fields[name === "budget" ? "budget_usd" : name]?.setError(null);
-    if ("workflow" in changes || "simulate" in changes) this.#draw();
+    for (const name of Object.keys(changes)) fields[name === "budget" ? "budget_usd" : name]?.setError(null);
+    if ("workflow" in changes || "simulate" in changes) draw();
     if ("title" in changes || "requirements_md" in changes) return;
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#look(), LOOK_AFTER_MS);
+    clearTimeout(timer);
+    timer = setTimeout(look, LOOK_AFTER_MS);
   }
 
-  #draw() {
-    this.fields.workflow.draw(this.#workflows, this.form.workflow);
-    fill(this.act, button(this.form.simulate ? "Start rehearsal" : "Start run", null, { kind: "main", type: "submit", why: this.why }), h("span", { class: "small soft" }, "What you typed is kept in this tab."));
-    this.#drawPlan();
+  function draw() {
+    fields.workflow.draw(workflows, form.workflow);
+    fill(act, button(form.simulate ? "Start rehearsal" : "Start run", null, { kind: "main", type: "submit", why }), h("span.small.soft", "What you typed is kept in this tab."));
+    drawPlan();
   }
 
-  #drawPlan() {
-    const item = this.#item;
-    if (!item) return fill(this.plan, h("p", { class: "soft" }, "Choose a workflow to see what it does."));
-    const { amount, basis, time } = describeEstimate(this.#preview?.estimate);
-    const limits = describeLimits(this.#preview?.estimate, this.#preview?.limits);
+  function drawPlan() {
+    const item = getItem();
+    if (!item) return fill(plan, h("p.soft", "Choose a workflow to see what it does."));
+    const { amount, basis, time } = describeEstimate(preview?.estimate);
+    const limits = describeLimits(preview?.estimate, preview?.limits).map(({ tone, text }) => h(`p.small.note.tone-${tone}`, text));
     return fill(
-      this.plan,
-      h("div", { class: "page-head flat" }, h("h2", {}, "What will happen"), h("a", { href: `/workflows/${encodeURIComponent(item.name)}`, class: "small" }, "All about it")),
+      plan,
+      h("div.page-head.flat", h("h2", "What will happen"), h("a.small", { href: `/workflows/${encodeURIComponent(item.name)}` }, "All about it")),
       graph(item.definition.phases, { isDown: true }),
       graphLegend(),
-      h("ul", { class: "bullets small" }, risksOf(item.definition).map((text) => h("li", { class: "foreign" }, text))),
-      h("div", { class: "estimate stack tight" }, h("h2", {}, "Estimate"), h("p", { class: "big num" }, amount), h("p", { class: "small soft foreign" }, basis, time && ` It takes ${time}.`), limits.map(({ tone, text }) => h("p", { class: `small note tone-${tone}` }, text))),
+      h("ul.bullets.small", risksOf(item.definition).map((text) => h("li.foreign", text))),
+      h("div.estimate.stack.tight", h("h2", "Estimate"), h("p.big.num", amount), h("p.small.soft.foreign", basis, time && ` It takes ${time}.`), limits),
     );
   }
 
-  async #loadWorkflows() {
-    const path = this.form.repo_path.trim();
-    this.#listedFor = path;
-    const common = async () => (await getJson("/api/workflows", { signal: this.signal })).items;
-    if (!path.startsWith("/") || this.why) return common();
+  async function loadWorkflows() {
+    const path = (listedFor = form.repo_path.trim());
+    const list = async (values) => (await getJson(withQuery("/api/workflows", values), { signal })).items;
+    if (!path.startsWith("/") || why) return list({});
     try {
-      return (await getJson(withQuery("/api/workflows", { repo_path: path }), { signal: this.signal })).items;
+      return await list({ repo_path: path });
     } catch (error) {
-      if (error.status) return common(); // what is wrong with the path is told at its field
+      if (error.status) return list({}); // what is wrong with the path is told at its field
       throw error;
     }
   }
 
   /** Ask the server what this would come to; the old answer stays until the new one is there. */
-  async #look() {
-    if (this.why) return;
-    this.#looking?.abort();
-    const { signal } = (this.#looking = new AbortController());
-    const { budget_usd: budget, ...request } = toRequest({ ...this.form, requirements_md: "", title: "" });
-    const hasRepository = request.repo_path !== "";
-    this.plan.setAttribute("aria-busy", "true");
+  async function look() {
+    if (why) return;
+    looking?.abort();
+    looking = new AbortController();
+    const mine = looking.signal;
+    const { budget_usd: budget, ...request } = toRequest({ ...form, requirements_md: "", title: "" });
+    plan.ariaBusy = "true";
     try {
-      if (this.#listedFor !== request.repo_path) this.#workflows = await this.#loadWorkflows();
-      this.fields.workflow.draw(this.#workflows, this.form.workflow);
-      if (!this.form.workflow) return;
-      const body = { ...request, repo_path: request.repo_path || this.#known.workspace_root, ...(budget > 0 ? { budget_usd: budget } : {}) };
-      this.#preview = await send("POST", "/api/runs/preview", body, { signal });
-      this.#show(hasRepository);
-      fill(this.lookTrouble);
+      if (listedFor !== request.repo_path) workflows = await loadWorkflows();
+      fields.workflow.draw(workflows, form.workflow);
+      if (!form.workflow) return;
+      const body = { ...request, repo_path: request.repo_path || known.workspace_root, ...(budget > 0 && { budget_usd: budget }) };
+      preview = await send("POST", "/api/runs/preview", body, { signal: mine });
+      show(request.repo_path !== "");
+      fill(lookTrouble);
     } catch (error) {
-      if (!signal.aborted && !this.signal.aborted) this.#refuse(error, { isLook: true });
+      if (!mine.aborted && !signal.aborted) refuse(error, true);
     } finally {
-      if (!signal.aborted) this.plan.removeAttribute("aria-busy");
+      if (!mine.aborted) plan.ariaBusy = null;
     }
   }
 
-  #show(hasRepository) {
-    const { repository, roles, problems } = this.#preview;
-    this.repository.drawFound(hasRepository ? repository : null);
-    this.fields.personas.draw(roles, this.form.personas, this.#item?.definition.phases ?? []);
-    this.#drawPlan();
-    const found = toProblems(problems, { hasRepository });
-    for (const name of ["workflow", "repo_path", "base_branch"]) if (hasRepository || name === "workflow") this.fields[name].setError(found[name] ?? null);
+  function show(hasRepository) {
+    repository.drawFound(hasRepository ? preview.repository : null);
+    fields.personas.draw(preview.roles, form.personas, getItem()?.definition.phases ?? []);
+    drawPlan();
+    const found = toProblems(preview.problems, { hasRepository });
+    for (const name of hasRepository ? ["workflow", "repo_path", "base_branch"] : ["workflow"]) fields[name].setError(found[name]);
   }
 
-  async #start() {
-    if (this.why || this.#isBusy) return this.why && say(this.why);
-    const mistakes = findMistakes(this.form);
-    for (const [name, field] of Object.entries(this.fields)) field.setError(mistakes[name] ?? null);
-    if (Object.keys(mistakes).length > 0) return this.#point(Object.keys(mistakes));
-    this.#isBusy = true;
-    this.act.firstChild.setAttribute("aria-busy", "true");
-    fill(this.trouble);
+  function start() {
+    if (why) return say(why);
+    const mistakes = findMistakes(form);
+    for (const [name, field] of Object.entries(fields)) field.setError(mistakes[name]);
+    const names = Object.keys(mistakes);
+    // The button may be drawn anew meanwhile; its place is not.
+    return names.length ? point(names) : busy(act, () => busy(act.firstChild, post));
+  }
+
+  async function post() {
+    fill(trouble);
     try {
-      const { run_id: runId } = await send("POST", "/api/runs", toRequest(this.form), { key: this.key, signal: this.signal });
+      const { run_id: runId } = await send("POST", "/api/runs", toRequest(form), { key, signal });
       keepDraft(null);
       say("The run is started");
-      navigate(`/runs/${encodeURIComponent(runId)}`);
+      navigate(`/runs/${runId}`);
     } catch (error) {
-      if (!this.signal.aborted) this.#refuse(error);
-    } finally {
-      this.#isBusy = false;
-      this.act.firstChild?.removeAttribute("aria-busy");
+      if (!signal.aborted) refuse(error);
     }
   }
 
-  #refuse(error, { isLook = false } = {}) {
-    const atFields = toFieldErrors(error).filter(([name]) => this.fields[name]);
-    for (const [name, text] of atFields) this.fields[name].setError(text);
-    if (atFields.length > 0) return isLook || this.#point(atFields.map(([name]) => name));
-    if (isLook) return fill(this.lookTrouble, h("p", { class: "note tone-waiting", role: "status" }, `Estimate and personas are not up to date. ${error.message}`));
-    if (error.code !== "idempotency_key_reused") return fill(this.trouble, problemNote(error), error.isOffline && h("p", { class: "small soft" }, "Starting again is safe: if the run was made, you are led to it."));
+  function refuse(error, isLook) {
+    const atFields = toFieldErrors(error).filter(([name]) => fields[name]);
+    for (const [name, text] of atFields) fields[name].setError(text);
+    if (atFields.length) return isLook || point(atFields.map(([name]) => name));
+    if (isLook) return fill(lookTrouble, h("p.note.tone-waiting", { role: "status" }, `Estimate and personas are not up to date. ${error.message}`));
+    if (error.code !== "idempotency_key_reused") return fill(trouble, problemNote(error), error.isOffline && h("p.small.soft", "Starting again is safe: if the run was made, you are led to it."));
     const runId = /[0-9a-f-]{36}/.exec(error.message)?.[0];
     keepDraft(null);
-    return fill(this.trouble, h("div", { class: "note tone-waiting", role: "alert" }, h("strong", {}, "This form has started a run already, before you changed it. "), runId && h("a", { href: `/runs/${runId}` }, "Look at it")));
+    return fill(trouble, h("div.note.tone-waiting", { role: "alert" }, h("strong", "This form has started a run already, before you changed it. "), runId && h("a", { href: `/runs/${runId}` }, "Look at it")));
   }
 
   /** Lead to the first field that needs someone. */
-  #point(names) {
-    const field = this.fields[Object.keys(this.fields).find((name) => names.includes(name))];
-    if (field.focus) field.focus();
-    else field.control.focus();
+  function point(names) {
+    const field = fields[Object.keys(fields).find((name) => names.includes(name))];
+    (field.focus ?? (() => field.control.focus()))();
     say(names.length === 1 ? "One field needs you" : `${names.length} fields need you`);
   }
+
+  [workflows, known] = await Promise.all([loadWorkflows(), why ? known : getJson("/api/repositories", { signal })]);
+  repository.drawKnown(known);
+  fill(place, h("div.new-run", layout(), plan));
+  draw();
+  look();
+  return {
+    leave() {
+      clearTimeout(timer);
+      looking?.abort();
+    },
+  };
 }

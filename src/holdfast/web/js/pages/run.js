@@ -2,16 +2,13 @@
 import { getJson, getWithEtag, runPath } from "../api.js";
 import { count, firstLine, runTitle } from "../format.js";
 import { fill, h } from "../h.js";
-import { follow, liveness } from "../live.js";
+import { follow } from "../live.js";
 import { Activity } from "../model/activity.js";
 import { factsOf, sentence } from "../model/now.js";
 import { RunFold } from "../model/run-fold.js";
 import { definePage } from "../page.js";
-import { button } from "../parts/button.js";
-import { empty, loading, notFound, problemNote } from "../parts/states.js";
-import { shape } from "../parts/status.js";
+import { button, empty, loading, notFound, problemNote, shape, time } from "../parts/ui.js";
 import { markdown } from "../parts/text.js";
-import { time } from "../parts/time.js";
 import { navigate } from "../router.js";
 import { say } from "../say.js";
 import { watchRuns } from "../watch.js";
@@ -282,17 +279,14 @@ class RunView {
     if (this.#tabName !== name || this.signal.aborted) return;
     this.panel.replaceChildren();
     if (module) this.#tab = module.default(this.panel, this) ?? {};
-    else this.#offerAgain(name);
+    else this.panel.append(empty("This part could not be loaded", "The server did not answer. Nothing is lost.", button("Try again", () => location.reload())));
+    this.#fetchOthers();
   }
 
-  /** A tab that could not be loaded comes by itself once the page is live again. */
-  #offerAgain(name) {
-    const open = () => {
-      liveness.listeners.delete(whenLive);
-      if (this.#tabName === name && !this.signal.aborted) this.#open(name);
-    };
-    const whenLive = (since) => since === null && open();
-    liveness.listeners.add(whenLive);
-    this.panel.append(empty("This part could not be loaded", "The server does not answer. It is tried again when it does.", button("Try again", open)));
+  /** The other tabs, before they are wanted: a browser never asks again for a module it once failed to get. */
+  #fetchOthers() {
+    this.fetching ??= setTimeout(() => {
+      for (const [, load] of Object.values(TABS)) load().catch(() => null);
+    }, 300);
   }
 }

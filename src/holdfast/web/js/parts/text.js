@@ -2,7 +2,7 @@
 import { bytes, plural } from "../format.js";
 import { h } from "../h.js";
 import { parseInline, parseMarkdown } from "../model/markdown.js";
-import { button } from "./button.js";
+import { button } from "./ui.js";
 
 const PIECE = 100_000;
 const MAX_ITEMS = 100;
@@ -10,55 +10,54 @@ const MAX_ITEMS = 100;
 /** Text of any length: the first lines, and the rest on request, never more than a piece at a time. */
 export function longText(text, { lines = 14, chars = 2400, className = "code" } = {}) {
   const start = cut(text, lines, chars);
-  const place = h("pre", { class: `${className} foreign`, tabindex: start.length < text.length ? "0" : null }, start);
-  if (start.length >= text.length) return place;
+  const isCut = start.length < text.length;
+  const place = h(`pre.${className}.foreign`, { tabindex: isCut && "0" }, start);
+  if (!isCut) return place;
   let shown = start.length;
   const label = () => `Show ${shown > start.length ? "more" : "all"} (${bytes(text.length - shown)} more)`;
   const more = button(label(), () => {
-    place.append(h("span", {}, text.slice(shown, shown + PIECE)));
-    shown = Math.min(text.length, shown + PIECE);
+    place.append(h("span", text.slice(shown, (shown += PIECE))));
     if (shown >= text.length) more.remove();
     else more.textContent = label();
   }, { kind: "tiny" });
-  return h("div", { class: "long" }, place, more);
+  return h("div.long", place, more);
 }
 
 function cut(text, lines, chars) {
   let end = -1;
   for (let n = 0; n < lines; n++) {
     end = text.indexOf("\n", end + 1);
-    if (end === -1 || end > chars) return text.slice(0, end === -1 && text.length <= chars * 1.2 ? text.length : Math.min(chars, text.length));
+    if (end === -1 && text.length <= chars * 1.2) return text;
+    if (end === -1 || end > chars) return text.slice(0, chars);
   }
   return text.slice(0, end);
 }
 
-export function markdown(source) {
-  if (source.length > 60_000) return longText(source, { className: "prose-raw" });
-  return h("div", { class: "prose foreign" }, parseMarkdown(source).map(block));
-}
+export const markdown = (source) => (source.length > 60_000 ? longText(source, { className: "prose-raw" }) : h("div.prose.foreign", parseMarkdown(source).map(block)));
 
 function block({ type, text, level, items, isOrdered }) {
   if (type === "code") return longText(text, { lines: 40, chars: 8000 });
   if (type === "rule") return h("hr");
-  if (type === "quote") return h("blockquote", {}, inline(text));
-  if (type === "heading") return h("p", { class: `heading h-${level}`, role: "heading", "aria-level": Math.min(6, level + 2) }, inline(text));
-  if (type === "list") return h(isOrdered ? "ol" : "ul", {}, items.map((item) => h("li", { class: `depth-${item.depth}` }, inline(item.text))));
-  return h("p", {}, inline(text));
+  if (type === "quote") return h("blockquote", inline(text));
+  if (type === "heading") return h(`p.heading.h-${level}`, { role: "heading", "aria-level": Math.min(6, level + 2) }, inline(text));
+  if (type === "list") return h(isOrdered ? "ol" : "ul", {}, items.map((item) => h(`li.depth-${item.depth}`, inline(item.text))));
+  return h("p", inline(text));
 }
 
 const inline = (text) => parseInline(text).map((part) => (part.type === "text" ? part.text : h(part.type, {}, part.text)));
 
 /** A JSON value as a document: names, texts, lists. Deep or long parts open on request. */
-export function jsonView(value, depth = 0) {
-  if (typeof value === "string") return value.length > 60 || value.includes("\n") ? markdown(value) : h("span", { class: "foreign" }, value || h("span", { class: "soft" }, "(empty)"));
-  if (value === null || typeof value !== "object") return h("code", {}, String(value));
-  const entries = Array.isArray(value) ? value.map((each) => [null, each]) : Object.entries(value);
-  if (entries.length === 0) return h("span", { class: "soft" }, Array.isArray(value) ? "none" : "nothing");
+function jsonView(value, depth = 0) {
+  if (typeof value === "string") return value.length > 60 || value.includes("\n") ? markdown(value) : h("span.foreign", value || h("span.soft", "(empty)"));
+  if (value === null || typeof value !== "object") return h("code", String(value));
+  const isList = Array.isArray(value);
+  const entries = Object.entries(value);
+  if (!entries.length) return h("span.soft", isList ? "none" : "nothing");
   if (depth > 5) return longText(JSON.stringify(value, null, 2));
   const shown = entries.slice(0, MAX_ITEMS);
-  const rest = entries.length > MAX_ITEMS && h("p", { class: "soft" }, `${plural(entries.length - MAX_ITEMS, "more entry", "more entries")}; the raw view has all.`);
-  if (Array.isArray(value)) return [h("ul", { class: "json-list" }, shown.map(([, each]) => h("li", {}, jsonView(each, depth + 1)))), rest];
-  return [h("dl", { class: `json-map depth-${Math.min(depth, 2)}` }, shown.map(([name, each]) => [h("dt", { class: "foreign" }, title(name)), h("dd", {}, jsonView(each, depth + 1))])), rest];
+  const rest = entries.length > MAX_ITEMS && h("p.soft", `${plural(entries.length - MAX_ITEMS, "more entry", "more entries")}; the raw view has all.`);
+  if (isList) return [h("ul.json-list", shown.map(([, each]) => h("li", jsonView(each, depth + 1)))), rest];
+  return [h(`dl.json-map.depth-${Math.min(depth, 2)}`, shown.map(([name, each]) => [h("dt.foreign", title(name)), h("dd", jsonView(each, depth + 1))])), rest];
 }
 
 function title(name) {
@@ -71,19 +70,15 @@ function title(name) {
 export function documentView(text) {
   try {
     const value = JSON.parse(text);
-    if (Array.isArray(value)) return h("div", { class: "document" }, jsonView(value));
-    if (value !== null && typeof value === "object") {
-      // Which run and phase it belongs to is said above it; the raw view has them.
-      const { runId, phaseKey, ...rest } = value;
-      return h("div", { class: "document" }, jsonView(rest));
-    }
+    if (Array.isArray(value)) return h("div.document", jsonView(value));
+    // Which run and phase it belongs to is said above it; the raw view has them.
+    const { runId, phaseKey, ...rest } = value;
+    if (typeof value === "object") return h("div.document", jsonView(rest));
   } catch {
     // Not JSON; it is read as text.
   }
-  return h("div", { class: "document" }, markdown(text));
+  return h("div.document", markdown(text));
 }
 
 /** JSON or text as it was recorded. */
-export function raw(value, options) {
-  return longText(typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "", options);
-}
+export const raw = (value, options) => longText(typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "", options);

@@ -95,4 +95,4 @@ export class WindowedRows {
   }
 }
 
-const spacer = (columns) => h("tr", { class: "spacer", "aria-hidden": "true", hidden: true }, h("td", { colspan: columns }));
+const spacer = (columns) => h("tr.spacer", { "aria-hidden": "true", hidden: true }, h("td", { colspan: columns }));

@@ -2,9 +2,7 @@
 import { clock, count, duration, exact, plural } from "../../format.js";
 import { fill, h, reconcile } from "../../h.js";
 import { brief } from "../../model/activity.js";
-import { button } from "../../parts/button.js";
-import { loading } from "../../parts/states.js";
-import { mark, shape } from "../../parts/status.js";
+import { button, loading, mark, shape } from "../../parts/ui.js";
 import { longText, markdown, raw } from "../../parts/text.js";
 
 const SHOWN = 200;

@@ -3,14 +3,9 @@ import { getText, runPath, send } from "../../api.js";
 import { clock, exact, plural } from "../../format.js";
 import { fill, h } from "../../h.js";
 import { consequences, isOutcome } from "../../model/now.js";
-import { ask } from "../../parts/dialog.js";
-import { button } from "../../parts/button.js";
-import { field } from "../../parts/field.js";
+import { ask, button, field, mark, problemNote, shape, time } from "../../parts/ui.js";
 import { patchView, textDiff } from "../../parts/diff-view.js";
-import { problemNote } from "../../parts/states.js";
-import { mark, shape } from "../../parts/status.js";
 import { documentView, raw } from "../../parts/text.js";
-import { time } from "../../parts/time.js";
 import { say } from "../../say.js";
 import { whyNot } from "../../session.js";
 

@@ -2,10 +2,8 @@
 import { runPath } from "../../api.js";
 import { h, fill } from "../../h.js";
 import { textDiff } from "../../parts/diff-view.js";
-import { empty, loading, problemState } from "../../parts/states.js";
-import { mark } from "../../parts/status.js";
+import { empty, loading, mark, problemState, time } from "../../parts/ui.js";
 import { documentView, raw } from "../../parts/text.js";
-import { time } from "../../parts/time.js";
 import { setQuery } from "../../router.js";
 import { artifactText, findingList } from "./approval.js";
 

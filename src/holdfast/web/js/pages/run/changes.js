@@ -2,7 +2,7 @@
 import { getText, runPath } from "../../api.js";
 import { fill, h } from "../../h.js";
 import { patchView } from "../../parts/diff-view.js";
-import { loading, empty, problemState } from "../../parts/states.js";
+import { empty, loading, problemState } from "../../parts/ui.js";
 import { setQuery } from "../../router.js";
 
 export default function changesTab(panel, view) {

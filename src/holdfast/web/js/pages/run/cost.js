@@ -1,7 +1,7 @@
 // Cost: where the money went, against what it may.
 import { count, money } from "../../format.js";
 import { fill, h } from "../../h.js";
-import { empty } from "../../parts/states.js";
+import { empty } from "../../parts/ui.js";
 
 export default function costTab(panel, view) {
   const place = h("div", { class: "stack" });

@@ -1,7 +1,7 @@
 // Events: the journal itself, any length of it.
 import { clock, count, exact, firstLine, plural } from "../../format.js";
 import { fill, h } from "../../h.js";
-import { empty } from "../../parts/states.js";
+import { empty } from "../../parts/ui.js";
 import { raw } from "../../parts/text.js";
 import { WindowedRows } from "../../parts/windowed.js";
 import { setQuery } from "../../router.js";
