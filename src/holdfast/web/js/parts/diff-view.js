@@ -19,7 +19,7 @@ export function patchView(patch, { isSplit } = {}) {
   return h("div.stack", files.sort((a, b) => isOwn(a) - isOwn(b)).map((file, index) => fileView(file, isSplit, index < 20 && file.lines.length < 800 && !isOwn(file))));
 }
 
-/** What the engine itself asked for; it comes last, and folded. */
+// What the engine itself asked for; it comes last, and folded.
 const isOwn = (file) => file.path.startsWith(".holdfast/");
 
 function fileView({ path, from, kind, added, removed, isBinary, lines }, isSplit, open) {

@@ -8,7 +8,7 @@ import { mark } from "./ui.js";
 
 const BOX = { width: 184, height: 66 };
 
-/** Left to right where there is room, downwards where there is not. `href(phase)` makes the boxes links. */
+// Left to right where there is room, downwards where there is not. `href(phase)` makes the boxes links.
 export function graph(phases, { href, isDown = false }) {
   const place = h("div.graph.scroll-x");
   let drawn;
@@ -50,7 +50,7 @@ function toBox({ x, y }, phase, href) {
   );
 }
 
-/** What the marks of the graph mean. */
+// What the marks of the graph mean.
 export function graphLegend() {
   const risks = Object.entries(RISK_TONES).map(([risk, tone]) => h(`span.tone-${tone}`, h("i.risk-strip"), risk));
   return h("p.legend.small.soft", "Risk:", risks, mark("waiting", "a person decides"));

@@ -5,7 +5,7 @@ import { isOutcome } from "../model/now.js";
 import { can } from "../session.js";
 import { shape, time } from "./ui.js";
 
-/** `items` are open approvals and runs that wait for money or a look. */
+// `items` are open approvals and runs that wait for money or a look.
 export function inbox(items) {
   if (!items.length) return null;
   const rest = items.slice(5).map(entry);

@@ -7,7 +7,7 @@ import { button } from "./ui.js";
 const PIECE = 100_000;
 const MAX_ITEMS = 100;
 
-/** Text of any length: the first lines, and the rest on request, never more than a piece at a time. */
+// Text of any length: the first lines, and the rest on request, never more than a piece at a time.
 export function longText(text, { lines = 14, chars = 2400, className = "code" } = {}) {
   const start = cut(text, lines, chars);
   const isCut = start.length < text.length;
@@ -40,13 +40,13 @@ function block({ type, text, level, items, isOrdered }) {
   if (type === "rule") return h("hr");
   if (type === "quote") return h("blockquote", inline(text));
   if (type === "heading") return h(`p.heading.h-${level}`, { role: "heading", "aria-level": Math.min(6, level + 2) }, inline(text));
-  if (type === "list") return h(isOrdered ? "ol" : "ul", {}, items.map((item) => h(`li.depth-${item.depth}`, inline(item.text))));
+  if (type === "list") return h(isOrdered ? "ol" : "ul", items.map((item) => h(`li.depth-${item.depth}`, inline(item.text))));
   return h("p", inline(text));
 }
 
-const inline = (text) => parseInline(text).map((part) => (part.type === "text" ? part.text : h(part.type, {}, part.text)));
+const inline = (text) => parseInline(text).map((part) => (part.type === "text" ? part.text : h(part.type, part.text)));
 
-/** A JSON value as a document: names, texts, lists. Deep or long parts open on request. */
+// A JSON value as a document: names, texts, lists. Deep or long parts open on request.
 function jsonView(value, depth = 0) {
   if (typeof value === "string") return value.length > 60 || value.includes("\n") ? markdown(value) : h("span.foreign", value || h("span.soft", "(empty)"));
   if (value === null || typeof value !== "object") return h("code", String(value));
@@ -66,7 +66,7 @@ function title(name) {
   return words[0].toUpperCase() + words.slice(1);
 }
 
-/** An artifact's text: JSON as a document, anything else as Markdown. */
+// An artifact's text: JSON as a document, anything else as Markdown.
 export function documentView(text) {
   try {
     const value = JSON.parse(text);
@@ -80,5 +80,5 @@ export function documentView(text) {
   return h("div.document", markdown(text));
 }
 
-/** JSON or text as it was recorded. */
+// JSON or text as it was recorded.
 export const raw = (value, options) => longText(typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "", options);

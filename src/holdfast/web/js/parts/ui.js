@@ -8,7 +8,7 @@ import { say } from "../say.js";
 
 let ids = 0;
 
-/** Acts once at a time; the element is busy meanwhile. */
+// Acts once at a time; the element is busy meanwhile.
 export async function busy(element, act) {
   if (element.ariaBusy) return;
   element.ariaBusy = "true";
@@ -19,7 +19,7 @@ export async function busy(element, act) {
   }
 }
 
-/** `button("Approve", act, { kind: "main", why })`: with `why` it stays focusable and says why it does nothing. */
+// `button("Approve", act, { kind: "main", why })`: with `why` it stays focusable and says why it does nothing.
 export function button(label, act, { kind, why, ...props } = {}) {
   const onclick = (event) => {
     if (why) event.preventDefault();
@@ -32,7 +32,7 @@ export function button(label, act, { kind, why, ...props } = {}) {
   return add(element, h("span.unseen", { id: `why-${ids}`, "aria-hidden": "true" }, why));
 }
 
-/** A labelled control; it gets class, id and description. */
+// A labelled control; it gets class, id and description.
 export function field(label, control, { hint } = {}) {
   const id = `field-${++ids}`;
   control.id ||= id;
@@ -41,7 +41,7 @@ export function field(label, control, { hint } = {}) {
   return h("div.field", h("label", { for: control.id }, label), control, hint && h("div.small.soft", { id: `${id}-hint` }, hint));
 }
 
-/** A field that says what is wrong with it: `{ element, control, setError(text) }`. */
+// A field that says what is wrong with it: `{ element, control, setError(text) }`.
 export function checked(label, control, { hint, before, after } = {}) {
   const trouble = h("div.trouble", { id: `trouble-${++ids}` });
   const element = add(field(label, control, { hint }), trouble, after);
@@ -54,10 +54,7 @@ export function checked(label, control, { hint, before, after } = {}) {
   return { element, control, setError };
 }
 
-/**
- * A question before something happens. Resolves to what `act(form, key)` gave, or to null when it is closed. The key is the
- * same for all tries, and an error stays in the dialog, so that the same wish can be sent again.
- */
+// Resolves to what `act(form, key)` gave, or to null when closed. An error stays; the next try has the same key.
 export function ask({ title, body, label, kind = "main", act, cancel = "Cancel" }) {
   const key = newKey();
   const trouble = h("div");
@@ -91,16 +88,16 @@ export function ask({ title, body, label, kind = "main", act, cancel = "Cancel" 
 
 export const loading = (what = "Loading…") => h("p.loading", { "aria-busy": "true" }, what);
 
-/** Nothing is there, and that is no error. */
+// Nothing is there, and that is no error.
 export const empty = (title, text, ...actions) => h("div.state", h("h2", title), text && h("p", text), actions.length > 0 && h("div.buttons", actions));
 
 export const notFound = (what = "There is no such page.") => empty("Not found", what, h("a.button", { href: "/" }, "All runs"));
 
-/** Something failed: says what, and that trying again is safe. */
+// Something failed: says what, and that trying again is safe.
 export const problemState = ({ isOffline, title, message, hint, requestId }, retry) =>
   h("div.state", { role: "alert" }, h("h2", isOffline ? "The server does not answer" : title || "This could not be shown"), h("p", message), hint && h("p", hint), retry && h("div.buttons", button("Try again", retry)), requestId && h("p.small", `Request ${requestId}`));
 
-/** The same in one line, inside a card or a dialog. */
+// The same in one line, inside a card or a dialog.
 export function problemNote({ message, hint, errors = [] }) {
   const details = errors.map((each) => h("li", each.where?.join("."), " ", each.message));
   return h("div.note.tone-bad", { role: "alert" }, h("strong", message), hint && h("div", hint), details.length > 0 && h("ul", details));
@@ -109,7 +106,7 @@ export function problemNote({ message, hint, errors = [] }) {
 export const shape = (name) =>
   h("svg:svg", { viewBox: "0 0 16 16", "aria-hidden": "true", class: name === "busy" ? "turning" : null }, h("svg:path", { d: SHAPES[name] ?? SHAPES.idle, "fill-rule": "evenodd", fill: "currentColor" }));
 
-/** A tone with any word: `mark("good", "Valid")`. */
+// A tone with any word: `mark("good", "Valid")`.
 export const mark = (tone, word, { pill, shapeName = tone } = {}) => h(`span.mark.tone-${tone}${pill ? ".pill" : ""}`, shape(shapeName), word);
 
 export function statusMark(state, { pauseReason } = {}) {
@@ -120,7 +117,7 @@ export function statusMark(state, { pauseReason } = {}) {
 const times = new Set();
 setInterval(() => document.hidden || times.forEach((each) => each.draw()), 5000);
 
-/** <hf-time>: "6 min ago", kept true while it is shown. */
+// <hf-time>: "6 min ago", kept true while it is shown.
 class HfTime extends HTMLElement {
   connectedCallback() {
     times.add(this);
@@ -136,7 +133,7 @@ class HfTime extends HTMLElement {
 }
 customElements.define("hf-time", HfTime);
 
-/** `{ as: "since" }` for "6 min"; `{ focusable: true }` where it stands alone. */
+// `{ as: "since" }` for "6 min"; `{ focusable: true }` where it stands alone.
 export function time(at, { as = "ago", focusable } = {}) {
   if (!at) return "–";
   const datetime = typeof at === "number" ? new Date(at * 1000).toISOString() : at;
@@ -148,29 +145,21 @@ export const section = (title, ...children) => h("section.stack.tight", h("h2", 
 
 export const pageHead = (title, ...children) => h("div.page-head", h("h1", { tabindex: "-1" }, title), children);
 
-/** `table(["Run", ">Cost"], [[cell, cell], …])`: ">" marks a column of numbers. */
+// `table(["Run", ">Cost"], [[cell, cell], …])`: ">" marks a column of numbers.
 export function table(heads, rows) {
   const row = (cells, tag, props) => h("tr", cells.map((cell, index) => h(heads[index][0] === ">" ? `${tag}.num` : tag, props, cell)));
-  return h("div.card.scroll-x", h("table.table", h("thead", row(heads.map((head) => head.replace(">", "")), "th", { scope: "col" })), h("tbody", rows.map((cells) => row(cells, "td", {})))));
+  return h("div.card.scroll-x", h("table.table", h("thead", row(heads.map((head) => head.replace(">", "")), "th", { scope: "col" })), h("tbody", rows.map((cells) => row(cells, "td")))));
 }
 
-/** `[[name, value], …]`; what is falsy is left out. */
+// `[[name, value], …]`; what is falsy is left out.
 export const pairs = (facts, tag = "dl.pairs") => h(tag, facts.filter(Boolean).map(([name, value]) => h("div", h("dt", name, " "), h("dd.foreign", value))));
 
 export const chip = (label, isPressed, onclick, ...more) => h("button.chip", { type: "button", "aria-pressed": String(isPressed), onclick }, label, more);
 
-/** The head of a page with a search that lives in the URL as `q`. */
-export function searchHead(title, { query, setKeys }) {
-  const label = `Search ${title.toLowerCase()}`;
-  const input = h("input.input", { type: "search", value: query.get("q") ?? "", placeholder: label, "aria-label": label, oninput: () => setQuery({ q: input.value.trim() }) });
-  setKeys({ "/": ["Search", (event) => (event.preventDefault(), input.focus())] });
-  return { head: pageHead(title, h("div.search", input)), follow: (next) => input !== document.activeElement && (input.value = next.get("q") ?? "") };
-}
-
-/** Whether a text holds every word of what is searched for. */
+// Whether a text holds every word of what is searched for.
 export const holds = (text, wanted) => (wanted ?? "").toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
 
-/** Content that is loaded again without ever going away: old is better than empty, as long as it says so. */
+// Content that is loaded again without ever going away: old is better than empty, as long as it says so.
 export function kept({ load, draw, signal }) {
   const trouble = h("div", { hidden: true });
   const content = h("div.stack", loading());
@@ -193,4 +182,24 @@ export function kept({ load, draw, signal }) {
     }
   }
   return { element: h("div.stack", trouble, content), refresh };
+}
+
+// A list with a search that lives in the URL as `q`; `draw(data, query)` gives what is found.
+export function searchPage(main, { params, query, signal, setKeys }, { title, lead, load, draw }) {
+  let known;
+  const label = `Search ${title.toLowerCase()}`;
+  const input = h("input.input", { type: "search", value: query.get("q") ?? "", placeholder: label, "aria-label": label, oninput: () => setQuery({ q: input.value.trim() }) });
+  const list = h("div.stack");
+  const drawList = () => fill(list, draw(known, query));
+  const { element, refresh } = kept({ signal, load, draw: (data) => ((known = data), drawList()) });
+  setKeys({ "/": ["Search", (event) => (event.preventDefault(), input.focus())] });
+  add(main, pageHead(title, h("div.search", input)), lead, element);
+  const update = (next) => {
+    if (JSON.stringify(next.params) !== JSON.stringify(params)) return false;
+    query = next.query;
+    if (input !== document.activeElement) input.value = query.get("q") ?? "";
+    if (known) drawList();
+    return true;
+  };
+  return { update, loaded: refresh() };
 }

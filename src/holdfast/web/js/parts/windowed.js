@@ -2,30 +2,26 @@
 import { h, reconcile } from "../h.js";
 import { windowOf } from "../model/window.js";
 
-/**
- * Fills a `<tbody>` with rows: `keyOf(index)`, `stampOf(index)` (a row is drawn anew when it changes) and `draw(index)`.
- * The page scrolls unless `scroller` is given. Call `update(count)` after every change of the list.
- */
+// A row is drawn anew when `stampOf(index)` changes. The page scrolls unless `scroller` is given. Call `update(count)` after
+// every change of the list.
 export class WindowedRows {
   #rows = new Map(); // key → { stamp, node }
   #count = 0;
   #height = 44;
   #frame = 0;
-  #before;
-  #after;
+  #spacers;
 
-  constructor(body, { keyOf, stampOf, draw, columns, signal, scroller = null, onEnd = null }) {
-    this.#before = spacer(columns);
-    this.#after = spacer(columns);
-    Object.assign(this, { body, keyOf, stampOf, draw, scroller, onEnd });
+  constructor(body, { columns, signal, ...given }) {
+    this.#spacers = [0, 1].map(() => h("tr.spacer", { "aria-hidden": "true", hidden: true }, h("td", { colspan: columns })));
+    Object.assign(this, { body, ...given });
     const later = () => {
       this.#frame ||= requestAnimationFrame(() => {
         this.#frame = 0;
         this.update(this.#count);
       });
     };
-    (scroller ?? window).addEventListener("scroll", later, { passive: true, signal });
-    window.addEventListener("resize", later, { passive: true, signal });
+    (this.scroller ?? window).addEventListener("scroll", later, { passive: true, signal });
+    addEventListener("resize", later, { passive: true, signal });
   }
 
   update(count) {
@@ -39,23 +35,25 @@ export class WindowedRows {
       nodes.push(row.node);
     }
     this.#rows = kept;
-    this.#before.firstChild.style.setProperty("height", `${range.before}px`);
-    this.#after.firstChild.style.setProperty("height", `${range.after}px`);
-    this.#before.hidden = range.before === 0;
-    this.#after.hidden = range.after === 0;
-    reconcile(this.body, [this.#before, ...nodes, this.#after]);
+    const [before, after] = this.#spacers;
+    for (const [spacer, height] of [[before, range.before], [after, range.after]]) {
+      spacer.firstChild.style.height = `${height}px`;
+      spacer.hidden = !height;
+    }
+    reconcile(this.body, [before, ...nodes, after]);
     this.#measure(nodes[0]);
     if (range.last >= count && count > 0) this.onEnd?.();
   }
 
-  /** Bring a row into view and give back its node. */
+  // Bring a row into view and give back its node.
   show(index) {
     const start = this.#top();
-    const view = this.#view();
-    if (index * this.#height < view.top + 60) this.#scrollTo(start + index * this.#height - 80);
-    else if ((index + 1) * this.#height > view.top + view.height) this.#scrollTo(start + (index + 1) * this.#height - view.height + 8);
+    const { top, height } = this.#view();
+    const [above, below] = [index * this.#height, (index + 1) * this.#height];
+    const target = above < top + 60 ? start + above - 80 : below > top + height ? start + below - height + 8 : null;
+    if (target !== null) (this.scroller ?? window).scrollTo({ top: target });
     this.update(this.#count);
-    return this.#rows.get(this.keyOf(index))?.node ?? null;
+    return this.#rows.get(this.keyOf(index))?.node;
   }
 
   scrollToEnd() {
@@ -82,10 +80,6 @@ export class WindowedRows {
     return this.scroller ? 0 : this.body.getBoundingClientRect().top + scrollY;
   }
 
-  #scrollTo(top) {
-    (this.scroller ?? window).scrollTo({ top });
-  }
-
   #measure(node) {
     const height = node?.getBoundingClientRect().height ?? 0;
     if (height > 0 && Math.abs(height - this.#height) > 1) {
@@ -94,5 +88,3 @@ export class WindowedRows {
     }
   }
 }
-
-const spacer = (columns) => h("tr.spacer", { "aria-hidden": "true", hidden: true }, h("td", { colspan: columns }));

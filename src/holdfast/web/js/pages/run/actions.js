@@ -1,5 +1,5 @@
 // The verbs of a run, each with a dialog that says what it will cause.
-import { runPath, send } from "../../api.js";
+import { send } from "../../api.js";
 import { money, plural } from "../../format.js";
 import { h } from "../../h.js";
 import { actionsOf } from "../../model/actions.js";
@@ -9,44 +9,41 @@ import { say } from "../../say.js";
 import { whyNot } from "../../session.js";
 
 export function actionBar(view) {
-  const { run } = view;
-  const why = actionsOf(run, whyNot);
-  const isOver = ["completed", "failed", "cancelled"].includes(run.state);
-  const main = [
-    run.state === "failed" && button("Retry…", () => retry(view), { kind: "main", why: why.retry }),
-    run.state === "paused" && run.pause_reason === "budget" && button("Give it more money…", () => topUp(view), { kind: "main", why: why.topUp }),
-    run.state === "paused" && !["approval", "budget", "outcome"].includes(run.pause_reason) && button("Resume run", () => resume(view), { kind: "main", why: why.resume }),
-    run.state === "running" && button("Pause run", () => pause(view), { why: why.pause }),
-    !isOver && button("Abort run…", () => abort(view), { kind: "bad", why: why.abort }),
-  ];
-  return h("div", { class: "buttons" }, main, moreMenu(view, why));
-}
-
-function moreMenu(view, why) {
-  const { run } = view;
-  const item = (label, act, reason) => h("button", { type: "button", "aria-disabled": reason ? "true" : null, onclick: () => (reason ? say(reason) : act()) }, label, reason && h("small", {}, reason));
-  const like = `/new?like=${encodeURIComponent(run.run_id)}`;
+  const { state, pause_reason: reason, final_report_path: report, run_id: id } = view.run;
+  const why = actionsOf(view.run, whyNot);
+  const offer = (isOffered, label, verb, kind) => isOffered && button(label, () => VERBS[verb](view), { kind, why: why[verb] });
+  const item = (label, verb) => choice(label, why[verb], () => VERBS[verb](view));
+  const download = (label, rest, name) => h("a", { href: view.api(rest), download: name }, label);
+  const isPaused = state === "paused";
   return h(
-    "details",
-    { class: "menu" },
-    h("summary", { class: "button", "aria-label": "More actions" }, "More"),
+    "div.buttons",
+    offer(state === "failed", "Retry…", "retry", "main"),
+    offer(isPaused && reason === "budget", "Give it more money…", "topUp", "main"),
+    offer(isPaused && !["approval", "budget", "outcome"].includes(reason), "Resume run", "resume", "main"),
+    offer(state === "running", "Pause run", "pause"),
+    offer(!view.isOver, "Abort run…", "abort", "bad"),
     h(
-      "div",
-      { class: "menu-list" },
-      item("Fork from a phase…", () => fork(view), why.fork),
-      whyNot("operator") ? item("Start one like this", null, whyNot("operator")) : h("a", { href: like }, "Start one like this"),
-      item("Give it more money…", () => topUp(view), why.topUp),
-      item("Resume run", () => resume(view), why.resume),
-      item("Retry…", () => retry(view), why.retry),
-      run.final_report_path && h("a", { href: `${runPath(run.run_id)}/report?format=md`, download: "final-report.md" }, "Download the report"),
-      h("a", { href: `${runPath(run.run_id)}/diff`, download: "changes.diff" }, "Download the changes"),
+      "details.menu",
+      h("summary.button", { "aria-label": "More actions" }, "More"),
+      h(
+        "div.menu-list",
+        item("Fork from a phase…", "fork"),
+        whyNot("operator") ? choice("Start one like this", whyNot("operator")) : h("a", { href: `/new?like=${encodeURIComponent(id)}` }, "Start one like this"),
+        item("Give it more money…", "topUp"),
+        item("Resume run", "resume"),
+        item("Retry…", "retry"),
+        report && download("Download the report", "/report?format=md", "final-report.md"),
+        download("Download the changes", "/diff", "changes.diff"),
+      ),
     ),
   );
 }
 
-const post = (view, verb, body, key) => send("POST", runPath(view.run.run_id, `/${verb}`), body, { key });
+const choice = (label, why, act) => h("button", { type: "button", "aria-disabled": why ? "true" : null, onclick: () => (why ? say(why) : act()) }, label, why && h("small", why));
 
-async function directly(view, verb, told) {
+const post = (view, verb, body, key) => send("POST", view.api(`/${verb}`), body, { key });
+
+const directly = (verb, told) => async (view) => {
   try {
     await post(view, verb);
     say(told);
@@ -54,67 +51,70 @@ async function directly(view, verb, told) {
     view.notice(error);
   }
   await view.refresh();
+};
+
+// Asks first; `bodyOf(form)` is what is sent.
+async function askAndPost(view, verb, { bodyOf = () => undefined, ...question }) {
+  const done = await ask({ ...question, act: (form, key) => post(view, verb, bodyOf(form), key) });
+  if (done) await view.refresh();
+  return done;
 }
 
-const resume = (view) => directly(view, "resume", "It goes on.");
-const pause = (view) => directly(view, "pause", "It pauses after what is in flight.");
+const VERBS = {
+  resume: directly("resume", "It goes on."),
+  pause: directly("pause", "It pauses after what is in flight."),
+  fork: (view) => fork(view),
+  abort(view) {
+    const done = view.run.phases.filter((phase) => phase.state === "completed").length;
+    return askAndPost(view, "abort", {
+      title: "Abort this run?",
+      body: [
+        h("p", "Work in flight is stopped, and the run ends for good: it cannot be resumed."),
+        h("p", `What is done stays: ${plural(done, "completed phase")}, artifacts, changes and the journal. The ${money(view.run.cost_usd)} spent are spent. You can fork it later from any phase.`),
+        field("Reason", h("input", { name: "reason", maxlength: "10000" }), { hint: "Stands in the journal." }),
+      ],
+      label: "Abort run",
+      kind: "bad main",
+      cancel: "Keep it",
+      bodyOf: (form) => ({ reason: form.get("reason") }),
+    });
+  },
+  retry(view) {
+    const failed = view.run.phases.find((phase) => phase.state === "failed");
+    const told = failed
+      ? `Phase “${failed.key}” starts again as attempt ${failed.attempts + 1}. Completed phases are kept and not paid for again.`
+      : "It opens again where it failed. Completed phases are kept.";
+    return askAndPost(view, "retry", { title: "Retry this run?", body: h("p", told), label: "Retry" });
+  },
+  topUp(view) {
+    const { budget_usd: budget, cost_usd: spent } = view.run;
+    const amount = h("input", { name: "amount", type: "number", min: "0.01", max: "1000000", step: "0.01", value: "1", required: true });
+    return askAndPost(view, "budget", {
+      title: "Give it more money",
+      body: [
+        h("p", budget === null ? `It has no limit of its own; ${money(spent)} are spent. The amount goes to the limit it waits for.` : `${money(spent)} of ${money(budget)} are spent or reserved.`),
+        field("Amount in US dollars", amount, { hint: "Added to its limit. If it waits for money, it goes on at once." }),
+      ],
+      label: "Raise the limit",
+      bodyOf: (form) => ({ amount_usd: Number(form.get("amount")) }),
+    });
+  },
+};
 
-export async function abort(view) {
-  const { run } = view;
-  const done = run.phases.filter((phase) => phase.state === "completed").length;
-  const isAborted = await ask({
-    title: "Abort this run?",
-    body: [
-      h("p", {}, "Work in flight is stopped, and the run ends for good: it cannot be resumed."),
-      h("p", {}, `What is done stays: ${plural(done, "completed phase")}, artifacts, changes and the journal. The ${money(run.cost_usd)} spent are spent. You can fork it later from any phase.`),
-      field("Reason", h("input", { name: "reason", maxlength: "10000" }), { hint: "Stands in the journal." }),
-    ],
-    label: "Abort run",
-    kind: "bad main",
-    cancel: "Keep it",
-    act: (form, key) => post(view, "abort", { reason: form.get("reason") }, key),
-  });
-  if (isAborted) await view.refresh();
-}
-
-async function retry(view) {
-  const failed = view.run.phases.find((phase) => phase.state === "failed");
-  const isRetried = await ask({
-    title: "Retry this run?",
-    body: h("p", {}, failed ? `Phase “${failed.key}” starts again as attempt ${failed.attempts + 1}. Completed phases are kept and not paid for again.` : "It opens again where it failed. Completed phases are kept."),
-    label: "Retry",
-    act: (_form, key) => post(view, "retry", undefined, key),
-  });
-  if (isRetried) await view.refresh();
-}
-
-export async function fork(view, phaseKey = null) {
-  const started = view.run.phases.filter((phase) => phase.state !== "pending" || phase.attempts > 0);
-  const offered = (started.length ? started : view.run.phases).map((phase) => phase.key);
-  const chosen = phaseKey ?? view.run.phases.find((phase) => phase.state === "failed")?.key ?? offered.at(-1);
-  const made = await ask({
+export async function fork(view, phaseKey) {
+  const { phases, title } = view.run;
+  const started = phases.filter((phase) => phase.state !== "pending" || phase.attempts > 0);
+  const offered = (started.length ? started : phases).map((phase) => phase.key);
+  const chosen = phaseKey ?? phases.find((phase) => phase.state === "failed")?.key ?? offered.at(-1);
+  const made = await askAndPost(view, "fork", {
     title: "Fork from a phase",
     body: [
-      h("p", {}, "A new run begins with the phase you choose, with the files and artifacts as they were before it. This run stays as it is."),
+      h("p", "A new run begins with the phase you choose, with the files and artifacts as they were before it. This run stays as it is."),
       field("Begin with", h("select", { name: "phase_key" }, offered.map((key) => h("option", { value: key, selected: key === chosen }, key)))),
-      field("Title", h("input", { name: "title", maxlength: "200", value: view.run.title }), { hint: "How the new run is called." }),
+      field("Title", h("input", { name: "title", maxlength: "200", value: title }), { hint: "How the new run is called." }),
     ],
     label: "Fork",
-    act: (form, key) => post(view, "fork", { phase_key: form.get("phase_key"), title: form.get("title") }, key),
+    bodyOf: (form) => Object.fromEntries(form),
   });
   if (made?.run_id) navigate(`/runs/${encodeURIComponent(made.run_id)}`);
-}
-
-async function topUp(view) {
-  const { run } = view;
-  const isRaised = await ask({
-    title: "Give it more money",
-    body: [
-      h("p", {}, run.budget_usd === null ? `It has no limit of its own; ${money(run.cost_usd)} are spent. The amount goes to the limit it waits for.` : `${money(run.cost_usd)} of ${money(run.budget_usd)} are spent or reserved.`),
-      field("Amount in US dollars", h("input", { name: "amount", type: "number", min: "0.01", max: "1000000", step: "0.01", value: "1", required: true }), { hint: "Added to its limit. If it waits for money, it goes on at once." }),
-    ],
-    label: "Raise the limit",
-    act: (form, key) => post(view, "budget", { amount_usd: Number(form.get("amount")) }, key),
-  });
-  if (isRaised) await view.refresh();
 }
