@@ -209,6 +209,7 @@ class World:
         db: Database | None = None,
         pool: tuple[AgentPersona, ...] | None = None,
         backends: frozenset[Backend] = frozenset({Backend.OPENROUTER}),
+        schemas: Path = CATALOG / "artifacts",
         **config: Any,
     ) -> WorkflowEngine:
         """An engine of its own, whose agents follow `script`; the last one made decides for all."""
@@ -217,7 +218,7 @@ class World:
             db=db or self.db,
             config=load_config(data_dir=self.data_dir, **config),
             persona_pool=personas() if pool is None else pool,
-            artifact_registry=ArtifactSchemaRegistry(roots=[CATALOG / "artifacts"]),
+            artifact_registry=ArtifactSchemaRegistry(roots=[schemas]),
             consent_store=PersonaConsentStore(self.data_dir / "consent.json"),
             available_backends=BackendAvailability(available_backends=backends),
             approval_callback=callback,

@@ -123,9 +123,10 @@ def _tell_uncommitted(repo: Path) -> None:
 
     try:
         found = find_repository(repo.expanduser().absolute())
-        paths = find_dirty_paths(found, data_dir=load_config().data_dir) if found else ()
+        dirty = find_dirty_paths(found, data_dir=load_config().data_dir) if found else ()
     except WorkspaceError:
         return  # the run itself says what is wrong with it
+    paths = [path for path in dirty if not path.startswith(".holdfast/")]  # definitions are read where they lie
     if paths:
         more = f" and {len(paths) - _SHOWN_PATHS} more" if len(paths) > _SHOWN_PATHS else ""
         say(f"Not committed, so the run does not see it: {', '.join(paths[:_SHOWN_PATHS])}{more}.")

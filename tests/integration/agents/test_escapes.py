@@ -58,7 +58,7 @@ class Cage:
     def run(self, line: str, **changes: Any) -> Outcome:
         """Run a line in the sandbox, whatever the policy would say."""
         shell = replace(self.shell(), **changes)
-        token = durable._current_step.set(f"run-1:{line}")
+        token = durable._current_step.set(("run-1", line))
         try:
             return asyncio.run(shell.run(line, timeout_s=30))
         finally:

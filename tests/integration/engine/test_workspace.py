@@ -303,8 +303,6 @@ async def test_a_disk_that_refuses_is_an_error_of_its_own_and_the_attempt_goes_o
 
 
 async def test_a_schema_that_broke_meanwhile_is_an_error_of_its_own(world: World, tmp_path: Path) -> None:
-    from holdfast.artifact_schema import ArtifactSchemaRegistry
-
     schema = tmp_path / "schemas/own/note@1.json"
     schema.parent.mkdir(parents=True)
     schema.write_text(json.dumps({"type": "object"}))
@@ -315,15 +313,11 @@ async def test_a_schema_that_broke_meanwhile_is_an_error_of_its_own(world: World
         schema.write_text("no JSON")
         turn.hand_in({"fine": True})
 
-    def engine() -> Any:
-        made_engine = world.engine(script)
-        made_engine._registry = ArtifactSchemaRegistry(roots=[tmp_path / "schemas"])
-        return made_engine
-
+    engine = world.engine(script, schemas=tmp_path / "schemas")
     with pytest.raises(HoldfastError) as error:
-        await engine().run(world.know(made), repo_path=world.repo, pre_allocated_run_id=run_id)
+        await engine.run(world.know(made), repo_path=world.repo, pre_allocated_run_id=run_id)
     schema.write_text(json.dumps({"type": "object"}))
-    result = await engine().resume(run_id)
+    result = await world.engine(script, schemas=tmp_path / "schemas").resume(run_id)
 
     assert error.value.code == "schema_invalid"
     assert result.state is RunStatus.COMPLETED

@@ -45,10 +45,10 @@ class Writer(threading.Thread):
                     Append(run_id, [prepare(progress(run_id, number=number))], self._claims[run_id].epoch)
                     for run_id in RUNS[: 1 + number % len(RUNS)]
                 ]
-                for result in self._store.append(batch):
+                for append, result in zip(batch, self._store.append(batch), strict=True):
                     if isinstance(result, HoldfastError):
                         raise result
-                    self.acknowledged += [(event.run_id, event.seq, event.payload["number"]) for event in result]
+                    self.acknowledged += [(append.run_id, seq, number) for seq in result]
         except BaseException as error:
             self.errors.append(error)
 
@@ -116,9 +116,10 @@ def save(request: pytest.FixtureRequest, store: PostgresCheckpointer) -> Callabl
     epoch = None if request.param == "an outside writer" else store.claim("r").epoch
 
     def save_one(name: str) -> Event:
-        (result,) = store.append([Append("r", [prepare(progress(name=name))], epoch)])
+        prepared = prepare(progress(name=name))
+        (result,) = store.append([Append("r", [prepared], epoch)])
         assert isinstance(result, list)
-        return result[0]
+        return prepared.stored_as(result[0])
 
     if request.param == "an owner that knows its head":
         save_one("first")

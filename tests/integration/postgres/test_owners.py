@@ -46,7 +46,7 @@ claim = store.claim("r")
 
 def append(**payload):
     (result,) = store.append([Append("r", [prepare(progress(**payload))], claim.epoch)])
-    return result.code if isinstance(result, HoldfastError) else result[0].seq
+    return result.code if isinstance(result, HoldfastError) else result[0]
 
 append(who="owner")
 print("owns", flush=True)
