@@ -26,7 +26,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if IS_WHOLE or any("::" in argument or argument.endswith(".py") for argument in config.args):
         return  # asked for by name
     seen: Counter[str] = Counter()
-    kept, left = [], []
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
     for item in items:
         path = item.path.relative_to(config.rootpath).as_posix()
         seen[path] += 1
