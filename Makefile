@@ -23,7 +23,7 @@ run: setup ## the main job on the embedded default: a run is killed, resumed and
 	@$(BIN)/python -m holdfast.cli.demo
 
 test: setup ## every test; crash points are sampled with a printed seed (seed=7 repeats one), slow suites in part (all=1: whole)
-	@HOLDFAST_ALL_TESTS=$(all) scripts/test.sh "$(seed)"
+	@ALL_TESTS=$(all) scripts/test.sh "$(seed)"
 
 check: setup ## format, lint, types, layers, unit and conformance tests
 	@$(BIN)/ruff format --check .

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-IS_WHOLE = bool(os.environ.get("HOLDFAST_ALL_TESTS") or os.environ.get("HOLDFAST_TORTURE"))
+IS_WHOLE = bool(os.environ.get("ALL_TESTS") or os.environ.get("HOLDFAST_TORTURE"))
 # How many tests of a file run by default: real terminals, browsers and fleets of clients take minutes, and `make test`
 # is to stay one's first reflex.
 FIRST_ONLY = {
