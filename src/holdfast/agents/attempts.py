@@ -7,9 +7,10 @@ only where the provider surely charges nothing.
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.fingerprints import model_name
+from holdfast.agents.given import first_given
 from holdfast.agents.model_errors import Trouble, to_trouble
 from holdfast.agents.secrets import SECRETS
 from holdfast.config import Config
@@ -19,8 +20,6 @@ from holdfast.runtime.failures import describe_error
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-
-Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +37,6 @@ class RetryRules:
             tries=first_given(persona.tries, config.model_tries, cls().tries),
             max_wait_s=first_given(persona.max_wait_s, config.model_max_wait_s, cls().max_wait_s),
         )
-
-
-def first_given(own: Number | None, setting: Number | None, default: Number) -> Number:
-    return next(number for number in (own, setting, default) if number is not None)
 
 
 class Attempts:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agents.attempts import first_given
+from holdfast.agents.given import first_given
 from holdfast.agents.secrets import read_key
 from holdfast.catalog.models import ModelCard, load_model_table
 from holdfast.config import Config
