@@ -9,16 +9,19 @@ IS_WHOLE = bool(os.environ.get("ALL_TESTS") or os.environ.get("HOLDFAST_TORTURE"
 # How many tests of a file run by default: real terminals, browsers and fleets of clients take minutes, and `make test`
 # is to stay one's first reflex.
 FIRST_ONLY = {
-    "tests/acceptance/cli/test_repl.py": 2,
+    "tests/acceptance/cli/test_repl.py": 1,
     "tests/browser/test_budget.py": 1,
     "tests/browser/test_catalog.py": 1,
     "tests/browser/test_catalog_access.py": 0,
+    "tests/browser/test_deciding.py": 4,
+    "tests/browser/test_everyone.py": 2,
     "tests/browser/test_health.py": 0,
     "tests/browser/test_login.py": 1,
-    "tests/browser/test_new_run.py": 2,
+    "tests/browser/test_new_run.py": 1,
     "tests/browser/test_scale.py": 0,
     "tests/browser/test_settings.py": 1,
-    "tests/integration/api/test_torture.py": 1,
+    "tests/browser/test_watching.py": 4,
+    "tests/integration/api/test_torture.py": 0,
 }
 
 

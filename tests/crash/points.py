@@ -66,12 +66,12 @@ Case = tuple[str, tuple[str | int, ...]]
 
 def single_kills() -> list[Case]:
     """Every point of every store, or some of them."""
-    return [(kind, (point,)) for kind in DISK_KINDS for point in _sample(f"single {kind}", POINTS[kind], how_many=14)]
+    return [(kind, (point,)) for kind in DISK_KINDS for point in _sample(f"single {kind}", POINTS[kind], how_many=8)]
 
 
 def double_kills() -> list[Case]:
     """A second kill while the first one is being recovered from: at the same point again, or anywhere later."""
-    return [case for kind in DISK_KINDS for case in _sample(f"double {kind}", _doubles(kind), how_many=6, of_all=600)]
+    return [case for kind in DISK_KINDS for case in _sample(f"double {kind}", _doubles(kind), how_many=3, of_all=600)]
 
 
 def _doubles(kind: str) -> list[Case]:
