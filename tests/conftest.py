@@ -1,9 +1,16 @@
-"""What all tests share: the slowest suites run in part by default, whole with `make test all=1` and `make torture`."""
+"""What all tests share: one Postgres, and that the slowest suites run in part by default.
 
+`make test all=1` and `make torture` run them whole.
+"""
+
+import contextlib
 import os
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tests.postgres import fresh_schema, running_server
 
 IS_WHOLE = bool(os.environ.get("ALL_TESTS") or os.environ.get("HOLDFAST_TORTURE"))
 # How many tests of a file run by default: real terminals, browsers and fleets of clients take minutes, and `make test`
@@ -23,6 +30,22 @@ FIRST_ONLY = {
     "tests/browser/test_watching.py": 4,
     "tests/integration/api/test_torture.py": 0,
 }
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty database, once of each kind."""
+    with contextlib.ExitStack() as stack:
+        if request.param == "postgres":
+            yield stack.enter_context(fresh_schema(request.getfixturevalue("postgres_url")))
+        else:
+            yield f"sqlite+aiosqlite:///{tmp_path}/data/holdfast.db"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

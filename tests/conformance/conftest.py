@@ -7,16 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.postgres import running_server
 from tests.stores import DISK_KINDS, HAS_POSTGRES, KINDS, Place, new_place
 
 from holdfast.runtime.checkpoint import Checkpointer
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    with running_server() as url:
-        yield url
 
 
 @pytest.fixture

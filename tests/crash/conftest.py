@@ -7,18 +7,11 @@ from typing import Any
 import pytest
 from tests.crash.points import SEED
 from tests.crash.run import GetReference, NewRun, Run
-from tests.postgres import running_server
 from tests.stores import new_place
 
 
 def pytest_report_header() -> str:
     return f"crash points are sampled with HOLDFAST_SEED={SEED}"
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    with running_server() as url:
-        yield url
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ stay in `extra`, so that reading and writing it again loses nothing.
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, cast
@@ -226,12 +226,10 @@ class _Unfrozen:
         self.visibility = visibility
         self.payload = payload
         self.extra: dict[str, Any] = {}
+        self.__class__ = Event  # type: ignore[assignment]  # from here on it is frozen
 
 
-def _make(*fields: Any) -> Event:
-    made: Any = _Unfrozen(*fields)
-    made.__class__ = Event
-    return cast("Event", made)
+_make = cast("Callable[..., Event]", _Unfrozen)
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -303,7 +301,7 @@ def from_body(run_id: str, seq: int, body: bytes | str) -> Event:
     except msgspec.ValidationError:
         return from_content(run_id, seq, from_json(body))
     kind, visibility = stored.kind, stored.visibility
-    made: Any = _Unfrozen(
+    return _make(
         run_id,
         stored.session_id,
         stored.lane_id,
@@ -315,8 +313,6 @@ def from_body(run_id: str, seq: int, body: bytes | str) -> Event:
         _VISIBILITIES.get(visibility, visibility),
         stored.payload,
     )
-    made.__class__ = Event
-    return cast("Event", made)
 
 
 def from_content(run_id: str, seq: int, content: dict[str, Any]) -> Event:

@@ -1,12 +1,10 @@
 """One running API per test, on SQLite, with a client for each role; and a real Postgres for the tests that want one."""
 
-import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.integration.api.world import Api, make_repository, open_api
-from tests.postgres import fresh_schema, running_server
 
 from holdfast import engine
 
@@ -29,18 +27,3 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_repository(tmp_path / "work" / "repo")
     (tmp_path / "gates").mkdir()
     return tmp_path
-
-
-@pytest.fixture(scope="session")
-def server_url() -> Iterator[str]:
-    with running_server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with contextlib.ExitStack() as stack:
-        if request.param == "postgres":
-            yield stack.enter_context(fresh_schema(request.getfixturevalue("server_url")))
-        else:
-            yield f"sqlite+aiosqlite:///{tmp_path}/data/holdfast.db"

@@ -74,8 +74,8 @@ async def test_a_killed_server_goes_on_when_it_is_back_and_a_stopped_one_gives_i
     assert not {"run.paused", "run.failed", "run.cancelled"} & set(given_up)
 
 
-async def test_two_servers_on_one_postgres_share_their_runs(folder: Path, server_url: str) -> None:
-    with fresh_schema(server_url) as url:
+async def test_two_servers_on_one_postgres_share_their_runs(folder: Path, postgres_url: str) -> None:
+    with fresh_schema(postgres_url) as url:
         token = await admin_token(folder, database_url=url)
         settings = {"HOLDFAST_DATABASE_URL": url}
         (folder / "gates" / "second.closed").touch()

@@ -105,8 +105,8 @@ async def test_a_server_that_is_killed_and_restarted(folder: Path) -> None:
     await torture(folder, str(folder / "data" / "holdfast.db"), token, {}, how_many=1)
 
 
-async def test_two_servers_on_one_postgres(folder: Path, server_url: str) -> None:
-    with fresh_schema(server_url) as url:
+async def test_two_servers_on_one_postgres(folder: Path, postgres_url: str) -> None:
+    with fresh_schema(postgres_url) as url:
         token = await admin_token(folder, database_url=url)
 
         await torture(folder, url, token, {"HOLDFAST_DATABASE_URL": url}, how_many=2)

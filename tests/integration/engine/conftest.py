@@ -11,16 +11,10 @@ from pathlib import Path
 import pytest
 from tests.engine_processes import Zygote
 from tests.engine_world import World, make_repo, new_world
-from tests.postgres import fresh_schema, running_server
+from tests.postgres import fresh_schema
 
 from holdfast.engine.check import check_database
 from holdfast.persistence.db import Database
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    with running_server() as url:
-        yield url
 
 
 @pytest.fixture(scope="session")

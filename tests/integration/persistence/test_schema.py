@@ -35,8 +35,10 @@ async def read(db: Database, sql: str) -> list[Any]:
         return list(await session.execute(text(sql)))
 
 
-async def test_eight_processes_make_the_tables_at_the_same_time(empty_url: str, tmp_path: Path, zygote: Zygote) -> None:
-    world = World(empty_url, tmp_path)
+async def test_eight_processes_make_the_tables_at_the_same_time(
+    database_url: str, tmp_path: Path, zygote: Zygote
+) -> None:
+    world = World(database_url, tmp_path)
 
     children = [zygote.start(world, "init_schema") for _ in range(EIGHT)]
 
@@ -45,8 +47,8 @@ async def test_eight_processes_make_the_tables_at_the_same_time(empty_url: str, 
     await world.close()
 
 
-async def test_a_kill_in_the_middle_leaves_nothing_half_done(empty_url: str, tmp_path: Path, zygote: Zygote) -> None:
-    world = World(empty_url, tmp_path)
+async def test_a_kill_in_the_middle_leaves_nothing_half_done(database_url: str, tmp_path: Path, zygote: Zygote) -> None:
+    world = World(database_url, tmp_path)
     chance = random.Random(SEED)
 
     for _ in range(4):
@@ -59,8 +61,8 @@ async def test_a_kill_in_the_middle_leaves_nothing_half_done(empty_url: str, tmp
     await world.close()
 
 
-async def test_it_may_be_done_again_and_inserts_no_rows(empty_url: str) -> None:
-    db = await up_to_date(empty_url)
+async def test_it_may_be_done_again_and_inserts_no_rows(database_url: str) -> None:
+    db = await up_to_date(database_url)
     await db.init_schema()
 
     for table in Base.metadata.tables:
@@ -80,8 +82,8 @@ async def test_two_databases_are_made_side_by_side_in_one_process(tmp_path: Path
         await db.dispose()
 
 
-async def test_a_newer_database_is_left_alone(empty_url: str) -> None:
-    db = await up_to_date(empty_url)
+async def test_a_newer_database_is_left_alone(database_url: str) -> None:
+    db = await up_to_date(database_url)
     async with db.session() as session:
         await session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         await session.commit()
@@ -101,8 +103,8 @@ def test_the_newest_migration_is_the_one_that_the_code_expects() -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [schema.HEAD]
 
 
-async def test_the_models_are_what_the_migrations_make(empty_url: str) -> None:
-    db = await up_to_date(empty_url)
+async def test_the_models_are_what_the_migrations_make(database_url: str) -> None:
+    db = await up_to_date(database_url)
     engine = create_engine(db._engine_url(is_async=False))
 
     with engine.connect() as connection:
@@ -128,8 +130,8 @@ def _context(connection: Connection) -> MigrationContext:
     )
 
 
-async def test_rows_have_defaults_and_foreign_keys(empty_url: str) -> None:
-    db = await up_to_date(empty_url)
+async def test_rows_have_defaults_and_foreign_keys(database_url: str) -> None:
+    db = await up_to_date(database_url)
     async with db.session() as session:
         session.add(WorkflowTemplateRow(id="t", name="n", version="1", hash="h", definition={}, created_at="now"))
         await session.flush()

@@ -40,8 +40,8 @@ async def add(db: Database, *rows: Any) -> None:
         session.add_all([row for row in rows if not isinstance(row, RunRow)])
 
 
-async def test_the_newest_runs_come_with_time_cost_and_waiting(empty_url: str) -> None:
-    async with database(empty_url) as db:
+async def test_the_newest_runs_come_with_time_cost_and_waiting(database_url: str) -> None:
+    async with database(database_url) as db:
         await add(
             db,
             run(1),
@@ -63,8 +63,8 @@ async def test_the_newest_runs_come_with_time_cost_and_waiting(empty_url: str) -
     assert [(phase.phase_key, phase.seconds, phase.cost_micros) for phase in second.phases] == [("plan", 20.0, 1000)]
 
 
-async def test_repositories_come_with_their_last_branch_the_latest_first(empty_url: str) -> None:
-    async with database(empty_url) as db:
+async def test_repositories_come_with_their_last_branch_the_latest_first(database_url: str) -> None:
+    async with database(database_url) as db:
         await add(db, run(1, base_branch="old"), run(2, repo_path="/code/b"), run(3, base_branch="new"))
 
         used = await read_used_repositories(db)
@@ -75,10 +75,10 @@ async def test_repositories_come_with_their_last_branch_the_latest_first(empty_u
     ]
 
 
-async def test_the_newest_runs_are_found_by_an_index(empty_url: str) -> None:
+async def test_the_newest_runs_are_found_by_an_index(database_url: str) -> None:
     """Asked of SQLite only: with a handful of rows Postgres rightly prefers to read them all."""
-    async with database(empty_url) as db:
-        if not empty_url.startswith("sqlite"):
+    async with database(database_url) as db:
+        if not database_url.startswith("sqlite"):
             return
         async with db.session() as session:
             plan = await session.execute(

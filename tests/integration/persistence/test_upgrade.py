@@ -77,9 +77,9 @@ def read_all(engine: Engine, tables: MetaData) -> dict[str, list[Row[Any]]]:
 
 
 @pytest.fixture
-def first(empty_url: str) -> Any:
+def first(database_url: str) -> Any:
     """A filled database of the first schema: its object, the tables as they were, and what they held."""
-    db = Database(empty_url)
+    db = Database(database_url)
     if db.path is not None:
         Path(db.path).parent.mkdir(parents=True)
     for number in range(MANY):

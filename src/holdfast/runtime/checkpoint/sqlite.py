@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -137,9 +137,9 @@ class SQLiteCheckpointer:
             for table in ("events", "snapshots", "journal_runs", "blob_refs"):
                 connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608 - names of ours
             connection.execute("DELETE FROM blobs WHERE digest NOT IN (SELECT digest FROM blob_refs)")
+            self._heads.pop(run_id, None)  # under the lock: whoever appends next reads that nothing is there
 
         self._write(delete)
-        self._heads.pop(run_id, None)
 
     def close(self) -> None:
         with self._write_lock, self._read_lock:
@@ -177,20 +177,29 @@ class SQLiteCheckpointer:
             except HoldfastError as error:
                 results[run_id] = error
         try:
-            heads = self._write(lambda connection: _take_over(SQLiteTx(connection), list(locks)), wait_s)
+            heads = self._take_over(locks, wait_s)
         except BaseException:
             for lock in locks.values():
                 if lock is not None:
                     lock.release()
             raise
-        for run_id, lock in locks.items():
-            before = self._locks.get(run_id)
-            if before is not None:
-                before.release()  # we took the run from ourselves
-            self._locks[run_id], self._epochs[run_id] = lock, heads[run_id].epoch
-        self._heads.update(heads)
         results |= {run_id: Claim(run_id, head.epoch, head.seq) for run_id, head in heads.items()}
         return [results[run_id] for run_id in run_ids]
+
+    def _take_over(self, locks: Mapping[str, RunLock | None], wait_s: float) -> dict[str, Head]:
+        self._lock_writing(wait_s)
+        try:
+            heads = self._write(lambda connection: _raise_epochs(SQLiteTx(connection), list(locks)), wait_s)
+            # Still under the lock: a thread that appends to the run now must not be followed by heads from before it.
+            for run_id, lock in locks.items():
+                before = self._locks.get(run_id)
+                if before is not None:
+                    before.release()  # we took the run from ourselves
+                self._locks[run_id], self._epochs[run_id] = lock, heads[run_id].epoch
+            self._heads.update(heads)
+            return heads
+        finally:
+            self._write_lock.release()
 
     def release(self, claim: Claim) -> None:
         if self._epochs.get(claim.run_id) != claim.epoch:
@@ -342,7 +351,7 @@ class SQLiteCheckpointer:
             raise StoreUnreadable(f"The store {self.path} is closed.", hint="Open a new one.")
 
 
-def _take_over(tx: SQLiteTx, run_ids: Sequence[str]) -> dict[str, Head]:
+def _raise_epochs(tx: SQLiteTx, run_ids: Sequence[str]) -> dict[str, Head]:
     heads = tx.lock_heads(run_ids)
     for run_id, head in heads.items():
         head.epoch = tx.raise_epoch(run_id)

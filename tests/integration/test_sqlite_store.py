@@ -1,8 +1,11 @@
-"""A SQLite store of the first version, with runs in it, becomes a current one and loses nothing."""
+"""What only the SQLite store does: an old file is upgraded, positions are given once, heads are remembered."""
 
+import hashlib
 import sqlite3
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.stores import progress
@@ -58,14 +61,21 @@ def test_an_owner_from_before_is_refused_after_a_take_over(tmp_path: Path) -> No
 
 
 def test_a_snapshot_from_before_is_still_the_latest(tmp_path: Path) -> None:
-    make_first_version(tmp_path / "store.db", [("r", 2)])
-    SQLiteCheckpointer(tmp_path / "store.db").save_snapshot("r", RunState(run_id="r"))
-    connection = sqlite3.connect(tmp_path / "store.db")
+    make_first_version(tmp_path / "store.db", [("r", 2), ("s", 1)])
+    body = RunState(run_id="r", purpose="from before").to_json()
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        connection.execute(
+            "INSERT INTO snapshots VALUES ('r', 2, ?, ?)", (body.decode(), hashlib.sha256(body).digest())
+        )
 
-    assert read_version(connection) == VERSION
-    loaded = SQLiteCheckpointer(tmp_path / "store.db").load_latest("r")
+    store = SQLiteCheckpointer(tmp_path / "store.db")
+
+    loaded = store.load_latest("r")
     assert loaded is not None
-    assert loaded.run_id == "r"
+    assert loaded.purpose == "from before"
+    assert read_version(connection) == VERSION
+    store.save_snapshot("r", RunState(run_id="r"))
+    assert store.list_runs() == ["r", "s"]
 
 
 @pytest.mark.parametrize("deleted", ["first", "last"])
@@ -83,3 +93,26 @@ def test_a_position_is_given_once(tmp_path: Path, deleted: str) -> None:
     assert position > 2
     assert store.list_runs()[0] == "next"
     assert deleted not in store.list_runs()
+
+
+def test_an_append_of_another_thread_beside_a_claim_does_not_spoil_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SQLiteCheckpointer(tmp_path / "store.db")
+    store.save_event(progress())
+    outsider = threading.Thread(target=lambda: store.save_event(progress(n="outside")))
+    write = store._write
+
+    def write_and_let_in(*arguments: Any) -> Any:
+        result = write(*arguments)
+        outsider.start()
+        outsider.join(0.3)  # in the moment between the commit and what is remembered of it
+        return result
+
+    monkeypatch.setattr(store, "_write", write_and_let_in)
+    claim = store.claim("r")
+    outsider.join()
+    (owner,) = store.append([Append("r", [prepare(progress(n="owner"))], claim.epoch)])
+
+    assert owner == [3]
+    assert [event.payload.get("n") for event in store.list_events("r")] == [None, "outside", "owner"]
