@@ -69,6 +69,24 @@ def asks(*calls: tuple[str, Any], text: str = "") -> Asks:
     return Asks(calls, text)
 
 
+def own_persona(address: str, capabilities: str, *more: str) -> str:
+    """The file of a persona on this server, as a user would write it."""
+    lines = [
+        "name: mine",
+        "version: 1",
+        "backend: openai_compatible",
+        f"base_url: {address}",
+        "model: my-model",
+        f"capabilities: [{capabilities}]",
+        *more,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+ASKS_BEFORE_TOUCH = "permissions: {commands: {ask: [touch]}}"
+WITH_KEY = "api_key_env: MY_MODEL_KEY"
+
+
 @dataclass(frozen=True)
 class Received:
     path: str

@@ -4,17 +4,15 @@ The order of preference is fixed: the role's preferred backends, then the higher
 trusts the availability it is given and looks at no keys.
 """
 
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, cmp_to_key
+from functools import cmp_to_key
 from typing import Any
 
 from holdfast.consent import Consent, PersonaConsentStore
 from holdfast.definition import content_hash, version_order
 from holdfast.enums import Backend
 from holdfast.errors import ConsentRequired, PersonaIneligible
-from holdfast.keys import find_key
 from holdfast.persona import AgentPersona
 from holdfast.workflow import Role, WorkflowTemplate
 
@@ -25,7 +23,6 @@ __all__ = [
     "Consent",
     "PersonaConsentStore",
     "bind_personas",
-    "find_backends",
     "rank_candidates",
     "was_asked_for",
 ]
@@ -39,19 +36,6 @@ class BackendAvailability:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "available_backends", frozenset(map(Backend, self.available_backends)))
-
-
-def find_backends(personas: Iterable[AgentPersona], environ: Mapping[str, str]) -> set[Backend]:
-    """The backends that could work here: their key is there, and their program is on the path."""
-    has_key = cache(lambda variable: variable is None or bool(find_key(variable, environ)))
-    found: set[Backend] = set()
-    for persona in personas:
-        if persona.backend is Backend.SIMULATED or persona.backend in found:
-            continue
-        has_program = not persona.argv or shutil.which(persona.argv[0]) is not None
-        if has_program and has_key(persona.key_variable):
-            found.add(persona.backend)
-    return found
 
 
 @dataclass(frozen=True, slots=True)

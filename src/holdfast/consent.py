@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from holdfast.config import Config
 from holdfast.errors import StoreNewer, StoreUnreadable
 
 FORMAT = 1
@@ -124,6 +125,11 @@ class PersonaConsentStore:
             _sync_folder(target.parent)
         except OSError as error:
             raise StoreUnreadable(f"The consents at {self.path} cannot be written: {error.strerror}.") from error
+
+
+def open_consents(config: Config) -> PersonaConsentStore:
+    """The consents of this machine's user."""
+    return PersonaConsentStore(config.data_dir / "consents.json")
 
 
 class AnyConsent(PersonaConsentStore):

@@ -9,18 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.model_server import Hangs, ModelServer, Says, asks
+from tests.model_server import WITH_KEY, Hangs, ModelServer, Says, asks, own_persona
 
 KEY = "own-key-73ba21cc90"
-PERSONA = """\
-name: mine
-version: 1
-backend: openai_compatible
-base_url: {address}
-model: my-model
-api_key_env: MY_MODEL_KEY
-capabilities: [doc_write, research]
-"""
 WORKFLOW = {
     "name": "note",
     "version": 1,
@@ -46,14 +37,17 @@ SCHEMA = {
 }
 
 
+WORDS = ("--repo", ".", "--requirements", "A note.", "--persona", "writer=mine", "--yes", "--json")
+
+
 class Shell:
     """A repository, a home and the `holdfast` command in it."""
 
     def __init__(self, folder: Path, address: str) -> None:
         self.repo, self.home = folder / "repo", folder / "home"
-        personas = self.home / "config/holdfast/personas"
-        personas.mkdir(parents=True)
-        (personas / "mine.yaml").write_text(PERSONA.format(address=address))
+        self.personas = self.home / "config/holdfast/personas"
+        self.personas.mkdir(parents=True)
+        (self.personas / "mine.yaml").write_text(own_persona(address, "doc_write, research", WITH_KEY, "tries: 1"))
         schemas = self.repo / ".holdfast/artifacts/own"
         schemas.mkdir(parents=True)
         (schemas / "note@1.json").write_text(json.dumps(SCHEMA))
@@ -75,10 +69,10 @@ class Shell:
         pipe = subprocess.PIPE
         return {"env": self.environment, "cwd": self.repo, "stdout": pipe, "stderr": pipe, "text": True}
 
-    def run(self, *words: str) -> Any:
+    def run(self, *words: str, code: int = 0) -> Any:
         process = self.start(*words)
         out, err = process.communicate(timeout=110)
-        assert process.returncode == 0, f"{out}\n{err}"
+        assert process.returncode == code, f"{out}\n{err}"
         return json.loads(out)
 
 
@@ -88,8 +82,7 @@ def test_a_run_on_ones_own_server_is_killed_and_resumed(tmp_path: Path) -> None:
     script = {"": [asks(("ls", {"path": "/"})), [Hangs(), write], Says("Written.")]}
     with ModelServer(script) as server:
         shell = Shell(tmp_path, server.address)
-        words = ("--repo", ".", "--requirements", "A note.", "--persona", "writer=mine", "--yes", "--json")
-        process = shell.start("run", "note.yaml", *words)
+        process = shell.start("run", "note.yaml", *WORDS)
         while len(server.received) < 2:
             server.is_asked.wait(timeout=60)
             server.is_asked.clear()
@@ -97,6 +90,7 @@ def test_a_run_on_ones_own_server_is_killed_and_resumed(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.communicate()
         run_id = shell.run("runs", "list", "--json")[0]["run_id"]
+        (shell.personas / "broken.yaml").write_text("name: [")  # the run has its persona, whatever becomes of files
 
         result = shell.run("resume", run_id, "--yes", "--json")
 
@@ -105,3 +99,13 @@ def test_a_run_on_ones_own_server_is_killed_and_resumed(tmp_path: Path) -> None:
     assert {received.headers["authorization"] for received in server.received} == {f"Bearer {KEY}"}
     written = b"".join(path.read_bytes() for path in shell.home.rglob("*") if path.is_file())
     assert KEY.encode() not in written
+
+
+@pytest.mark.timeout(240)
+def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, "http://127.0.0.1:9/v1")
+
+    result = shell.run("run", "note.yaml", *WORDS, code=1)
+
+    assert result["state"] == "failed"
+    assert result["error"]["message"].endswith("It was my-model at 127.0.0.1:9, asked once.")

@@ -76,7 +76,7 @@ def test_personas_say_whether_they_can_work_and_what_is_missing(
     missing = page.get_by_role("listitem").filter(has=page.get_by_role("heading", name="openai-sol-implementer"))
 
     expect(missing).to_contain_text("Not ready")
-    expect(missing).to_contain_text("OPENAI_API_KEY is not set. Set OPENAI_API_KEY where the server is started.")
+    expect(missing).to_contain_text("OPENAI_API_KEY is not set. Where the server runs: set OPENAI_API_KEY.")
     expect(missing).to_contain_text("per million tokens")
     shoot(page, "personas")
     page.get_by_role("button", name=re.compile("^For rehearsals")).click()

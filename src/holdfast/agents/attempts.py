@@ -4,10 +4,12 @@ Each attempt is an intent and an outcome of its own, and reserves money of its o
 only where the provider surely charges nothing.
 """
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from holdfast.agents.fingerprints import model_name
 from holdfast.agents.given import first_given
@@ -80,6 +82,9 @@ class Attempts:
         self._tries += 1
         delay_s = self._wait(trouble)
         if delay_s is None:
+            times = "once" if self._tries == 1 else f"{self._tries} times"
+            with contextlib.suppress(AttributeError):  # not as a note: frameworks add theirs
+                error.__holdfast_told__ = f"It was {_describe(self.model)}, asked {times}."  # type: ignore[attr-defined]
             return Failure(told)
         return Failure({**told, "model_no": self._number, "tries": self._tries}, delay_s)
 
@@ -96,3 +101,9 @@ class Attempts:
     def _backoff_s(self) -> float:
         longest = self._rules.backoff_s * 2.0 ** (self._tries - 1)
         return min(longest * random.uniform(0.8, 1.2), self._rules.max_wait_s)  # noqa: S311 - spreads load
+
+
+def _describe(model: "BaseChatModel") -> str:
+    given = (getattr(model, name, None) for name in ("openai_api_base", "anthropic_api_url", "base_url"))
+    host = urlsplit(next((address for address in given if isinstance(address, str)), "")).netloc.rpartition("@")[2]
+    return f"{model_name(model)} at {host}" if host else model_name(model)

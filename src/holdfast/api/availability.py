@@ -1,7 +1,6 @@
 """Which personas could work here and now, and what keeps the others from it."""
 
 import asyncio
-import shutil
 from collections.abc import Iterator
 
 from fastapi import APIRouter
@@ -12,14 +11,13 @@ from holdfast.api.auth import Viewer
 from holdfast.api.catalog import RepoQuery
 from holdfast.api.params import ServerDep
 from holdfast.api.responses import READ
-from holdfast.binding import PersonaConsentStore
 from holdfast.catalog import Catalog
 from holdfast.catalog.models import ModelCard, ModelTable, load_model_table
-from holdfast.cli.health import SERVERS, is_reachable
 from holdfast.config import Config
+from holdfast.consent import PersonaConsentStore, open_consents
 from holdfast.enums import Backend
-from holdfast.keys import find_key
 from holdfast.persona import AgentPersona
+from holdfast.readiness import list_needs
 
 router = APIRouter(tags=["catalog"])
 
@@ -62,10 +60,6 @@ def _collect(catalog: Catalog, config: Config) -> PersonaAvailabilityList:
     return PersonaAvailabilityList(items=[_to_item(persona, table, consents) for persona in personas])
 
 
-def open_consents(config: Config) -> PersonaConsentStore:
-    return PersonaConsentStore(config.data_dir / "consents.json")
-
-
 def _to_item(persona: AgentPersona, table: ModelTable, consents: PersonaConsentStore) -> PersonaAvailability:
     missing = list(_find_missing(persona, consents))
     card = table.find_model(persona.backend, persona.model) if persona.model else None
@@ -82,18 +76,11 @@ def _to_item(persona: AgentPersona, table: ModelTable, consents: PersonaConsentS
 
 
 def _find_missing(persona: AgentPersona, consents: PersonaConsentStore) -> Iterator[tuple[str, str]]:
-    if persona.key_variable is not None and not find_key(persona.key_variable):
-        yield f"{persona.key_variable} is not set", f"Set {persona.key_variable} where the server is started."
-    if persona.key_variable is None and (address := _local_address(persona)) and not is_reachable(address):
-        yield f"{address} does not answer", "Start the model server there."
-    if persona.argv and shutil.which(persona.argv[0]) is None:
-        yield f"{persona.argv[0]} is not on the path", f"Install {persona.argv[0]} on the server's machine."
+    for need in list_needs(persona):
+        if not need.is_met:
+            yield need.told, f"Where the server runs: {need.remedy[0].lower()}{need.remedy[1:]}"
     if persona.requires_consent and not consents.has_consent(persona):
         yield "nobody has agreed to it yet", "Consent is recorded once, on the server's machine."
-
-
-def _local_address(persona: AgentPersona) -> str | None:
-    return persona.base_url or SERVERS.get(persona.backend.value)
 
 
 def to_prices(card: ModelCard | None) -> ModelPrices | None:

@@ -1,6 +1,5 @@
 """Who would fill the roles of a workflow, why, and who else could; each role by itself."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import BaseModel, Field
@@ -10,12 +9,11 @@ from holdfast.binding import (
     Candidate,
     PersonaConsentStore,
     bind_personas,
-    find_backends,
     rank_candidates,
 )
-from holdfast.enums import Backend
 from holdfast.errors import HoldfastError
 from holdfast.persona import AgentPersona
+from holdfast.readiness import find_available
 from holdfast.workflow import Role, WorkflowTemplate
 
 
@@ -61,8 +59,7 @@ def cast_roles(
     is_simulated: bool,
 ) -> tuple[list[RolePreview], dict[str, AgentPersona]]:
     """A preview of each role in the template's order, and the personas of those that are filled."""
-    backends = {Backend.SIMULATED} if is_simulated else find_backends(pool, os.environ)
-    available = BackendAvailability(available_backends=frozenset(backends))
+    available = find_available(pool, is_simulated=is_simulated)
     cast = [_cast(role, template, pool, available, consents, overrides.get(role.id)) for role in template.roles]
     return [shown for shown, _ in cast], {shown.role_id: persona for shown, persona in cast if persona is not None}
 

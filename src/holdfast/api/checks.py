@@ -13,8 +13,8 @@ from holdfast.api.auth import Operator
 from holdfast.api.params import ServerDep
 from holdfast.api.responses import READ
 from holdfast.api.server import Server
-from holdfast.cli.health import Check, check_all
 from holdfast.config import Config
+from holdfast.health import Check, check_all
 from holdfast.persistence.listings import count_by_state
 from holdfast.persistence.rows import now_text
 

@@ -1,20 +1,19 @@
 """Engines for the repositories that requests name, each with the catalog that counts there."""
 
 import asyncio
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
-from holdfast.binding import BackendAvailability, PersonaConsentStore, find_backends
 from holdfast.catalog import Catalog, check_trust, list_used
 from holdfast.config import Config
+from holdfast.consent import open_consents
 from holdfast.engine.lifecycle import WorkflowEngine
-from holdfast.enums import Backend
 from holdfast.errors import RepositoryNotAllowed
 from holdfast.persistence.db import Database
 from holdfast.persona import AgentPersona
+from holdfast.readiness import find_available
 from holdfast.workflow import WorkflowTemplate
 
 _KEEP_S = 5.0  # reading two dozen files for each of many runs started together would hold them all up
@@ -29,16 +28,19 @@ class Engines:
         self._kept: dict[Path | None, tuple[float, _Parts]] = {}
 
     async def for_repository(self, repo: Path | None, *, is_simulated: bool = False) -> WorkflowEngine:
-        """An engine with the personas and schemas of this repository, the user and the package."""
+        """An engine with the personas and schemas of this repository, the user and the package.
+
+        A persona file that cannot be used is no reason to leave bound runs alone: `check_trust` tells who starts one.
+        """
         personas, registry = await self._parts(repo)
-        backends = {Backend.SIMULATED} if is_simulated else find_backends(personas, os.environ)
+        available = await asyncio.to_thread(find_available, personas, is_simulated=is_simulated)
         return WorkflowEngine(
             db=self._db,
             config=self._config,
             persona_pool=personas,
             artifact_registry=registry,
-            consent_store=PersonaConsentStore(self._config.data_dir / "consents.json"),
-            available_backends=BackendAvailability(available_backends=frozenset(backends)),
+            consent_store=open_consents(self._config),
+            available_backends=available,
         )
 
     def catalog(self, repo: Path | None) -> Catalog:
@@ -69,10 +71,9 @@ class Engines:
             catalog = self.catalog(repo)
             named = str(repo / name_or_file) if "/" in name_or_file or name_or_file.endswith(_YAML) else name_or_file
             personas = [entry.definition for entry in catalog.list_personas()]
-            backends = {Backend.SIMULATED} if is_simulated else find_backends(personas, os.environ)
-            available = BackendAvailability(available_backends=frozenset(backends))
+            available = find_available(personas, is_simulated=is_simulated)
             used = list_used(catalog, catalog.get_workflow(named), available, overrides)
-            check_trust(repo, used, PersonaConsentStore(self._config.data_dir / "consents.json"))
+            check_trust(repo, used, open_consents(self._config))
 
         await asyncio.to_thread(check)
 
@@ -95,4 +96,4 @@ class Engines:
 
     def _load(self, repo: Path | None) -> _Parts:
         catalog = self.catalog(repo)
-        return [entry.definition for entry in catalog.list_personas()], catalog.artifact_registry()
+        return [entry.definition for entry in catalog.list_personas_if_whole()], catalog.artifact_registry()

@@ -12,7 +12,6 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from holdfast.api.auth import Operator, Viewer
-from holdfast.api.availability import open_consents
 from holdfast.api.casting import FieldProblem, RolePreview, cast_roles, find_role_problems, to_problem
 from holdfast.api.estimating import Estimate, estimate
 from holdfast.api.params import RunIdPath, ServerDep
@@ -23,6 +22,7 @@ from holdfast.api.shaping import to_usd
 from holdfast.api.statistics import to_statistics
 from holdfast.binding import was_asked_for
 from holdfast.catalog.models import load_model_table
+from holdfast.consent import open_consents
 from holdfast.engine.loading import get_run
 from holdfast.errors import HoldfastError, PersonaIneligible, TemplateNotFound
 from holdfast.persistence.listings import read_money

@@ -71,6 +71,13 @@ class Catalog:
         """Every persona by name, with its source; raises `PersonaInvalid` for a file that cannot be used."""
         return _collect(self.roots, "personas", load_persona_file, PersonaInvalid)
 
+    def list_personas_if_whole(self) -> list[CatalogEntry[AgentPersona]]:
+        """For runs that are bound already: nothing where a file cannot be used, since their personas are stored."""
+        try:
+            return self.list_personas()
+        except PersonaInvalid:
+            return []
+
     def get_workflow(self, name_or_file: str) -> CatalogEntry[WorkflowTemplate]:
         """The workflow of that name (its highest version), or in that file. Raises `TemplateNotFound`."""
         if _is_file(name_or_file):

@@ -15,7 +15,7 @@ def doctor(as_json: JSON = False) -> None:
 
     Example: holdfast doctor
     """
-    from holdfast.cli.health import check_all
+    from holdfast.health import check_all
 
     checks = [check._asdict() for check in check_all()]
     is_well = all(check["state"] != "bad" for check in checks)

@@ -7,7 +7,8 @@ import typer
 
 from holdfast.cli.options import JSON, RUN_ID
 from holdfast.cli.output import exit_code, next_step, paint, print_text
-from holdfast.cli.reading import find_run_id, query
+from holdfast.cli.reading import find_run_id
+from holdfast.persistence.plain import query
 
 _LAST_EVENTS = 50  # a pause and what led to it
 

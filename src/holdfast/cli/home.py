@@ -5,8 +5,8 @@ import sys
 import typer
 
 from holdfast.cli.options import is_interactive
-from holdfast.cli.reading import query
 from holdfast.errors import ConfigInvalid
+from holdfast.persistence.plain import query
 
 
 def open_home(help_text: str, *, resume: str | None, persona: str | None, is_simulated: bool) -> int:

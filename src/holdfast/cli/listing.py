@@ -8,7 +8,8 @@ import typer
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.options import JSON, RUN_ID
 from holdfast.cli.output import MARKS, Cell, mark, next_step, paint, phase_row, print_json, print_text, table
-from holdfast.cli.reading import find_run_id, query
+from holdfast.cli.reading import find_run_id
+from holdfast.persistence.plain import query
 
 _OF_OPEN_RUNS = "run_id IN (SELECT id FROM runs WHERE state IN ('pending', 'running', 'paused'))"
 STATES = ["pending", "running", "paused", "completed", "failed", "cancelled"]

@@ -77,7 +77,8 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, **optio
     from holdfast.cli.driving import drive
     from holdfast.cli.opening import YesToAll, open_engine
     from holdfast.cli.output import finish
-    from holdfast.cli.reading import find_repository, query
+    from holdfast.cli.reading import find_repository
+    from holdfast.persistence.plain import query
 
     phases = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
     callback = YesToAll() if is_yes else None
@@ -118,8 +119,9 @@ def _tell_owner(
 
 def _check_phase(given: str, phase: str) -> None:
     from holdfast.cli.lazy import did_you_mean
-    from holdfast.cli.reading import find_run_id, query
+    from holdfast.cli.reading import find_run_id
     from holdfast.errors import ConfigInvalid
+    from holdfast.persistence.plain import query
 
     rows = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": find_run_id(given)})
     keys = [row["phase_key"] for row in rows]

@@ -1,32 +1,36 @@
 """From settings to an engine that is ready to work, for the commands that change something."""
 
 import contextlib
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from holdfast.binding import BackendAvailability, PersonaConsentStore, find_backends
 from holdfast.catalog import Catalog
 from holdfast.config import Config, load_config
+from holdfast.consent import PersonaConsentStore, open_consents
 from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.engine.scope import ApprovalCallback, ApprovalRequest
-from holdfast.enums import ApprovalDecisionAction, Backend
+from holdfast.enums import ApprovalDecisionAction
 from holdfast.persistence.db import Database
+from holdfast.readiness import find_available
 
 
 @contextlib.asynccontextmanager
 async def open_engine(
     *,
     repo: Path | None = None,
+    is_starting: bool = False,
     is_simulated: bool = False,
     callback: ApprovalCallback | None = None,
     consents: PersonaConsentStore | None = None,
 ) -> AsyncIterator[tuple[WorkflowEngine, Database, Config]]:
-    """An engine on the configured database, which is made or brought up to date first."""
+    """An engine on the configured database, which is made or brought up to date first.
+
+    Only for runs that start, a broken persona file is an error.
+    """
     config = load_config()
     catalog = Catalog.for_repository(repo, config.config_dir)
-    personas = [entry.definition for entry in catalog.list_personas()]
-    backends = {Backend.SIMULATED} if is_simulated else find_backends(personas, os.environ)
+    entries = catalog.list_personas() if is_starting else catalog.list_personas_if_whole()
+    personas = [entry.definition for entry in entries]
     db = Database(config.database_url)
     try:
         await db.init_schema()
@@ -36,16 +40,12 @@ async def open_engine(
             persona_pool=personas,
             artifact_registry=catalog.artifact_registry(),
             consent_store=consents or open_consents(config),
-            available_backends=BackendAvailability(available_backends=frozenset(backends)),
+            available_backends=find_available(personas, is_simulated=is_simulated),
             approval_callback=callback,
         )
         yield engine, db, config
     finally:
         await db.dispose()
-
-
-def open_consents(config: Config) -> PersonaConsentStore:
-    return PersonaConsentStore(config.data_dir / "consents.json")
 
 
 class YesToAll:

@@ -1,69 +1,11 @@
-"""Plain SQL for listings: no ORM, nothing heavier than the driver. A database that is not there is an empty one."""
+"""From what a person typed to the run or approval that is meant."""
 
-import json
-import re
-import sqlite3
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from holdfast.config import Config, load_config
-from holdfast.errors import ApprovalNotFound, RunNotFound, StoreUnreadable
+from holdfast.errors import ApprovalNotFound, RunNotFound
+from holdfast.persistence.plain import query
 
-Row = dict[str, Any]
-_JSON_COLUMNS = {"error", "shown", "findings"}
 _MIN_PREFIX_CHARS = 4  # shorter ones are typing errors more often than ids
-
-
-def query(sql: str, params: Mapping[str, Any] | None = None, *, config: Config | None = None) -> list[Row]:
-    """Rows as dictionaries; `[]` where there is no database or no table yet."""
-    config = config or load_config()
-    path = config.database_path
-    rows = _query_sqlite(path, sql, params or {}) if path else _query_postgres(config.database_url, sql, params or {})
-    return [{name: _decoded(name, value) for name, value in row.items()} for row in rows]
-
-
-def _query_sqlite(path: Path, sql: str, params: Mapping[str, Any]) -> list[Row]:
-    if not path.exists():
-        return []
-    try:
-        connection = sqlite3.connect(path, timeout=30)
-        try:
-            connection.row_factory = sqlite3.Row
-            return [dict(row) for row in connection.execute(sql, params)]
-        finally:
-            connection.close()
-    except sqlite3.OperationalError as error:
-        if "no such table" in str(error):
-            return []
-        raise StoreUnreadable(f"{path} cannot be read: {error}.") from error
-    except sqlite3.DatabaseError as error:
-        raise StoreUnreadable(f"{path} cannot be used as a store: {error}.") from error
-
-
-def _query_postgres(url: str, sql: str, params: Mapping[str, Any]) -> list[Row]:
-    import psycopg
-    from psycopg.rows import dict_row
-
-    plain = re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", url)
-    try:
-        with psycopg.connect(plain, row_factory=dict_row) as connection:
-            return connection.execute(re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql), params).fetchall()
-    except psycopg.errors.UndefinedTable:
-        return []
-    except psycopg.Error as error:
-        from holdfast.runtime.checkpoint.postgres_session import parse_url, to_store_error
-
-        raise to_store_error(error, parse_url(plain).shown) from error  # without the password
-
-
-def _decoded(name: str, value: Any) -> Any:
-    if name not in _JSON_COLUMNS or not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
 
 
 def find_run_id(given: str) -> str:

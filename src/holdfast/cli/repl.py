@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.catalog import Catalog
 from holdfast.cli.opening import open_engine
 from holdfast.cli.output import paint, plain, print_text
-from holdfast.cli.reading import find_run_id, query
+from holdfast.cli.reading import find_run_id
 from holdfast.cli.repl_commands import Commands, Leave
 from holdfast.cli.repl_files import list_files
 from holdfast.cli.repl_personas import choose_persona
@@ -21,6 +21,7 @@ from holdfast.config import load_config
 from holdfast.engine.conversation import NAME, ROLE
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid, HoldfastError, RunNotFound
+from holdfast.persistence.plain import query
 from holdfast.persona import AgentPersona
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

@@ -11,13 +11,14 @@ from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.listing import approvals, list_runs, read_approvals
 from holdfast.cli.options import get_user
 from holdfast.cli.output import Cell, paint, plain, table
-from holdfast.cli.reading import find_approval, query
+from holdfast.cli.reading import find_approval
 from holdfast.cli.repl_personas import Entries, get_persona
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.repl_view import TalkView
 from holdfast.cli.repl_workflows import start_workflow
 from holdfast.cli.results import coloured, read_diff
 from holdfast.errors import ConfigInvalid, HoldfastError
+from holdfast.persistence.plain import query
 from holdfast.persona import AgentPersona
 
 _SHOWN_RUNS = 10

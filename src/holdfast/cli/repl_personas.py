@@ -1,33 +1,19 @@
 """Who a person talks with: the personas that could answer here, and which of them is taken if none is named."""
 
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.catalog import CatalogEntry, check_trust
 from holdfast.catalog.lookup import Source
-from holdfast.cli.health import is_reachable
 from holdfast.cli.lazy import did_you_mean
-from holdfast.cli.opening import open_consents
 from holdfast.config import load_config
+from holdfast.consent import open_consents
 from holdfast.enums import Backend, Capability
 from holdfast.errors import ConsentRequired, PersonaIneligible, PersonaNotFound
 from holdfast.persona import AgentPersona
+from holdfast.readiness import is_ready, list_needs
 
 Entries = Sequence[CatalogEntry[AgentPersona]]
-
-
-def is_ready(persona: AgentPersona) -> bool:
-    """Whether it could answer now: its key is set, its program is there, its server listens."""
-    if persona.backend is Backend.SIMULATED:
-        return True
-    if persona.argv:
-        return shutil.which(persona.argv[0]) is not None
-    if persona.key_variable is not None:
-        return bool(os.environ.get(persona.key_variable))
-    address = persona.base_url or ("http://localhost:11434" if persona.backend is Backend.OLLAMA else "")
-    return bool(address) and is_reachable(address)
 
 
 def choose_persona(entries: Entries, repo: Path, *, wanted: str | None, is_simulated: bool) -> AgentPersona:
@@ -61,9 +47,9 @@ def get_persona(entries: Entries, repo: Path, name: str) -> AgentPersona:
         raise PersonaNotFound(f"There is no persona {name!r}.", hint=hint)
     persona = found[name].definition
     check_trust(repo, [found[name]], open_consents(load_config()))
-    if not is_ready(persona):
-        needed = persona.key_variable or persona.base_url or (persona.argv or ["its server"])[0]
-        raise PersonaIneligible(f"Persona {name} cannot answer here.", hint=f"It needs {needed}.")
+    missing = [need for need in list_needs(persona) if not need.is_met]
+    if missing:
+        raise PersonaIneligible(f"Persona {name} cannot answer here: {missing[0].told}.", hint=missing[0].remedy)
     return persona
 
 

@@ -7,8 +7,9 @@ import typer
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.options import JSON, RUN_ID
 from holdfast.cli.output import has_colour, plain, print_json, print_text, say
-from holdfast.cli.reading import find_run_id, query
+from holdfast.cli.reading import find_run_id
 from holdfast.errors import RunNotInState
+from holdfast.persistence.plain import query
 
 _DIFF_TONES = {"+": "32", "-": "31", "@": "36"}
 

@@ -71,7 +71,9 @@ async def _run(wish: _Wish) -> int:
 
     template, consents = _prepare(wish)
     callback = YesToAll() if wish.is_yes else None
-    opened = open_engine(repo=wish.repo, is_simulated=wish.is_simulated, callback=callback, consents=consents)
+    opened = open_engine(
+        repo=wish.repo, is_starting=True, is_simulated=wish.is_simulated, callback=callback, consents=consents
+    )
     async with opened as (engine, db, _config):
         run_id = str(uuid.uuid4())
         result = await drive(
@@ -90,7 +92,7 @@ async def _create(wish: _Wish) -> int:
     from holdfast.cli.output import print_json, say
 
     template, consents = _prepare(wish)
-    opened = open_engine(repo=wish.repo, is_simulated=wish.is_simulated, consents=consents)
+    opened = open_engine(repo=wish.repo, is_starting=True, is_simulated=wish.is_simulated, consents=consents)
     async with opened as (engine, _db, _config):
         run_id = await engine.create(template, repo_path=wish.repo, **wish.options)
     if wish.is_json:

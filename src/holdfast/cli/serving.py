@@ -108,7 +108,7 @@ def list_all(as_json: JSON = False) -> None:
     Example: holdfast token list
     """
     from holdfast.cli.output import print_json, table
-    from holdfast.cli.reading import query
+    from holdfast.persistence.plain import query
 
     found = query(
         "SELECT id, name, role, created_at, created_by, expires_at, last_used_at, revoked_at, revoked_by FROM tokens "

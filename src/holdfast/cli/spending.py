@@ -6,7 +6,8 @@ import typer
 
 from holdfast.cli.options import JSON, get_user
 from holdfast.cli.output import Cell, paint, print_json, print_text, table
-from holdfast.cli.reading import find_run_id, query
+from holdfast.cli.reading import find_run_id
+from holdfast.persistence.plain import query
 
 
 def budget(

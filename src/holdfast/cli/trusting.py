@@ -1,6 +1,5 @@
 """Consent: the command that gives it, and the question before a run that needs it."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,8 +28,8 @@ def trust(
     """
     from holdfast.catalog import Catalog, find_demands
     from holdfast.cli.describing import get_persona
-    from holdfast.cli.opening import open_consents
     from holdfast.config import load_config
+    from holdfast.consent import open_consents
 
     config = load_config()
     catalog = Catalog.for_repository(repo, config.config_dir)
@@ -62,12 +61,10 @@ def agree(
 
     Raises `ConsentRequired` if the repository's own definitions need a consent that there is not.
     """
-    from holdfast.binding import BackendAvailability, find_backends
     from holdfast.catalog import Catalog, check_trust, find_demands, list_used
-    from holdfast.cli.opening import open_consents
     from holdfast.config import load_config
-    from holdfast.consent import AnyConsent
-    from holdfast.enums import Backend
+    from holdfast.consent import AnyConsent, open_consents
+    from holdfast.readiness import find_available
 
     if is_yes:
         return AnyConsent()
@@ -75,8 +72,7 @@ def agree(
     consents = open_consents(config)
     catalog = Catalog.for_repository(repo, config.config_dir)
     personas = [entry.definition for entry in catalog.list_personas()]
-    backends = {Backend.SIMULATED} if is_simulated else find_backends(personas, os.environ)
-    used = list_used(catalog, workflow, BackendAvailability(available_backends=frozenset(backends)), overrides)
+    used = list_used(catalog, workflow, find_available(personas, is_simulated=is_simulated), overrides)
     if can_ask:
         for demands in find_demands(repo, used):
             _ask(consents, demands, *demands.lines)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from holdfast.cli.following import open_configured_store
 from holdfast.cli.listing import read_run
-from holdfast.cli.reading import query
+from holdfast.persistence.plain import query
 from holdfast.runtime.events import Event
 
 _CALLS = ("model.response", "tool.result")

@@ -1,13 +1,15 @@
 """The template's own commands, set-up and checks, as durable steps: started once, found again after a crash."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast.engine.scope import RunScope
-from holdfast.errors import WorkspaceError
+from holdfast.errors import ChecksFailed, WorkspaceError
 from holdfast.runtime.durable import TOOL_CALL, Step
 from holdfast.workspace import CommandState, clean_environment, run_spooled, stop_spooled
 
 _TIMEOUT_S = 1800.0
+_LAST_LINE_CHARS = 200
 
 
 async def run_command(
@@ -40,6 +42,19 @@ async def run_command(
     result: dict[str, Any] = await scope.log.step(step, run)
     scope.history.commands.discard(key)
     return result
+
+
+def check_success(scope: RunScope, result: Mapping[str, Any], what: str) -> None:
+    """Raise `ChecksFailed`, with the output, unless the command ended with 0."""
+    if result["exit_code"] == 0:
+        return
+    lines = str(result["output"]).strip().splitlines()
+    told = f": {lines[-1].strip()[:_LAST_LINE_CHARS]}" if lines else "."
+    raise ChecksFailed(
+        f"{what} ended with {result['outcome']}{told}",
+        hint=f"Its output: holdfast runs events {scope.run_id} --json. Mend the cause, then retry the run.",
+        output=result["output"],
+    )
 
 
 async def stop_commands(scope: RunScope) -> None:

@@ -10,12 +10,12 @@ from holdfast.agents.secrets import scrub_prompt
 from holdfast.engine.agent_turn import invoke_agent, last_text
 from holdfast.engine.approvals import Answer, PhaseApproval, Subject
 from holdfast.engine.artifacts import Verdict, judge_artifact, move_aside, verdict_error
-from holdfast.engine.commands import run_command
+from holdfast.engine.commands import check_success, run_command
 from holdfast.engine.envelope import render_envelope, render_repair
 from holdfast.engine.keeping import keep_files
 from holdfast.engine.scope import RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction, RunPhaseState
-from holdfast.errors import ApprovalRejected, ChecksFailed
+from holdfast.errors import ApprovalRejected
 from holdfast.persistence.rows import insert, now_text
 from holdfast.runtime.durable import Beside, CancelRun, Step, StepKinds
 from holdfast.runtime.events import EventKind
@@ -169,12 +169,7 @@ class PhaseAttempt:
         """Raise `ChecksFailed` with the output of the first command that does not exit with 0."""
         for number, argv in enumerate(self._phase.checks, 1):
             result = await run_command(self._scope, self._lane_id, f"check{number}", list(argv), phase=self._phase.key)
-            if result["exit_code"] != 0:
-                raise ChecksFailed(
-                    f"The check {' '.join(argv)!r} of phase {self._phase.key!r} ended with {result['outcome']}.",
-                    hint="Its output is in the journal; mend the cause, then retry the run.",
-                    output=result["output"],
-                )
+            check_success(self._scope, result, f"The check {' '.join(argv)!r} of phase {self._phase.key!r}")
 
     async def _keep(self) -> dict[str, Any]:
         """Keep the files of this attempt under a ref of its own."""

@@ -8,9 +8,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from holdfast.engine.commands import run_command
+from holdfast.engine.commands import check_success, run_command
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
-from holdfast.errors import ChecksFailed
 from holdfast.runtime.durable import Beside, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
@@ -73,12 +72,7 @@ async def prepare(scope: RunScope) -> None:
         await scope.log.step(step, lambda: scope.on_disk(lambda: _copy(scope)))
     for number, argv in enumerate(scope.template.setup, 1):
         result = await run_command(scope, lane_id, f"command{number}", list(argv))
-        if result["exit_code"] != 0:
-            raise ChecksFailed(
-                f"The set-up command {' '.join(argv)!r} ended with {result['outcome']}.",
-                hint="Its output is in the journal; mend the cause, then retry the run.",
-                output=result["output"],
-            )
+        check_success(scope, result, f"The set-up command {' '.join(argv)!r}")
 
 
 def _lane(round_no: int) -> str:

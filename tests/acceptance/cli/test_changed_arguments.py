@@ -7,19 +7,9 @@ from pathlib import Path
 import pytest
 from tests.acceptance.cli.conftest import Command
 from tests.acceptance.cli.terminal import PATIENCE_S, Terminal, shell
-from tests.model_server import Asks, ModelServer, Reply, Says, asks
+from tests.model_server import ASKS_BEFORE_TOUCH, Asks, ModelServer, Reply, Says, asks, own_persona
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
-PERSONA = """\
-name: mine
-version: 1
-backend: openai_compatible
-base_url: {address}
-model: my-model
-capabilities: [spec_write, shell]
-permissions:
-  commands: {{ask: [touch]}}
-"""
 WANTED = {"command": "touch made.txt"}
 CHANGED = {"command": "touch changed.txt"}
 
@@ -45,7 +35,7 @@ def server(repo: Path, environment: dict[str, str]) -> Iterator[ModelServer]:
     with ModelServer({"You do phase `draft`": draft, "": [write("final"), Says("Done.")]}) as started:
         personas = Path(environment["XDG_CONFIG_HOME"]) / "holdfast" / "personas"
         personas.mkdir(parents=True)
-        (personas / "mine.yaml").write_text(PERSONA.format(address=started.address))
+        (personas / "mine.yaml").write_text(own_persona(started.address, "spec_write, shell", ASKS_BEFORE_TOUCH))
         yield started
 
 

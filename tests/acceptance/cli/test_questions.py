@@ -5,19 +5,9 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.terminal import PATIENCE_S, Terminal, shell
-from tests.model_server import ModelServer, Says, asks
+from tests.model_server import ASKS_BEFORE_TOUCH, ModelServer, Says, asks, own_persona
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
-PERSONA = """\
-name: mine
-version: 1
-backend: openai_compatible
-base_url: {address}
-model: my-model
-capabilities: [spec_write, shell]
-permissions:
-  commands: {{ask: [touch]}}
-"""
 DRAFT = {
     "runId": "",
     "phaseKey": "final",
@@ -44,7 +34,7 @@ def test_a_tool_call_is_asked_for_and_the_run_goes_on_where_it_stood(repo: Path,
     with ModelServer(script) as server:  # type: ignore[arg-type]
         personas = Path(environment["XDG_CONFIG_HOME"]) / "holdfast" / "personas"
         personas.mkdir(parents=True)
-        (personas / "mine.yaml").write_text(PERSONA.format(address=server.address))
+        (personas / "mine.yaml").write_text(own_persona(server.address, "spec_write, shell", ASKS_BEFORE_TOUCH))
         words = ("run", "small", "--repo", str(repo), "--persona", "author=mine", "--requirements", "Add numbers")
         with Terminal(*words, env=environment) as terminal:
             terminal.wait_for("May the agent call execute?")

@@ -8,21 +8,10 @@ from typing import Any
 
 import pytest
 from tests.acceptance.cli.terminal import PATIENCE_S, Terminal, shell
-from tests.model_server import Asks, ModelServer, Reply, Says, asks
+from tests.model_server import ASKS_BEFORE_TOUCH, WITH_KEY, Asks, ModelServer, Reply, Says, asks, own_persona
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 KEY = "own-key-73ba21cc90"
-PERSONA = """\
-name: mine
-version: 1
-backend: openai_compatible
-base_url: {address}
-model: my-model
-api_key_env: MY_MODEL_KEY
-capabilities: [code_write, shell]
-permissions:
-  commands: {{ask: [touch]}}
-"""
 WORD = "ready-steady-go"
 LONG = " ".join(f"word{number}" for number in range(400))
 
@@ -35,7 +24,9 @@ class World:
         self.terminals: list[Terminal] = []
         personas = Path(environment["XDG_CONFIG_HOME"]) / "holdfast" / "personas"
         personas.mkdir(parents=True)
-        (personas / "mine.yaml").write_text(PERSONA.format(address=server.address))
+        (personas / "mine.yaml").write_text(
+            own_persona(server.address, "code_write, shell", WITH_KEY, ASKS_BEFORE_TOUCH)
+        )
         self.env = {
             **{name: value for name, value in environment.items() if not name.endswith("_API_KEY")},
             "XDG_STATE_HOME": str(personas.parents[2] / "state"),

@@ -12,11 +12,11 @@ from tests.integration.agents.served import KEY_VARIABLE, ServedPhase
 from tests.model_server import ModelServer, Says, asks
 
 from holdfast.agents.secrets import BLANK, read_key
-from holdfast.binding import find_backends
 from holdfast.enums import Backend
 from holdfast.errors import BackendUnavailable
 from holdfast.keys import KEYRING_SERVICE, find_key
 from holdfast.persona import AgentPersona
+from holdfast.readiness import find_backends
 
 KEPT = "kept-in-the-keyring-91d4"
 ROOT = Path(__file__).parents[3]

@@ -1,17 +1,15 @@
 """A phase on a model server, killed anywhere: the server is asked no more than undisturbed, but for calls in flight."""
 
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.agents.crash_player import Player, starting_player
 from tests.model_server import Breaks, ModelServer, Refuses, Says, asks
 
 ROOT = Path(__file__).parents[3]
@@ -46,26 +44,16 @@ def _edit(old: str, new: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, "-m", "tests.integration.agents.served_crash_server"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as process:
-        yield process
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait()
+def player() -> Iterator[Player]:
+    with starting_player("served_crash_server") as player:
+        yield player
 
 
 @pytest.fixture
-def play(worker: "subprocess.Popen[str]", tmp_path: Path) -> Play:
+def play(player: Player, tmp_path: Path) -> Play:
     def play(name: str, *dies_at: int) -> dict[str, Any]:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
         with ModelServer(script()) as server:
-            order = {"folder": str(tmp_path / name), "address": server.address, "dies_at": dies_at}
-            worker.stdin.write(json.dumps(order) + "\n")
-            worker.stdin.flush()
-            answer: dict[str, Any] = json.loads(worker.stdout.readline())
+            answer = player.play(tmp_path / name, *dies_at, address=server.address)
             return {**answer, "asked": Counter(server.places)}
 
     return play

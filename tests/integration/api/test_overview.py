@@ -223,7 +223,7 @@ async def test_personas_say_what_they_lack(api: Api, monkeypatch: pytest.MonkeyP
 
 async def test_checks_are_made_once_for_many_who_ask(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.api import checks
-    from holdfast.cli.health import Check
+    from holdfast.health import Check
 
     looks: list[str] = []
 

@@ -258,7 +258,8 @@ async def test_a_failing_check_fails_the_phase_with_its_exit_code(world: World) 
     assert result.state is RunStatus.FAILED
     assert result.error is not None
     assert result.error.code == "checks_failed"
-    assert "exit code 7" in result.error.message
+    assert result.error.message.endswith("ended with exit code 7: broken")
+    assert f"holdfast runs events {result.run_id}" in result.error.hint
     [check] = world.events(result.run_id, "tool.result")
     assert check.payload["result"]["output"] == "broken\n"
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -11,21 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
-from holdfast.cli.reading import query
 from holdfast.config import Config, load_config
 from holdfast.errors import HoldfastError
+from holdfast.persistence.plain import query
 
 _MIN_GIT = (2, 31)
 _LOW_BYTES = 2 * 1024**3
-_REACH_S = 2.0
-SERVERS = {
-    "openrouter": "https://openrouter.ai",
-    "openai": "https://api.openai.com",
-    "anthropic": "https://api.anthropic.com",
-    "ollama": "http://localhost:11434",
-}
 
 
 class Check(NamedTuple):
@@ -160,10 +151,13 @@ def _sandbox(_config: Config) -> Iterator[Check]:
 
 def _models(config: Config) -> Iterator[Check]:
     """Which backends could be used: a key or program is there, and the server answers."""
+    from holdfast.enums import Backend
+    from holdfast.readiness import SERVERS, is_reachable
+
     for backend, (is_ready, told) in find_models(config).items():
         if not is_ready:
             yield Check(f"model: {backend}", "warning", told, "Not needed for --simulate.")
-        elif (address := SERVERS.get(backend)) and not is_reachable(address):
+        elif (address := SERVERS.get(Backend(backend))) and not is_reachable(address):
             yield Check(f"model: {backend}", "warning", f"{told}, {address} does not answer", "Check the network.")
         else:
             yield Check(f"model: {backend}", "good", told)
@@ -172,35 +166,16 @@ def _models(config: Config) -> Iterator[Check]:
 def find_models(config: Config) -> dict[str, tuple[bool, str]]:
     """For each backend of the catalog whether it is set up, and by what that is known."""
     from holdfast.catalog import Catalog
-    from holdfast.keys import find_key
+    from holdfast.readiness import list_needs
 
     found: dict[str, tuple[bool, str]] = {}
     for entry in Catalog.for_repository(Path(), config.config_dir).list_personas():
-        persona = entry.definition
-        backend = persona.backend.value
+        backend = entry.definition.backend.value
         if backend == "simulated" or found.get(backend, (False, ""))[0]:
             continue
-        if persona.key_variable is not None:
-            is_set = bool(find_key(persona.key_variable))
-            found[backend] = is_set, f"{persona.key_variable} is {'set' if is_set else 'not set'}"
-        elif persona.argv:
-            is_there = shutil.which(persona.argv[0]) is not None
-            found[backend] = is_there, f"{persona.argv[0]} is {'there' if is_there else 'not on the path'}"
-        else:
-            address = persona.base_url or SERVERS.get(backend, "")
-            answers = is_reachable(address)
-            found[backend] = answers, f"{address} {'answers' if answers else 'does not answer'}"
+        needs = list_needs(entry.definition)
+        found[backend] = all(need.is_met for need in needs), ", ".join(need.told for need in needs)
     return found
-
-
-def is_reachable(address: str) -> bool:
-    parts = urlsplit(address)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        socket.create_connection((parts.hostname or "", port), timeout=_REACH_S).close()
-    except OSError:
-        return False
-    return True
 
 
 def _existing(path: Path) -> Path:
