@@ -17,6 +17,7 @@ from holdfast.cli.repl_files import list_files
 from holdfast.cli.repl_personas import choose_persona
 from holdfast.cli.repl_prompt import INTERRUPT, TalkCompleter, TalkPrompt
 from holdfast.cli.repl_talk import Talk
+from holdfast.cli.uncommitted import name_uncommitted
 from holdfast.config import load_config
 from holdfast.engine.conversation import NAME, ROLE
 from holdfast.enums import Backend
@@ -27,7 +28,6 @@ from holdfast.persona import AgentPersona
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TICK_S = 0.125
 _FILES_AGE_S = 5.0
-_SHOWN_DIRTY = 3
 
 
 def find_folder() -> Path | None:
@@ -216,10 +216,7 @@ def _greet(talk: Talk, *, is_asked_for: bool) -> None:
     if persona.backend is Backend.SIMULATED:
         why = "" if is_asked_for else " No key and no model server was found: holdfast doctor says what is missing."
         _tell(paint(f"  This is a rehearsal: a simulated model answers, and costs nothing.{why}", "paused"))
-    dirty = [line[3:] for line in _git(talk.repo, "status", "--porcelain").splitlines()]
-    if dirty:
-        more = f" and {len(dirty) - _SHOWN_DIRTY} more" if len(dirty) > _SHOWN_DIRTY else ""
-        named = f"{', '.join(dirty[:_SHOWN_DIRTY])}{more}"
+    if named := name_uncommitted(talk.repo):
         _tell(paint(f"  Not committed, so not in the agent's worktree: {named}. Mention a file with @.", "dim"))
     _tell(paint("  /help shows what can be said; Ctrl-D leaves.", "dim"))
 

@@ -8,8 +8,6 @@ import typer
 
 from holdfast.cli.options import JSON, YES, get_user, is_interactive
 
-_SHOWN_PATHS = 3
-
 
 class _Wish(NamedTuple):
     """What the command line asks for."""
@@ -105,33 +103,18 @@ async def _create(wish: _Wish) -> int:
 def _prepare(wish: _Wish) -> tuple[Any, Any]:
     """The template, and where consents are found once a person has agreed to what needs it."""
     from holdfast.cli.describing import get_workflow
+    from holdfast.cli.output import say
     from holdfast.cli.trusting import agree
+    from holdfast.cli.uncommitted import name_uncommitted
 
     entry = get_workflow(wish.workflow, wish.repo)
     can_ask = is_interactive() and not wish.is_json
     overrides = wish.options["persona_overrides"]
-    _tell_uncommitted(wish.repo)
+    if named := name_uncommitted(wish.repo):
+        say(f"Not committed, so the run does not see it: {named}.")
     return entry.definition, agree(
         wish.repo, entry, overrides, is_simulated=wish.is_simulated, is_yes=wish.is_yes, can_ask=can_ask
     )
-
-
-def _tell_uncommitted(repo: Path) -> None:
-    """What is not committed is not in the run's worktree; better said now than wondered about afterwards."""
-    from holdfast.cli.output import say
-    from holdfast.config import load_config
-    from holdfast.errors import WorkspaceError
-    from holdfast.workspace.repository import find_dirty_paths, find_repository
-
-    try:
-        found = find_repository(repo.expanduser().absolute())
-        dirty = find_dirty_paths(found, data_dir=load_config().data_dir) if found else ()
-    except WorkspaceError:
-        return  # the run itself says what is wrong with it
-    paths = [path for path in dirty if not path.startswith(".holdfast/")]  # definitions are read where they lie
-    if paths:
-        more = f" and {len(paths) - _SHOWN_PATHS} more" if len(paths) > _SHOWN_PATHS else ""
-        say(f"Not committed, so the run does not see it: {', '.join(paths[:_SHOWN_PATHS])}{more}.")
 
 
 def _split(item: str) -> tuple[str, str]:
