@@ -78,7 +78,7 @@ async def _end(scope: RunScope, state: RunStatus, kind: EventKind, **told: Any) 
         error=told.get("error"),
     )
     # A request to cancel that comes beside the end is too late: nothing is written after this.
-    await scope.log.append_last(scope.log.event(kind, report=str(path), **told), rows=[row])
+    await scope.log.append(scope.log.event(kind, report=str(path), **told), rows=[row], is_last=True)
     return state
 
 

@@ -20,7 +20,7 @@ async def pause_for_person(scope: RunScope) -> RunStatus:
     """Write down that the run waits for whoever asked for it; the request in the journal says who that was."""
     asked = scope.log.records.pause_request or {}
     event = scope.log.event(EventKind.RUN_PAUSED, reason="person", by=asked.get("by", ""))
-    await scope.log.append_last(event, rows=[scope.set_run(state=RunStatus.PAUSED, pause_reason="person")])
+    await scope.log.append(event, rows=[scope.set_run(state=RunStatus.PAUSED, pause_reason="person")], is_last=True)
     return RunStatus.PAUSED
 
 

@@ -183,24 +183,21 @@ class RunLog:
         self._owed = Owed(self.pay)
         self._stopped: Stopped | None = None
 
-    async def append(self, *events: Event, rows: Sequence[Statement] = ()) -> None:
+    async def append(self, *events: Event, rows: Sequence[Statement] = (), is_last: bool = False) -> None:
         """Append as owner. If that fails, this log takes nothing more: `Stopped` now and at every later call.
 
-        Raises `CancelRun`, with the events written, if a person has asked for it meanwhile.
+        Raises `CancelRun`, with the events written, if a person has asked for it meanwhile; not with `is_last`, for
+        what ends or pauses the run: a request that comes beside that changes nothing any more.
         """
-        await self.append_last(*events, rows=rows)
-        if self.records.cancel_request is not None:
-            raise CancelRun(self.records.cancel_request.get("reason", ""), self.records.cancel_request.get("by", ""))
-
-    async def append_last(self, *events: Event, rows: Sequence[Statement] = ()) -> None:
-        """Append what ends or pauses the run: a request to cancel that comes beside it changes nothing any more."""
         if self._stopped is not None:
             raise self._stopped
         self._in_flight += 1
         owed = self._owed.take()
         try:
-            prepared = [*owed, *(prepare(event) for event in events)]
-            numbers = await self._journal.write(Append(self.run_id, prepared, self._claim.epoch, rows))
+            append = Append(self.run_id, [*owed, *map(prepare, events)], self._claim.epoch, rows)
+            numbers = self._journal.write_now(append)
+            if numbers is None:
+                numbers = await self._journal.write_soon(append)
         except (PayloadInvalid, RowRefused):
             self._owed.give_back(owed)
             raise  # nothing was written, and the caller can do something else
@@ -212,12 +209,15 @@ class RunLog:
         self._note_own(numbers)
         if (self._own or self.has_news(self._journal.known_head(self.run_id))) and not self._in_flight:
             await self.catch_up()
+        request = self.records.cancel_request
+        if request is not None and not is_last:
+            raise CancelRun(request.get("reason", ""), request.get("by", ""))
 
     async def pay(self) -> None:
         """Write what is acknowledged late, if anything; whoever cannot is told so by the next append."""
         with contextlib.suppress(Interrupted):
             if self._owed:
-                await self.append_last()
+                await self.append(is_last=True)
 
     def stop(self, error: BaseException) -> None:
         """Take nothing more from now on."""

@@ -31,6 +31,8 @@ class EventKind(StrEnum):
     RUN_CANCEL_REQUESTED = "run.cancel.requested"
     RUN_RESUME_REQUESTED = "run.resume.requested"
     RUN_PAUSE_REQUESTED = "run.pause.requested"
+    RUN_MERGE_REQUESTED = "run.merge.requested"
+    RUN_MERGED = "run.merged"
 
     PHASE_STARTED = "phase.started"
     PHASE_SKIPPED = "phase.skipped"

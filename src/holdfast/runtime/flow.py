@@ -114,7 +114,7 @@ class _Drive:
         with watch_for_cancel(self._journal, self._log) as self._watch:
             result = await context.run(lambda: flow(context))
         copy: _T = to_json(result, "the result of the flow")[1]
-        await self._log.append_last(self._log.event(EventKind.RUN_COMPLETED, result=copy))
+        await self._log.append(self._log.event(EventKind.RUN_COMPLETED, result=copy), is_last=True)
         return copy
 
     async def _begin(self) -> None:
@@ -140,7 +140,9 @@ class _Drive:
             self._log = RunLog(self._journal, self._claim, records)
             return None
         with _unwrapped():
-            await self._log.append_last(self._log.event(EventKind.RUN_PAUSED, reason="approval", waiting=waiting))
+            await self._log.append(
+                self._log.event(EventKind.RUN_PAUSED, reason="approval", waiting=waiting), is_last=True
+            )
         return _paused(self._log.run_id, records)
 
     async def _cancel_as_asked(self) -> RunCancelled:
@@ -149,13 +151,13 @@ class _Drive:
 
     async def _cancel(self, reason: str, by: str) -> RunCancelled:
         with _unwrapped():
-            await self._log.append_last(self._log.event(EventKind.RUN_CANCELLED, reason=reason, by=by))
+            await self._log.append(self._log.event(EventKind.RUN_CANCELLED, reason=reason, by=by), is_last=True)
         return RunCancelled(f"Run {self._log.run_id!r} was cancelled.", run_id=self._log.run_id, reason=reason)
 
     async def _fail(self, error: Exception) -> None:
         event = self._log.event(EventKind.RUN_FAILED, error=describe_error(error), steps=failed_steps(error))
         with _unwrapped(error):
-            await self._log.append_last(event)
+            await self._log.append(event, is_last=True)
 
 
 @contextlib.contextmanager

@@ -109,23 +109,32 @@ class Journal:
         nothing was written. A caller cancelled while waiting does not know whether it was.
         """
         prepared = [prepare(event) for event in events]
-        numbers = await self.write(Append(run_id, prepared, claim.epoch if claim else None, rows))
+        append = Append(run_id, prepared, claim.epoch if claim else None, rows)
+        numbers = self.write_now(append)
+        if numbers is None:
+            numbers = await self.write_soon(append)
         return [item.stored_as(number) for item, number in zip(prepared, numbers, strict=True)]
 
-    async def write(self, append: Append) -> list[int]:
-        """As `append`, for whoever needs but the numbers."""
+    # For whoever needs but the numbers, and is called so often that a coroutine more is felt.
+
+    def write_now(self, append: Append) -> list[int] | None:
+        """The numbers, if the append can be made on the spot; else `None`, and nothing was done."""
         if self._is_closed:
             raise StoreUnreadable("The journal is closed.", hint="Open a new one.")
-        if self.writers <= 1 and self.store.is_local and not self._is_writing and not self._queue:
-            try:
-                return self._settle(append, self.store.append([append], wait_s=0)[0])
-            except StoreBusy:
-                pass  # another process writes: wait in the thread, not on the loop
+        if self.writers > 1 or not self.store.is_local or self._is_writing or self._queue:
+            return None
+        try:
+            return self._settle(append, self.store.append([append], wait_s=0)[0])
+        except StoreBusy:
+            return None  # another process writes: wait in the thread, not on the loop
+
+    def write_soon(self, append: Append) -> "asyncio.Future[list[int]]":
+        """The numbers, once the append is committed with whatever else is asked for until then."""
         waiting = _Waiting(append, self._loop.create_future())
         self._queue.append(waiting)
         self._is_idle.clear()
         self._schedule()
-        return await waiting.done
+        return waiting.done
 
     def _schedule(self) -> None:
         if self._queue and not self._is_flush_due and not self._is_writing:

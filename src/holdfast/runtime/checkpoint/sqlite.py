@@ -278,6 +278,11 @@ class SQLiteCheckpointer:
             return None
         try:
             return lock_run(Path(f"{self.path}-locks"), run_id, force=force)
+        except RunBusy:
+            with self._reading(run_id) as connection:
+                row = connection.execute("SELECT owner FROM journal_runs WHERE run_id = ?", (run_id,)).fetchone()
+            by = f" by process {row[0]}" if row and row[0] else ""
+            raise RunBusy(f"Run {run_id!r} is being driven{by}.", run_id=run_id) from None
         except OSError as error:
             raise StoreUnreadable(f"Cannot lock run {run_id!r} beside {self.path}: {error.strerror}.") from error
 

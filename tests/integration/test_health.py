@@ -1,0 +1,52 @@
+"""The checks of a machine: a sound database is called sound, a damaged one is not."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast.config import Config, load_config
+from holdfast.health import check_all
+from holdfast.persistence.db import Database
+from holdfast.runtime.checkpoint import SQLiteCheckpointer
+from holdfast.runtime.events import create_event
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    monkeypatch.setenv("HOLDFAST_DATA_DIR", str(tmp_path))
+    config = load_config()
+
+    async def make() -> None:
+        db = Database(config.database_url)
+        await db.init_schema()
+        await db.dispose()
+
+    asyncio.run(make())
+    return config
+
+
+def look(config: Config) -> dict[str, tuple[str, str]]:
+    return {check.name: (check.state, check.found) for check in check_all(config)}
+
+
+def test_a_database_with_big_values_is_sound(config: Config) -> None:
+    store = SQLiteCheckpointer(str(config.database_path))
+    store.save_event(create_event("one", "text.done", text="x" * 100_000))  # kept beside the events, by its content
+    store.close()
+
+    assert look(config)["database"][0] == "good"
+
+
+def test_a_damaged_page_is_found(config: Config) -> None:
+    assert config.database_path is not None
+    store = SQLiteCheckpointer(str(config.database_path))
+    for _ in range(200):
+        store.save_event(create_event("one", "text.done", text="x" * 1000))
+    store.close()
+    content = bytearray(config.database_path.read_bytes())
+    for page in range(len(content) // 2, len(content), 4096):
+        content[page : page + 64] = b"\xff" * 64
+    config.database_path.write_bytes(content)
+
+    assert look(config)["database"][0] == "bad"
