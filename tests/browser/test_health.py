@@ -28,7 +28,8 @@ def test_what_stands_in_the_way_comes_first(served: Served, open_page: OpenPage,
     def break_git(route: Route) -> None:
         report = route.fetch().json()
         broken = {"name": "git", "state": "bad", "found": "not found", "remedy": "Install git."}
-        report["checks"] = [broken if check["name"] == "git" else check for check in report["checks"]]
+        report["checks"] = [broken, *(check for check in report["checks"] if check["name"] != "git")]
+        report["verdict"] = {"tone": "bad", "text": "This stands in the way: git."}
         route.fulfill(json=report)
 
     page.route("**/api/checks", break_git)

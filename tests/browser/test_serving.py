@@ -10,7 +10,7 @@ from tests.browser.world import Served
 from holdfast.api import pages
 
 WEB = pages.WEB_DIR
-MAX_BYTES = 266_000  # what it must not grow beyond; the aim is 200,000
+MAX_BYTES = 200_000
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def client(served: Served) -> Iterator[httpx.Client]:
     [
         ("/", "text/html"),
         ("/js/main.js", "text/javascript"),
-        ("/css/tokens.css", "text/css"),
+        ("/css/base.css", "text/css"),
         ("/icon.svg", "image/svg+xml"),
     ],
 )
@@ -40,7 +40,7 @@ def test_files_have_their_type_a_strict_policy_and_a_tag(client: httpx.Client, p
 
 
 def test_every_page_of_the_routes_is_served_and_nothing_else_is(client: httpx.Client) -> None:
-    known = re.findall(r'path: "([^"]+)"', (WEB / "js" / "routes.js").read_text())
+    known = re.findall(r'path: "([^"]+)"', (WEB / "js" / "model" / "routes.js").read_text())
     for pattern in known:
         path = re.sub(r":\w+\??", "some-thing", pattern)
         assert client.get(path).text == client.get("/").text, path

@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { describeEstimate, describeLimits } from "../../src/holdfast/web/js/model/estimate.js";
-import { approvalOf, approvalWords, risksOf, summaryWords } from "../../src/holdfast/web/js/model/phases.js";
-import { EMPTY, findMistakes, fromRequest, shortReason, toBudget, toFieldErrors, toProblems, toRequest } from "../../src/holdfast/web/js/model/start-form.js";
+import { EMPTY, findMistakes, fromRequest, toBudget, toFieldErrors, toProblems, toRequest } from "../../src/holdfast/web/js/model/start-form.js";
 
 const form = (changes = {}) => ({ ...EMPTY, workflow: "w", repo_path: "/code/a", requirements_md: "Do it.", ...changes });
 
@@ -40,49 +38,4 @@ test("a rehearsed run is started again with real models and the default personas
   const request = { workflow: "w", title: "t", requirements_md: "r", repo_path: "/a", base_branch: "dev", budget_usd: 3, simulate: true, persona_overrides: { author: "simulated-author" } };
   assert.deepEqual(fromRequest(request), { ...EMPTY, workflow: "w", title: "t", requirements_md: "r", repo_path: "/a", base_branch: "dev", budget: "3" });
   assert.deepEqual(fromRequest({ ...request, simulate: false }).personas, { author: "simulated-author" });
-});
-
-test("the reason of a choice is its first part", () => {
-  assert.equal(shortReason("x-y chosen because it covers spec_write and backend openai is choice 2 of the role; after it: z (by name)"), "It covers spec_write and backend openai is choice 2 of the role.");
-  assert.equal(shortReason(""), "");
-});
-
-test("people are asked by risk unless the workflow says otherwise; critical always asks two", () => {
-  assert.equal(approvalOf({ risk: "low" }).isAsked, false);
-  assert.equal(approvalOf({ risk: "medium", approval: "auto" }).isAsked, true);
-  assert.equal(approvalOf({ risk: "high", approval: "never" }).isAsked, false);
-  assert.deepEqual(approvalOf({ risk: "critical", approval: "auto" }).people, 2);
-  assert.match(approvalWords({ risk: "low", approval: "always" }), /^A person approves the result: this workflow always asks here\.$/);
-});
-
-test("risks name what a reader would want to know", () => {
-  const definition = {
-    phases: [
-      { key: "a", title: "Change", risk: "medium", approval: "never", checks: [["make", "test"]] },
-      { key: "b", title: "Deploy", risk: "critical" },
-    ],
-    setup: [["npm", "ci"]],
-    copy: [".env"],
-  };
-  const told = risksOf(definition).join(" ");
-  for (const part of ["own branch", "“Change”", "two people", "2 commands", "npm ci", ".env"]) assert.ok(told.includes(part), part);
-  assert.deepEqual(risksOf({ phases: [{ title: "t", risk: "low", read_only: true }] }), ["No phase may change files."]);
-  assert.equal(summaryWords(definition), "2 phases · 1 approval · risk up to critical");
-});
-
-const priced = { basis: "runs", usd: 1.2, low_usd: 0.4, high_usd: 3.4, seconds: 1440, runs: 8, unpriced: [] };
-
-test("an estimate says what it is made of", () => {
-  assert.deepEqual(describeEstimate(priced), { amount: "about $1.20", basis: "The median of 8 completed runs; the dearest was $3.40.", time: "24 min, as runs of it took so far" });
-  assert.equal(describeEstimate({ ...priced, basis: "simulated" }).amount, "$0");
-  assert.match(describeEstimate({ ...priced, basis: "prices", unpriced: ["m"] }).basis, /guess.*Not counted.*m\./);
-  assert.equal(describeEstimate({ ...priced, basis: "unknown", seconds: null }).amount, "not known");
-});
-
-test("limits warn only where they may be met", () => {
-  const tones = (limits) => describeLimits(priced, { budget_usd: null, day_limit_usd: null, day_left_usd: null, ...limits }).map((each) => each.tone);
-  assert.deepEqual(tones({}), ["waiting"]);
-  assert.deepEqual(tones({ budget_usd: 5 }), ["idle"]);
-  assert.deepEqual(tones({ budget_usd: 1, day_limit_usd: 10, day_left_usd: 0.5 }), ["waiting", "waiting"]);
-  assert.deepEqual(describeLimits({ ...priced, basis: "simulated" }, { budget_usd: 1 }), []);
 });

@@ -1,15 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { actionsOf } from "../../src/holdfast/web/js/model/actions.js";
 import { Activity } from "../../src/holdfast/web/js/model/activity.js";
-import { diffLines, parsePatch, sideBySide, withContext } from "../../src/holdfast/web/js/model/diff.js";
 import { parseInline, parseMarkdown } from "../../src/holdfast/web/js/model/markdown.js";
-import { consequences, nowLine, sentence } from "../../src/holdfast/web/js/model/now.js";
-import { matchPath } from "../../src/holdfast/web/js/model/paths.js";
+import { findRoute, matchPath, toOwnPath } from "../../src/holdfast/web/js/model/routes.js";
 import { RunList } from "../../src/holdfast/web/js/model/run-list.js";
-import { SseParser } from "../../src/holdfast/web/js/model/sse.js";
-import { windowOf } from "../../src/holdfast/web/js/model/window.js";
-import { ago, duration, money, showable } from "../../src/holdfast/web/js/format.js";
+import { axisTicks, foldedScale } from "../../src/holdfast/web/js/model/timescale.js";
+import { SseParser } from "../../src/holdfast/web/js/live.js";
+import { windowOf } from "../../src/holdfast/web/js/parts/windowed.js";
+import { ago, duration, money, showable, toStatus } from "../../src/holdfast/web/js/format.js";
 
 test("control and direction characters become visible, colours go", () => {
   assert.equal(showable("plain \n\ttext"), "plain \n\ttext");
@@ -24,12 +22,12 @@ test("quantities are said as people say them", () => {
 });
 
 test("server-sent events are the same in whatever pieces they come", () => {
-  const text = ': hello\n\nid: 1\nevent: run.started\ndata: {"a":1}\n\nid: 2\r\ndata: x\r\ndata: y\r\n\r\n';
+  const text = ': hello\n\nid: 1\nevent: run.started\ndata: {"a":1}\n\nid: 2\r\ndata: {\r\ndata: }\r\n\r\ndata: no JSON\n\n';
   const whole = new SseParser().feed(text);
   const parser = new SseParser();
   const pieces = [...text].flatMap((character) => parser.feed(character));
 
-  assert.deepEqual(whole, [{ id: "1", event: "run.started", data: '{"a":1}' }, { id: "2", event: "message", data: "x\ny" }]);
+  assert.deepEqual(whole, [{ id: "1", event: "run.started", data: { a: 1 } }, { id: "2", event: "message", data: {} }, { id: "", event: "message", data: null }]);
   assert.deepEqual(pieces, whole);
 });
 
@@ -48,21 +46,30 @@ test("paths are decoded, and what does not fit does not match", () => {
   assert.equal(matchPath("/runs/:runId", "/runs/%ff"), null);
 });
 
-test("a difference says which lines went and which came, and folds the rest", () => {
-  const before = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"].join("\n");
-  const lines = diffLines(before, before.replace("h", "H"));
-
-  assert.deepEqual(lines.filter((line) => line.type !== "same").map((line) => [line.type, line.text]), [["del", "h"], ["add", "H"]]);
-  assert.deepEqual(withContext(lines, 1).map((line) => line.type), ["gap", "same", "del", "add", "same", "gap"]);
-  assert.deepEqual(sideBySide(lines).find((row) => row.left?.type === "del").right.text, "H");
+test("only pages of ours are led to, also after a login", () => {
+  assert.equal(findRoute("/runs/x/cost").route.file, "run");
+  assert.equal(findRoute("/nowhere"), null);
+  assert.deepEqual(["/budget?days=7", "//evil.example", "/\\evil", "https://evil.example", "/sign-in", null].map(toOwnPath), ["/budget?days=7", "/", "/", "/", "/", "/"]);
 });
 
-test("a patch is taken apart, also where its lines look like headers", () => {
-  const patch = 'diff --git a/x.md b/x.md\nindex 1..2 100644\n--- a/x.md\n+++ b/x.md\n@@ -1,2 +1,2 @@ top\n--- not a header\n+++ not one either\n same\ndiff --git a/new b/new\nnew file mode 100644\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+one\n\\ No newline at end of file\ndiff --git a/old b/old\ndeleted file mode 100644\nBinary files a/old and /dev/null differ\n';
-  const files = parsePatch(patch);
+test("hours without work are folded, and the order of times stays", () => {
+  const scale = foldedScale({ from: 0, to: 10_010, busy: [[0, 10], [10_000, null]], width: 1000 });
 
-  assert.deepEqual(files.map((file) => [file.path, file.kind, file.added, file.removed, file.isBinary]), [["x.md", "changed", 1, 1, false], ["new", "added", 1, 0, false], ["old", "deleted", 0, 0, true]]);
-  assert.deepEqual(files[0].lines.map((line) => line.text), ["top", "-- not a header", "++ not one either", "same"]);
+  assert.equal(scale.folds.length, 1);
+  assert.ok(scale.folds[0].width < 100);
+  assert.ok(scale.toX(10) > 400);
+  assert.equal(scale.toX(0), 0);
+  assert.equal(scale.toX(99_999), 1000);
+  const xs = [0, 5, 10, 5000, 10_000, 10_005, 10_010].map(scale.toX);
+  assert.deepEqual(xs, [...xs].sort((a, b) => a - b));
+  const ticks = axisTicks(scale);
+  assert.ok(ticks.length > 2 && ticks.every((tick, index) => index === 0 || tick.x - ticks[index - 1].x >= 70));
+});
+
+test("a state has a tone, a shape and a word, also one that is not known", () => {
+  assert.deepEqual(toStatus("paused", "budget"), { tone: "waiting", shape: "waiting", word: "Out of budget" });
+  assert.deepEqual(toStatus("cancelled").shape, "stopped");
+  assert.deepEqual(toStatus("from the future"), { tone: "idle", shape: "idle", word: "from the future" });
 });
 
 test("the list stays still: known runs change in place, new ones wait to be let in", () => {
@@ -92,36 +99,6 @@ test("live text grows until the answer replaces it", () => {
   at(6, "from.the.future", {});
 
   assert.deepEqual(activity.entries.map((entry) => [entry.type, entry.text ?? entry.output]), [["message", "Hello."], ["tool", undefined ?? "out"]]);
-});
-
-const RUN = { run_id: "r", state: "paused", pause_reason: "approval", phases: [{ key: "plan", state: "awaiting_approval", attempts: 2 }, { key: "build", state: "pending", attempts: 0 }], approvals: [{ approval_id: "q", state: "pending", phase_key: "plan", attempt: 2, requested_at: "2026-01-01T00:00:00Z", shown: {} }], updated_at: "2026-01-01T00:00:00Z", created_at: "2026-01-01T00:00:00Z" };
-const PLAN = { phases: [{ key: "plan", needs: [], risk: "medium" }, { key: "build", needs: ["plan"], risk: "low" }] };
-
-test("the sentence says what is happening and why", () => {
-  assert.equal(sentence(RUN).text, "Waiting for approval of “plan”.");
-  assert.equal(sentence({ ...RUN, state: "running", phases: [{ key: "plan", state: "running", attempts: 2 }] }).text, "Working on “plan”, attempt 2.");
-  assert.equal(sentence({ ...RUN, state: "running", waiting_for: "No worker is taking runs." }).text, "No worker is taking runs.");
-  assert.equal(sentence({ ...RUN, state: "failed", error: { message: "It broke." }, phases: [{ key: "plan", state: "failed" }] }).text, "Phase “plan” failed: It broke.");
-  assert.equal(nowLine({ state: "failed", error: null }, { phases: [{ key: "plan", state: "failed", error: "It broke." }] }), "plan: It broke.");
-});
-
-test("each answer says what it will cause", () => {
-  const causes = consequences(RUN.approvals[0], PLAN, RUN);
-
-  assert.equal(causes.approve, "Phase “build” starts.");
-  assert.equal(causes.request_changes, "“plan” runs again with your comment, as attempt 3.");
-  const critical = { phases: [{ ...PLAN.phases[0], risk: "critical" }, PLAN.phases[1]] };
-  assert.equal(consequences(RUN.approvals[0], critical, RUN).approve, "A second person must approve too; then phase “build” starts.");
-  assert.match(consequences({ ...RUN.approvals[0], shown: { key: "plan/1/turn1/m0.t0" } }, PLAN, RUN).approve, /happens twice/);
-});
-
-test("an action that is not possible says why", () => {
-  const all = () => null;
-  assert.equal(actionsOf(RUN, all).abort, null);
-  assert.equal(actionsOf(RUN, all).resume, "It waits for a decision, and goes on by itself after it.");
-  assert.equal(actionsOf({ ...RUN, state: "completed" }, all).abort, "The run is completed.");
-  assert.equal(actionsOf({ ...RUN, state: "failed" }, all).retry, null);
-  assert.equal(actionsOf(RUN, () => "This needs the role operator; you are viewer.").abort, "This needs the role operator; you are viewer.");
 });
 
 test("markdown is blocks of text and never more than text", () => {

@@ -14,15 +14,21 @@ from holdfast.api import (
     approvals,
     availability,
     catalog,
+    changes,
     checks,
+    conversations,
+    delivering,
     overview,
+    past,
     preview,
     repositories,
     results,
     runs,
     sessions,
+    spending,
     statistics,
     stream,
+    validating,
 )
 from holdfast.api.auth import Access
 from holdfast.api.examples import add_examples
@@ -73,9 +79,11 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
     app.add_exception_handler(HoldfastError, on_holdfast_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
-    for module in (runs, preview, results, stream, approvals, catalog, sessions):
+    for module in (runs, preview, results, delivering, stream, conversations, approvals):
         app.include_router(module.router)
-    for module in (overview, statistics, availability, repositories, checks):  # for the pages
+    for module in (catalog, validating, spending, sessions):
+        app.include_router(module.router)
+    for module in (overview, past, changes, statistics, availability, repositories, checks):  # for the pages
         app.include_router(module.router)
     app.include_router(catalog.metrics_route(http_metrics))
     add_pages(app)

@@ -3,6 +3,7 @@
 Rule: a route names the least role it needs by `needs(...)`; there is no other way past.
 """
 
+import functools
 import hmac
 import secrets
 import time
@@ -37,6 +38,8 @@ class Identity:
     name: str
     role: Role
     token_id: str | None = None
+    expires_at: str | None = None
+    """When the login of a browser ends."""
     is_person: bool = True
     """False where nobody was asked who they are: the server runs without authentication."""
 
@@ -105,8 +108,16 @@ class Access:
         if cookie:
             row = await find_valid_session(server.db, cookie)
             if row is not None:
-                return Identity(row.name, Role(row.role), row.token_id)
+                return Identity(row.name, Role(row.role), row.token_id, row.expires_at)
         raise NotAuthenticated("This needs a token or a login.")
+
+    async def is_still_in(self, server: Server, token: str | None, cookie: str | None) -> bool:
+        """Whether who was let in by these would be let in again. Nothing is counted and nothing noted."""
+        if not self.has_auth:
+            return True
+        if token is not None:
+            return await find_valid_token(server.db, token) is not None
+        return await find_valid_session(server.db, cookie or "") is not None
 
     async def identify_token(self, server: Server, token: str, address: str) -> Identity:
         row = await find_valid_token(server.db, token)
@@ -165,7 +176,9 @@ def needs(role: Role) -> Callable[..., Awaitable[Identity]]:
         token = bearer.credentials if bearer else None
         if bearer is None and "authorization" in request.headers:
             token = ""  # a scheme that is not ours is a wrong token, not a reason to look at the cookie
-        identity = await get_access(request).identify(server, token, cookie, address_of(request))
+        access = get_access(request)
+        identity = await access.identify(server, token, cookie, address_of(request))
+        request.state.is_still_in = functools.partial(access.is_still_in, server, token, cookie)
         if not identity.role.includes(role):
             raise RoleInsufficient(f"This needs the role {role}; {identity.name!r} has {identity.role}.")
         return identity

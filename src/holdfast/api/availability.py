@@ -10,8 +10,9 @@ from holdfast.agents.build import list_permitted_tools
 from holdfast.api.auth import Viewer
 from holdfast.api.catalog import RepoQuery
 from holdfast.api.params import ServerDep
+from holdfast.api.portraits import Portrait, portray
 from holdfast.api.responses import READ
-from holdfast.catalog import Catalog
+from holdfast.catalog import Catalog, CatalogEntry
 from holdfast.catalog.models import ModelCard, ModelTable, load_model_table
 from holdfast.config import Config
 from holdfast.consent import PersonaConsentStore, open_consents
@@ -39,6 +40,7 @@ class PersonaAvailability(BaseModel):
     model_id: str = Field(description="The model as its provider calls it; empty for a command.")
     prices: ModelPrices | None = Field(description="`null` where the table of prices does not know the model.")
     tools: list[str]
+    portrait: Portrait = Field(description="What to know of it, in words.")
 
 
 class PersonaAvailabilityList(BaseModel):
@@ -56,22 +58,29 @@ async def list_availability(
 def _collect(catalog: Catalog, config: Config) -> PersonaAvailabilityList:
     table = load_model_table(config.config_dir)
     consents = open_consents(config)
-    personas = [entry.definition for entry in catalog.list_personas()]
-    return PersonaAvailabilityList(items=[_to_item(persona, table, consents) for persona in personas])
+    items = [_to_item(entry, table, consents) for entry in catalog.list_personas()]
+    order = ("ready", "missing", "rehearsal")
+    return PersonaAvailabilityList(items=sorted(items, key=lambda item: order.index(item.portrait.group)))
 
 
-def _to_item(persona: AgentPersona, table: ModelTable, consents: PersonaConsentStore) -> PersonaAvailability:
+def _to_item(
+    entry: CatalogEntry[AgentPersona], table: ModelTable, consents: PersonaConsentStore
+) -> PersonaAvailability:
+    persona = entry.definition
     missing = list(_find_missing(persona, consents))
     card = table.find_model(persona.backend, persona.model) if persona.model else None
-    is_command = persona.backend is Backend.COMMAND
+    tools = [] if persona.backend is Backend.COMMAND else list_permitted_tools(persona)
+    prices = to_prices(card)
+    model_id = table.resolve_id(persona.backend, persona.model) if persona.model else ""
     return PersonaAvailability(
         name=persona.name,
         is_available=not missing,
         reasons=[reason for reason, _ in missing],
         remedy=" ".join(remedy for _, remedy in missing),
-        model_id=table.resolve_id(persona.backend, persona.model) if persona.model else "",
-        prices=to_prices(card),
-        tools=[] if is_command else list_permitted_tools(persona),
+        model_id=model_id,
+        prices=prices,
+        tools=tools,
+        portrait=portray(entry, is_available=not missing, model_id=model_id, prices=prices, tools=tools),
     )
 
 

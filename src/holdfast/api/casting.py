@@ -1,5 +1,6 @@
 """Who would fill the roles of a workflow, why, and who else could; each role by itself."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import BaseModel, Field
@@ -11,6 +12,7 @@ from holdfast.binding import (
     bind_personas,
     rank_candidates,
 )
+from holdfast.engine.wording import sentence_case
 from holdfast.errors import HoldfastError
 from holdfast.persona import AgentPersona
 from holdfast.readiness import find_available
@@ -33,6 +35,7 @@ class CandidatePreview(BaseModel):
     model: str
     is_eligible: bool
     reasons: list[str]
+    label: str = Field(description="As it stands in a list to choose from.", examples=["writer (gpt-5)"])
 
 
 class RolePreview(BaseModel):
@@ -42,6 +45,8 @@ class RolePreview(BaseModel):
     backend: str | None
     model: str | None
     explanation: str = Field(description="Why this one.")
+    reason: str = Field(description="The first part of it, as a sentence.", examples=["It covers spec_write."])
+    does: str = Field(description="The phases of the role.", examples=["plan, review"])
     problem: FieldProblem | None
     candidates: list[CandidatePreview]
 
@@ -112,6 +117,8 @@ def _cast(
         backend=chosen.backend.value if chosen else None,
         model=chosen.model if chosen else None,
         explanation=explanation,
+        reason=shorten_reason(explanation),
+        does=", ".join(phase.key for phase in template.phases if phase.role == role.id),
         problem=problem,
         candidates=[_to_candidate(candidate) for candidate in candidates],
     )
@@ -127,4 +134,17 @@ def _to_candidate(candidate: Candidate) -> CandidatePreview:
         model=persona.model,
         is_eligible=candidate.is_eligible,
         reasons=list(candidate.reasons),
+        label=f"{persona.name}{_tell_candidate(candidate)}",
     )
+
+
+def _tell_candidate(candidate: Candidate) -> str:
+    if candidate.is_eligible:
+        return f" ({candidate.persona.model or candidate.persona.backend.value})"
+    return f": {' and '.join(candidate.reasons)}"
+
+
+def shorten_reason(explanation: str) -> str:
+    """Why this one, without the lists of everybody else."""
+    why = re.sub(r"^\S+ chosen because ", "", explanation.partition("; ")[0])
+    return f"{sentence_case(why)}." if why else ""

@@ -1,11 +1,11 @@
-"""What can be used and what is spent: workflows, personas, budget; and how the server is."""
+"""What can be used: workflows and personas; and how the server is."""
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from holdfast import __version__
@@ -13,14 +13,28 @@ from holdfast.api.auth import Viewer
 from holdfast.api.metrics import HttpMetrics, Labels, gauge
 from holdfast.api.params import ServerDep, Text
 from holdfast.api.responses import OPEN, READ, files, problems
-from holdfast.api.schemas import BudgetReport, CatalogList, Health, Spent
+from holdfast.api.schemas import CatalogItem, CatalogList, Health
 from holdfast.api.server import Server
 from holdfast.api.shaping import to_catalog_item, to_usd
-from holdfast.catalog import Catalog
+from holdfast.catalog import Catalog, CatalogEntry
+from holdfast.engine.graph_layout import Layout, lay_out
+from holdfast.engine.outlook import Outlook, foresee
 from holdfast.enums import RunStatus
-from holdfast.persistence.listings import count_by_state, read_money, read_total_micros
+from holdfast.persistence.listings import count_by_state, read_total_micros
+from holdfast.workflow import WorkflowTemplate
 
 router = APIRouter(tags=["catalog"])
+
+
+class WorkflowItem(CatalogItem):
+    outlook: Outlook = Field(description="What it asks of people and may do, in words.")
+    across: Layout = Field(description="Its graph, drawn from left to right.")
+    down: Layout = Field(description="Its graph, drawn downwards.")
+
+
+class WorkflowList(BaseModel):
+    items: list[WorkflowItem]
+
 
 RepoQuery = Annotated[Text | None, Query(max_length=4000, description="Also what this repository brings along.")]
 
@@ -31,10 +45,20 @@ async def _catalog(server: Server, repo_path: str | None) -> Catalog:
 
 
 @router.get("/api/workflows", responses=READ, summary="Workflows that can be started by name")
-async def list_workflows(server: ServerDep, _identity: Viewer, repo_path: RepoQuery = None) -> CatalogList:
+async def list_workflows(server: ServerDep, _identity: Viewer, repo_path: RepoQuery = None) -> WorkflowList:
     catalog = await _catalog(server, repo_path)
     entries = await asyncio.to_thread(catalog.list_workflows)
-    return CatalogList(items=[to_catalog_item(entry) for entry in entries])
+    return WorkflowList(items=[_to_workflow(entry) for entry in entries])
+
+
+def _to_workflow(entry: CatalogEntry[WorkflowTemplate]) -> WorkflowItem:
+    needs = [(phase.key, phase.needs or ()) for phase in entry.definition.phases]
+    return WorkflowItem(
+        **to_catalog_item(entry).model_dump(),
+        outlook=foresee(entry.definition),
+        across=lay_out(needs),
+        down=lay_out(needs, is_down=True),
+    )
 
 
 @router.get("/api/personas", responses=READ, summary="Personas that can fill a role")
@@ -42,28 +66,6 @@ async def list_personas(server: ServerDep, _identity: Viewer, repo_path: RepoQue
     catalog = await _catalog(server, repo_path)
     entries = await asyncio.to_thread(catalog.list_personas)
     return CatalogList(items=[to_catalog_item(entry) for entry in entries])
-
-
-@router.get("/api/budget", responses=READ, summary="What is spent, and the limits")
-async def show_budget(
-    server: ServerDep, _identity: Viewer, days: Annotated[int, Query(ge=1, le=366)] = 30
-) -> BudgetReport:
-    today = datetime.now(UTC).date()
-    money = await read_money(server.db, since_day=(today - timedelta(days=days - 1)).isoformat())
-    return BudgetReport(
-        day=today.isoformat(),
-        spent_today_usd=to_usd(money.by_day.get(today.isoformat(), 0)),
-        day_limit_usd=server.config.day_budget_usd,
-        run_limit_usd=server.config.run_budget_usd,
-        days=_to_spent(money.by_day),
-        by_workflow=_to_spent(money.by_workflow),
-        by_persona=_to_spent(money.by_persona),
-        by_model=_to_spent(money.by_model),
-    )
-
-
-def _to_spent(micros: dict[str, int]) -> list[Spent]:
-    return [Spent(name=name, spent_usd=to_usd(amount)) for name, amount in micros.items()]
 
 
 @router.get("/api/health", responses={**OPEN, **problems(503)}, summary="Whether the server can work")

@@ -3,6 +3,7 @@
 import asyncio
 import platform
 import time
+from collections.abc import Sequence
 from typing import Literal
 
 from fastapi import APIRouter
@@ -14,6 +15,8 @@ from holdfast.api.params import ServerDep
 from holdfast.api.responses import READ
 from holdfast.api.server import Server
 from holdfast.config import Config
+from holdfast.engine.telling import Note
+from holdfast.engine.wording import plural
 from holdfast.health import Check, check_all
 from holdfast.persistence.listings import count_by_state
 from holdfast.persistence.rows import now_text
@@ -42,12 +45,14 @@ class ServerInfo(BaseModel):
     runs_waiting: int = Field(description="Runs that wait for a free place here.")
     event_streams: int
     runs_by_state: dict[str, int]
+    facts: list[tuple[str, str]] = Field(description="The same in words.", examples=[[["Database", "SQLite"]]])
 
 
 class CheckReport(BaseModel):
     is_well: bool
+    verdict: Note = Field(description="The whole of it in one sentence.")
     checked_at: str
-    checks: list[CheckItem]
+    checks: list[CheckItem] = Field(description="What stands in the way first.")
     server: ServerInfo
 
 
@@ -87,24 +92,50 @@ async def show_checks(server: ServerDep, _identity: Operator) -> CheckReport:
     return CheckReport(
         is_well=all(check.state != "bad" for check in checks),
         checked_at=checked_at,
-        checks=[CheckItem.model_validate(check._asdict()) for check in checks],
+        verdict=_judge(checks),
+        checks=[CheckItem.model_validate(check._asdict()) for check in sorted(checks, key=_rank)],
         server=await _describe(server),
     )
 
 
+def _rank(check: Check) -> int:
+    return ("bad", "warning", "good").index(check.state)
+
+
+def _judge(checks: Sequence[Check]) -> Note:
+    bad = [check.name for check in checks if check.state == "bad"]
+    if bad:
+        return Note("bad", f"This stands in the way: {', '.join(bad)}.")
+    less = sum(check.state == "warning" and not check.name.startswith("model: ") for check in checks)
+    better = f" {plural(less, 'thing')} could be better." if less else ""
+    return Note("good", f"The server works.{better}")
+
+
 async def _describe(server: Server) -> ServerInfo:
     config = server.config
+    driven, waiting = server.dispatcher.count_driven(), server.dispatcher.count_waiting()
+    queued = f", {plural(waiting, 'run')} waiting for a place" if waiting else ""
+    drives = f"{driven} of {config.max_parallel_runs} at once{queued}"
+    database: Literal["sqlite", "postgresql"] = "postgresql" if config.database_path is None else "sqlite"
     return ServerInfo(
         version=__version__,
         python=platform.python_version(),
         started_at=_kept.started_at,
-        database="postgresql" if config.database_path is None else "sqlite",
+        database=database,
         data_dir=str(config.data_dir),
         workspace_root=str(config.workspace_root),
         drives_runs=server.options.has_dispatcher,
         max_parallel_runs=config.max_parallel_runs,
-        runs_driven=server.dispatcher.count_driven(),
-        runs_waiting=server.dispatcher.count_waiting(),
+        runs_driven=driven,
+        runs_waiting=waiting,
         event_streams=server.tails.count_clients(),
         runs_by_state=await count_by_state(server.db),
+        facts=[
+            ("Version", f"holdfast {__version__}, Python {platform.python_version()}"),
+            ("Drives runs", drives if server.options.has_dispatcher else "none itself; workers do (holdfast worker)"),
+            ("Open pages", f"{server.tails.count_clients():,}"),
+            ("Database", "SQLite" if database == "sqlite" else "PostgreSQL"),
+            ("Data", str(config.data_dir)),
+            ("Repositories", f"under {config.workspace_root}"),
+        ],
     )

@@ -9,6 +9,7 @@ from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.catalog import Catalog, check_trust, list_used
 from holdfast.config import Config
 from holdfast.consent import open_consents
+from holdfast.engine.conversation_partner import choose_persona
 from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.errors import RepositoryNotAllowed
 from holdfast.persistence.db import Database
@@ -76,6 +77,15 @@ class Engines:
             check_trust(repo, used, open_consents(self._config))
 
         await asyncio.to_thread(check)
+
+    async def choose_partner(self, repo: Path, wanted: str | None, *, is_simulated: bool) -> AgentPersona:
+        """Who a conversation about this repository is with; raises as `get_persona` does."""
+
+        def choose() -> AgentPersona:
+            entries = self.catalog(repo).list_personas()
+            return choose_persona(entries, repo, open_consents(self._config), wanted=wanted, is_simulated=is_simulated)
+
+        return await asyncio.to_thread(choose)
 
     async def resolve_repository(self, given: str) -> Path:
         """The folder that a request names, links resolved. Raises `RepositoryNotAllowed` outside `workspace_root`."""

@@ -75,10 +75,16 @@ BY_FIELD: Mapping[str, Any] = {
     "last_events": [{"run_id": _RUN, "seq": 214, "kind": "phase.started", "ts": 1767604351.4, "payload": {}}],
     "counts": {"running": 2, "completed": 40},
     "by_state": {"completed": 40, "failed": 2},
+    "tone": "good",
+    "shape": "good",
+    "word": "Completed",
+    "since": 1767604351.4,
+    "until": 1767604389.9,
+    "ts": 1767604389.9,
     "persona_overrides": {"planner": "openrouter-deepseek-spec-writer"},
 }
 _BY_TYPE: Mapping[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "null": None}
-_MAX_DEPTH = 8
+_MAX_DEPTH = 16
 
 
 def compose(schema: Mapping[str, Any], schemas: Mapping[str, Any], *, name: str = "", depth: int = 0) -> Any:

@@ -9,11 +9,11 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from holdfast.api.listeners import Listener
+from holdfast.api.listeners import Listener, join
 from holdfast.api.tails import to_text
 from holdfast.api.undisturbed import undisturbed
 from holdfast.errors import JournalCorrupt, LastEventIdInvalid
@@ -105,36 +105,38 @@ class Feed:
         if after > await read_position(self._db):
             raise LastEventIdInvalid("Last-Event-ID lies ahead of every event of this server.")
 
-    async def follow(self, after: int | None, wanted: Wanted, *, idle_s: float) -> AsyncIterator[bytes]:
+    async def follow(self, after: int | None, wanted: Wanted, *, idle_s: float) -> AsyncGenerator[bytes, None]:
         """Frames after a position, or from now on; a quiet stream says where it stands every `idle_s`.
 
         Ends only if the client was too slow or the server stops.
         """
-        with self._listening() as (reader, listener):
+        with self._listening(idle_s) as (reader, listener):
             # What the reader finds at its start it leaves in the store; only from then on does it tell.
             start = await reader.get_start()
             if after is None:
                 yield _frame(start, "ready", {"position": start})
             last = start if after is None else after
             while not (listener.is_cut_off or self._is_closed):
-                async for frame in read_frames(self._db, last):
-                    last = frame.position
-                    if wanted.includes(frame):
-                        yield frame.text
-                async for queued in listener.queued(idle_s=idle_s):
-                    if queued is None:
+                async for page in read_pages(self._db, last):
+                    last = page[-1].position if page else last
+                    for text in join(frame.text for frame in page if wanted.includes(frame)):
+                        yield text
+                        await asyncio.sleep(0)  # between two pieces it may turn out that the client has gone
+                while (frames := await listener.take()) is not None:
+                    if not frames:
                         # A number without data tells nobody anything, but it is what a client comes back with.
                         yield f"id: {last}\n: still here\n\n".encode()
-                    elif queued.before > last:
+                        continue
+                    following = list(_following(frames, last))
+                    last = following[-1].position if following else last
+                    for text in join(frame.text for frame in following if wanted.includes(frame)):
+                        yield text
+                    if frames[-1].position > last:
                         break  # the reader began after this client's place: the store has what lies between
-                    elif queued.position > last:
-                        last = queued.position
-                        if wanted.includes(queued):
-                            yield queued.text
 
     @contextlib.contextmanager
-    def _listening(self) -> Iterator[tuple["_Reader", Listener[FeedFrame]]]:
-        listener: Listener[FeedFrame] = Listener(self._max_queued)
+    def _listening(self, idle_s: float) -> Iterator[tuple["_Reader", Listener[FeedFrame]]]:
+        listener: Listener[FeedFrame] = Listener(self._max_queued, idle_s=idle_s)
         self._listeners.add(listener)
         if self._reader is None or self._reader.task.done():
             self._reader = _Reader(self._db, self._journal, self._listeners)
@@ -142,6 +144,7 @@ class Feed:
         try:
             yield reader, listener
         finally:
+            listener.close()
             self._listeners.discard(listener)
             if not self._listeners and self._reader is reader:
                 self._stop_reader(reader)
@@ -248,25 +251,37 @@ class _Reader:
             await give_positions(self._journal, moved)
 
     async def _tell(self, after: int) -> int:
-        async for frame in read_frames(self._db, after):
-            after = frame.position
-            for listener in list(self._listeners):
-                listener.tell(frame)
+        async for page in read_pages(self._db, after):
+            for frame in page:
+                after = frame.position
+                for listener in list(self._listeners):
+                    listener.tell(frame)
         return after
 
 
-async def read_frames(db: Database, after: int) -> AsyncIterator[FeedFrame]:
+def _following(frames: Iterable[FeedFrame], last: int) -> Iterator[FeedFrame]:
+    """Those that come right after what was told, up to a gap."""
+    for frame in frames:
+        if frame.before > last:
+            return
+        if frame.position > last:
+            last = frame.position
+            yield frame
+
+
+async def read_pages(db: Database, after: int) -> AsyncIterator[list[FeedFrame]]:
     """Everything that has a position after this one, as stored now."""
     while stretches := await undisturbed(read_stretches(db, after, limit=_PAGE)):
         try:
             events = await undisturbed(read_events(db, stretches))
         except JournalCorrupt:
             events = None
+        page: list[FeedFrame] = []
         for stretch in stretches:
             told = to_frames(stretch, events, after) if events is not None else await _read_alone(db, stretch, after)
-            for frame in told:
-                after = frame.position
-                yield frame
+            page += told
+            after = page[-1].position if page else after
+        yield page
 
 
 def to_frames(stretch: Stretch, events: Events, after: int) -> Iterator[FeedFrame]:

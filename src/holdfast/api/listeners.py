@@ -4,39 +4,83 @@ Rule: a client that cannot keep up loses its place, never an event. It comes bac
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
+_JOINED_BYTES = 64 * 1024  # as much as a connection takes before it wants to be waited for
 
 
 class Listener(Generic[_T]):
-    def __init__(self, max_queued: int) -> None:
+    """For many clients and each event this is what there is to do: no timer is set and nothing is copied for it."""
+
+    def __init__(self, max_queued: int, *, idle_s: float) -> None:
         self.is_cut_off = False
-        self._frames: asyncio.Queue[_T | None] = asyncio.Queue(max_queued)
+        self._max_queued = max_queued
+        self._idle_s = idle_s
+        self._frames: list[_T] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._spoke_at = self._loop.time()
+        self._is_idle = False
+        self._timer = self._loop.call_later(idle_s, self._look)
 
     def tell(self, frame: _T) -> None:
-        try:
-            self._frames.put_nowait(frame)
-        except asyncio.QueueFull:
+        if self.is_cut_off:
+            return  # after a frame that it was not told, it must hear of none
+        if len(self._frames) >= self._max_queued:
             self.cut_off()
+            return
+        self._frames.append(frame)
+        self._wake()
 
     def cut_off(self) -> None:
         """Let the client go; what it has in its queue is still told."""
         self.is_cut_off = True
-        with contextlib.suppress(asyncio.QueueFull):
-            self._frames.put_nowait(None)
+        self._wake()
 
-    async def queued(self, *, idle_s: float) -> AsyncIterator[_T | None]:
-        """Frames as they are told, and `None` whenever `idle_s` passed without one; ends when it is cut off."""
-        while not self.is_cut_off:
+    def close(self) -> None:
+        self._timer.cancel()
+
+    async def take(self) -> list[_T] | None:
+        """Everything that was told since, as soon as there is something; `None` when it is cut off.
+
+        Nothing, and at least `idle_s` after the last word, means that someone should say that the stream lives.
+        """
+        while not (self._frames or self.is_cut_off or self._is_idle):
+            self._waiter = self._loop.create_future()
             try:
-                async with asyncio.timeout(idle_s):
-                    frame = await self._frames.get()
-            except TimeoutError:
-                yield None
-                continue
-            if frame is None:
-                return
-            yield frame
+                await self._waiter
+            finally:
+                self._waiter = None
+        frames, self._frames = self._frames, []
+        self._is_idle = False
+        self._spoke_at = self._loop.time()
+        return None if self.is_cut_off and not frames else frames
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _look(self) -> None:
+        """One clock for a whole silence instead of one for each event that breaks it."""
+        due_at = self._spoke_at + self._idle_s
+        if self._loop.time() >= due_at:
+            self._is_idle = True
+            self._wake()
+            due_at = self._loop.time() + self._idle_s
+        self._timer = self._loop.call_at(due_at, self._look)
+
+
+def join(texts: Iterable[bytes]) -> Iterator[bytes]:
+    """What is to be sent, in as few pieces as a connection takes well."""
+    waiting: list[bytes] = []
+    size = 0
+    for text in texts:
+        waiting.append(text)
+        size += len(text)
+        if size >= _JOINED_BYTES:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield waiting[0] if len(waiting) == 1 else b"".join(waiting)

@@ -2,7 +2,11 @@
 
 import hashlib
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import BaseModel
 
 from holdfast.api.schemas import Decide, StartRun
 from holdfast.api.server import Server
@@ -15,7 +19,13 @@ from holdfast.persistence.models import ApprovalRow, IdempotencyRow
 from holdfast.persistence.rows import now_text
 from holdfast.persistence.runs import StoredRun, find_approval
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.events import Event, EventKind, create_event
+
+
+class Maker(Protocol):
+    """Writes a new run under this id, with these rows in the same transaction."""
+
+    async def __call__(self, run_id: str, beside: Sequence[Statement]) -> object: ...
 
 
 async def start_run(server: Server, wanted: StartRun, *, by: str, key: str | None = None) -> str:
@@ -23,17 +33,14 @@ async def start_run(server: Server, wanted: StartRun, *, by: str, key: str | Non
 
     Raises `RepositoryNotAllowed`, `IdempotencyKeyReused`, and whatever keeps a run from being made.
     """
-    request_hash = hashlib.sha256(wanted.model_dump_json().encode()).hexdigest()
-    if key is not None and (answer := await find_answer(server.db, by, key)) is not None:
-        return _same(answer, request_hash)
-    repo = await server.engines.resolve_repository(wanted.repo_path)
-    template = await server.engines.find_workflow(repo, wanted.workflow)
-    await server.engines.check_trust(
-        repo, wanted.workflow, is_simulated=wanted.simulate, overrides=wanted.persona_overrides
-    )
-    engine = await server.engines.for_repository(repo, is_simulated=wanted.simulate)
-    run_id = str(uuid.uuid4())
-    try:
+
+    async def make(run_id: str, beside: Sequence[Statement]) -> None:
+        repo = await server.engines.resolve_repository(wanted.repo_path)
+        template = await server.engines.find_workflow(repo, wanted.workflow)
+        await server.engines.check_trust(
+            repo, wanted.workflow, is_simulated=wanted.simulate, overrides=wanted.persona_overrides
+        )
+        engine = await server.engines.for_repository(repo, is_simulated=wanted.simulate)
         await engine.create(
             template,
             repo_path=repo,
@@ -44,8 +51,20 @@ async def start_run(server: Server, wanted: StartRun, *, by: str, key: str | Non
             budget_usd=wanted.budget_usd,
             title=wanted.title,
             started_by=by,
-            beside=() if key is None else (remember_answer(by, key, request_hash, run_id),),
+            beside=beside,
         )
+
+    return await start_once(server, wanted, make, by=by, key=key)
+
+
+async def start_once(server: Server, wanted: BaseModel, make: Maker, *, by: str, key: str | None) -> str:
+    """The id of the run that is made for a request, or that was made for it before, if its key was used then."""
+    request_hash = hashlib.sha256(wanted.model_dump_json().encode()).hexdigest()
+    if key is not None and (answer := await find_answer(server.db, by, key)) is not None:
+        return _same(answer, request_hash)
+    run_id = str(uuid.uuid4())
+    try:
+        await make(run_id, () if key is None else (remember_answer(by, key, request_hash, run_id),))
     except RowRefused:
         # Key and run are one transaction: if the same request was faster elsewhere, this one has written nothing.
         if key is None or (answer := await find_answer(server.db, by, key)) is None:
@@ -80,15 +99,21 @@ async def check_failed(server: Server, run_id: str) -> StoredRun:
     return stored
 
 
-async def ask_to_go_on(server: Server, run_id: str, *, by: str, verb: str) -> None:
+async def ask_to_go_on(server: Server, run_id: str, *, by: str, verb: str, **facts: Any) -> None:
     """Record who wants the run to go on, durably, and look at once whether somebody can drive it."""
-    event = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by=by, verb=verb)
+    event = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by=by, verb=verb, **facts)
+    await write_and_wake(server, run_id, event)
+
+
+async def write_and_wake(server: Server, run_id: str, event: Event) -> int:
+    """Append what somebody has to act on, and see that somebody does; the event's number."""
     # Unique per request, so that whoever has served one does not take back the next.
     asked = Statement(
         "UPDATE runs SET wake = :wake WHERE id = :id", {"wake": f"{now_text()} {uuid.uuid4().hex[:8]}", "id": run_id}
     )
-    await server.journal.append(run_id, [event], rows=[asked])
+    (stored,) = await server.journal.append(run_id, [event], rows=[asked])
     server.dispatcher.wake()
+    return stored.seq
 
 
 async def decide(server: Server, approval_id: str, wanted: Decide, *, by: str, is_identified: bool) -> ApprovalRow:

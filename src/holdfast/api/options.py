@@ -18,6 +18,8 @@ class ServerOptions:
     heartbeat_s: float = 15.0
     body_timeout_s: float = 30.0
     send_timeout_s: float = 30.0
+    recheck_s: float = 30.0
+    """How long a stream goes on for somebody whose token was revoked or whose session is over."""
     session_hours: float = 12.0
     idempotency_days: float = 30.0
     clean_every_s: float = 3600.0

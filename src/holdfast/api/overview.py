@@ -1,23 +1,22 @@
-"""What the pages show beside the lists: how many runs are in which state, where each stands, what it was given."""
+"""What the pages show beside the lists: how many runs are in which state, what waits, what each was given."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from holdfast.api.auth import Viewer
-from holdfast.api.params import RunIdPath, ServerDep, ShortText
+from holdfast.api.params import RunIdPath, ServerDep
 from holdfast.api.responses import READ, READ_ONE
+from holdfast.api.shaping import to_heading, to_question
 from holdfast.engine.loading import get_run, read_template
-from holdfast.enums import RiskLevel, RunPhaseState
-from holdfast.persistence.db import Database
-from holdfast.persistence.listings import count_by_state
-from holdfast.persistence.models import RunPhaseRow, RunRow
-from holdfast.persistence.runs import StoredRun
+from holdfast.engine.telling import QUESTIONS, tell_question
+from holdfast.enums import RiskLevel
+from holdfast.persistence.listings import RunFilter, count_by_state, list_page
+from holdfast.persistence.models import RunRow
+from holdfast.persistence.runs import StoredRun, list_waiting
 
 router = APIRouter(tags=["runs"])
-_SUMMARY_CHARS = 200
+_MOST_PAUSED = 200
 
 
 class Overview(BaseModel):
@@ -25,21 +24,18 @@ class Overview(BaseModel):
     workflows: list[str] = Field(description="The workflows that have runs.")
 
 
-class PhaseStanding(BaseModel):
-    key: str
-    state: RunPhaseState
-    attempts: int
-    error: str | None = None
+class WaitingItem(BaseModel):
+    """Something that a person must decide or look at."""
 
-
-class RunStanding(BaseModel):
     run_id: str
-    summary: str = Field(description="The first line of the requirements.")
-    phases: list[PhaseStanding]
+    heading: str = Field(description="What the run is called.", examples=["Add a --verbose flag"])
+    question: str = Field(examples=["Approve “plan”?"])
+    requested_at: str
+    is_decision: bool = Field(description="An approval that is answered; else the run needs money or a look.")
 
 
-class StandingList(BaseModel):
-    items: list[RunStanding]
+class Inbox(BaseModel):
+    items: list[WaitingItem] = Field(description="The oldest first.")
 
 
 class PlannedPhase(BaseModel):
@@ -82,33 +78,33 @@ async def show_overview(server: ServerDep, _identity: Viewer) -> Overview:
         return Overview(counts=counts, workflows=sorted(workflows))
 
 
-@router.get("/api/standings", responses=READ, summary="Where runs stand, phase by phase")
-async def list_standings(
-    server: ServerDep, _identity: Viewer, run_id: Annotated[list[ShortText], Query(min_length=1, max_length=200)]
-) -> StandingList:
-    return StandingList(items=await _read_standings(server.db, run_id))
-
-
-async def _read_standings(db: Database, run_ids: list[str]) -> list[RunStanding]:
-    summary = func.substr(RunRow.requirements_md, 1, _SUMMARY_CHARS)
-    async with db.session() as session:
-        runs = (await session.execute(select(RunRow.id, summary).where(RunRow.id.in_(run_ids)))).all()
-        rows = await session.scalars(
-            select(RunPhaseRow).where(RunPhaseRow.run_id.in_(run_ids)).order_by(RunPhaseRow.position)
+@router.get("/api/inbox", responses=READ, summary="What waits for a person, decisions and stopped runs")
+async def show_inbox(server: ServerDep, _identity: Viewer) -> Inbox:
+    paused = await list_page(server.db, RunFilter(state="paused"), limit=_MOST_PAUSED)
+    headings = {item.run.id: to_heading(item.run) for item in paused}
+    asked = [
+        WaitingItem(
+            run_id=row.run_id,
+            heading=headings.get(row.run_id) or str(question.shown.get("workflow") or ""),
+            question=tell_question(question),
+            requested_at=row.requested_at,
+            is_decision=True,
         )
-        phases: dict[str, list[PhaseStanding]] = {}
-        for row in rows:
-            phases.setdefault(row.run_id, []).append(_to_standing(row))
-    return [
-        RunStanding(run_id=run_id, summary=(text or "").strip().split("\n", 1)[0], phases=phases.get(run_id, []))
-        for run_id, text in runs
+        for row in await list_waiting(server.db)
+        for question in (to_question(row),)
     ]
-
-
-def _to_standing(row: RunPhaseRow) -> PhaseStanding:
-    error = row.error.get("message") if isinstance(row.error, dict) else row.error
-    told = None if error is None else str(error)[:_SUMMARY_CHARS]
-    return PhaseStanding(key=row.phase_key, state=RunPhaseState(row.state), attempts=row.attempt, error=told)
+    stopped = [
+        WaitingItem(
+            run_id=item.run.id,
+            heading=headings[item.run.id],
+            question=QUESTIONS[item.run.pause_reason],
+            requested_at=item.run.updated_at,
+            is_decision=False,
+        )
+        for item in paused
+        if item.run.pause_reason in QUESTIONS
+    ]
+    return Inbox(items=sorted([*asked, *stopped], key=lambda item: item.requested_at))
 
 
 @router.get("/api/runs/{run_id}/plan", responses=READ_ONE, summary="The workflow and personas of a run")

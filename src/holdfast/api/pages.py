@@ -1,6 +1,6 @@
 """The web pages: small files of the package, read once, sent with a tag so that a browser asks only what changed.
 
-Rule: every path here is one that the pages' own `js/routes.js` knows; what is not here stays a refusal of the API.
+Rule: every path here is one that the pages' own js/model/routes.js knows; all else stays a refusal of the API.
 """
 
 import hashlib

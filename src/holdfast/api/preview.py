@@ -4,6 +4,7 @@ Rule: nothing is written, and what is wrong comes back beside the field it is wr
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.api.auth import Operator, Viewer
 from holdfast.api.casting import FieldProblem, RolePreview, cast_roles, find_role_problems, to_problem
-from holdfast.api.estimating import Estimate, estimate
+from holdfast.api.estimating import Estimate, estimate, tell_limits
 from holdfast.api.params import RunIdPath, ServerDep
 from holdfast.api.responses import READ_ONE, WRITE
 from holdfast.api.schemas import StartRun
@@ -24,6 +25,8 @@ from holdfast.binding import was_asked_for
 from holdfast.catalog.models import load_model_table
 from holdfast.consent import open_consents
 from holdfast.engine.loading import get_run
+from holdfast.engine.telling import Note
+from holdfast.engine.wording import plural
 from holdfast.errors import HoldfastError, PersonaIneligible, TemplateNotFound
 from holdfast.persistence.listings import read_money
 from holdfast.persistence.statistics import read_past_runs
@@ -42,12 +45,15 @@ class RepositoryPreview(BaseModel):
     branches: list[str]
     current_branch: str | None
     uncommitted: list[str] = Field(description="Changes that a run would not see; at most a hundred.")
+    found: Note = Field(description="What it is, in words.")
+    unseen: str = Field(description="What the run would not see, in words; empty if there is nothing.")
 
 
 class LimitsPreview(BaseModel):
     budget_usd: float | None = Field(description="The run's limit: the one asked for, or the setting's.")
     day_limit_usd: float | None
     day_left_usd: float | None
+    notes: list[Note] = Field(description="What they mean for this run.")
 
 
 class RunPreview(BaseModel):
@@ -88,13 +94,14 @@ async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> Run
     seen = await asyncio.to_thread(_look, server, body, repo, template)
     if repo is not None and template is not None:
         problems += await _find_missing_trust(server, body, repo)
+    guess = await _estimate(server, template, seen.personas, is_simulated=body.simulate)
     return RunPreview(
         workflow=body.workflow,
         version=str(template.version) if template else None,
         repository=seen.repository,
         roles=seen.roles,
-        estimate=await _estimate(server, template, seen.personas, is_simulated=body.simulate),
-        limits=await _limits(server, body),
+        estimate=guess,
+        limits=await _limits(server, body, guess),
         problems=[*problems, *seen.problems],
     )
 
@@ -171,7 +178,7 @@ def _look_at_repository(
     try:
         repository = find_repository(path)
         if repository is None:
-            return RepositoryPreview(path=str(path), is_git=False, branches=[], current_branch=None, uncommitted=[])
+            return _to_repository(path, is_git=False)
         branches = _list_branches(repository)
         try:
             if branches:  # one without any is begun from nothing, whatever the branch is called
@@ -179,10 +186,9 @@ def _look_at_repository(
         except HoldfastError as error:
             problems.append(to_problem("base_branch", error))
         git = Git(folder=repository.checkout or repository.git_dir, is_exact=False)
-        return RepositoryPreview(
-            path=str(path),
-            is_git=True,
-            branches=branches[:_MOST_BRANCHES],
+        return _to_repository(
+            path,
+            branches=branches,
             current_branch=git.find("symbolic-ref", "--quiet", "--short", "HEAD"),
             uncommitted=list(find_dirty_paths(repository, data_dir=server.config.data_dir)),
         )
@@ -191,6 +197,32 @@ def _look_at_repository(
     except OSError as error:
         problems.append(FieldProblem(field="repo_path", code="workspace_error", message=f"It cannot be read: {error}."))
     return None
+
+
+def _to_repository(
+    path: Path,
+    *,
+    is_git: bool = True,
+    branches: Sequence[str] = (),
+    current_branch: str | None = None,
+    uncommitted: Sequence[str] = (),
+) -> RepositoryPreview:
+    found = Note("idle", "A folder without git: the run works on a copy with a repository of its own.")
+    if is_git:
+        on = f", on {current_branch}" if current_branch else ""
+        told = f"A git repository with {plural(len(branches), 'branch', 'branches')}{on}"
+        found = Note("good", told if branches else "A git repository without commits: the run begins from nothing")
+    them = "it" if len(uncommitted) == 1 else "them"
+    unseen = f"{plural(len(uncommitted), 'change')} not committed: the run does not see {them}" if uncommitted else ""
+    return RepositoryPreview(
+        path=str(path),
+        is_git=is_git,
+        branches=list(branches[:_MOST_BRANCHES]),
+        current_branch=current_branch,
+        uncommitted=list(uncommitted),
+        found=found,
+        unseen=unseen,
+    )
 
 
 def _list_branches(repository: Repository) -> list[str]:
@@ -210,13 +242,12 @@ async def _estimate(
     return estimate(template, personas, past=same, table=table, is_simulated=is_simulated)
 
 
-async def _limits(server: Server, body: StartRun) -> LimitsPreview:
+async def _limits(server: Server, body: StartRun, guess: Estimate | None) -> LimitsPreview:
     config = server.config
     today = datetime.now(UTC).date().isoformat()
     limit = config.day_budget_usd
     spent = (await read_money(server.db, since_day=today)).by_day.get(today, 0) if limit is not None else 0
-    return LimitsPreview(
-        budget_usd=body.budget_usd if body.budget_usd is not None else config.run_budget_usd,
-        day_limit_usd=limit,
-        day_left_usd=None if limit is None else max(0.0, limit - to_usd(spent)),
-    )
+    budget = body.budget_usd if body.budget_usd is not None else config.run_budget_usd
+    left = None if limit is None else max(0.0, limit - to_usd(spent))
+    notes = tell_limits(guess, budget_usd=budget, left_usd=left, day_usd=limit)
+    return LimitsPreview(budget_usd=budget, day_limit_usd=limit, day_left_usd=left, notes=notes)

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, WorkspaceConflict
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -92,7 +92,10 @@ def from_error(error: HoldfastError, request_id: str) -> Response:
     headers = {"WWW-Authenticate": 'Bearer realm="holdfast"'} if error.code == "not_authenticated" else {}
     if "retry_after_s" in error.facts:
         headers["Retry-After"] = str(error.facts["retry_after_s"])
-    return problem(status_of(error), error.code, error.message, request_id=request_id, headers=headers, hint=error.hint)
+    more = {"paths": list(error.paths)} if isinstance(error, WorkspaceConflict) else {}
+    return problem(
+        status_of(error), error.code, error.message, request_id=request_id, headers=headers, hint=error.hint, **more
+    )
 
 
 def request_id_of(request: Request) -> str:

@@ -62,7 +62,7 @@ async def read_artifact(
 ) -> Response:
     """The newest version that was accepted, else the newest there is."""
     stored = await get_run(server.db, run_id)
-    row = _find(await read_artifacts(server.db, stored.run.id), name, attempt)
+    row = find_artifact(await read_artifacts(server.db, stored.run.id), name, attempt)
     if row is None:
         raise ArtifactNotFound(f"Run {stored.run.id} has no artifact of that name.", hint="Its details list them.")
     content = row.content.encode(errors="replace")
@@ -70,7 +70,7 @@ async def read_artifact(
     return to_ranged(response, content, byte_range)
 
 
-def _find(rows: list[ArtifactRow], name: str, attempt: int | None) -> ArtifactRow | None:
+def find_artifact(rows: list[ArtifactRow], name: str, attempt: int | None) -> ArtifactRow | None:
     """By comparison with what is recorded; the name never becomes a path."""
     named = [
         row for row in rows if name in (row.phase_key, row.path, Path(row.path).name) and attempt in (None, row.attempt)
@@ -100,12 +100,13 @@ async def read_diff(
     phase: Annotated[ShortText | None, Query(description="Only what this phase changed.")] = None,
 ) -> Response:
     stored = await get_run(server.db, run_id)
-    text = await asyncio.to_thread(_diff, server.config.data_dir, stored, phase)
+    text = await asyncio.to_thread(read_patch, server.config.data_dir, stored, phase)
     headers = _download(f"{stored.run.id}.diff")
     return Response(text.encode(errors="replace"), headers=headers, media_type="text/plain")
 
 
-def _diff(data_dir: Path, stored: StoredRun, phase: str | None) -> str:
+def read_patch(data_dir: Path, stored: StoredRun, phase: str | None) -> str:
+    """Raises `RunNotInState` where the phase has kept nothing yet."""
     steps = sorted((row for row in stored.phases.values() if row.tree), key=lambda row: row.ended_at or "")
     if phase is not None and phase not in [row.phase_key for row in steps]:
         raise RunNotInState(f"Run {stored.run.id} has nothing of a phase of that name yet.")

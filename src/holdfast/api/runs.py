@@ -8,13 +8,13 @@ from starlette.responses import Response
 
 from holdfast.api.auth import Operator, Viewer
 from holdfast.api.moving import ask_to_go_on, check_can_resume, check_failed, start_run
-from holdfast.api.params import RunIdPath, ServerDep, ShortText
+from holdfast.api.params import RunIdPath, ServerDep, ShortText, Text
 from holdfast.api.responses import READ, READ_ONE, WRITE, WRITE_ONE
-from holdfast.api.schemas import AbortRun, ForkRun, RunDetail, RunPage, RunRef, StartRun, TopUp
+from holdfast.api.schemas import AbortRun, ForkRun, ResumeRun, RunDetail, RunPage, RunRef, StartRun, TopUp
 from holdfast.api.shaping import from_cursor, to_cursor, to_detail, to_run_item
 from holdfast.engine.loading import get_run
 from holdfast.enums import RunStatus
-from holdfast.persistence.listings import RunFilter, list_page
+from holdfast.persistence.listings import RunFilter, list_page, list_phases
 from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -29,14 +29,22 @@ async def list_runs(
     state: Annotated[RunStatus | None, Query()] = None,
     workflow: Annotated[ShortText | None, Query()] = None,
     text: Annotated[ShortText | None, Query(description="In the title or the requirements.")] = None,
+    repo: Annotated[Text | None, Query(max_length=4000, description="In the repository's path.")] = None,
     cursor: Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before.")] = None,
 ) -> RunPage:
-    wanted = RunFilter(state, workflow, text)
+    wanted = RunFilter(state, workflow, text, repo)
     found = await list_page(server.db, wanted, limit=limit + 1, after=from_cursor(cursor) if cursor else None)
     page = found[:limit]
+    phases = await list_phases(server.db, [item.run.id for item in page])
     return RunPage(
         items=[
-            to_run_item(item.run, cost_micros=item.cost_micros, reason=server.find_reason(item.run.id)) for item in page
+            to_run_item(
+                item.run,
+                phases.get(item.run.id, ()),
+                cost_micros=item.cost_micros,
+                reason=server.find_reason(item.run.id),
+            )
+            for item in page
         ],
         next_cursor=to_cursor(page[-1].run) if len(found) > limit else None,
     )
@@ -55,7 +63,7 @@ async def start(
 
 
 @router.get("/{run_id}", responses={**READ_ONE, 304: {"description": "Not changed."}}, summary="Look at a run")
-async def show(run_id: RunIdPath, request: Request, server: ServerDep, _identity: Viewer) -> RunDetail:
+async def show(run_id: RunIdPath, request: Request, server: ServerDep, identity: Viewer) -> RunDetail:
     known = await get_run(server.db, run_id)
     # The number before the rows: whoever follows the events from there misses nothing that the rows do not show.
     head = await server.journal.read_head(known.run.id)
@@ -68,6 +76,8 @@ async def show(run_id: RunIdPath, request: Request, server: ServerDep, _identity
         spent=await read_spent(server.db, stored.run.id),
         events=[event for event in events if event.seq <= head],
         reason=server.find_reason(stored.run.id),
+        chronicle=await server.chronicles.get(stored.run.id),
+        role=identity.role,
     )
     return _with_etag(detail, request)  # type: ignore[return-value]  # a response as it is; the schema is the document's
 
@@ -83,9 +93,10 @@ def _with_etag(detail: RunDetail, request: Request) -> Response:
 
 
 @router.post("/{run_id}/resume", status_code=202, responses=WRITE_ONE, summary="Go on with a run")
-async def resume(run_id: RunIdPath, server: ServerDep, identity: Operator) -> RunRef:
+async def resume(run_id: RunIdPath, server: ServerDep, identity: Operator, body: ResumeRun | None = None) -> RunRef:
     stored = await check_can_resume(server, run_id)
-    await ask_to_go_on(server, stored.run.id, by=identity.name, verb="resume")
+    drift = {"accept_drift": True} if body is not None and body.accept_drift else {}
+    await ask_to_go_on(server, stored.run.id, by=identity.name, verb="resume", **drift)
     return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.api.params import BranchName, ShortText, Text
+from holdfast.engine.telling import Note, Telling
 from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
 
 Usd = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
@@ -40,6 +41,12 @@ class StartRun(_Request):
     simulate: bool = Field(default=False, description="Bind every role to the simulated model.")
     budget_usd: Usd | None = None
     title: ShortText = ""
+
+
+class ResumeRun(_Request):
+    accept_drift: bool = Field(
+        default=False, description="Go on although prompt, tools or model have changed since.", examples=[False]
+    )
 
 
 class AbortRun(_Request):
@@ -94,6 +101,7 @@ class Problem(BaseModel):
     request_id: str
     hint: str | None = None
     errors: list[dict[str, Any]] | None = None
+    paths: list[str] | None = Field(default=None, description="Of a conflict: the files it is about.")
 
 
 class RunRef(BaseModel):
@@ -117,6 +125,10 @@ class RunItem(RunRef):
     pause_reason: str | None = None
     waiting_for: str | None = Field(default=None, description="Why nothing moves, if nothing does.")
     cost_usd: float
+    heading: str = Field(
+        description="Its title, or the first line of what is wanted.", examples=["Add a --verbose flag"]
+    )
+    now: str = Field(description="Where it stands, in one line.", examples=["plan · 1 of 4 done"])
 
 
 class RunPage(BaseModel):
@@ -145,6 +157,15 @@ class ArtifactItem(BaseModel):
     state: str
     findings: Any
     created_at: str
+    is_current: bool = Field(description="What counts of its attempt: the last that was accepted, else the last.")
+
+
+class Cause(BaseModel):
+    """One of the answers to a question, what its button says and what it will lead to."""
+
+    action: str = Field(examples=["approve"])
+    label: str = Field(examples=["Approve"])
+    text: str = Field(examples=["Phase “implement” starts."])
 
 
 class ApprovalItem(BaseModel):
@@ -164,6 +185,10 @@ class ApprovalItem(BaseModel):
     decided_by: str
     first_by: str = Field(description="Who approved first, where two people are needed.")
     shown: Any
+    about: str = Field(description="`phase`, `tool`, or `outcome` of a call.", examples=["phase"])
+    question: str = Field(examples=["Approve “Plan the work”?"])
+    facts: list[str] = Field(description="What else to know of it.", examples=[["Phase plan, attempt 1", "Risk high"]])
+    causes: list[Cause] = Field(description="The answers there are.")
 
 
 class ApprovalList(BaseModel):
@@ -180,6 +205,12 @@ class RunDetail(RunItem):
     final_report_path: str | None
     seq: int = Field(description="The number of the last event; follow the events from here.")
     last_events: list[dict[str, Any]]
+    workflow_version: str
+    telling: Telling = Field(description="What is happening and why, in one sentence.")
+    refusals: dict[str, str | None] = Field(
+        description="By verb why it would be refused now, for whoever asks; `null` where it would not be.",
+        examples=[{"abort": None, "retry": "Only a failed run is retried."}],
+    )
 
 
 class Decided(BaseModel):
@@ -205,6 +236,16 @@ class CatalogList(BaseModel):
 class Spent(BaseModel):
     name: str
     spent_usd: float
+    share: float = Field(description="The part of the whole, from 0 to 1.", examples=[0.25])
+
+
+class BudgetChart(BaseModel):
+    """Every day of the range, also those on which nothing was spent, and a round scale to draw them by."""
+
+    days: list[Spent]
+    total_usd: float
+    lines_usd: list[float] = Field(description="Where to draw lines; the last is the top.", examples=[[0, 0.5, 1]])
+    has_limit: bool = Field(description="The day's limit is near enough to be drawn.")
 
 
 class BudgetReport(BaseModel):
@@ -216,6 +257,8 @@ class BudgetReport(BaseModel):
     by_workflow: list[Spent]
     by_persona: list[Spent]
     by_model: list[Spent]
+    chart: BudgetChart
+    today: Note = Field(description="What today's spending means, and what counts.")
 
 
 class TokenItem(BaseModel):
@@ -228,10 +271,12 @@ class TokenItem(BaseModel):
     last_used_at: str | None
     revoked_at: str | None
     revoked_by: str
+    is_over: bool = Field(description="Revoked, or past its end.")
+    status: Note = Field(description="Whether it works, in words.")
 
 
 class TokenList(BaseModel):
-    items: list[TokenItem]
+    items: list[TokenItem] = Field(description="Those that work first, the newest of them on top.")
 
 
 class CreatedToken(BaseModel):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from holdfast.agents.traffic import Traffic, get_traffic
+from holdfast.api.chronicles import Chronicles
 from holdfast.api.cleaning import clean_for_ever
 from holdfast.api.dispatch import Dispatcher, InProcessDispatcher, NoDispatcher
 from holdfast.api.engines import Engines
@@ -33,6 +34,7 @@ class Server:
     feed: Feed
     metrics: RunMetrics
     traffic: Traffic
+    chronicles: Chronicles
 
     def find_reason(self, run_id: str) -> str | None:
         """Why a run that should go on does not, as far as this server knows."""
@@ -92,7 +94,19 @@ class ServerPlace:
             stack.push_async_callback(dispatcher.stop)
             tails = Tails(db, journal, max_queued=options.max_queued_events)
             self._closing = stack.pop_all()
-            return Server(config, options, db, journal, engines, dispatcher, tails, feed, metrics, get_traffic(config))
+            return Server(
+                config=config,
+                options=options,
+                db=db,
+                journal=journal,
+                engines=engines,
+                dispatcher=dispatcher,
+                tails=tails,
+                feed=feed,
+                metrics=metrics,
+                traffic=get_traffic(config),
+                chronicles=Chronicles(journal),
+            )
 
 
 async def _end(task: "asyncio.Task[None]") -> None:

@@ -12,17 +12,17 @@ from holdfast.api.params import ServerDep, ShortText
 from holdfast.api.responses import OPEN, READ, WRITE, WRITE_ONE, problems
 from holdfast.api.schemas import CreatedToken, CreateToken, LogIn, SessionInfo, TokenList
 from holdfast.api.server import Server
-from holdfast.api.shaping import to_token
+from holdfast.api.shaping import to_tokens
 from holdfast.errors import NotAuthenticated, RequestInvalid
 from holdfast.persistence.access import create_token, end_session, list_tokens, revoke_token
-from holdfast.persistence.rows import to_time_text
+from holdfast.persistence.rows import now_text, to_time_text
 
 router = APIRouter(tags=["access"])
 
 
 @router.get("/api/session", responses=READ, summary="Who you are")
 async def show_session(identity: Viewer) -> SessionInfo:
-    return SessionInfo(name=identity.name, role=identity.role)
+    return SessionInfo(name=identity.name, role=identity.role, expires_at=identity.expires_at)
 
 
 @router.post("/api/session", responses=WRITE, summary="Log a browser in")
@@ -79,7 +79,7 @@ async def follow_link(request: Request, server: ServerDep, code: Annotated[Short
 
 @router.get("/api/tokens", responses=READ, summary="List tokens")
 async def show_tokens(server: ServerDep, _identity: Admin) -> TokenList:
-    return TokenList(items=[to_token(row) for row in await list_tokens(server.db)])
+    return TokenList(items=to_tokens(await list_tokens(server.db), now_text()))
 
 
 @router.post("/api/tokens", status_code=201, responses=WRITE, summary="Make a token")

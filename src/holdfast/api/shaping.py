@@ -3,27 +3,53 @@
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from holdfast.api.schemas import ApprovalItem, ArtifactItem, CatalogItem, PhaseItem, RunDetail, RunItem, TokenItem
+from holdfast.api.schemas import (
+    ApprovalItem,
+    ArtifactItem,
+    CatalogItem,
+    Cause,
+    PhaseItem,
+    RunDetail,
+    RunItem,
+    TokenItem,
+)
 from holdfast.catalog.lookup import CatalogEntry
-from holdfast.errors import CursorInvalid
+from holdfast.engine.chronicle import Chronicle
+from holdfast.engine.loading import read_template
+from holdfast.engine.telling import (
+    Note,
+    PhaseFacts,
+    Question,
+    RunFacts,
+    find_refusals,
+    tell_asked,
+    tell_causes,
+    tell_now,
+    tell_question,
+    tell_run,
+    tell_title,
+)
+from holdfast.enums import Role
+from holdfast.errors import CursorInvalid, TemplateLoadFailed
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
 from holdfast.persistence.runs import Spent, StoredRun
 from holdfast.runtime.events import Event
+from holdfast.workflow import WorkflowTemplate
 
 
 def to_usd(micros: int) -> float:
     return micros / 1_000_000
 
 
-def to_run_item(run: RunRow, *, cost_micros: int, reason: str | None) -> RunItem:
-    return RunItem.model_validate(_run_facts(run, cost_micros, reason))
+def to_run_item(run: RunRow, phases: Iterable[RunPhaseRow], *, cost_micros: int, reason: str | None) -> RunItem:
+    return RunItem.model_validate(_run_fields(run, to_facts(run, phases, reason=reason), cost_micros))
 
 
-def _run_facts(run: RunRow, cost_micros: int, reason: str | None) -> dict[str, Any]:
+def _run_fields(run: RunRow, facts: RunFacts, cost_micros: int) -> dict[str, Any]:
     names: tuple[str, ...] = (
         "state",
         "workflow",
@@ -35,9 +61,67 @@ def _run_facts(run: RunRow, cost_micros: int, reason: str | None) -> dict[str, A
         "started_at",
     )
     names += ("ended_at", "started_by", "is_simulated", "forked_from", "error", "pause_reason")
-    facts = {name: getattr(run, name) for name in names}
-    waiting_for = _PAUSES.get(run.pause_reason or "", run.pause_reason) if run.state == "paused" else reason
-    return {**facts, "run_id": run.id, "cost_usd": to_usd(cost_micros), "waiting_for": waiting_for}
+    return {
+        **{name: getattr(run, name) for name in names},
+        "run_id": run.id,
+        "cost_usd": to_usd(cost_micros),
+        "waiting_for": facts.waiting_for,
+        "heading": to_heading(run),
+        "now": tell_now(facts),
+    }
+
+
+def to_heading(run: RunRow) -> str:
+    return tell_title(title=run.title, requirements_md=run.requirements_md, workflow=run.workflow, run_id=run.id)
+
+
+def to_facts(
+    run: RunRow,
+    phases: Iterable[RunPhaseRow],
+    questions: Sequence[Question] = (),
+    *,
+    reason: str | None = None,
+) -> RunFacts:
+    """What the words about a run are made from."""
+    return RunFacts(
+        state=run.state,
+        created_at=run.created_at,
+        updated_at=run.updated_at,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        pause_reason=run.pause_reason,
+        waiting_for=_PAUSES.get(run.pause_reason or "", run.pause_reason) if run.state == "paused" else reason,
+        error=run.error,
+        phases=[
+            PhaseFacts(
+                key=row.phase_key, state=row.state, attempts=row.attempt, started_at=row.started_at, error=row.error
+            )
+            for row in phases
+        ],
+        questions=questions,
+    )
+
+
+def to_question(row: ApprovalRow, template: WorkflowTemplate | None = None) -> Question:
+    phase = next((phase for phase in template.phases if phase.key == row.phase_key), None) if template else None
+    return Question(
+        about=row.about,
+        phase_key=row.phase_key,
+        attempt=row.attempt,
+        requested_at=row.requested_at,
+        first_by=row.first_by,
+        shown=row.shown if isinstance(row.shown, dict) else {},
+        title=phase.title if phase else "",
+        risk=phase.risk.value if phase else "",
+    )
+
+
+def find_template(stored: StoredRun) -> WorkflowTemplate | None:
+    """The run's workflow, unless what is stored of it cannot be read any more."""
+    try:
+        return read_template(stored)
+    except TemplateLoadFailed:
+        return None
 
 
 _PAUSES = {
@@ -57,16 +141,29 @@ def to_detail(
     spent: Spent,
     events: Sequence[Event],
     reason: str | None,
+    chronicle: Chronicle,
+    role: Role,
 ) -> RunDetail:
     run = stored.run
+    template = find_template(stored)
+    questions = [to_question(row, template) for row in approvals if row.state == "pending"]
+    facts = to_facts(run, stored.phases.values(), questions, reason=reason)
     accepted = {row.phase_key: row.path for row in artifacts if row.state == "accepted"}
+    current: dict[tuple[str, int], ArtifactRow] = {}
+    for row in artifacts:  # a repair turn replaces what the same attempt handed in before
+        known = current.get((row.phase_key, row.attempt))
+        if known is None or known.state != "accepted" or row.state == "accepted":
+            current[row.phase_key, row.attempt] = row
     return RunDetail.model_validate(
         {
-            **_run_facts(run, spent.total_micros, reason),
+            **_run_fields(run, facts, spent.total_micros),
             "requirements_md": run.requirements_md,
             "phases": [_to_phase(row, accepted.get(row.phase_key)) for row in stored.phases.values()],
-            "artifacts": [_to_artifact(row) for row in artifacts],
-            "approvals": [to_approval(row) for row in approvals],
+            "artifacts": [_to_artifact(row, is_current=row in current.values()) for row in artifacts],
+            "approvals": [to_approval(row, template) for row in approvals],
+            "workflow_version": str(template.version) if template else "",
+            "telling": tell_run(facts, chronicle),
+            "refusals": find_refusals(facts, role),
             "unsettled_usd": to_usd(spent.reserved_micros),
             "budget_usd": None if run.budget_micros is None else to_usd(run.budget_micros),
             "final_report_path": run.final_report_path,
@@ -90,13 +187,13 @@ def _to_phase(row: RunPhaseRow, artifact: str | None) -> PhaseItem:
     )
 
 
-def _to_artifact(row: ArtifactRow) -> ArtifactItem:
+def _to_artifact(row: ArtifactRow, *, is_current: bool) -> ArtifactItem:
     names = ("phase_key", "attempt", "turn", "path", "schema_id", "hash", "state", "findings", "created_at")
     facts = {name: getattr(row, name) for name in names}
-    return ArtifactItem(name=PurePosixPath(row.path).name or row.phase_key, **facts)
+    return ArtifactItem(name=PurePosixPath(row.path).name or row.phase_key, is_current=is_current, **facts)
 
 
-def to_approval(row: ApprovalRow) -> ApprovalItem:
+def to_approval(row: ApprovalRow, template: WorkflowTemplate | None = None) -> ApprovalItem:
     names: tuple[str, ...] = (
         "run_id",
         "phase_key",
@@ -108,12 +205,32 @@ def to_approval(row: ApprovalRow) -> ApprovalItem:
         "action",
         "comment",
     )
-    names += ("deadline_at", "decided_by", "first_by", "shown")
-    return ApprovalItem(approval_id=row.id, **{name: getattr(row, name) for name in names})
+    names += ("deadline_at", "decided_by", "first_by", "shown", "about")
+    question = to_question(row, template)
+    causes = tell_causes(question)
+    return ApprovalItem(
+        approval_id=row.id,
+        question=tell_question(question),
+        facts=tell_asked(question),
+        causes=[Cause(action=action, label=label, text=text) for action, (label, text) in causes.items()],
+        **{name: getattr(row, name) for name in names},
+    )
 
 
-def to_token(row: TokenRow) -> TokenItem:
-    return TokenItem.model_validate({name: getattr(row, name) for name in TokenItem.model_fields})
+def to_tokens(rows: Iterable[TokenRow], now: str) -> list[TokenItem]:
+    """Those that work first, the newest on top."""
+    newest_first = sorted(rows, key=lambda row: row.created_at, reverse=True)
+    return sorted((_to_token(row, now) for row in newest_first), key=lambda token: token.is_over)
+
+
+def _to_token(row: TokenRow, now: str) -> TokenItem:
+    is_past = row.expires_at is not None and row.expires_at <= now
+    status = Note("good", "Works")
+    if row.revoked_at or is_past:
+        status = Note("idle", f"Revoked by {row.revoked_by or 'someone'}" if row.revoked_at else "Over")
+    names = set(TokenItem.model_fields) - {"is_over", "status"}
+    facts = {name: getattr(row, name) for name in names}
+    return TokenItem.model_validate({**facts, "is_over": status.tone == "idle", "status": status})
 
 
 def to_catalog_item(entry: CatalogEntry[Any]) -> CatalogItem:

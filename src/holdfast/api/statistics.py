@@ -11,6 +11,7 @@ from holdfast.api.auth import Viewer
 from holdfast.api.params import ServerDep
 from holdfast.api.responses import READ
 from holdfast.api.shaping import to_usd
+from holdfast.engine.wording import duration, money, plural
 from holdfast.persistence.statistics import RECENT_RUNS, PastRun, read_past_runs
 
 router = APIRouter(tags=["catalog"])
@@ -20,6 +21,7 @@ class PhaseStatistics(BaseModel):
     key: str
     median_s: float
     median_cost_usd: float
+    told: str = Field(description="Both in words.", examples=["2 min · $0.12"])
 
 
 class WorkflowStatistics(BaseModel):
@@ -37,6 +39,8 @@ class WorkflowStatistics(BaseModel):
     median_cost_usd: float | None
     most_cost_usd: float | None
     phases: list[PhaseStatistics]
+    facts: list[tuple[str, str]] = Field(description="The same in words.", examples=[[["Median time", "24 min"]]])
+    note: str = Field(description="What the figures are of, where that is not plain.")
 
 
 class Statistics(BaseModel):
@@ -62,6 +66,11 @@ def _of_workflow(name: str, runs: list[PastRun]) -> WorkflowStatistics:
     completed = [run for run in runs if run.state == "completed" and run.seconds is not None]
     real = [run for run in completed if not run.is_simulated]
     measured = real or completed
+    is_rehearsed = bool(measured) and not real
+    median_s = _median(run.seconds or 0.0 for run in measured)
+    waited_s = _median(run.waited_s for run in measured)
+    cost_usd = _median_usd(run.cost_micros for run in measured)
+    waited = f"Of that time, people were waited for {duration(waited_s)}." if (waited_s or 0) > 1 else ""
     return WorkflowStatistics(
         workflow=name,
         runs=len(runs),
@@ -69,13 +78,25 @@ def _of_workflow(name: str, runs: list[PastRun]) -> WorkflowStatistics:
         rehearsals=sum(run.is_simulated for run in runs),
         last_run_at=runs[0].created_at,
         measured=len(measured),
-        is_rehearsed=bool(measured) and not real,
-        median_s=_median(run.seconds or 0.0 for run in measured),
-        median_waited_s=_median(run.waited_s for run in measured),
-        median_cost_usd=_median_usd(run.cost_micros for run in measured),
+        is_rehearsed=is_rehearsed,
+        median_s=median_s,
+        median_waited_s=waited_s,
+        median_cost_usd=cost_usd,
         most_cost_usd=to_usd(max(run.cost_micros for run in measured)) if measured else None,
         phases=_phases(measured),
+        facts=[
+            ("Median time", duration(median_s)),
+            ("Median cost", "only rehearsed" if is_rehearsed else money(cost_usd)),
+            (plural(len(runs), "run"), _tell_states(Counter(run.state for run in runs))),
+        ],
+        note="Times are of rehearsals: no run with real models is completed yet." if is_rehearsed else waited,
     )
+
+
+def _tell_states(counts: Counter[str]) -> str:
+    ended = {"completed": counts["completed"], "failed": counts["failed"], "aborted": counts["cancelled"]}
+    told = {**ended, "open": counts.total() - sum(ended.values())}
+    return ", ".join(f"{told[word]} {word}" for word in ("completed", "failed", "open", "aborted") if told[word])
 
 
 def _phases(runs: list[PastRun]) -> list[PhaseStatistics]:
@@ -85,10 +106,11 @@ def _phases(runs: list[PastRun]) -> list[PhaseStatistics]:
         for phase in run.phases:
             seconds[phase.phase_key].append(phase.seconds)
             micros[phase.phase_key].append(phase.cost_micros)
-    return [
-        PhaseStatistics(key=key, median_s=median(took), median_cost_usd=_median_usd(micros[key]) or 0.0)
-        for key, took in seconds.items()
-    ]
+    return [_of_phase(key, median(took), _median_usd(micros[key]) or 0.0) for key, took in seconds.items()]
+
+
+def _of_phase(key: str, seconds: float, usd: float) -> PhaseStatistics:
+    return PhaseStatistics(key=key, median_s=seconds, median_cost_usd=usd, told=f"{duration(seconds)} · {money(usd)}")
 
 
 def _median(values: Iterable[float]) -> float | None:

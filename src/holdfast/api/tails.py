@@ -8,10 +8,10 @@ the queue, never an event: it comes back with the last number it has seen.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.api.listeners import Listener
+from holdfast.api.listeners import Listener, join
 from holdfast.api.undisturbed import undisturbed
 from holdfast.enums import RunStatus
 from holdfast.persistence.db import Database
@@ -55,41 +55,41 @@ class Tails:
             for listener in tail.listeners:
                 listener.cut_off()
 
-    async def follow(self, run_id: str, after: int, *, idle_s: float) -> AsyncIterator[bytes]:
+    async def follow(self, run_id: str, after: int, *, idle_s: float) -> AsyncGenerator[bytes, None]:
         """Frames after `after`, a comment whenever `idle_s` passed without one, and `done` once the run is over.
 
         Ends without `done` if the client was too slow or the server stops.
         """
-        with self._listening(run_id) as (tail, listener):
+        with self._listening(run_id, idle_s) as (tail, listener):
             last = after
             while not (listener.is_cut_off or self._is_closed):
-                for stored in await self._journal.read(run_id, last):
-                    last = stored.seq
-                    yield to_frame(stored).text
+                stored = await self._journal.read(run_id, last)
+                for text in join(to_text(event.seq, event) for event in stored):
+                    yield text
+                    await asyncio.sleep(0)  # between two pieces it may turn out that the client has gone
+                last = stored[-1].seq if stored else last
                 if await self._is_over(tail, run_id, last):
                     yield b"event: done\ndata: " + await self._told_end(run_id) + b"\n\n"
                     return
-                async for frame in listener.queued(idle_s=idle_s):
-                    if frame is None:
-                        yield b": still here\n\n"
-                    elif frame.seq > last + 1:
-                        break  # the reader began after this client's place: the store has what lies between
-                    elif frame.seq == last + 1:
-                        last = frame.seq
-                        yield frame.text
-                        if frame.is_end:
-                            break
+                while (frames := await listener.take()) is not None:
+                    following = list(_following(frames, last))
+                    last = following[-1].seq if following else last
+                    for text in join(frame.text for frame in following) if frames else (b": still here\n\n",):
+                        yield text
+                    if _is_left(frames, last) or (following and following[-1].is_end):
+                        break  # the store has what lies between, or says whether the run is over
 
     @contextlib.contextmanager
-    def _listening(self, run_id: str) -> Iterator[tuple[_Tail, Listener[Frame]]]:
+    def _listening(self, run_id: str, idle_s: float) -> Iterator[tuple[_Tail, Listener[Frame]]]:
         tail = self._tails.setdefault(run_id, _Tail())
-        listener: Listener[Frame] = Listener(self._max_queued)
+        listener: Listener[Frame] = Listener(self._max_queued, idle_s=idle_s)
         tail.listeners.add(listener)
         if tail.reader is None:
             tail.reader = asyncio.create_task(self._read(run_id, tail), name=f"holdfast-tail-{run_id}")
         try:
             yield tail, listener
         finally:
+            listener.close()
             tail.listeners.discard(listener)
             if not tail.listeners:
                 tail.reader.cancel()
@@ -121,6 +121,22 @@ class Tails:
 
     async def _told_end(self, run_id: str) -> bytes:
         return json.dumps({"run_id": run_id, "state": await undisturbed(read_state(self._db, run_id))}).encode()
+
+
+def _following(frames: Iterable[Frame], last: int) -> Iterator[Frame]:
+    """Those that come right after what was told, up to a gap or the run's end."""
+    for frame in frames:
+        if frame.seq > last + 1:
+            return
+        if frame.seq == last + 1:
+            last = frame.seq
+            yield frame
+            if frame.is_end:
+                return
+
+
+def _is_left(frames: Sequence[Frame], last: int) -> bool:
+    return bool(frames) and frames[-1].seq > last
 
 
 def to_frame(event: Event) -> Frame:

@@ -137,21 +137,25 @@ def is_inbox(key: str) -> bool:
     return key.startswith(f"{PHASE}/") and key.rpartition("/")[2].startswith("inbox")
 
 
-async def send_message(
-    db: Database, run_id: str, text: str, *, content: str = "", persona: AgentPersona | None = None, by: str = ""
-) -> int:
-    """Write down what a person says, and return its number. On return it survives whatever happens to this process.
-
-    Nobody is woken: resume the run, unless someone drives it already.
-    """
+def message_event(
+    run_id: str, text: str, *, content: str = "", persona: AgentPersona | None = None, by: str = ""
+) -> Event:
+    """What a person says, as it is written down; with `persona`, who answers from here on."""
     told: dict[str, Any] = {"text": scrub_prompt(text), "by": by}
     if content and content != text:
         told["content"] = scrub_prompt(content)
     if persona is not None:
         told["persona"] = persona.model_dump(by_alias=True)
-    event = create_event(run_id, EventKind.MESSAGE_RECEIVED, **told)
+    return create_event(run_id, EventKind.MESSAGE_RECEIVED, **told)
+
+
+async def send_message(db: Database, run_id: str, text: str, **options: Any) -> int:
+    """Write down what a person says, and return its number; options as for `message_event`.
+
+    On return it survives whatever happens to this process. Nobody is woken: resume the run, unless someone drives it.
+    """
     async with open_journal(db.store) as journal:
-        (stored,) = await journal.append(run_id, [event])
+        (stored,) = await journal.append(run_id, [message_event(run_id, text, **options)])
     return stored.seq
 
 

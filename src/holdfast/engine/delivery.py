@@ -1,6 +1,10 @@
-"""How a run's result reaches the user: as commits on their branch, or as files in the folder it was copied from."""
+"""How a run's result reaches the user: as commits on their branch, or as files in the folder it was copied from.
+
+Rule: who brings it holds the run meanwhile, so that nobody drives it and no second merge is under way.
+"""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast.config import Config
@@ -9,29 +13,50 @@ from holdfast.engine.scope import utc_now
 from holdfast.errors import RunNotInState
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import StoredRun
+from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.stores import open_journal
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import ResultStep, Workspace, deliver_result, merge_result, open_workspace
 
 
-async def merge_run(db: Database, config: Config, run_id: str, *, into: str | None = None) -> dict[str, Any]:
+async def merge_run(
+    db: Database, config: Config, run_id: str, *, into: str | None = None, by: str = ""
+) -> dict[str, Any]:
     """Bring what the completed phases made to the user. Raises `WorkspaceConflict` with nothing changed.
 
-    Raises `RunNotFound`, `TemplateLoadFailed`, and `RunNotInState` if no phase is completed.
+    The journal has who asked for it, and what came of it. May be repeated. Raises `RunNotFound`, `RunBusy` while
+    someone drives the run, `TemplateLoadFailed`, and `RunNotInState` if no phase is completed.
     """
-    stored = await get_run(db, run_id)
-    template = read_template(stored)
-    steps = _to_steps(stored, template)
-    if not steps:
-        raise RunNotInState(f"Run {run_id} has completed no phase yet; there is nothing to merge.")
-    workspace = await asyncio.to_thread(open_workspace, config.data_dir, run_id)
+    known = await get_run(db, run_id)
+    async with open_journal(db.store) as journal:
+        claim = await journal.claim(known.run.id)
+        try:
+            stored = await get_run(db, known.run.id)
+            template = read_template(stored)
+            steps = _to_steps(stored, template)
+            if not steps:
+                raise RunNotInState(f"Run {run_id} has completed no phase yet; there is nothing to merge.")
+            asked = create_event(claim.run_id, EventKind.RUN_MERGE_REQUESTED, into=into, by=by)
+            await journal.append(claim.run_id, [asked], claim=claim)
+            # crash: the branch may have moved already; the same merge again finds it done, and says so.
+            merged = await asyncio.to_thread(_bring, config, claim.run_id, steps, template, into)
+            told = create_event(claim.run_id, EventKind.RUN_MERGED, **_facts(merged), by=by)
+            await journal.append(claim.run_id, [told], claim=claim)
+            return merged
+        finally:
+            await journal.release(claim)
+
+
+def _bring(
+    config: Config, run_id: str, steps: list[ResultStep], template: WorkflowTemplate, into: str | None
+) -> dict[str, Any]:
+    workspace = open_workspace(config.data_dir, run_id)
     own = own_paths(workspace, template)
     if workspace.is_private:
-        delivered = await asyncio.to_thread(deliver_result, workspace, steps[-1].tree, without=own)
+        delivered = deliver_result(workspace, steps[-1].tree, without=own)
         message = f"{len(delivered.paths)} files were written to {delivered.folder}."
         return {"run_id": run_id, "folder": str(delivered.folder), "paths": list(delivered.paths), "message": message}
-    merged = await asyncio.to_thread(
-        merge_result, workspace, steps, target_branch=into or workspace.base_branch, at=utc_now(), without=own
-    )
+    merged = merge_result(workspace, steps, target_branch=into or workspace.base_branch, at=utc_now(), without=own)
     action = merged.action.value.replace("_", " ")
     changed = f"{len(merged.summary.files)} files, +{merged.summary.added} −{merged.summary.removed}"
     where = f" and its checkout {merged.checkout}" if merged.checkout else ""
@@ -42,6 +67,11 @@ async def merge_run(db: Database, config: Config, run_id: str, *, into: str | No
         "commit": merged.commit,
         "message": f"{merged.branch}{where}: {action}, {changed}, now at {merged.commit[:10]}.",
     }
+
+
+def _facts(merged: Mapping[str, Any]) -> dict[str, Any]:
+    """What the journal keeps; a folder can have many files, and names that are no text."""
+    return {key: merged[key] for key in ("action", "branch", "commit", "folder") if key in merged}
 
 
 def own_paths(workspace: Workspace, template: WorkflowTemplate) -> list[str]:

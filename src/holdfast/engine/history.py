@@ -45,7 +45,8 @@ class History:
         payload, kind = event.payload, event.kind
         tree = find_tree(event)
         self.last_tree = tree or self.last_tree
-        self.accepts_drift |= kind == "run.resumed" and payload.get("accept_drift") is True
+        is_word = kind in ("run.resumed", "run.resume.requested")
+        self.accepts_drift |= is_word and payload.get("accept_drift") is True
         phase = payload.get("phase")
         if kind.startswith("phase.") and isinstance(phase, str):
             self._add_phase(event, phase, tree)

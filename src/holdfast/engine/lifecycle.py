@@ -28,7 +28,7 @@ from holdfast.persistence.listings import list_due
 from holdfast.persistence.runs import find_approval, find_run
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim, Statement
-from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
 from holdfast.workflow import WorkflowTemplate, check_schemas
 
@@ -90,14 +90,22 @@ class WorkflowEngine:
             await self._owner.drive(journal, claim, begin_new)
         return await self.result(new.run_id)
 
-    async def create(self, template: WorkflowTemplate, *, beside: Sequence[Statement] = (), **options: Any) -> str:
+    async def create(
+        self,
+        template: WorkflowTemplate,
+        *,
+        beside: Sequence[Statement] = (),
+        then: Sequence[Event] = (),
+        **options: Any,
+    ) -> str:
         """Write a pending run, bound and ready to be driven by anyone, and return its id; options as for `run`.
 
-        Rows that are given `beside` it are written in the same transaction; if one is refused, so is the run.
+        Rows `beside` it and the events that come `then` are written in the same transaction; if a row is refused, so is
+        the run.
         """
         new = self._bind(template, **options)
         async with self._owner.owning(new.run_id) as (journal, claim):
-            await self._write_new(journal, claim, new, beside)
+            await self._write_new(journal, claim, new, beside, then)
         return new.run_id
 
     async def resume(self, run_id: RunId, *, accept_drift: bool = False) -> RunResult:
@@ -284,11 +292,18 @@ class WorkflowEngine:
         )
         return without_secrets(new)
 
-    async def _write_new(self, journal: Journal, claim: Claim, new: NewRun, beside: Sequence[Statement] = ()) -> None:
+    async def _write_new(
+        self,
+        journal: Journal,
+        claim: Claim,
+        new: NewRun,
+        beside: Sequence[Statement] = (),
+        then: Sequence[Event] = (),
+    ) -> None:
         if await find_run(self._db, new.run_id) is not None:
             raise RunNotInState(f"There is a run {new.run_id} already.", hint="Resume it, or take another id.")
         created = create_event(new.run_id, EventKind.RUN_CREATED, **new.created_facts())
-        await journal.append(new.run_id, [created], claim=claim, rows=[*creation_rows(new), *beside])
+        await journal.append(new.run_id, [created, *then], claim=claim, rows=[*creation_rows(new), *beside])
 
     async def _see_cancelled(self, journal: Journal, run_id: str, *, after: int) -> None:
         """Cancel a run whose request stands in its journal, or wait until its owner has done so."""

@@ -2,57 +2,63 @@
 
 // `code` is stable; "offline" means that no answer came at all.
 export class ApiError extends Error {
-  constructor({ code = "unknown", title = "", detail, hint = "", errors = [], request_id: requestId = "" }, response) {
-    super(detail || title || "The server refused.");
-    const retryAfter = Number(response?.headers.get("Retry-After") ?? 0);
-    Object.assign(this, { code, title, hint, errors, requestId, retryAfter, status: response?.status ?? 0, isOffline: code === "offline" });
-  }
+	constructor({ code = "unknown", title = "", detail, hint = "", errors = [], request_id: requestId = "" }, response) {
+		super(detail || title || "The server refused.");
+		const retryAfter = Number(response?.headers.get("Retry-After") ?? 0);
+		const status = response?.status ?? 0;
+		Object.assign(this, { code, title, hint, errors, requestId, retryAfter, status, isOffline: code === "offline" });
+	}
 }
 
-// Called with every 401; main.js leads to the login.
 export const onSignedOut = { call: () => {} };
 
+const OFFLINE = { code: "offline", title: "No connection", detail: "The server does not answer. Nothing is lost; what was acknowledged is kept." };
+
 async function request(method, path, { body, headers, signal, key } = {}) {
-  const asked = { method, headers: { Accept: "application/json", ...headers }, signal, credentials: "same-origin" };
-  if (body !== undefined) {
-    asked.headers["Content-Type"] = "application/json";
-    asked.body = JSON.stringify(body);
-  }
-  if (key) asked.headers["Idempotency-Key"] = key;
-  const response = await fetch(path, asked).catch((error) => {
-    if (error.name === "AbortError") throw error;
-    throw new ApiError({ code: "offline", title: "No connection", detail: "The server does not answer. Nothing is lost; what was acknowledged is kept." });
-  });
-  if (!response.ok) throw await toError(response);
-  return response;
+	const asked = { method, headers: { Accept: "application/json", ...headers }, signal, credentials: "same-origin" };
+	if (body !== undefined) {
+		asked.headers["Content-Type"] = "application/json";
+		asked.body = JSON.stringify(body);
+	}
+	if (key) asked.headers["Idempotency-Key"] = key;
+	const response = await fetch(path, asked).catch((error) => {
+		throw error.name === "AbortError" ? error : new ApiError(OFFLINE);
+	});
+	if (!response.ok) throw await toError(response);
+	return response;
 }
 
 export async function toError(response) {
-  const problem = await response.json().catch(() => ({ code: `http_${response.status}`, title: response.statusText }));
-  if (response.status === 401) onSignedOut.call();
-  return new ApiError(problem, response);
+	const problem = await response.json().catch(() => ({ code: `http_${response.status}`, title: response.statusText }));
+	if (response.status === 401) onSignedOut.call();
+	return new ApiError(problem, response);
 }
 
-export async function getWithEtag(path, options) {
-  const response = await request("GET", path, options);
-  return { etag: response.headers.get("ETag"), data: await response.json() };
-}
+export const getJson = async (path, signal) => (await request("GET", path, { signal })).json();
+export const getText = async (path, signal) => (await request("GET", path, { signal, headers: { Accept: "*/*" } })).text();
 
-export const getJson = async (path, options) => (await request("GET", path, options)).json();
-export const getText = async (path, options) => (await request("GET", path, { ...options, headers: { Accept: "*/*" } })).text();
-
-// POST or DELETE; answers with JSON or null. `key` makes a repeated wish one wish.
 export async function send(method, path, body, options) {
-  const response = await request(method, path, { ...options, body });
-  return response.status === 204 ? null : response.json();
+	const response = await request(method, path, { ...options, body });
+	return response.status === 204 ? null : response.json();
 }
 
-// Made once when a form or dialog opens, sent with every try of it.
 export const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export function withQuery(path, values) {
-  const query = new URLSearchParams(Object.entries(values).filter(([, value]) => (value ?? "") !== ""));
-  return query.size ? `${path}?${query}` : path;
+	const query = new URLSearchParams(Object.entries(values).filter(([, value]) => (value ?? "") !== ""));
+	return query.size ? `${path}?${query}` : path;
 }
 
-export const runPath = (runId, rest = "") => `/api/runs/${encodeURIComponent(runId)}${rest}`;
+export const runUrl = (runId, rest = "") => `/runs/${encodeURIComponent(runId)}${rest}`;
+
+// Who is looking, and what they may do. The server decides; this only says beforehand why it would refuse.
+export const session = { name: "", role: "", isKnown: false };
+
+export async function loadSession() {
+	const { name, role, expires_at: endsAt } = await getJson("/api/session");
+	Object.assign(session, { name, role, endsAt, isKnown: true });
+}
+
+const ROLES = ["viewer", "operator", "approver", "admin"];
+export const can = (role) => ROLES.indexOf(session.role) >= ROLES.indexOf(role);
+export const whyNot = (role) => (!session.isKnown || can(role) ? null : `This needs the role ${role}; you are ${session.role}.`);

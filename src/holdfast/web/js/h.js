@@ -7,57 +7,56 @@ const LINKS = new Set(["href", "src", "action", "formaction", "xlink:href"]);
 // h("button.tiny", { onclick: save }, "Save"); "svg:rect.bar" makes an SVG element; props may be left out. Props: `on…` are
 // listeners, `style` and `dataset` objects, true/false/null boolean attributes. Children: nodes, text, arrays; nothing else shows.
 export function h(tag, props, ...children) {
-  const [name, ...classes] = tag.split(".");
-  const element = name.startsWith("svg:") ? document.createElementNS(SVG, name.slice(4)) : document.createElement(name);
-  if (classes.length) element.setAttribute("class", classes.join(" "));
-  if (Object.getPrototypeOf(props ?? "") !== Object.prototype) return add(element, props, children);
-  for (const [key, value] of Object.entries(props)) setProp(element, key, value);
-  return add(element, children);
+	const [name, ...classes] = tag.split(".");
+	const element = name.startsWith("svg:") ? document.createElementNS(SVG, name.slice(4)) : document.createElement(name);
+	if (classes.length) element.setAttribute("class", classes.join(" "));
+	if (Object.getPrototypeOf(props ?? "") !== Object.prototype) return add(element, props, children);
+	for (const [key, value] of Object.entries(props)) setProp(element, key, value);
+	return add(element, children);
 }
 
 function setProp(element, name, value) {
-  if (name === "style") {
-    for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
-  } else if (name === "dataset") {
-    Object.assign(element.dataset, value);
-  } else if ((value ?? false) === false) {
-    // left out
-  } else if (name.startsWith("on")) {
-    element.addEventListener(name.slice(2), value);
-  } else {
-    setAttribute(element, name, value === true ? "" : String(value));
-  }
+	if ((value ?? false) === false) return;
+	if (name === "style") {
+		for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
+	} else if (name === "dataset") {
+		Object.assign(element.dataset, value);
+	} else if (name.startsWith("on")) {
+		element.addEventListener(name.slice(2), value);
+	} else {
+		setAttribute(element, name, value === true ? "" : String(value));
+	}
 }
 
 function setAttribute(element, name, text) {
-  if (LINKS.has(name) && !isSafeLink(text)) return;
-  if (name === "class") text = [...element.classList, text].join(" ");
-  // What is typed into a field stays as it is; only what is read is made showable.
-  element.setAttribute(name, name === "title" || name === "aria-label" ? showable(text) : text);
+	if (LINKS.has(name) && !isSafeLink(text)) return;
+	if (name === "class") text = [...element.classList, text].join(" ");
+	// What is typed into a field stays as it is; only what is read is made showable.
+	element.setAttribute(name, name === "title" || name === "aria-label" ? showable(text) : text);
 }
 
 // Links lead to our own pages or to http(s); never to a script.
 const isSafeLink = (text) => /^(?:[/#?]|https?:\/\/|blob:)/i.test(text) && !text.startsWith("//");
 
 export function add(element, ...children) {
-  for (const child of children.flat(Infinity)) {
-    if ((child ?? false) !== false) element.append(child instanceof Node ? child : showable(String(child)));
-  }
-  return element;
+	for (const child of children.flat(Infinity)) {
+		if ((child ?? false) !== false) element.append(child instanceof Node ? child : showable(String(child)));
+	}
+	return element;
 }
 
 export function fill(element, ...children) {
-  element.replaceChildren();
-  return add(element, ...children);
+	element.replaceChildren();
+	return add(element, ...children);
 }
 
 // Make an element hold these nodes in this order, touching only what differs, so that focus and scroll stay.
 export function reconcile(parent, nodes) {
-  const wanted = new Set(nodes);
-  for (const child of [...parent.childNodes]) if (!wanted.has(child)) child.remove();
-  let at = parent.firstChild;
-  for (const node of nodes) {
-    if (node === at) at = at.nextSibling;
-    else parent.insertBefore(node, at);
-  }
+	const wanted = new Set(nodes);
+	for (const child of [...parent.childNodes]) if (!wanted.has(child)) child.remove();
+	let at = parent.firstChild;
+	for (const node of nodes) {
+		if (node === at) at = at.nextSibling;
+		else parent.insertBefore(node, at);
+	}
 }

@@ -1,25 +1,21 @@
-// Where the pages begin. Nothing imports this module.
 import { onSignedOut } from "./api.js";
-import { setCommonKeys, startKeys } from "./keys.js";
 import { liveness } from "./live.js";
 import { navigate, startRouter } from "./router.js";
 import { closeMenus, drawBar, drawTop, showHelp, start } from "./top.js";
 
 const goTo = (label, path) => [label, () => navigate(path)];
-setCommonKeys({
-  "?": ["This help", showHelp],
-  "g r": goTo("Runs", "/"),
-  "g w": goTo("Workflows", "/workflows"),
-  "g p": goTo("Personas", "/personas"),
-  "g b": goTo("Budget", "/budget"),
-  n: goTo("New run", "/new"),
-  Escape: ["Close", () => closeMenus(null)],
-});
 onSignedOut.call = () => {
-  if (location.pathname !== "/sign-in") navigate(`/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`);
+	if (location.pathname !== "/sign-in") navigate(`/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`);
 };
 liveness.listeners.add(drawBar);
-startKeys();
 drawTop();
 start();
-startRouter();
+startRouter({
+	"?": ["This help", showHelp],
+	"g r": goTo("Runs", "/"),
+	"g w": goTo("Workflows", "/workflows"),
+	"g p": goTo("Personas", "/personas"),
+	"g b": goTo("Budget", "/budget"),
+	n: goTo("New run", "/new"),
+	Escape: ["Close", () => closeMenus(null)],
+});

@@ -1,31 +1,29 @@
 // Pure: events to a conversation. Pieces of live text stand until the whole answer is there.
-import { firstLine } from "../format.js";
-import { errorText } from "./now.js";
-import { laneOf } from "./run-fold.js";
+import { errorText, firstLine, money } from "../format.js";
 
 const NOTES = {
-  "run.created": (p) => ["idle", `Run created${by(p.started_by)}`],
-  "run.started": () => ["idle", "Started"],
-  "run.resumed": (p) => (p.after === "pending" ? null : ["idle", "Resumed"]),
-  "run.paused": (p) => ["waiting", `Paused: ${p.reason ?? p.waiting ?? ""}`],
-  "run.completed": () => ["good", "Run completed"],
-  "run.failed": (p) => ["bad", `Run failed: ${errorText(p.error)}`],
-  "run.cancelled": (p) => ["idle", `Run aborted${by(p.by)}${said(p.reason)}`],
-  "run.cancel.requested": (p) => ["idle", `Abort asked for${by(p.by)}`],
-  "phase.completed": (p, e) => ["good", `Phase “${laneOf(e).phase}” completed`],
-  "phase.failed": (p, e) => ["bad", `Phase “${laneOf(e).phase}” failed: ${errorText(p.error)}`],
-  "phase.reopened": (p, e) => ["waiting", `Phase “${laneOf(e).phase}” runs again${said(p.comment)}`],
-  "artifact.accepted": (p) => ["good", `Artifact of “${p.phase}” is valid`],
-  "artifact.rejected": (p) => ["bad", `Artifact of “${p.phase}” is not valid`],
-  "human.approval.requested": (p) => ["waiting", p.show?.tool ? `May the agent call ${p.show.tool}?` : `“${p.phase ?? ""}” waits for approval`],
-  "human.approval.received": (p) => ["good", `${ANSWERS[p.action] ?? p.action}${by(p.by)}${said(p.comment)}`],
-  "human.approval.first": (p) => ["waiting", `Approved by a first person${by(p.by)}; a second is needed`],
-  "budget.exhausted": (p) => ["waiting", p.message ?? "Budget used up"],
-  "budget.raised": (p) => ["good", `Budget raised by $${(p.amount_micros ?? 0) / 1e6}${by(p.by)}`],
-  "agent.error": (p) => ["bad", `Agent: ${errorText(p.error)}`],
-  "model.error": (p) => ["bad", `Model: ${errorText(p.error)}${p.retry_at ? "; tried again" : ""}`],
-  "tool.unknown": (p) => ["waiting", `A call was in flight when its process died: ${p.resolution ?? "unknown"}`],
-  "run.error": (p) => ["bad", errorText(p.error)],
+	"run.created": (p) => ["idle", `Run created${by(p.started_by)}`],
+	"run.started": () => ["idle", "Started"],
+	"run.resumed": (p) => (p.after === "pending" ? null : ["idle", "Resumed"]),
+	"run.paused": (p) => ["waiting", `Paused: ${p.reason ?? p.waiting ?? ""}`],
+	"run.completed": () => ["good", "Run completed"],
+	"run.failed": (p) => ["bad", `Run failed: ${errorText(p.error)}`],
+	"run.cancelled": (p) => ["idle", `Run aborted${by(p.by)}${said(p.reason)}`],
+	"run.cancel.requested": (p) => ["idle", `Abort asked for${by(p.by)}`],
+	"phase.completed": (p, e) => ["good", `Phase “${laneOf(e).phase}” completed`],
+	"phase.failed": (p, e) => ["bad", `Phase “${laneOf(e).phase}” failed: ${errorText(p.error)}`],
+	"phase.reopened": (p, e) => ["waiting", `Phase “${laneOf(e).phase}” runs again${said(p.comment)}`],
+	"artifact.accepted": (p) => ["good", `Artifact of “${p.phase}” is valid`],
+	"artifact.rejected": (p) => ["bad", `Artifact of “${p.phase}” is not valid`],
+	"human.approval.requested": (p) => ["waiting", p.show?.tool ? `May the agent call ${p.show.tool}?` : `“${p.phase ?? ""}” waits for approval`],
+	"human.approval.received": (p) => ["good", `${ANSWERS[p.action] ?? p.action}${by(p.by)}${said(p.comment)}`],
+	"human.approval.first": (p) => ["waiting", `Approved by a first person${by(p.by)}; a second is needed`],
+	"budget.exhausted": (p) => ["waiting", p.message ?? "Budget used up"],
+	"budget.raised": (p) => ["good", `Budget raised by ${money((p.amount_micros ?? 0) / 1e6)}${by(p.by)}`],
+	"agent.error": (p) => ["bad", `Agent: ${errorText(p.error)}`],
+	"model.error": (p) => ["bad", `Model: ${errorText(p.error)}${p.retry_at ? "; tried again" : ""}`],
+	"tool.unknown": (p) => ["waiting", `A call was in flight when its process died: ${p.resolution ?? "unknown"}`],
+	"run.error": (p) => ["bad", errorText(p.error)],
 };
 const ANSWERS = { approve: "Approved", reject: "Rejected", request_changes: "Changes requested", abort: "Aborted", done: "Told what became of it" };
 const by = (name) => (name ? ` by ${name}` : "");
@@ -35,99 +33,103 @@ const str = (value) => (typeof value === "string" ? value : "");
 
 // Entries in order: `{ type: "phase" | "message" | "thought" | "tool" | "note", id, seq, ts, … }`; `version` grows when one changes.
 export class Activity {
-  entries = [];
-  #byKey = new Map();
+	entries = [];
+	#byKey = new Map();
 
-  // The entry that the event made or changed, or null.
-  add(event) {
-    const { kind, payload: given } = event;
-    const payload = given ?? {};
-    const { result } = payload;
-    const tool = { type: "tool", name: str(payload.tool), args: payload.args };
-    switch (kind) {
-      case "phase.started": {
-        const { phase, n } = laneOf(event);
-        return this.#push(event, { type: "phase", phase, attempt: n, text: str(result?.envelope) });
-      }
-      case "text.delta":
-        return this.#live(event, payload);
-      case "model.request":
-        return this.#keyed(event, payload, { type: "message", state: "open", text: "" });
-      case "model.response":
-        return this.#answer(event, payload);
-      case "reasoning.summary":
-        return this.#push(event, { type: "thought", text: str(payload.text) });
-      case "tool.started":
-        return this.#keyed(event, payload, { ...tool, state: "open" });
-      case "tool.result":
-        return this.#keyed(event, payload, { ...tool, state: "done", output: outputOf(result), took: result?.took_s ?? null });
-      case "tool.error":
-        return this.#keyed(event, payload, { ...tool, state: "failed", output: errorText(payload.error) });
-    }
-    const [tone, text] = NOTES[kind]?.(payload, event) ?? [];
-    return tone ? this.#push(event, { type: "note", tone, text }) : null;
-  }
+	add(event) {
+		const { kind, payload: given } = event;
+		const payload = given ?? {};
+		const { result } = payload;
+		const tool = { type: "tool", name: str(payload.tool), args: payload.args };
+		switch (kind) {
+			case "phase.started": {
+				const { phase, n } = laneOf(event);
+				return this.#push(event, { type: "phase", phase, attempt: n, text: str(result?.envelope) });
+			}
+			case "text.delta":
+				return this.#live(event, payload);
+			case "model.request":
+				return this.#keyed(event, payload, { type: "message", state: "open", text: "" });
+			case "model.response":
+				return this.#answer(event, payload);
+			case "reasoning.summary":
+				return this.#push(event, { type: "thought", text: str(payload.text) });
+			case "tool.started":
+				return this.#keyed(event, payload, { ...tool, state: "open" });
+			case "tool.result":
+				return this.#keyed(event, payload, { ...tool, state: "done", output: outputOf(result), took: result?.took_s ?? null });
+			case "tool.error":
+				return this.#keyed(event, payload, { ...tool, state: "failed", output: errorText(payload.error) });
+		}
+		const [tone, text] = NOTES[kind]?.(payload, event) ?? [];
+		return tone ? this.#push(event, { type: "note", tone, text }) : null;
+	}
 
-  #push({ seq, ts }, entry) {
-    const made = { ...entry, id: seq, seq, ts, version: 1 };
-    this.entries.push(made);
-    return made;
-  }
+	#push({ seq, ts }, entry) {
+		const made = { ...entry, id: seq, seq, ts, version: 1 };
+		this.entries.push(made);
+		return made;
+	}
 
-  #keyed(event, { key }, facts) {
-    const known = this.#byKey.get(key);
-    if (known) {
-      const given = Object.entries(facts).filter(([, value]) => value !== undefined && value !== "");
-      return Object.assign(known, Object.fromEntries(given), { version: known.version + 1 });
-    }
-    const made = this.#push(event, facts);
-    this.#byKey.set(key, made);
-    return made;
-  }
+	#keyed(event, { key }, facts) {
+		const known = this.#byKey.get(key);
+		if (known) {
+			const given = Object.entries(facts).filter(([, value]) => value !== undefined && value !== "");
+			return Object.assign(known, Object.fromEntries(given), { version: known.version + 1 });
+		}
+		const made = this.#push(event, facts);
+		this.#byKey.set(key, made);
+		return made;
+	}
 
-  #live(event, payload) {
-    const entry = this.#byKey.get(payload.key) ?? this.#keyed(event, payload, { type: "message", state: "open", text: "" });
-    if (payload.attempt !== undefined && payload.attempt !== entry.attempt) Object.assign(entry, { attempt: payload.attempt, text: "" });
-    entry.text += str(payload.text);
-    entry.version++;
-    return entry;
-  }
+	#live(event, payload) {
+		const entry = this.#byKey.get(payload.key) ?? this.#keyed(event, payload, { type: "message", state: "open", text: "" });
+		if (payload.attempt !== undefined && payload.attempt !== entry.attempt) Object.assign(entry, { attempt: payload.attempt, text: "" });
+		entry.text += str(payload.text);
+		entry.version++;
+		return entry;
+	}
 
-  #answer(event, payload) {
-    const entry = this.#keyed(event, payload, { type: "message", state: "done" });
-    const answer = messagesOf(payload.result).map(contentText).filter(Boolean).join("\n\n");
-    if (answer) entry.text = answer;
-    return entry;
-  }
+	#answer(event, payload) {
+		const entry = this.#keyed(event, payload, { type: "message", state: "done" });
+		const answer = messagesOf(payload.result).map(contentText).filter(Boolean).join("\n\n");
+		if (answer) entry.text = answer;
+		return entry;
+	}
 }
 
 // Every message inside a recorded result, however deep it is wrapped.
 function messagesOf(value, depth = 0) {
-  if (depth > 8 || value === null || typeof value !== "object") return [];
-  if (Array.isArray(value.$msg)) return [value.$msg[1] ?? {}];
-  return Object.values(value).flatMap((each) => messagesOf(each, depth + 1));
+	if (depth > 8 || value === null || typeof value !== "object") return [];
+	if (Array.isArray(value.$msg)) return [value.$msg[1] ?? {}];
+	return Object.values(value).flatMap((each) => messagesOf(each, depth + 1));
 }
 
-// A message's content is a text, or a list of blocks.
 function contentText({ content }) {
-  if (!Array.isArray(content)) return str(content);
-  return content.map((block) => str(block?.text ?? block)).filter(Boolean).join("\n");
+	if (!Array.isArray(content)) return str(content);
+	return content.map((block) => str(block?.text ?? block)).filter(Boolean).join("\n");
 }
 
-// What a tool gave back, as text.
 export function outputOf(result) {
-  if ((result ?? null) === null) return "";
-  const messages = messagesOf(result);
-  if (messages.length) return messages.map(contentText).join("\n");
-  const value = result.value ?? result;
-  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+	if ((result ?? null) === null) return "";
+	const messages = messagesOf(result);
+	if (messages.length) return messages.map(contentText).join("\n");
+	const value = result.value ?? result;
+	return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }
 
 const TELLING = ["command", "file_path", "path", "pattern", "query", "url", "description"];
 
 // The first argument that tells something: a path, a command, a pattern.
 export function brief(args) {
-  if (typeof (args ?? "") !== "object") return firstLine(args, 100);
-  const told = TELLING.map((name) => args[name]).find(str) ?? Object.values(args).find((value) => typeof value === "string");
-  return firstLine(told ?? JSON.stringify(args), 100);
+	if (typeof (args ?? "") !== "object") return firstLine(args, 100);
+	const told = TELLING.map((name) => args[name]).find(str) ?? Object.values(args).find((value) => typeof value === "string");
+	return firstLine(told ?? JSON.stringify(args), 100);
+}
+
+// Phase and attempt from "plan/2/turn1", or from what the payload says.
+function laneOf({ lane_id: lane, payload }) {
+	const [phase, n] = String(lane ?? "").split("/");
+	if (/^\d+$/.test(n)) return { phase, n: Number(n) };
+	return { phase: str(payload?.phase) || null, n: Number(payload?.attempt_no ?? payload?.attempt) || 1 };
 }

@@ -1,54 +1,51 @@
 // Pure: the list of runs as it changes under the reader's eyes. Rows never move by themselves.
 
-// Runs loaded so far, newest first; `fresh` are new ones that wait to be let in.
 export class RunList {
-  items = [];
-  fresh = [];
-  cursor = null;
-  #byId = new Map();
+	items = [];
+	fresh = [];
+	cursor = null;
+	#byId = new Map();
 
-  reset(page) {
-    this.items = [];
-    this.fresh = [];
-    this.#byId.clear();
-    this.append(page);
-  }
+	reset(page) {
+		this.items = [];
+		this.fresh = [];
+		this.#byId.clear();
+		this.append(page);
+	}
 
-  append(page) {
-    for (const run of page.items) {
-      if (this.has(run.run_id)) continue;
-      this.items.push(run);
-      this.#byId.set(run.run_id, run);
-    }
-    this.cursor = page.next_cursor;
-  }
+	append(page) {
+		for (const run of page.items) {
+			if (this.has(run.run_id)) continue;
+			this.items.push(run);
+			this.#byId.set(run.run_id, run);
+		}
+		this.cursor = page.next_cursor;
+	}
 
-  // The first page, asked for again: known runs change in place, unknown ones wait above. True if anything changed.
-  refresh(page) {
-    const before = this.fresh.map((run) => run.run_id).join();
-    this.fresh = page.items.filter((run) => !this.has(run.run_id));
-    const changed = page.items.filter((run) => this.replace(run));
-    return changed.length > 0 || before !== this.fresh.map((run) => run.run_id).join();
-  }
+	// The first page, asked for again: known runs change in place, unknown ones wait above. True if anything changed.
+	refresh(page) {
+		const before = this.fresh.map((run) => run.run_id).join();
+		this.fresh = page.items.filter((run) => !this.has(run.run_id));
+		const changed = page.items.filter((run) => this.replace(run));
+		return changed.length > 0 || before !== this.fresh.map((run) => run.run_id).join();
+	}
 
-  // A run as it is now, where it stands.
-  replace(run) {
-    const known = this.#byId.get(run.run_id);
-    if (!known || stampOf(known) === stampOf(run)) return false;
-    Object.assign(known, run);
-    return true;
-  }
+	replace(run) {
+		const known = this.#byId.get(run.run_id);
+		if (!known || stampOf(known) === stampOf(run)) return false;
+		Object.assign(known, run);
+		return true;
+	}
 
-  // Let the new ones in, at the top.
-  admit() {
-    for (const run of this.fresh) this.#byId.set(run.run_id, run);
-    this.items = [...this.fresh, ...this.items].sort((a, b) => (a.created_at < b.created_at) - (a.created_at > b.created_at));
-    this.fresh = [];
-  }
+	admit() {
+		for (const run of this.fresh) this.#byId.set(run.run_id, run);
+		this.items = [...this.fresh, ...this.items].sort((a, b) => (a.created_at < b.created_at) - (a.created_at > b.created_at));
+		this.fresh = [];
+	}
 
-  has(runId) {
-    return this.#byId.has(runId);
-  }
+	has(runId) {
+		return this.#byId.has(runId);
+	}
 }
 
-export const stampOf = (run) => [run.state, run.updated_at, run.cost_usd, run.waiting_for, run.pause_reason].join(" ");
+export const stampOf = (run) => [run.state, run.updated_at, run.cost_usd, run.now, run.pause_reason].join(" ");

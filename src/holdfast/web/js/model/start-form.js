@@ -1,78 +1,68 @@
-// Pure: between the form of a new run, the request it becomes, and the refusals that come back.
-
 export const EMPTY = { workflow: "", title: "", requirements_md: "", repo_path: "", base_branch: "", simulate: false, budget: "", personas: {} };
 
-// The body of POST /api/runs.
 export function toRequest(form) {
-  const limit = toBudget(form.budget);
-  return {
-    workflow: form.workflow,
-    requirements_md: form.requirements_md,
-    simulate: form.simulate,
-    repo_path: form.repo_path.trim(),
-    base_branch: form.base_branch.trim() || "main",
-    title: form.title.trim(),
-    persona_overrides: Object.fromEntries(Object.entries(form.personas).filter(([, name]) => name)),
-    ...(limit && { budget_usd: limit }),
-  };
+	const limit = toBudget(form.budget);
+	return {
+		workflow: form.workflow,
+		requirements_md: form.requirements_md,
+		simulate: form.simulate,
+		repo_path: form.repo_path.trim(),
+		base_branch: form.base_branch.trim() || "main",
+		title: form.title.trim(),
+		persona_overrides: Object.fromEntries(Object.entries(form.personas).filter(([, name]) => name)),
+		...(limit && { budget_usd: limit }),
+	};
 }
 
 // "2.50", "2,50" and "$2.50" are amounts; NaN is none; null is no limit of its own.
 export function toBudget(text) {
-  const given = text.trim().replace(/^\$\s*/, "").replace(/^(\d+),(\d{1,2})$/, "$1.$2");
-  if (!given) return null;
-  return /^\d+(\.\d+)?$/.test(given) ? Number(given) : Number.NaN;
+	const given = text.trim().replace(/^\$\s*/, "").replace(/^(\d+),(\d{1,2})$/, "$1.$2");
+	if (!given) return null;
+	return /^\d+(\.\d+)?$/.test(given) ? Number(given) : Number.NaN;
 }
 
 // What can be said without asking the server: `{ field: sentence }`.
 export function findMistakes({ workflow, repo_path: path, requirements_md: text, title, budget }) {
-  const limit = toBudget(budget);
-  const found = {
-    workflow: !workflow && "Choose a workflow.",
-    repo_path: !path.trim() ? "Choose the repository to work on." : !path.trim().startsWith("/") && "Give the whole path, beginning with “/”.",
-    requirements_md: !text.trim() && "Say what should be done. The agents know nothing else.",
-    title: title.length > 200 && "At most 200 characters.",
-    budget_usd: limit !== null && !(limit > 0 && limit <= 1_000_000) && "Give an amount in dollars, such as 2.50.",
-  };
-  return Object.fromEntries(Object.entries(found).filter(([, sentence]) => sentence));
+	const limit = toBudget(budget);
+	const found = {
+		workflow: !workflow && "Choose a workflow.",
+		repo_path: !path.trim() ? "Choose the repository to work on." : !path.trim().startsWith("/") && "Give the whole path, beginning with “/”.",
+		requirements_md: !text.trim() && "Say what should be done. The agents know nothing else.",
+		title: title.length > 200 && "At most 200 characters.",
+		budget_usd: limit !== null && !(limit > 0 && limit <= 1_000_000) && "Give an amount in dollars, such as 2.50.",
+	};
+	return Object.fromEntries(Object.entries(found).filter(([, sentence]) => sentence));
 }
 
 const CODES = {
-  workflow: ["template_not_found", "template_invalid", "schema_not_found", "schema_invalid"],
-  repo_path: ["repository_not_allowed", "repository_missing", "config_invalid", "workspace_error"],
-  base_branch: ["base_branch_missing"],
-  personas: ["persona_ineligible", "persona_not_found", "consent_required"],
+	workflow: ["template_not_found", "template_invalid", "schema_not_found", "schema_invalid"],
+	repo_path: ["repository_not_allowed", "repository_missing", "config_invalid", "workspace_error"],
+	base_branch: ["base_branch_missing"],
+	personas: ["persona_ineligible", "persona_not_found", "consent_required"],
 };
 
 const toSentences = ({ message, hint }) => [message, hint].filter(Boolean).join(" ");
 
 // Which field a refusal of the server is about: `[[field, sentence]]`; the field is "" where it is none.
 export function toFieldErrors(error) {
-  if (!error.errors?.length) return [[Object.keys(CODES).find((field) => CODES[field].includes(error.code)) ?? "", toSentences(error)]];
-  return error.errors.map(({ where = [], message = "" }) => {
-    const field = where.find((part) => part !== "body") ?? "";
-    return [field === "persona_overrides" ? "personas" : field, message];
-  });
+	if (!error.errors?.length) return [[Object.keys(CODES).find((field) => CODES[field].includes(error.code)) ?? "", toSentences(error)]];
+	return error.errors.map(({ where = [], message = "" }) => {
+		const field = where.find((part) => part !== "body") ?? "";
+		return [field === "persona_overrides" ? "personas" : field, message];
+	});
 }
 
-// The problems of a preview by field: "persona_overrides.author" stays with its role.
 export function toProblems(problems, { hasRepository }) {
-  const found = {};
-  for (const problem of problems) {
-    if (!hasRepository && /^(repo_path|base_branch)$/.test(problem.field)) continue; // nothing was given yet
-    found[problem.field] ??= toSentences(problem);
-  }
-  return found;
-}
-
-// The part of a binding's explanation that says why, without the lists of everybody else.
-export function shortReason(explanation) {
-  const why = explanation.split("; ")[0].replace(/^\S+ chosen because /, "");
-  return why && `${why[0].toUpperCase()}${why.slice(1)}.`;
+	const found = {};
+	for (const problem of problems) {
+		if (!hasRepository && /^(repo_path|base_branch)$/.test(problem.field)) continue; // nothing was given yet
+		found[problem.field] ??= toSentences(problem);
+	}
+	return found;
 }
 
 // A form like a run that was: its request, with real models if it was a rehearsal.
 export function fromRequest(request) {
-  const form = Object.fromEntries(Object.entries(EMPTY).map(([name, none]) => [name, request[name] ?? none]));
-  return { ...form, simulate: false, budget: String(request.budget_usd || ""), personas: request.simulate ? {} : { ...request.persona_overrides } };
+	const form = Object.fromEntries(Object.entries(EMPTY).map(([name, none]) => [name, request[name] ?? none]));
+	return { ...form, simulate: false, budget: String(request.budget_usd || ""), personas: request.simulate ? {} : { ...request.persona_overrides } };
 }

@@ -1,56 +1,49 @@
-// Pure: time to pixels, with the hours in which nobody worked folded away.
+// Pure: time to pixels, with the hours in which nobody worked folded away, and the labels along it.
+import { duration } from "../format.js";
 
-// Working intervals of all attempts, joined, in order.
-export function busyIntervals(attempts, now) {
-  const all = attempts
-    .flatMap((attempt) => attempt.segments)
-    .filter((segment) => segment.type === "working")
-    .map((segment) => [segment.from, segment.to ?? now])
-    .sort((a, b) => a[0] - b[0]);
-  const joined = [];
-  for (const [from, to] of all) {
-    const last = joined.at(-1);
-    if (last && from <= last[1]) last[1] = Math.max(last[1], to);
-    else joined.push([from, to]);
-  }
-  return joined;
-}
+const TICK_STEPS = [0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400, 604800];
 
 // A piecewise scale; long gaps without work get the width of a few seconds: `{ toX(ts), folds: [{ from, to, x, width, seconds }], width }`.
 export function foldedScale({ from, to, busy, width, isFolding = true }) {
-  const worked = busy.reduce((sum, [a, b]) => sum + (b - a), 0);
-  const longest = Math.max(5, worked * 0.25);
-  const folded = Math.max(1, worked * 0.06);
-  const pieces = [];
-  let at = from;
-  const put = (until, isGap) => {
-    if (until <= at) return;
-    const seconds = until - at;
-    const isFolded = isFolding && isGap && seconds > longest;
-    pieces.push({ from: at, to: until, seconds, weight: isFolded ? folded : seconds, isFolded });
-    at = until;
-  };
-  for (const [a, b] of busy) {
-    put(Math.min(a, to), true);
-    put(Math.min(b, to), false);
-  }
-  put(to, true);
-  const total = pieces.reduce((sum, piece) => sum + piece.weight, 0);
-  let x = 0;
-  for (const piece of pieces) {
-    Object.assign(piece, { x, width: (piece.weight / total) * width });
-    x += piece.width;
-  }
-  const toX = (ts) => {
-    const piece = pieces.findLast((each) => each.from <= ts);
-    return piece ? Math.min(width, piece.x + ((Math.min(ts, piece.to) - piece.from) / piece.seconds) * piece.width) : 0;
-  };
-  return { width, folds: pieces.filter((piece) => piece.isFolded), toX };
+	const worked = busy.reduce((sum, [a, b]) => sum + ((b ?? to) - a), 0);
+	const longest = Math.max(5, worked * 0.25);
+	const folded = Math.max(1, worked * 0.06);
+	const pieces = [];
+	let at = from;
+	const put = (until, isGap) => {
+		if (until <= at) return;
+		const seconds = until - at;
+		const isFolded = isFolding && isGap && seconds > longest;
+		pieces.push({ from: at, to: until, seconds, weight: isFolded ? folded : seconds, isFolded });
+		at = until;
+	};
+	for (const [a, b] of busy) {
+		put(Math.min(a, to), true);
+		put(Math.min(b ?? to, to), false);
+	}
+	put(to, true);
+	const total = pieces.reduce((sum, piece) => sum + piece.weight, 0);
+	let x = 0;
+	for (const piece of pieces) {
+		Object.assign(piece, { x, width: (piece.weight / total) * width });
+		x += piece.width;
+	}
+	const toX = (ts) => {
+		const piece = pieces.findLast((each) => each.from <= ts);
+		return piece ? Math.min(width, piece.x + ((Math.min(ts, piece.to) - piece.from) / piece.seconds) * piece.width) : 0;
+	};
+	return { from, to, width, folds: pieces.filter((piece) => piece.isFolded), toX };
 }
 
-// Seconds per kind of time.
-export function timeSpent(attempts, now) {
-  const spent = { working: 0, waiting: 0, queued: 0, down: 0 };
-  for (const { type, from, to } of attempts.flatMap((attempt) => attempt.segments)) spent[type] += Math.max(0, (to ?? now) - from);
-  return spent;
+export function axisTicks({ from, to, width, folds, toX }, apart = 70) {
+	const worked = to - from - folds.reduce((sum, fold) => sum + fold.seconds, 0);
+	const step = TICK_STEPS.find((each) => (worked / each) * apart <= width) ?? TICK_STEPS.at(-1);
+	const ticks = [];
+	for (let s = 0, n = 0; s <= to - from && n < 20_000; s += step, n++) {
+		const x = toX(from + s);
+		const isFolded = folds.some((fold) => from + s > fold.from && from + s < fold.to);
+		if (isFolded || x - (ticks.at(-1)?.x ?? -apart) < apart || x >= width - 20) continue;
+		ticks.push({ x, label: s < 60 ? `${Number(s.toFixed(1))} s` : duration(s) });
+	}
+	return ticks;
 }

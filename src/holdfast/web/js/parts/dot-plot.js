@@ -1,27 +1,55 @@
-// Recent runs at a glance: each dot is a run and opens it.
-import { ago, duration } from "../format.js";
+import { ago, clock, day, duration, SHAPES, tookSeconds, toStatus } from "../format.js";
 import { h } from "../h.js";
-import { plotRuns } from "../model/dots.js";
-import { SHAPES, toStatus } from "../model/status.js";
 
 const HEIGHT = 150;
 
-export function dotPlot(runs, { width, summaryOf }) {
-  const inner = { width: Math.max(120, width - 58), height: HEIGHT - 30, nowMs: Date.now() };
-  const { points, xTicks, yTicks } = plotRuns(runs, inner);
-  const grid = yTicks.map(({ y, label }) => [h("svg:line.grid", { x2: inner.width, y1: y, y2: y }), h("svg:text.tick.end", { x: -8, y: y + 4 }, label)]);
-  const times = xTicks.map(({ x, label }) => h("svg:text.tick.mid", { x, y: inner.height + 16 }, label));
-  const plot = h("svg:g", { transform: "translate(46 10)" }, grid, times, points.map((point) => dot(point, summaryOf(point.run))));
-  return h("svg:svg.dots", { width, height: HEIGHT, role: "group", "aria-label": "Recent runs by start and duration" }, plot);
+export function dotPlot(runs, width) {
+	const inner = { width: Math.max(120, width - 58), height: HEIGHT - 30, nowMs: Date.now() };
+	const { points, xTicks, yTicks } = plotRuns(runs, inner);
+	const grid = yTicks.map(({ y, label }) => [h("svg:line.grid", { x2: inner.width, y1: y, y2: y }), h("svg:text.tick.end", { x: -8, y: y + 4 }, label)]);
+	const times = xTicks.map(({ x, label }) => h("svg:text.tick.mid", { x, y: inner.height + 16 }, label));
+	const plot = h("svg:g", { transform: "translate(46 10)" }, grid, times, points.map(dot));
+	return h("svg:svg.dots", { width, height: HEIGHT, role: "group", "aria-label": "Recent runs by start and duration" }, plot);
 }
 
-function dot({ run, x, y, seconds }, title) {
-  const { tone, shape, word } = toStatus(run.state, run.pause_reason);
-  const told = `${title}: ${word.toLowerCase()}, ${duration(seconds)}, started ${ago(run.started_at ?? run.created_at, Date.now())}`;
-  return h(
-    `svg:a.dot.tone-${tone}`, { href: `/runs/${run.run_id}`, "aria-label": told, tabindex: "-1", transform: `translate(${x - 6} ${y - 6})` },
-    h("svg:rect.hit", { x: -4, y: -4, width: 20, height: 20 }),
-    h("svg:path", { d: SHAPES[shape], transform: "scale(.75)", "fill-rule": "evenodd" }),
-    h("svg:title", told),
-  );
+function dot({ run, x, y, seconds }) {
+	const { tone, shape, word } = toStatus(run.state, run.pause_reason);
+	const told = `${run.heading}: ${word.toLowerCase()}, ${duration(seconds)}, started ${ago(run.started_at ?? run.created_at, Date.now())}`;
+	return h(
+		`svg:a.dot.tone-${tone}`, { href: `/runs/${run.run_id}`, "aria-label": told, tabindex: "-1", transform: `translate(${x - 6} ${y - 6})` },
+		h("svg:rect.hit", { x: -4, y: -4, width: 20, height: 20 }),
+		h("svg:path", { d: SHAPES[shape], transform: "scale(.75)", "fill-rule": "evenodd" }),
+		h("svg:title", told),
+	);
+}
+
+// Durations differ by thousands, so their scale is logarithmic.
+const STEPS_S = [1, 10, 60, 600, 3600, 21600, 86400, 604800];
+const SPANS_S = [10, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 604800, 2592000];
+
+function plotRuns(runs, { width, height, nowMs }) {
+	const toTimed = (run) => ({ run, at: Date.parse(run.started_at ?? run.created_at), seconds: tookSeconds(run, nowMs) });
+	const timed = runs.map(toTimed).filter((each) => !Number.isNaN(each.at));
+	if (timed.length === 0) return { points: [], xTicks: [], yTicks: [] };
+	const starts = timed.map((each) => each.at);
+	const to = Math.max(nowMs, ...starts);
+	const from = Math.min(...starts, to - 20_000);
+	const longest = Math.max(10, ...timed.map((each) => each.seconds)) * 1.3;
+	const toX = (ms) => ((ms - from) / (to - from)) * width;
+	const toY = (seconds) => height * (1 - Math.log(Math.max(1, seconds * 2)) / Math.log(longest * 2));
+	const label = (ms) => (to - from > 172_800_000 ? day(ms / 1000, nowMs) : clock(ms / 1000, to - from < 300_000));
+	return {
+		points: timed.map(({ run, at, seconds }) => ({ run, x: toX(at), y: toY(seconds), seconds })),
+		xTicks: timeTicks(from, to).filter((ms) => toX(ms) < width - 30).map((ms) => ({ x: toX(ms), label: label(ms) })),
+		yTicks: STEPS_S.filter((s) => s < longest).map((s) => ({ y: toY(s), label: duration(s).replace(".0", "") })),
+	};
+}
+
+function timeTicks(from, to) {
+	const last = SPANS_S.at(-1);
+	const span = 1000 * (SPANS_S.find((s) => (to - from) / s <= 5000) ?? last * Math.ceil((to - from) / last / 5000));
+	const shift = new Date(to).getTimezoneOffset() * 60_000;
+	const ticks = [];
+	for (let ms = Math.ceil((from - shift) / span) * span + shift; ms <= to; ms += span) ticks.push(ms);
+	return ticks;
 }

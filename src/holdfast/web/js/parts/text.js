@@ -7,78 +7,75 @@ import { button } from "./ui.js";
 const PIECE = 100_000;
 const MAX_ITEMS = 100;
 
-// Text of any length: the first lines, and the rest on request, never more than a piece at a time.
 export function longText(text, { lines = 14, chars = 2400, className = "code" } = {}) {
-  const start = cut(text, lines, chars);
-  const isCut = start.length < text.length;
-  const place = h(`pre.${className}.foreign`, { tabindex: isCut && "0" }, start);
-  if (!isCut) return place;
-  let shown = start.length;
-  const label = () => `Show ${shown > start.length ? "more" : "all"} (${bytes(text.length - shown)} more)`;
-  const more = button(label(), () => {
-    place.append(h("span", text.slice(shown, (shown += PIECE))));
-    if (shown >= text.length) more.remove();
-    else more.textContent = label();
-  }, { kind: "tiny" });
-  return h("div.long", place, more);
+	const start = cut(text, lines, chars);
+	const isCut = start.length < text.length;
+	const place = h(`pre.${className}.foreign`, { tabindex: isCut && "0" }, start);
+	if (!isCut) return place;
+	let shown = start.length;
+	const label = () => `Show ${shown > start.length ? "more" : "all"} (${bytes(text.length - shown)} more)`;
+	const more = button(label(), () => {
+		place.append(h("span", text.slice(shown, (shown += PIECE))));
+		if (shown >= text.length) more.remove();
+		else more.textContent = label();
+	}, { kind: "tiny" });
+	return h("div.long", place, more);
 }
 
 function cut(text, lines, chars) {
-  let end = -1;
-  for (let n = 0; n < lines; n++) {
-    end = text.indexOf("\n", end + 1);
-    if (end === -1 && text.length <= chars * 1.2) return text;
-    if (end === -1 || end > chars) return text.slice(0, chars);
-  }
-  return text.slice(0, end);
+	let end = -1;
+	for (let n = 0; n < lines; n++) {
+		end = text.indexOf("\n", end + 1);
+		if (end === -1 && text.length <= chars * 1.2) return text;
+		if (end === -1 || end > chars) return text.slice(0, chars);
+	}
+	return text.slice(0, end);
 }
 
 export const markdown = (source) => (source.length > 60_000 ? longText(source, { className: "prose-raw" }) : h("div.prose.foreign", parseMarkdown(source).map(block)));
 
 function block({ type, text, level, items, isOrdered }) {
-  if (type === "code") return longText(text, { lines: 40, chars: 8000 });
-  if (type === "rule") return h("hr");
-  if (type === "quote") return h("blockquote", inline(text));
-  if (type === "heading") return h(`p.heading.h-${level}`, { role: "heading", "aria-level": Math.min(6, level + 2) }, inline(text));
-  if (type === "list") return h(isOrdered ? "ol" : "ul", items.map((item) => h(`li.depth-${item.depth}`, inline(item.text))));
-  return h("p", inline(text));
+	if (type === "code") return longText(text, { lines: 40, chars: 8000 });
+	if (type === "rule") return h("hr");
+	if (type === "quote") return h("blockquote", inline(text));
+	if (type === "heading") return h(`p.heading.h-${level}`, { role: "heading", "aria-level": Math.min(6, level + 2) }, inline(text));
+	if (type === "list") return h(isOrdered ? "ol" : "ul", items.map((item) => h(`li.depth-${item.depth}`, inline(item.text))));
+	return h("p", inline(text));
 }
 
 const inline = (text) => parseInline(text).map((part) => (part.type === "text" ? part.text : h(part.type, part.text)));
 
 // A JSON value as a document: names, texts, lists. Deep or long parts open on request.
 function jsonView(value, depth = 0) {
-  if (typeof value === "string") return value.length > 60 || value.includes("\n") ? markdown(value) : h("span.foreign", value || h("span.soft", "(empty)"));
-  if (value === null || typeof value !== "object") return h("code", String(value));
-  const isList = Array.isArray(value);
-  const entries = Object.entries(value);
-  if (!entries.length) return h("span.soft", isList ? "none" : "nothing");
-  if (depth > 5) return longText(JSON.stringify(value, null, 2));
-  const shown = entries.slice(0, MAX_ITEMS);
-  const rest = entries.length > MAX_ITEMS && h("p.soft", `${plural(entries.length - MAX_ITEMS, "more entry", "more entries")}; the raw view has all.`);
-  if (isList) return [h("ul.json-list", shown.map(([, each]) => h("li", jsonView(each, depth + 1)))), rest];
-  return [h(`dl.json-map.depth-${Math.min(depth, 2)}`, shown.map(([name, each]) => [h("dt.foreign", title(name)), h("dd", jsonView(each, depth + 1))])), rest];
+	if (typeof value === "string") return value.length > 60 || value.includes("\n") ? markdown(value) : h("span.foreign", value || h("span.soft", "(empty)"));
+	if (value === null || typeof value !== "object") return h("code", String(value));
+	const isList = Array.isArray(value);
+	const entries = Object.entries(value);
+	if (!entries.length) return h("span.soft", isList ? "none" : "nothing");
+	if (depth > 5) return longText(JSON.stringify(value, null, 2));
+	const shown = entries.slice(0, MAX_ITEMS);
+	const rest = entries.length > MAX_ITEMS && h("p.soft", `${plural(entries.length - MAX_ITEMS, "more entry", "more entries")}; the raw view has all.`);
+	if (isList) return [h("ul.json-list", shown.map(([, each]) => h("li", jsonView(each, depth + 1)))), rest];
+	return [h(`dl.json-map.depth-${Math.min(depth, 2)}`, shown.map(([name, each]) => [h("dt.foreign", title(name)), h("dd", jsonView(each, depth + 1))])), rest];
 }
 
 function title(name) {
-  if (!/^[a-z][a-zA-Z0-9_]*$/.test(name)) return name;
-  const words = name.replace(/_/g, " ").replace(/([a-z])([A-Z])/g, (_, before, letter) => `${before} ${letter.toLowerCase()}`);
-  return words[0].toUpperCase() + words.slice(1);
+	if (!/^[a-z][a-zA-Z0-9_]*$/.test(name)) return name;
+	const words = name.replace(/_/g, " ").replace(/([a-z])([A-Z])/g, (_, before, letter) => `${before} ${letter.toLowerCase()}`);
+	return words[0].toUpperCase() + words.slice(1);
 }
 
-// An artifact's text: JSON as a document, anything else as Markdown.
 export function documentView(text) {
-  try {
-    const value = JSON.parse(text);
-    if (Array.isArray(value)) return h("div.document", jsonView(value));
-    // Which run and phase it belongs to is said above it; the raw view has them.
-    const { runId, phaseKey, ...rest } = value;
-    if (typeof value === "object") return h("div.document", jsonView(rest));
-  } catch {
-    // Not JSON; it is read as text.
-  }
-  return h("div.document", markdown(text));
+	try {
+		const value = JSON.parse(text);
+		if (Array.isArray(value)) return h("div.document", jsonView(value));
+		// Which run and phase it belongs to is said above it; the raw view has them.
+		const { runId, phaseKey, ...rest } = value;
+		if (typeof value === "object") return h("div.document", jsonView(rest));
+	} catch {
+		// no JSON
+	}
+	return h("div.document", markdown(text));
 }
 
-// JSON or text as it was recorded.
 export const raw = (value, options) => longText(typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "", options);

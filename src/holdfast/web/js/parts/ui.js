@@ -1,117 +1,132 @@
 // The parts every page is made of: buttons, fields, dialogs, states, marks, times, tables, content that is kept.
 import { newKey } from "../api.js";
-import { ago, clock, exact, since } from "../format.js";
+import { ago, clock, exact, SHAPES, since, toStatus } from "../format.js";
 import { add, fill, h } from "../h.js";
-import { SHAPES, toStatus } from "../model/status.js";
 import { setQuery } from "../router.js";
-import { say } from "../say.js";
 
 let ids = 0;
+let saying = 0;
+
+export function say(text) {
+	const region = document.getElementById("say");
+	clearTimeout(saying);
+	region.textContent = "";
+	// A region speaks when it changes: the same sentence twice needs the emptiness between.
+	saying = setTimeout(() => (region.textContent = text), 60);
+}
 
 // Acts once at a time; the element is busy meanwhile.
 export async function busy(element, act) {
-  if (element.ariaBusy) return;
-  element.ariaBusy = "true";
-  try {
-    await act();
-  } finally {
-    element.ariaBusy = null;
-  }
+	if (element.ariaBusy) return;
+	element.ariaBusy = "true";
+	try {
+		await act();
+	} finally {
+		element.ariaBusy = null;
+	}
 }
 
-// `button("Approve", act, { kind: "main", why })`: with `why` it stays focusable and says why it does nothing.
+// With `why` it stays focusable and says why it does nothing.
 export function button(label, act, { kind, why, ...props } = {}) {
-  const onclick = (event) => {
-    if (why) event.preventDefault();
-    return why ? say(why) : act && busy(element, () => act(event));
-  };
-  const element = h("button.button", { class: kind, type: "button", title: why, ...props, onclick }, label);
-  if (!why) return element;
-  element.ariaDisabled = "true";
-  element.setAttribute("aria-describedby", `why-${++ids}`);
-  return add(element, h("span.unseen", { id: `why-${ids}`, "aria-hidden": "true" }, why));
+	const onclick = (event) => {
+		if (why) event.preventDefault();
+		return why ? say(why) : act && busy(element, () => act(event));
+	};
+	const element = h("button.button", { class: kind, type: "button", title: why, ...props, onclick }, label);
+	if (!why) return element;
+	element.ariaDisabled = "true";
+	element.setAttribute("aria-describedby", `why-${++ids}`);
+	return add(element, h("span.unseen", { id: `why-${ids}`, "aria-hidden": "true" }, why));
 }
 
-// A labelled control; it gets class, id and description.
-export function field(label, control, { hint } = {}) {
-  const id = `field-${++ids}`;
-  control.id ||= id;
-  control.classList.add("input");
-  if (hint) control.setAttribute("aria-describedby", `${id}-hint`);
-  return h("div.field", h("label", { for: control.id }, label), control, hint && h("div.small.soft", { id: `${id}-hint` }, hint));
+export function field(label, control, hint) {
+	const id = `field-${++ids}`;
+	control.id ||= id;
+	control.classList.add("input");
+	if (hint) control.setAttribute("aria-describedby", `${id}-hint`);
+	return h("div.field", h("label", { for: control.id }, label), control, hint && h("div.small.soft", { id: `${id}-hint` }, hint));
 }
 
-// A field that says what is wrong with it: `{ element, control, setError(text) }`.
 export function checked(label, control, { hint, before, after } = {}) {
-  const trouble = h("div.trouble", { id: `trouble-${++ids}` });
-  const element = add(field(label, control, { hint }), trouble, after);
-  control.setAttribute("aria-describedby", `${control.getAttribute("aria-describedby") ?? ""} ${trouble.id}`.trim());
-  if (before) control.before(before);
-  const setError = (text) => {
-    fill(trouble, text);
-    control.ariaInvalid = text ? "true" : null;
-  };
-  return { element, control, setError };
+	const trouble = h("div.trouble", { id: `trouble-${++ids}` });
+	const element = add(field(label, control, hint), trouble, after);
+	control.setAttribute("aria-describedby", `${control.getAttribute("aria-describedby") ?? ""} ${trouble.id}`.trim());
+	if (before) control.before(before);
+	const setError = (text) => {
+		fill(trouble, text);
+		control.ariaInvalid = text ? "true" : null;
+	};
+	return { element, control, setError };
 }
+
+export const options = (values, chosen) => values.map(([value, label = value]) => h("option", { value, selected: value === chosen }, label));
+
+export const choice = (props, ...label) => h("label.choice", h("input", { type: "radio", ...props }), h("span", label));
 
 // Resolves to what `act(form, key)` gave, or to null when closed. An error stays; the next try has the same key.
 export function ask({ title, body, label, kind = "main", act, cancel = "Cancel" }) {
-  const key = newKey();
-  const trouble = h("div");
-  const confirm = label && button(label, null, { kind, type: "submit" });
-  let result = null;
-  const submit = async () => {
-    fill(trouble);
-    try {
-      result = (await act?.(new FormData(form), key)) ?? true;
-      dialog.close();
-    } catch (error) {
-      fill(trouble, problemNote(error));
-    }
-  };
-  const onsubmit = (event) => {
-    event.preventDefault();
-    busy(confirm ?? form, submit);
-  };
-  const buttons = h("div.buttons.end", button(cancel, () => dialog.close(), { kind: "plain" }), confirm);
-  const form = h("form", { method: "dialog", onsubmit }, h("h2", { id: "dialog-title" }, title), body, trouble, buttons);
-  const dialog = h("dialog.dialog", { "aria-labelledby": "dialog-title" }, form);
-  document.body.append(dialog);
-  dialog.showModal();
-  return new Promise((resolve) => {
-    dialog.onclose = () => {
-      dialog.remove();
-      resolve(result);
-    };
-  });
+	const key = newKey();
+	const trouble = h("div");
+	const confirm = label && button(label, null, { kind, type: "submit" });
+	let result = null;
+	const submit = async () => {
+		fill(trouble);
+		try {
+			result = (await act?.(new FormData(form), key)) ?? true;
+			dialog.close();
+		} catch (error) {
+			fill(trouble, problemNote(error));
+		}
+	};
+	const onsubmit = (event) => {
+		event.preventDefault();
+		busy(confirm ?? form, submit);
+	};
+	const buttons = h("div.buttons.end", button(cancel, () => dialog.close(), { kind: "plain" }), confirm);
+	const form = h("form", { method: "dialog", onsubmit }, h("h2", { id: "dialog-title" }, title), body, trouble, buttons);
+	const dialog = h("dialog.dialog", { "aria-labelledby": "dialog-title" }, form);
+	document.body.append(dialog);
+	dialog.showModal();
+	return new Promise((resolve) => {
+		dialog.onclose = () => {
+			dialog.remove();
+			resolve(result);
+		};
+	});
 }
 
 export const loading = (what = "Loading…") => h("p.loading", { "aria-busy": "true" }, what);
 
-// Nothing is there, and that is no error.
 export const empty = (title, text, ...actions) => h("div.state", h("h2", title), text && h("p", text), actions.length > 0 && h("div.buttons", actions));
 
 export const notFound = (what = "There is no such page.") => empty("Not found", what, h("a.button", { href: "/" }, "All runs"));
 
-// Something failed: says what, and that trying again is safe.
 export const problemState = ({ isOffline, title, message, hint, requestId }, retry) =>
-  h("div.state", { role: "alert" }, h("h2", isOffline ? "The server does not answer" : title || "This could not be shown"), h("p", message), hint && h("p", hint), retry && h("div.buttons", button("Try again", retry)), requestId && h("p.small", `Request ${requestId}`));
+	h(
+		"div.state",
+		{ role: "alert" },
+		h("h2", isOffline ? "The server does not answer" : title || "This could not be shown"),
+		h("p", message),
+		hint && h("p", hint),
+		h("div.buttons", button("Try again", retry)),
+		requestId && h("p.small", `Request ${requestId}`),
+	);
 
-// The same in one line, inside a card or a dialog.
 export function problemNote({ message, hint, errors = [] }) {
-  const details = errors.map((each) => h("li", each.where?.join("."), " ", each.message));
-  return h("div.note.tone-bad", { role: "alert" }, h("strong", message), hint && h("div", hint), details.length > 0 && h("ul", details));
+	const details = errors.map((each) => h("li", each.where?.join("."), " ", each.message));
+	return h("div.note.tone-bad", { role: "alert" }, h("strong", message), hint && h("div", hint), details.length > 0 && h("ul", details));
 }
 
-export const shape = (name) =>
-  h("svg:svg", { viewBox: "0 0 16 16", "aria-hidden": "true", class: name === "busy" ? "turning" : null }, h("svg:path", { d: SHAPES[name] ?? SHAPES.idle, "fill-rule": "evenodd", fill: "currentColor" }));
+export const note = (tone, ...children) => h(`p.note.tone-${tone}`, children);
 
-// A tone with any word: `mark("good", "Valid")`.
+export const icon = (d, props) => h("svg:svg", { viewBox: "0 0 16 16", "aria-hidden": "true", ...props }, h("svg:path", { d, "fill-rule": "evenodd", fill: "currentColor" }));
+export const shape = (name) => icon(SHAPES[name] ?? SHAPES.idle, { class: name === "busy" ? "turning" : null });
+
 export const mark = (tone, word, { pill, shapeName = tone } = {}) => h(`span.mark.tone-${tone}${pill ? ".pill" : ""}`, shape(shapeName), word);
 
-export function statusMark(state, { pauseReason } = {}) {
-  const { tone, word, shape: shapeName } = toStatus(state, pauseReason);
-  return mark(tone, word, { shapeName });
+export function statusMark(state, pauseReason) {
+	const { tone, word, shape: shapeName } = toStatus(state, pauseReason);
+	return mark(tone, word, { shapeName });
 }
 
 const times = new Set();
@@ -119,87 +134,90 @@ setInterval(() => document.hidden || times.forEach((each) => each.draw()), 5000)
 
 // <hf-time>: "6 min ago", kept true while it is shown.
 class HfTime extends HTMLElement {
-  connectedCallback() {
-    times.add(this);
-    this.draw();
-  }
-  disconnectedCallback() {
-    times.delete(this);
-  }
-  draw() {
-    const text = (this.getAttribute("as") === "since" ? since : ago)(this.getAttribute("datetime"), Date.now());
-    if (this.textContent !== text) this.textContent = text;
-  }
+	connectedCallback() {
+		times.add(this);
+		this.draw();
+	}
+	disconnectedCallback() {
+		times.delete(this);
+	}
+	draw() {
+		const text = (this.getAttribute("as") === "since" ? since : ago)(this.getAttribute("datetime"), Date.now());
+		if (this.textContent !== text) this.textContent = text;
+	}
 }
 customElements.define("hf-time", HfTime);
 
 // `{ as: "since" }` for "6 min"; `{ focusable: true }` where it stands alone.
-export function time(at, { as = "ago", focusable } = {}) {
-  if (!at) return "–";
-  const datetime = typeof at === "number" ? new Date(at * 1000).toISOString() : at;
-  const title = exact(datetime);
-  return h("hf-time.nowrap.num", { datetime, as, title, ...(focusable && { tabindex: "0", role: "note", "aria-label": title }) });
+export function time(datetime, { as = "ago", focusable } = {}) {
+	if (!datetime) return "–";
+	const title = exact(datetime);
+	return h("hf-time.nowrap.num", { datetime, as, title, ...(focusable && { tabindex: "0", role: "note", "aria-label": title }) });
 }
 
 export const section = (title, ...children) => h("section.stack.tight", h("h2", title), children);
 
 export const pageHead = (title, ...children) => h("div.page-head", h("h1", { tabindex: "-1" }, title), children);
 
+export const facts = (...items) => h("div.facts.small", items.flat().map((item) => (typeof item === "string" && item ? h("span", item) : item)));
+
 // `table(["Run", ">Cost"], [[cell, cell], …])`: ">" marks a column of numbers.
 export function table(heads, rows) {
-  const row = (cells, tag, props) => h("tr", cells.map((cell, index) => h(heads[index][0] === ">" ? `${tag}.num` : tag, props, cell)));
-  return h("div.card.scroll-x", h("table.table", h("thead", row(heads.map((head) => head.replace(">", "")), "th", { scope: "col" })), h("tbody", rows.map((cells) => row(cells, "td")))));
+	const row = (cells, tag, props) => h("tr", cells.map((cell, index) => h(heads[index][0] === ">" ? `${tag}.num` : tag, props, cell)));
+	const head = h("thead", row(heads.map((name) => name.replace(">", "")), "th", { scope: "col" }));
+	return h("div.card.scroll-x", h("table.table", head, h("tbody", rows.map((cells) => row(cells, "td")))));
 }
 
-// `[[name, value], …]`; what is falsy is left out.
-export const pairs = (facts, tag = "dl.pairs") => h(tag, facts.filter(Boolean).map(([name, value]) => h("div", h("dt", name, " "), h("dd.foreign", value))));
+export const pairs = (items, tag = "dl.pairs") => h(tag, items.map(([name, value]) => h("div", h("dt", name, " "), h("dd.foreign", value))));
 
 export const chip = (label, isPressed, onclick, ...more) => h("button.chip", { type: "button", "aria-pressed": String(isPressed), onclick }, label, more);
+export const chips = (label, ...children) => h("div.chips", { role: "group", "aria-label": label }, children);
 
-// Whether a text holds every word of what is searched for.
 export const holds = (text, wanted) => (wanted ?? "").toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
 
 // Content that is loaded again without ever going away: old is better than empty, as long as it says so.
 export function kept({ load, draw, signal }) {
-  const trouble = h("div", { hidden: true });
-  const content = h("div.stack", loading());
-  let loadedAt = null;
-  async function refresh() {
-    content.ariaBusy = "true";
-    try {
-      const data = await load();
-      if (signal.aborted) return;
-      loadedAt = Date.now() / 1000;
-      trouble.hidden = true;
-      fill(content, draw(data));
-    } catch (error) {
-      if (signal.aborted) return;
-      if (loadedAt === null) return void fill(content, problemState(error, refresh));
-      trouble.hidden = false;
-      fill(trouble, h("div.note.tone-waiting", { role: "status" }, h("p", h("strong", `What you see is from ${clock(loadedAt)}. `), error.message), button("Try again", refresh, { kind: "tiny" })));
-    } finally {
-      content.ariaBusy = null;
-    }
-  }
-  return { element: h("div.stack", trouble, content), refresh };
+	const trouble = h("div", { hidden: true });
+	const content = h("div.stack", loading());
+	let loadedAt = null;
+	async function refresh() {
+		content.ariaBusy = "true";
+		try {
+			const data = await load();
+			if (signal.aborted) return;
+			loadedAt = Date.now() / 1000;
+			trouble.hidden = true;
+			fill(content, draw(data));
+		} catch (error) {
+			if (signal.aborted) return;
+			if (loadedAt === null) return void fill(content, problemState(error, refresh));
+			trouble.hidden = false;
+			const told = h("p", h("strong", `What you see is from ${clock(loadedAt)}. `), error.message);
+			fill(trouble, h("div.note.tone-waiting", { role: "status" }, told, button("Try again", refresh, { kind: "tiny" })));
+		} finally {
+			content.ariaBusy = null;
+		}
+	}
+	return { element: h("div.stack", trouble, content), refresh };
 }
+
+export const searchBox = (label, props) => h("input.input.search", { type: "search", placeholder: label, "aria-label": label, ...props });
 
 // A list with a search that lives in the URL as `q`; `draw(data, query)` gives what is found.
 export function searchPage(main, { params, query, signal, setKeys }, { title, lead, load, draw }) {
-  let known;
-  const label = `Search ${title.toLowerCase()}`;
-  const input = h("input.input", { type: "search", value: query.get("q") ?? "", placeholder: label, "aria-label": label, oninput: () => setQuery({ q: input.value.trim() }) });
-  const list = h("div.stack");
-  const drawList = () => fill(list, draw(known, query));
-  const { element, refresh } = kept({ signal, load, draw: (data) => ((known = data), drawList()) });
-  setKeys({ "/": ["Search", (event) => (event.preventDefault(), input.focus())] });
-  add(main, pageHead(title, h("div.search", input)), lead, element);
-  const update = (next) => {
-    if (JSON.stringify(next.params) !== JSON.stringify(params)) return false;
-    query = next.query;
-    if (input !== document.activeElement) input.value = query.get("q") ?? "";
-    if (known) drawList();
-    return true;
-  };
-  return { update, loaded: refresh() };
+	let known;
+	const input = searchBox(`Search ${title.toLowerCase()}`, { value: query.get("q") ?? "", oninput: () => setQuery({ q: input.value.trim() }) });
+	const list = h("div.stack");
+	const drawList = () => fill(list, draw(known, query));
+	const { element, refresh } = kept({ signal, load, draw: (data) => ((known = data), drawList()) });
+	setKeys({ "/": ["Search", (event) => (event.preventDefault(), input.focus())] });
+	add(main, pageHead(title, input), lead, element);
+	const update = (next) => {
+		if (JSON.stringify(next.params) !== JSON.stringify(params)) return false;
+		query = next.query;
+		if (input !== document.activeElement) input.value = query.get("q") ?? "";
+		if (known) drawList();
+		return true;
+	};
+	return { update, loaded: refresh() };
 }

@@ -1,12 +1,10 @@
-// The journal: as a conversation while it happens, and event by event, any length of it.
 import { clock, count, duration, exact, firstLine, plural } from "../../format.js";
 import { fill, h, reconcile } from "../../h.js";
 import { brief } from "../../model/activity.js";
 import { longText, markdown, raw } from "../../parts/text.js";
-import { button, empty, loading, mark, shape } from "../../parts/ui.js";
+import { button, empty, facts, loading, mark, searchBox, shape } from "../../parts/ui.js";
 import { WindowedRows } from "../../parts/windowed.js";
 import { setQuery } from "../../router.js";
-import { facts } from "./pieces.js";
 
 const SHOWN = 200;
 const MORE = 1000;
@@ -16,144 +14,151 @@ const followBox = (onchange) => h("input", { type: "checkbox", onchange });
 const followLabel = (box) => h("label.toggle", box, " Follow what is new");
 
 export function activity(panel, view) {
-  const nodes = new Map(); // id → { version, node }
-  const list = h("ol.activity");
-  const earlier = h("div.buttons");
-  const jump = () => list.lastElementChild?.scrollIntoView({ block: "end" });
-  const box = followBox(() => box.checked && jump());
-  let shown = SHOWN;
-  panel.append(h("div.panel-bar", earlier, followLabel(box), button("Jump to the latest", jump, { kind: "tiny" })), list);
+	const nodes = new Map(); // id → { version, node }
+	const list = h("ol.activity");
+	const earlier = h("div.buttons");
+	const jump = () => list.lastElementChild?.scrollIntoView({ block: "end" });
+	const box = followBox(() => box.checked && jump());
+	let shown = SHOWN;
+	panel.append(h("div.panel-bar", earlier, followLabel(box), button("Jump to the latest", jump, { kind: "tiny" })), list);
 
-  function update() {
-    const { entries } = view.activity;
-    if (!entries.length) return fill(list, h("li", loading("Waiting for the first events…")));
-    const from = Math.max(0, entries.length - shown);
-    reconcile(list, entries.slice(from).map(nodeOf));
-    fill(earlier, from > 0 && button(`Show ${count(Math.min(from, MORE))} earlier of ${count(from)}`, () => ((shown += MORE), update()), { kind: "tiny" }));
-    if (box.checked) jump();
-  }
+	function update() {
+		const { entries } = view.activity;
+		if (!entries.length) return fill(list, h("li", loading("Waiting for the first events…")));
+		const from = Math.max(0, entries.length - shown);
+		reconcile(list, entries.slice(from).map(nodeOf));
+		fill(earlier, from > 0 && button(`Show ${count(Math.min(from, MORE))} earlier of ${count(from)}`, () => ((shown += MORE), update()), { kind: "tiny" }));
+		if (box.checked) jump();
+	}
 
-  function nodeOf(entry) {
-    const { id, version, type, seq, ts } = entry;
-    const known = nodes.get(id);
-    if (known?.version === version) return known.node;
-    const isOpen = known?.node.querySelector("details")?.open;
-    const at = h("a.at.num.small", { href: view.url(`/events?seq=${seq}`), title: exact(ts) }, clock(ts, true));
-    const node = h(`li.entry.e-${type}`, { id: `e-${seq}` }, DRAW[type](entry, isOpen), at);
-    nodes.set(id, { version, node });
-    return node;
-  }
+	function nodeOf(entry) {
+		const { id, version, type, seq, ts } = entry;
+		const known = nodes.get(id);
+		if (known?.version === version) return known.node;
+		const isOpen = known?.node.querySelector("details")?.open;
+		const at = h("a.at.num.small", { href: view.url(`/events?seq=${seq}`), title: exact(ts) }, clock(ts, true));
+		const node = h(`li.entry.e-${type}`, { id: `e-${seq}` }, DRAW[type](entry, isOpen), at);
+		nodes.set(id, { version, node });
+		return node;
+	}
 
-  update();
-  return { update, follow: () => box.click() };
+	update();
+	return { update, follow: () => box.click() };
 }
 
 const folded = (label, text) => lazy(h("details", h("summary.soft.small", label)), () => markdown(text));
 
 const DRAW = {
-  phase: ({ phase, attempt, text }) => h("div", h("h3", `Phase “${phase}”`, attempt > 1 && `, attempt ${attempt}`), text && folded("What the agent was asked", text)),
-  message({ text, state }) {
-    if (text) return h("div.said", markdown(text), state === "open" && h("span.caret", { "aria-hidden": "true" }));
-    return h("div.said", h("p.soft", state === "open" ? mark("busy", "The model is thinking…") : "(no text; see its calls)"));
-  },
-  thought: ({ text }) => folded("What the model thought", text),
-  note: ({ tone, text }) => h(`p.mark.tone-${tone}`, shape(tone), h("span.foreign.wrap", text)),
-  tool({ state, name, args, output, took }, isOpen) {
-    const tone = TONES[state] ?? "idle";
-    const lines = output ? output.split("\n", 10_000).length : 0;
-    const size = [lines > 1 && plural(lines, "line"), (took ?? null) !== null && duration(took)].filter(Boolean).join(" · ");
-    const head = h("summary", h(`span.mark.tone-${tone}`, { title: state }, shape(tone)), h("code", name), h("span.soft.foreign.clip", brief(args)), h("span.soft.small.num.nowrap", size));
-    const title = (text) => h("h4.small.soft", text);
-    const answer = () => (state === "open" ? h("p.soft", "Not there yet.") : longText(output || "(nothing)"));
-    return lazy(h("details.tool", { open: isOpen }, head), () => [title("Arguments"), raw(args ?? {}), title(state === "failed" ? "Error" : "Output"), answer()]);
-  },
+	phase: ({ phase, attempt, text }) => h("div", h("h3", `Phase “${phase}”`, attempt > 1 && `, attempt ${attempt}`), text && folded("What the agent was asked", text)),
+	message({ text, state }) {
+		if (text) return h("div.said", markdown(text), state === "open" && h("span.caret", { "aria-hidden": "true" }));
+		return h("div.said", h("p.soft", state === "open" ? mark("busy", "The model is thinking…") : "(no text; see its calls)"));
+	},
+	thought: ({ text }) => folded("What the model thought", text),
+	note: ({ tone, text }) => h(`p.mark.tone-${tone}`, shape(tone), h("span.foreign", text)),
+	tool({ state, name, args, output, took }, isOpen) {
+		const tone = TONES[state] ?? "idle";
+		const lines = output ? output.split("\n", 10_000).length : 0;
+		const size = [lines > 1 && plural(lines, "line"), (took ?? null) !== null && duration(took)].filter(Boolean).join(" · ");
+		const head = h("summary", h(`span.mark.tone-${tone}`, { title: state }, shape(tone)), h("code", name), h("span.soft.foreign.clip", brief(args)), h("span.soft.small.num.nowrap", size));
+		const title = (text) => h("h4.small.soft", text);
+		const answer = () => (state === "open" ? h("p.soft", "Not there yet.") : longText(output || "(nothing)"));
+		return lazy(h("details.tool", { open: isOpen }, head), () => [title("Arguments"), raw(args ?? {}), title(state === "failed" ? "Error" : "Output"), answer()]);
+	},
 };
 
 // What stands inside a fold is made when it is opened first.
 function lazy(details, make) {
-  const place = h("div.fold");
-  const draw = () => place.childElementCount || fill(place, make());
-  details.append(place);
-  if (details.open) draw();
-  else details.addEventListener("toggle", draw, { once: true });
-  return details;
+	const place = h("div.fold");
+	const draw = () => place.childElementCount || fill(place, make());
+	details.append(place);
+	if (details.open) draw();
+	else details.addEventListener("toggle", draw, { once: true });
+	return details;
 }
 
 export function events(panel, view) {
-  const filter = h("input.input.search", { type: "search", placeholder: "Filter by kind, lane or content", "aria-label": "Filter events", value: view.query.get("filter") ?? "", oninput: () => setQuery({ filter: filter.value }) });
-  const box = followBox(() => box.checked && rows.scrollToEnd());
-  const told = h("span.soft.small", { role: "status" });
-  const body = h("tbody");
-  const head = h("thead", h("tr", ["No.", "Time", "Kind", "Lane", "Content"].map((name) => h("th", { scope: "col" }, name))));
-  const scroller = h("div.events-frame", { tabindex: "0", role: "region", "aria-label": "Events" }, h("table.table.events", head, body));
-  const detail = h("div.event-detail");
-  panel.append(h("div.panel-bar", filter, followLabel(box), told), h("div.card", scroller), detail);
-  let shown = view.events;
-  let chosen = Number(view.query.get("seq")) || 0;
-  let isPlaced = false;
-  const rows = new WindowedRows(body, {
-    scroller,
-    columns: 5,
-    signal: view.signal,
-    keyOf: (index) => shown[index].seq,
-    stampOf: (index) => shown[index].seq === chosen,
-    draw: (index) => row(shown[index]),
-  });
+	const hint = { placeholder: "Filter by kind, lane or content" };
+	const filter = searchBox("Filter events", { ...hint, value: view.query.get("filter") ?? "", oninput: () => setQuery({ filter: filter.value }) });
+	const box = followBox(() => box.checked && rows.scrollToEnd());
+	const told = h("span.soft.small", { role: "status" });
+	const body = h("tbody");
+	const head = h("thead", h("tr", ["No.", "Time", "Kind", "Lane", "Content"].map((name) => h("th", { scope: "col" }, name))));
+	const scroller = h("div.events-frame", { tabindex: "0", role: "region", "aria-label": "Events" }, h("table.table.events", head, body));
+	const detail = h("div.event-detail");
+	panel.append(h("div.panel-bar", filter, followLabel(box), told), h("div.card", scroller), detail);
+	let shown = view.events;
+	let chosen = Number(view.query.get("seq")) || 0;
+	let isPlaced = false;
+	const rows = new WindowedRows(body, {
+		scroller,
+		columns: 5,
+		signal: view.signal,
+		keyOf: (index) => shown[index].seq,
+		stampOf: (index) => shown[index].seq === chosen,
+		draw: (index) => row(shown[index]),
+	});
 
-  function row(event) {
-    const { seq, ts, kind, lane_id: lane } = event;
-    const query = new URLSearchParams({ ...(filter.value && { filter: filter.value }), seq });
-    return h(
-      "tr",
-      { class: `${seq === chosen ? "selected " : ""}${/\.(?:error|failed|unknown)$/.test(kind) ? "bad-row" : ""}` },
-      h("td.num", h("a.row-link", { href: view.url(`/events?${query}`) }, seq)),
-      h("td.num.soft", { title: exact(ts) }, clock(ts, true)),
-      h("td", h("code.foreign", kind)),
-      h("td.soft", h("div.clip.foreign", lane)),
-      h("td.soft", h("div.clip.foreign.mono", briefEvent(event))),
-    );
-  }
+	function row(event) {
+		const { seq, ts, kind, lane_id: lane } = event;
+		const query = new URLSearchParams({ ...(filter.value && { filter: filter.value }), seq });
+		return h(
+			"tr",
+			{ class: `${seq === chosen ? "selected " : ""}${/\.(?:error|failed|unknown)$/.test(kind) ? "bad-row" : ""}` },
+			h("td.num", h("a.row-link", { href: view.url(`/events?${query}`) }, seq)),
+			h("td.num.soft", { title: exact(ts) }, clock(ts, true)),
+			h("td", h("code.foreign", kind)),
+			h("td.soft", h("div.clip.foreign", lane)),
+			h("td.soft", h("div.clip.foreign.mono", briefEvent(event))),
+		);
+	}
 
-  function update() {
-    const wanted = filter.value.trim().toLowerCase();
-    const all = plural(view.events.length, "event");
-    shown = wanted ? view.events.filter((event) => fits(event, wanted)) : view.events;
-    fill(told, wanted ? `${count(shown.length)} of ${all}` : all);
-    rows.update(shown.length);
-    if (box.checked) rows.scrollToEnd();
-    if (wanted && !shown.length) fill(detail, empty("No event fits", "Take the filter away to see all of them."));
-    else if (!isPlaced) place();
-  }
+	function update() {
+		const wanted = filter.value.trim().toLowerCase();
+		const all = plural(view.events.length, "event");
+		shown = wanted ? view.events.filter((event) => fits(event, wanted)) : view.events;
+		fill(told, wanted ? `${count(shown.length)} of ${all}` : all);
+		rows.update(shown.length);
+		if (box.checked) rows.scrollToEnd();
+		if (wanted && !shown.length) fill(detail, empty("No event fits", "Take the filter away to see all of them."));
+		else if (!isPlaced) place();
+	}
 
-  function place() {
-    const index = shown.findIndex((event) => event.seq === chosen);
-    if (chosen && index === -1) return;
-    isPlaced = true;
-    if (index >= 0) rows.show(index);
-    fill(detail, index >= 0 && detailOf(shown[index]));
-  }
+	function place() {
+		const index = shown.findIndex((event) => event.seq === chosen);
+		if (chosen && index === -1) return;
+		isPlaced = true;
+		if (index >= 0) rows.show(index);
+		fill(detail, index >= 0 && detailOf(shown[index]));
+	}
 
-  update();
-  return {
-    update,
-    query(query) {
-      chosen = Number(query.get("seq")) || 0;
-      if (document.activeElement !== filter) filter.value = query.get("filter") ?? "";
-      isPlaced = false;
-      update();
-      if (chosen) detail.scrollIntoView({ block: "nearest" });
-    },
-    follow: () => box.click(),
-  };
+	update();
+	return {
+		update,
+		query(query) {
+			chosen = Number(query.get("seq")) || 0;
+			if (document.activeElement !== filter) filter.value = query.get("filter") ?? "";
+			isPlaced = false;
+			update();
+			if (chosen) detail.scrollIntoView({ block: "nearest" });
+		},
+		follow: () => box.click(),
+	};
 }
 
 const detailOf = ({ seq, kind, ts, lane_id: lane, span_id: span, payload }) =>
-  h("section.card.padded", { "aria-label": `Event ${seq}` }, h("h2", `${seq} `, h("code.foreign", kind)), facts(exact(ts), h("span.foreign", lane), h("span.mono", span)), raw(payload ?? {}, { lines: 60, chars: 12_000 }));
+	h(
+		"section.card.padded",
+		{ "aria-label": `Event ${seq}` },
+		h("h2", `${seq} `, h("code.foreign", kind)),
+		facts(exact(ts), h("span.foreign", lane), h("span.mono", span)),
+		raw(payload ?? {}, { lines: 60, chars: 12_000 }),
+	);
 
 const fits = ({ kind, lane_id: lane, payload }, wanted) => kind.includes(wanted) || `${lane} ${JSON.stringify(payload ?? {})}`.toLowerCase().includes(wanted);
 
 function briefEvent({ payload }) {
-  const { key, phase, tool, model, message, text, error, action, reason } = payload ?? {};
-  const told = [tool ?? model, key ?? phase, action ?? reason, error?.message ?? error, message, text].filter((each) => each && typeof each === "string");
-  return firstLine(told.join(" · ") || JSON.stringify(payload ?? {}).slice(0, 300), 200);
+	const { key, phase, tool, model, message, text, error, action, reason } = payload ?? {};
+	const told = [tool ?? model, key ?? phase, action ?? reason, error?.message ?? error, message, text].filter((each) => each && typeof each === "string");
+	return firstLine(told.join(" · ") || JSON.stringify(payload ?? {}).slice(0, 300), 200);
 }

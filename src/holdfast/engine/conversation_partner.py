@@ -1,0 +1,87 @@
+"""Who a person talks with: the personas that could answer here, and which of them is taken if none is named."""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from holdfast.binding import check_consent
+from holdfast.catalog import CatalogEntry, check_trust
+from holdfast.catalog.lookup import Source
+from holdfast.consent import PersonaConsentStore
+from holdfast.enums import Backend, Capability
+from holdfast.errors import ConsentRequired, PersonaIneligible, PersonaInvalid, PersonaNotFound
+from holdfast.persona import AgentPersona
+from holdfast.readiness import is_ready, list_needs
+
+Entries = Sequence[CatalogEntry[AgentPersona]]
+
+
+def choose_persona(
+    entries: Entries, repo: Path, consents: PersonaConsentStore, *, wanted: str | None, is_simulated: bool
+) -> AgentPersona:
+    """The persona to talk with; raises as `get_persona` does.
+
+    Without a wish: one that can write code before one that cannot, the user's own before the shipped ones, never one of
+    the repository's that nobody has agreed to, and a simulated one only if it was asked for or there is no other.
+    """
+    if wanted is not None:
+        return get_persona(entries, repo, consents, wanted)
+    simulated = [entry for entry in entries if entry.definition.backend is Backend.SIMULATED]
+    if not is_simulated:
+        real = [entry for entry in entries if entry.definition.backend is not Backend.SIMULATED]
+        for entry in sorted(real, key=_preference):
+            if is_ready(entry.definition) and _is_trusted(entry, repo, consents):
+                return entry.definition
+    if not simulated:
+        raise PersonaIneligible("There is no persona to talk with.", hint="See holdfast personas list, and set a key.")
+    return max(simulated, key=lambda entry: (len(entry.definition.capabilities), entry.definition.name)).definition
+
+
+def get_persona(entries: Entries, repo: Path, consents: PersonaConsentStore, name: str) -> AgentPersona:
+    """The persona of that name; no file is opened for it.
+
+    Raises `PersonaNotFound`, `PersonaIneligible` if it could not answer, and `ConsentRequired` for one that needs a
+    consent which nobody has given, or that is the repository's own.
+    """
+    found = {entry.definition.name: entry for entry in entries}
+    if name not in found:
+        close = difflib.get_close_matches(name, found, 1)
+        hint = f"Did you mean {close[0]!r}?" if close else "List the personas to see which there are."
+        raise PersonaNotFound(f"There is no persona {name!r}.", hint=hint)
+    persona = found[name].definition
+    check_trust(repo, [found[name]], consents)
+    check_consent([persona], consents)
+    missing = [need for need in list_needs(persona) if not need.is_met]
+    if missing:
+        raise PersonaIneligible(f"Persona {name} cannot answer here: {missing[0].told}.", hint=missing[0].remedy)
+    return persona
+
+
+def with_model(persona: AgentPersona, model: str) -> AgentPersona:
+    """The same persona on another model, and on no other if that one does not answer. Raises `PersonaInvalid`."""
+    changed = persona.model_dump(by_alias=True) | {"model": model, "fallback_models": []}
+    try:
+        return AgentPersona.model_validate(changed)
+    except ValidationError as error:
+        told = f"Persona {persona.name} cannot have this model: {error.errors()[0]['msg']}."
+        raise PersonaInvalid(told, hint="Name a model of its backend.", file="", problems=[]) from error
+
+
+def _is_trusted(entry: CatalogEntry[AgentPersona], repo: Path, consents: PersonaConsentStore) -> bool:
+    try:
+        check_trust(repo, [entry], consents)
+    except ConsentRequired:
+        return False
+    return True
+
+
+def _preference(entry: CatalogEntry[AgentPersona]) -> tuple[bool, bool, bool, str]:
+    persona = entry.definition
+    return (
+        persona.backend is Backend.COMMAND,  # it answers in one piece, and by its own rules
+        Capability.CODE_WRITE not in persona.capabilities,
+        entry.source is Source.PACKAGE,
+        persona.name,
+    )

@@ -1,0 +1,175 @@
+"""Differences that people read: a git patch taken apart, and two versions of a text compared line by line."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+_AROUND = 3
+_MOST_CELLS = 4_000_000  # beyond this a comparison takes too long; the middle is shown as replaced
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)$")
+_HEADER = re.compile(r"(\+\+\+ |--- |rename from |rename to )(.*)$")
+
+
+@dataclass(frozen=True)
+class Line:
+    """`add`, `del` or `same` with its numbers on both sides; `gap` says what is left out."""
+
+    type: str
+    text: str
+    a: int | None = None
+    b: int | None = None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A row of two columns."""
+
+    left: Line | None
+    right: Line | None
+
+
+@dataclass
+class FileChange:
+    path: str
+    kind: str = "changed"
+    """`changed`, `added`, `deleted` or `renamed`."""
+    was: str = ""
+    """The name before it was renamed."""
+    added: int = 0
+    removed: int = 0
+    is_binary: bool = False
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def is_own(self) -> bool:
+        """What the engine itself asked for."""
+        return self.path.startswith(".holdfast/")
+
+
+def parse_patch(patch: str) -> list[FileChange]:
+    """The files of a git patch, those of the engine last."""
+    files: list[FileChange] = []
+    a = b = left_a = left_b = 0
+    for line in patch.split("\n"):
+        text = line[1:]
+        if left_a > 0 or left_b > 0:
+            mark, file = line[:1], files[-1]
+            if mark == "+":
+                file.lines.append(Line("add", text, None, b))
+                file.added, b, left_b = file.added + 1, b + 1, left_b - 1
+            elif mark == "-":
+                file.lines.append(Line("del", text, a, None))
+                file.removed, a, left_a = file.removed + 1, a + 1, left_a - 1
+            elif mark != "\\":
+                file.lines.append(Line("same", text, a, b))
+                a, b, left_a, left_b = a + 1, b + 1, left_a - 1, left_b - 1
+        elif line.startswith("diff --git "):
+            found = re.search(r' "?b/(.*)$', line)
+            files.append(FileChange(_unquote(found.group(1) if found else line[11:])))
+        elif files and (hunk := _HUNK.match(line)):
+            a, left_a, b, left_b = (int(number if number is not None else 1) for number in hunk.groups()[:4])
+            if hunk.group(5) or files[-1].lines:
+                files[-1].lines.append(Line("gap", f"⋯ {hunk.group(5)}"))
+        elif files:
+            _take_header(files[-1], line)
+    return sorted(files, key=lambda file: file.is_own)
+
+
+def _take_header(file: FileChange, line: str) -> None:
+    found = _HEADER.match(line)
+    name, path = found.groups() if found else ("", "")
+    if line.startswith("new file"):
+        file.kind = "added"
+    elif line.startswith("deleted file"):
+        file.kind = "deleted"
+    elif name == "rename from ":
+        file.kind, file.was = "renamed", _unquote(path)
+    elif name == "rename to ":
+        file.path = _unquote(path)
+    elif name and path != "/dev/null" and (name == "+++ " or file.kind == "deleted"):
+        file.path = re.sub(r"^[ab]/", "", _unquote(path))
+    elif line.startswith(("Binary files", "GIT binary patch")):
+        file.is_binary = True
+
+
+def _unquote(text: str) -> str:
+    return text.removesuffix("\t").removeprefix('"').removesuffix('"')
+
+
+def compare(path: str, before: str, after: str) -> FileChange:
+    """Two versions of a text: what changed with a few lines around it; no lines where they are the same."""
+    old, new = before.split("\n"), after.split("\n")
+    lines = list(_diff(old, new))
+    added, removed = (sum(line.type == kind for line in lines) for kind in ("add", "del"))
+    return FileChange(path, added=added, removed=removed, lines=_near(lines) if added or removed else [])
+
+
+def _diff(old: Sequence[str], new: Sequence[str]) -> Iterator[Line]:
+    start = _count_same(old, new)
+    end = _count_same(old[start:][::-1], new[start:][::-1])
+    middle, fresh = old[start : len(old) - end], new[start : len(new) - end]
+    yield from (Line("same", text, n, n) for n, text in enumerate(old[:start], 1))
+    for tag, a, a_end, b, b_end in _find_blocks(middle, fresh):
+        if tag == "equal":
+            yield from (Line("same", middle[a + n], start + a + n + 1, start + b + n + 1) for n in range(a_end - a))
+        else:
+            yield from (Line("del", middle[n], start + n + 1, None) for n in range(a, a_end))
+            yield from (Line("add", fresh[n], None, start + n + 1) for n in range(b, b_end))
+    for n in range(end, 0, -1):
+        yield Line("same", old[-n], len(old) - n + 1, len(new) - n + 1)
+
+
+def _count_same(old: Sequence[str], new: Sequence[str]) -> int:
+    return next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+
+
+def _find_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    if len(old) * len(new) > _MOST_CELLS:
+        return [("replace", 0, len(old), 0, len(new))]
+    return list(difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
+
+
+def _near(lines: Sequence[Line]) -> list[Line]:
+    near = {
+        index + by for index, line in enumerate(lines) if line.type != "same" for by in range(-_AROUND, _AROUND + 1)
+    }
+    shown: list[Line] = []
+    left_out = 0
+    for index, line in enumerate(lines):
+        if index not in near:
+            left_out += 1
+            continue
+        if left_out:
+            shown.append(_gap(left_out))
+        left_out = 0
+        shown.append(line)
+    return [*shown, _gap(left_out)] if left_out else shown
+
+
+def _gap(count: int) -> Line:
+    return Line("gap", f"⋯ {count:,} {'line' if count == 1 else 'lines'} the same")
+
+
+def to_pairs(lines: Iterable[Line]) -> list[Pair]:
+    """Lines as rows of two columns: what went beside what came."""
+    rows: list[Pair] = []
+    gone: list[Line] = []
+    come: list[Line] = []
+
+    def flush() -> None:
+        for index in range(max(len(gone), len(come))):
+            rows.append(Pair(*(side[index] if index < len(side) else None for side in (gone, come))))
+        gone.clear()
+        come.clear()
+
+    for line in lines:
+        if line.type == "del":
+            gone.append(line)
+        elif line.type == "add":
+            come.append(line)
+        else:
+            flush()
+            rows.append(Pair(line, line))
+    flush()
+    return rows

@@ -1,0 +1,74 @@
+"""Quantities and names as people say them, once for the command line and the pages. Pure: no clock, no I/O."""
+
+from collections.abc import Iterable
+from typing import Any
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+_TELLING = ("command", "file_path", "path", "pattern", "query", "url", "description")
+
+
+def money(usd: float | None) -> str:
+    """`$1.12`, `$0.004`, `$0`, `$1,204.00`."""
+    if usd is None:
+        return "–"
+    sign, amount = "−" if usd < 0 else "", abs(usd)
+    if amount == 0:
+        return "$0"
+    if amount < 0.0001:
+        return f"{sign}<$0.0001"
+    if amount < 0.1:
+        return f"{sign}${float(f'{amount:.2g}'):.6f}".rstrip("0")
+    return f"{sign}${amount:,.2f}"
+
+
+def duration(seconds: float | None) -> str:
+    """`4 ms`, `38 s`, `14 min`, `2 h 5 min`, `3 d 4 h`."""
+    if seconds is None:
+        return "–"
+    if seconds < 0.95:
+        return f"{max(1, round(seconds * 1000))} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    index = next(index for index, (_, size) in enumerate(_UNITS) if whole >= size)
+    unit, size = _UNITS[index]
+    rest = ""
+    if unit != "s" and (unit != "min" or whole < 600):
+        smaller, each = _UNITS[index + 1]
+        rest = f" {whole % size // each} {smaller}" if whole % size >= each else ""
+    return f"{whole // size} {unit}{rest}"
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def first_line(text: Any, most: int = 140) -> str:
+    line = str(text or "").strip().partition("\n")[0].lstrip("#").strip()
+    return f"{line[: most - 1]}…" if len(line) > most else line
+
+
+def quoted(names: Iterable[str]) -> str:
+    return " and ".join(f"“{name}”" for name in names)
+
+
+def sentence_case(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def error_text(error: Any) -> str:
+    """What an error says, in whichever form it was recorded."""
+    if not error:
+        return ""
+    if isinstance(error, dict):
+        return str(error.get("message") or error.get("detail") or error.get("code") or error)
+    return str(error)
+
+
+def brief(args: Any) -> str:
+    """The argument of a call that tells most: a path, a command, a pattern."""
+    if not isinstance(args, dict):
+        return first_line("" if args is None else args, 100)
+    texts = [args.get(name) for name in _TELLING] + list(args.values())
+    told = next((text for text in texts if isinstance(text, str) and text), None)
+    return first_line(told if told is not None else (str(args) if args else ""), 100)

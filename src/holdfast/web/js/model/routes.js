@@ -1,0 +1,42 @@
+// Every page, each loaded when it is first wanted. `name` is what the navigation marks. pages.py serves the same paths.
+export const routes = [
+	{ path: "/", name: "runs" },
+	{ path: "/runs/:runId/:tab?", name: "runs", file: "run" },
+	{ path: "/new", name: "new-run" },
+	{ path: "/workflows/:workflow?", name: "workflows" },
+	{ path: "/personas/:persona?", name: "personas" },
+	{ path: "/budget", name: "budget" },
+	{ path: "/settings", name: "settings" },
+	{ path: "/health", name: "health" },
+	{ path: "/sign-in", name: "login" },
+];
+
+// "/runs/:runId/:tab?" against "/runs/a%20b/events" gives { runId: "a b", tab: "events" }, or null.
+export function matchPath(pattern, path) {
+	const wanted = pattern.split("/").filter(Boolean);
+	const given = path.split("/").filter(Boolean);
+	if (given.length > wanted.length) return null;
+	const params = {};
+	for (const [index, part] of wanted.entries()) {
+		const text = given[index];
+		if (text === undefined && part.endsWith("?")) continue;
+		if (text === undefined || (part !== text && !part.startsWith(":"))) return null;
+		if (part === text) continue;
+		try {
+			params[part.slice(1).replace("?", "")] = decodeURIComponent(text);
+		} catch {
+			return null;
+		}
+	}
+	return params;
+}
+
+export function findRoute(path) {
+	for (const route of routes) {
+		const params = matchPath(route.path, path);
+		if (params) return { route, params };
+	}
+	return null;
+}
+
+export const toOwnPath = (next) => (next && /^\/(?![/\\])/.test(next) && !next.startsWith("/sign-in") ? next : "/");

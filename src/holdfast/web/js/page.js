@@ -1,2 +1,0 @@
-// A page: `render(main, context)` draws into the empty `main` and may return `{ update, leave }`; docs/web-pages.md says more.
-export const definePage = (page) => page;

@@ -1,0 +1,137 @@
+"""Events folded into attempts, calls, turning points and money; and the rows that are drawn of them."""
+
+from typing import Any
+
+from holdfast.engine.chronicle import Chronicle
+from holdfast.engine.telling import PhaseFacts, RunFacts
+from holdfast.engine.timeline import MAX_STEPS, Row, draw_timeline
+from holdfast.runtime.events import Event
+
+
+def chronicle(*told: tuple[float, str, str, dict[str, Any]]) -> Chronicle:
+    return Chronicle.of(
+        Event(run_id="r", seq=seq, ts=ts, kind=kind, lane_id=lane, payload=payload)
+        for seq, (ts, kind, lane, payload) in enumerate(told, 1)
+    )
+
+
+def rows_of(known: Chronicle, *, now: float, opened: set[str] | None = None, **phase: Any) -> list[Row]:
+    run = RunFacts(state="running", phases=[PhaseFacts(key="plan", **{"state": "running", **phase})])
+    drawn = draw_timeline(run, known, template=None, workers={}, artifacts={}, opened=opened or set(), now=now)
+    return list(drawn.rows)
+
+
+def test_an_attempt_that_waits_for_a_person_is_told_apart_from_work() -> None:
+    known = chronicle(
+        (0, "run.created", "main", {}),
+        (1, "phase.started", "plan/1", {}),
+        (5, "human.approval.requested", "plan/1", {}),
+        (5.1, "run.paused", "main", {"reason": "approval"}),
+        (100, "human.approval.received", "plan/1", {"action": "approve"}),
+        (101, "run.resumed", "main", {"after": "paused"}),
+        (102, "phase.completed", "plan/1", {}),
+    )
+
+    (attempt,) = known.attempts_of("plan")
+    (row,) = rows_of(known, now=200, state="completed")
+
+    assert [(each.type, each.since, each.until) for each in attempt.segments] == [
+        ("working", 1, 5),
+        ("waiting", 5, 100),
+        ("queued", 100, 101),
+        ("working", 101, 102),
+    ]
+    assert attempt.state == "completed"
+    assert row.told == "plan: completed, worked 5.0 s, waited 1 min 35 s, queued 1.0 s"
+    assert (row.seconds, row.live_since) == (101, None)
+    assert known.find_busy() == [(1, 5), (101, 102)]
+
+
+def test_a_crash_is_marked_where_the_last_event_was_and_a_first_start_is_no_return() -> None:
+    known = chronicle(
+        (0, "run.resumed", "main", {"after": "pending"}),
+        (1, "phase.started", "plan/1", {}),
+        (2, "model.request", "plan/1/turn1", {"key": "m0", "model": "m"}),
+        (60, "run.resumed", "main", {"after": "running"}),
+        (61, "model.response", "plan/1/turn1", {"key": "m0", "result": {}}),
+    )
+
+    assert [(mark.type, mark.ts) for mark in known.marks] == [("crash", 2), ("resumed", 60)]
+    assert [each.type for each in known.attempts_of("plan")[0].segments] == ["working", "down", "working"]
+    assert known.find_open_step() is None
+    (row,) = rows_of(known, now=70)
+    assert (row.live_since, row.bars[-1].until) == (60, None)
+
+
+def test_a_tool_result_without_a_start_knows_when_it_began_by_how_long_it_took() -> None:
+    known = chronicle((10, "tool.result", "plan/1/turn1", {"key": "k", "tool": "ls", "result": {"took_s": 2}}))
+
+    step = known.steps["k"]
+    assert (step.since, step.until, step.state, step.start_seq, step.end_seq) == (8, 10, "done", 1, 1)
+
+
+def test_money_is_counted_by_phase_and_model_and_what_was_never_answered_stays_reserved() -> None:
+    settled = {"entry": "1", "step": "a", "amount_micros": 40, "input_tokens": 7, "output_tokens": 3}
+    known = chronicle(
+        (1, "model.request", "plan/1/turn1", {"key": "a", "model": "big"}),
+        (1, "budget.reserved", "plan/1", {"entry": "1", "step": "a", "amount_micros": 500}),
+        (2, "budget.settled", "plan/1", settled),
+        (3, "budget.reserved", "plan/1", {"entry": "2", "step": "b", "amount_micros": 500}),
+    )
+
+    assert (known.total.micros, known.reserved_micros, known.by_phase["plan"].micros) == (40, 500, 40)
+    assert vars(known.by_model["big"]) == {"micros": 40, "calls": 1, "input_tokens": 7, "output_tokens": 3}
+    assert known.steps["a"].micros == 40
+
+
+def test_an_event_that_was_seen_is_not_counted_again_and_garbage_does_no_harm() -> None:
+    known = Chronicle()
+    one = Event(run_id="r", seq=5, ts=1.0, kind="phase.started", lane_id="plan/1")
+    known.extend([one, one])
+    kinds = ["phase.completed", "tool.result", "budget.settled", "run.resumed", "human.approval.received", "new.kind"]
+    for seq, kind in enumerate(kinds, 6):
+        wrong: Any = {"key": 7, "entry": [], "amount_micros": "many", "result": 3, "error": {"code": None}, "args": [1]}
+        known.add(Event(run_id="r", seq=seq, ts=2.0, kind=kind, lane_id="", payload=wrong))
+
+    assert list(known.attempts) == [("plan", 1)]
+    assert known.last_seq == 11
+
+
+def test_the_end_of_a_run_cuts_off_what_was_under_way() -> None:
+    known = chronicle(
+        (1, "phase.started", "plan/1", {}),
+        (2, "tool.started", "plan/1/turn1", {"key": "k", "tool": "ls", "args": {"path": "/src"}}),
+        (3, "run.cancelled", "main", {"by": "ana", "reason": "Not needed."}),
+    )
+
+    assert (known.steps["k"].state, known.steps["k"].until, known.steps["k"].brief) == ("cut", 3, "/src")
+    assert known.attempts_of("plan")[0].state == "aborted"
+    assert known.cancelled == ("ana", "Not needed.")
+
+
+def test_ten_thousand_calls_make_at_most_three_hundred_rows() -> None:
+    calls = [(float(n), "tool.result", "plan/1/turn1", {"key": f"k{n}", "tool": "ls"}) for n in range(10_000)]
+    known = chronicle((0, "phase.started", "plan/1", {}), *calls)
+
+    rows = rows_of(known, now=10_001, opened={"plan"})
+
+    assert len(rows) == MAX_STEPS + 2
+    assert rows[-1].label == "9700 more: see Activity"
+    assert len(rows_of(known, now=10_001)) == 1
+
+
+def test_a_failed_attempt_and_the_one_after_it_stand_in_one_row() -> None:
+    known = chronicle(
+        (1, "phase.started", "plan/1", {}),
+        (2, "tool.error", "plan/1/turn1", {"key": "k", "tool": "ls", "error": {"message": "No."}}),
+        (3, "phase.failed", "plan/1", {"error": {"message": "It broke."}}),
+        (5, "phase.started", "plan/2", {}),
+    )
+
+    (row, step) = rows_of(known, now=8, opened={"plan"})
+
+    assert (row.attempts, [end.type for end in row.ends]) == (2, ["failed"])
+    first, second = row.tries
+    assert (first.text, first.calls, first.error) == ("Attempt 1 failed", "0 model calls, 1 tool call", "It broke.")
+    assert (second.text, second.took, second.seq) == ("Attempt 2 under way", "", 4)
+    assert (step.error, [end.type for end in step.ends]) == ("No.", ["failed"])

@@ -1,0 +1,161 @@
+"""The words about a run: what is happening, what can be done, what each answer causes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from holdfast.engine.chronicle import Chronicle
+from holdfast.engine.telling import (
+    PhaseFacts,
+    Question,
+    RunFacts,
+    find_refusals,
+    tell_asked,
+    tell_causes,
+    tell_now,
+    tell_question,
+    tell_run,
+    tell_title,
+)
+from holdfast.engine.wording import brief, duration, error_text, first_line, money, plural
+from holdfast.enums import Role
+from holdfast.runtime.events import Event
+
+AT = "2026-01-01T00:00:00.000Z"
+ASKED = Question(about="phase", phase_key="plan", attempt=2, requested_at=AT, shown={"next": ["build"]})
+WAITING = RunFacts(
+    state="paused",
+    pause_reason="approval",
+    created_at=AT,
+    updated_at=AT,
+    phases=[PhaseFacts(key="plan", state="awaiting_approval", attempts=2), PhaseFacts(key="build", state="pending")],
+    questions=[ASKED],
+)
+WORKING = replace(WAITING, state="running", phases=[PhaseFacts(key="plan", state="running", attempts=2)], questions=[])
+
+
+def test_the_sentence_says_what_is_happening_and_why() -> None:
+    broken = [PhaseFacts(key="plan", state="failed")]
+
+    assert tell_run(WAITING).text == "Waiting for approval of “plan”."
+    assert tell_run(replace(WAITING, questions=[])).text.startswith("Answered.")
+    assert tell_run(WORKING).text == "Working on “plan”, attempt 2."
+    assert tell_run(replace(WORKING, waiting_for="No worker is taking runs.")).text == "No worker is taking runs."
+    failed = replace(WORKING, state="failed", error={"message": "It broke."}, phases=broken)
+    assert (tell_run(failed).tone, tell_run(failed).text) == ("bad", "Phase “plan” failed: It broke.")
+    done = replace(WAITING, state="completed", started_at=AT, ended_at="2026-01-01T00:01:01.000Z")
+    assert tell_run(done).text == "Completed: 2 phases in 1 min 1 s."
+    assert tell_run(replace(WAITING, state="of the future")).text == "of the future"
+
+
+def test_the_call_under_way_is_part_of_the_sentence() -> None:
+    call = Event(
+        run_id="r", seq=1, ts=7.0, kind="tool.started", lane_id="plan/2/turn1", payload={"key": "k", "tool": "ls"}
+    )
+
+    told = tell_run(WORKING, Chronicle.of([call]))
+
+    assert (told.text, told.call_since) == ("Working on “plan”, attempt 2: ls.", 7.0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("budget", "Its budget is used up."),
+        ("outcome", "only a person can say what became of it"),
+        ("person", "Paused by a person."),
+        ("stalled", "made no progress"),
+        ("message", "It waits for what you say next."),
+        (None, "It waits."),
+    ],
+)
+def test_every_pause_is_explained(reason: str | None, expected: str) -> None:
+    waiting_for = "It waits for what you say next." if reason == "message" else None
+    paused = replace(WAITING, pause_reason=reason, waiting_for=waiting_for)
+
+    assert expected in tell_run(paused, Chronicle()).text
+
+
+def test_one_line_says_where_a_run_stands() -> None:
+    phases = [PhaseFacts(key="spec", state="completed"), PhaseFacts(key="plan", state="running", attempts=2)]
+    broken = [PhaseFacts(key="plan", state="failed", error="It broke.")]
+
+    assert tell_now(WAITING) == "Waits for an approval · plan"
+    assert tell_now(replace(WORKING, phases=phases)) == "plan (attempt 2) · 1 of 2 done"
+    assert tell_now(replace(WORKING, state="failed", phases=broken)) == "plan: It broke."
+    assert tell_now(replace(WORKING, state="completed")) == "1 phase done"
+    assert tell_now(replace(WORKING, state="cancelled", error=None)) == "Aborted"
+    assert tell_now(replace(WORKING, state="pending")) == "Waits for a worker"
+
+
+def test_each_answer_says_what_it_will_cause() -> None:
+    causes = tell_causes(ASKED)
+
+    assert causes["approve"] == ("Approve", "Phase “build” starts.")
+    assert causes["request_changes"][1] == "“plan” runs again with your comment, as attempt 3."
+    critical = tell_causes(replace(ASKED, risk="critical"))
+    assert critical["approve"][1] == "A second person must approve too; then phase “build” starts."
+    assert tell_causes(replace(ASKED, risk="critical", first_by="ana"))["approve"][1] == "Phase “build” starts."
+    assert tell_causes(replace(ASKED, shown={"next": ["a", "b"]}))["approve"][1] == "Phases “a” and “b” start."
+    assert tell_causes(replace(ASKED, shown={}))["approve"][1] == "The run completes."
+    assert "happens twice" in tell_causes(replace(ASKED, about="outcome"))["approve"][1]
+    assert list(tell_causes(replace(ASKED, about="tool", shown={"tool": "rm"}))) == ["approve", "reject"]
+
+
+def test_a_question_is_asked_in_words() -> None:
+    assert tell_question(ASKED) == "Approve “plan”, attempt 2?"
+    assert tell_question(replace(ASKED, title="Plan the work", attempt=1)) == "Approve “Plan the work”?"
+    assert tell_question(replace(ASKED, about="tool", shown={"tool": "rm"})) == "May the agent call rm?"
+    assert tell_question(replace(ASKED, about="outcome")) == "What became of a call in “plan”?"
+    shown: dict[str, Any] = {"files": ["a"], "added": 3, "removed": 1}
+    assert tell_asked(replace(ASKED, risk="high", shown=shown)) == [
+        "Phase plan, attempt 2",
+        "Risk high",
+        "1 file changed, +3 −1",
+    ]
+
+
+def test_an_action_that_is_not_possible_says_why() -> None:
+    refused = find_refusals(WAITING, Role.OPERATOR)
+    assert refused["abort"] is None
+    assert refused["resume"] == "It waits for a decision, and goes on by itself after it."
+    assert find_refusals(replace(WAITING, state="completed"), Role.ADMIN)["abort"] == "The run is completed."
+    assert find_refusals(replace(WAITING, state="failed"), Role.ADMIN)["retry"] is None
+    too_low = set(find_refusals(WAITING, Role.VIEWER).values())
+    assert too_low == {"This needs the role operator; you are viewer."}
+
+
+def test_a_run_is_called_by_its_title_or_what_is_wanted() -> None:
+    names = {"workflow": "w", "run_id": "0123456789"}
+    assert tell_title(title="T", requirements_md="R", **names) == "T"
+    assert tell_title(title="", requirements_md="\n# Do it\nmore", **names) == "Do it"
+    assert tell_title(title="", requirements_md="", **names) == "w 01234567"
+
+
+def test_quantities_are_said_as_people_say_them() -> None:
+    seconds = (0.0042, 9.96, 61, 840, 7500, 273_600, None)
+    assert [duration(each) for each in seconds] == [
+        "4 ms",
+        "10 s",
+        "1 min 1 s",
+        "14 min",
+        "2 h 5 min",
+        "3 d 4 h",
+        "–",
+    ]
+    amounts = (0, 0.00001, 0.0042, 0.05, 1.1249, 1204, -2, None)
+    assert [money(each) for each in amounts] == [
+        "$0",
+        "<$0.0001",
+        "$0.0042",
+        "$0.05",
+        "$1.12",
+        "$1,204.00",
+        "−$2.00",
+        "–",
+    ]
+    assert [plural(1, "try", "tries"), plural(1200, "run")] == ["1 try", "1,200 runs"]
+    assert [first_line("## A\nb"), first_line("x" * 9, 5)] == ["A", "xxxx…"]
+    assert [error_text({"message": "m"}), error_text({"code": "c"}), error_text(None)] == ["m", "c", ""]
+    assert [brief({"n": 1, "command": "ls"}), brief({"a": "b"}), brief(None), brief({})] == ["ls", "b", "", ""]
