@@ -1,10 +1,11 @@
-"""What all tests share: one Postgres, and that the slowest suites run in part by default.
+"""What all tests share: one Postgres, compiled modules, and that the slowest suites run in part by default.
 
 `make test all=1` and `make torture` run them whole.
 """
 
 import contextlib
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,17 @@ FIRST_ONLY = {
     "tests/browser/test_watching.py": 4,
     "tests/integration/api/test_torture.py": 0,
 }
+
+
+def _keep_compiled_modules() -> None:
+    """Where Python is told to write no bytecode, every process would compile the agent framework anew: for seconds."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        folder = Path(__file__).parents[1] / ".pytest_cache" / "bytecode"
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
+        sys.dont_write_bytecode, sys.pycache_prefix = False, str(folder)
+
+
+_keep_compiled_modules()
 
 
 @pytest.fixture(scope="session")

@@ -95,7 +95,8 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 def _import_all(*, is_light: bool) -> None:
     heavy = ("deepagents", "holdfast.agents.build", "holdfast.agents.simulated", "holdfast.engine.middleware")
-    for name in ("tests.engine_jobs", *(() if is_light else (*heavy, "tests.crash.engine.child"))):
+    jobs = ("tests.crash.engine.child", "tests.crash.engine.talker")
+    for name in ("tests.engine_jobs", *(() if is_light else (*heavy, *jobs))):
         importlib.import_module(name)
 
 

@@ -26,6 +26,8 @@ class Says:
     piece_chars: int = 8
     pause_s: float = 0.0
     """Between pieces: slow bytes."""
+    holds: threading.Event | None = None
+    """After its text it says nothing more until this is set."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Asks:
     usage: Mapping[str, Any] | None = field(default_factory=lambda: USAGE)
     piece_chars: int = 1000
     pause_s: float = 0.0
+    holds: threading.Event | None = None
 
 
 @dataclass(frozen=True)
@@ -236,6 +239,8 @@ async def _stream(writer: asyncio.StreamWriter, reply: Any, *, has_usage: bool) 
     for start in range(0, len(reply.text), size):
         await asyncio.sleep(getattr(reply, "pause_s", 0.0))
         await send(json.dumps(_chunk({"role": "assistant", "content": reply.text[start : start + size]})))
+    while reply.holds is not None and not reply.holds.is_set():
+        await asyncio.sleep(0.01)
     for call in message.get("tool_calls", ()):
         await send(json.dumps(_chunk({"role": "assistant", "tool_calls": [call]})))
     await send(json.dumps(_chunk({}, finish_reason="tool_calls" if isinstance(reply, Asks) else "stop")))

@@ -82,7 +82,7 @@ def bind_personas(
             known = ", ".join(role.id for role in template.roles)
             raise PersonaIneligible(f"Workflow {template.name} has no role {role_id}; its roles are {known}.")
     bindings = {role.id: _bind(role, pool, availability, wanted.get(role.id)) for role in template.roles}
-    _check_consent(bindings, consent_store)
+    check_consent((binding.persona for binding in bindings.values()), consent_store)
     return bindings
 
 
@@ -206,10 +206,9 @@ def _list_reasons(candidates: list[Candidate]) -> str:
     return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in names_by_reason.items())
 
 
-def _check_consent(bindings: Mapping[str, Binding], consent_store: PersonaConsentStore | None) -> None:
-    asking = {
-        binding.persona_hash: binding.persona for binding in bindings.values() if binding.persona.requires_consent
-    }
+def check_consent(personas: Iterable[AgentPersona], consent_store: PersonaConsentStore | None) -> None:
+    """Raise `ConsentRequired` for those that need a consent which the store does not hold."""
+    asking = {persona.content_hash: persona for persona in personas if persona.requires_consent}
     missing = [
         persona for persona in asking.values() if consent_store is None or not consent_store.has_consent(persona)
     ]

@@ -5,7 +5,7 @@ would expand without end, none of which can be seen in the data they become.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -64,6 +64,27 @@ def load_definition(path: Path, model: type[DefinitionT], fault: type[HoldfastEr
         shown = "; ".join(map(str, unusable.problems[:5]))
         more = f"; and {len(unusable.problems) - 5} more" if len(unusable.problems) > 5 else ""
         raise fault(f"{path}: {shown}{more}.", file=str(path), problems=list(unusable.problems)) from unusable
+
+
+def check_definition(
+    source: str | Mapping[str, object],
+    model: type[DefinitionT],
+    find_faults: Callable[[DefinitionT], Iterable[tuple[Loc, str]]],
+) -> tuple[DefinitionT | None, list[Problem]]:
+    """A definition that is in no file, and everything that is wrong with it; `find_faults` looks at a whole one.
+
+    What is no text has no lines: its problems are all on line 1.
+    """
+    line_of: dict[Loc, int] = {}
+    try:
+        content: object = source
+        if isinstance(source, str):
+            content, line_of = _read_yaml(source)
+        definition = _validate(content, line_of, model)
+    except _Unusable as unusable:
+        return None, list(unusable.problems)
+    faults = find_faults(definition)
+    return definition, [Problem(_find_line(loc, line_of), _field(loc), message) for loc, message in faults]
 
 
 def _parse(text: str, model: type[DefinitionT]) -> DefinitionT:

@@ -208,15 +208,20 @@ def load_workflows_from_dir(path: str | Path) -> list[WorkflowTemplate]:
 
 def check_schemas(template: WorkflowTemplate, registry: "ArtifactSchemaRegistry") -> None:
     """Raise `TemplateInvalid` unless every phase's schema is in the registry and usable."""
-    problems = []
-    for phase in template.phases:
-        try:
-            registry.get_schema(phase.expected_artifact.schema_id)
-        except HoldfastError as error:
-            problems.append(f"phase {phase.key}: {error.message}")
+    faults = find_schema_faults(template, registry)
+    problems = [f"phase {template.phases[int(loc[1])].key}: {reason}" for loc, reason in faults]
     if problems:
         message = f"Workflow {template.name} cannot be used: {' '.join(problems)}"
         raise TemplateInvalid(message, hint="Add or correct the schemas named.", file="", problems=problems)
+
+
+def find_schema_faults(template: WorkflowTemplate, registry: "ArtifactSchemaRegistry") -> Iterator[tuple[Loc, str]]:
+    """Where a phase names a schema that is not in the registry or cannot be used, and why."""
+    for index, phase in enumerate(template.phases):
+        try:
+            registry.get_schema(phase.expected_artifact.schema_id)
+        except HoldfastError as error:
+            yield ("phases", index, "expected_artifact", "schema"), error.message
 
 
 def _find_doubled_names(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:

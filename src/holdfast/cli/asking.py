@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from holdfast.cli.following import find_call
 from holdfast.cli.listing import describe_asked, describe_change, read_approvals
 from holdfast.cli.output import paint, plain, say
 
@@ -19,6 +21,15 @@ _CHOICES = {
     "later": "later (l)",
 }
 _KEYS = {"a": "approve", "e": "edit", "c": "request_changes", "r": "reject", "d": "diff", "l": "later"}
+_OUTCOME_CHOICES = {
+    "happened": "it happened (h)",
+    "approve": "run it again (a)",
+    "reject": "fail the phase (f)",
+    "abort": "abort the run (x)",
+    "later": "later (l)",
+}
+_OUTCOME_KEYS = {"h": "happened", "a": "approve", "f": "reject", "x": "abort", "l": "later"}
+IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
 _SHOWN_LINES = 30
 
 
@@ -27,6 +38,8 @@ class Answer(NamedTuple):
     comment: str
     args: dict[str, Any] | None = None
     """What a tool call is to be made with instead."""
+    result: str | None = None
+    """What a call gave that was in flight at a crash, and that has happened."""
 
 
 def find_question(run_id: str) -> dict[str, Any] | None:
@@ -37,14 +50,12 @@ def find_question(run_id: str) -> dict[str, Any] | None:
 def ask(question: dict[str, Any]) -> Answer | None:
     """Show what is to be approved and read the answer; `None` is "later"."""
     show_question(question)
-    choices = [word for word in _CHOICES if word not in _find_senseless(question)]
+    if is_in_doubt(question):
+        return _ask_what_became()
+    choices = {word: told for word, told in _CHOICES.items() if word not in _find_senseless(question)}
     while True:
-        say()
-        given = _read("  ".join(_CHOICES[word] for word in choices) + " > ").lower()
-        action = _KEYS.get(given) or next((word for word in choices if given and word.startswith(given)), "")
-        if action not in choices:
-            say(f"{given!r} is none of these." if given else "Nothing was chosen yet.")
-        elif action == "diff":
+        action = _choose(choices, _KEYS)
+        if action == "diff":
             show_long(str(question["shown"].get("diff") or "No file was changed."))
         elif action == "later":
             return None
@@ -57,6 +68,36 @@ def ask(question: dict[str, Any]) -> Answer | None:
             return Answer(action, comment)
         elif action == "reject":
             return Answer(action, "")
+
+
+def _ask_what_became() -> Answer | None:
+    action = _choose(_OUTCOME_CHOICES, _OUTCOME_KEYS)
+    if action == "happened":
+        return Answer("approve", "", result=_read("What did it give? The agent reads this (empty is fine) > "))
+    return None if action == "later" else Answer(action, "")
+
+
+def _choose(choices: Mapping[str, str], keys: Mapping[str, str]) -> str:
+    """One of the choices, asked for until it is one."""
+    while True:
+        say()
+        given = _read(f"{in_rows(list(choices.values()))} > ").lower()
+        action = keys.get(given) or next((word for word in choices if given and word.startswith(given)), "")
+        if action in choices:
+            return action
+        say(f"{given!r} is none of these." if given else "Nothing was chosen yet.")
+
+
+def in_rows(choices: Sequence[str]) -> str:
+    """Choices side by side, in as many rows as a narrow terminal needs."""
+    room = shutil.get_terminal_size().columns - len(" > x")
+    rows = [choices[0]]
+    for choice in choices[1:]:
+        if len(rows[-1]) + len(choice) + 2 > room:
+            rows.append(choice)
+        else:
+            rows[-1] += f"  {choice}"
+    return "\n".join(rows)
 
 
 _WHY = {"request_changes": "What should change? > ", "reject": "Why? (empty is fine) > "}
@@ -86,8 +127,17 @@ def _is_phase(question: dict[str, Any]) -> bool:
     return not (isinstance(question["shown"], dict) and question["shown"].get("question"))
 
 
+def is_in_doubt(question: dict[str, Any]) -> bool:
+    """Whether it is about a call of which nobody knows if it happened."""
+    return bool(question["about"] == "outcome")
+
+
 def show_question(question: dict[str, Any]) -> None:
     shown = question["shown"] if isinstance(question["shown"], dict) else {}
+    if is_in_doubt(question):
+        say(f"\n{paint(f'◔ {IN_DOUBT}', 'paused', sys.stderr)}\n")
+        show_long(describe_asked(find_call(question["run_id"], shown)))
+        return
     if not _is_phase(question):
         say(f"\n{paint('◔ ' + str(shown['question']), 'paused', sys.stderr)}\n")
         show_long(describe_asked(shown))

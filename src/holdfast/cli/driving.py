@@ -60,6 +60,7 @@ async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
     answer = _ask_with_plain_interrupts(question)
     if answer is None:
         return False
+    given = {} if answer.result is None else {"result": answer.result}
     try:
         await engine.decide(
             run_id,
@@ -69,6 +70,7 @@ async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
             by=get_user(),
             digest=question["digest"],
             args=answer.args,
+            **given,
         )
     except ApprovalStale as error:
         say(f"{error.message} It is shown again.")

@@ -110,6 +110,8 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
     waiting = [item for item in facts["approvals"] if item["state"] == "pending" and not is_over]
     for item in waiting:
         following = f"holdfast approve {item['approval_id'][:8]}{describe_deadline(item)}"
+        if item["about"] == "outcome":
+            following = "what became of a call is not known. Look: holdfast approvals"
         print_text(f"\n◔ Phase {item['phase_key']} waits for you: {following}")
     if not waiting and (
         following := next_step(facts["run_id"], state, facts["pause_reason"], facts["final_report_path"])
@@ -168,7 +170,7 @@ def read_approvals(
     conditions = {"run_id = :run_id": run_id, "state = :state": state, _OF_OPEN_RUNS: of_open_runs or None}
     where = " AND ".join(sql for sql, value in conditions.items() if value is not None)
     return query(
-        "SELECT id AS approval_id, run_id, phase_key, attempt, state, digest, requested_at, deadline_at, "  # noqa: S608
+        "SELECT id AS approval_id, run_id, phase_key, attempt, about, state, digest, requested_at, deadline_at, "  # noqa: S608
         "decided_at, action, comment, decided_by, shown FROM approvals "
         f"{f'WHERE {where}' if where else ''} ORDER BY requested_at",
         {"run_id": run_id, "state": state},
@@ -225,6 +227,9 @@ def approvals(as_json: JSON = False) -> None:
             f"{mark('paused')} {short}  {row['phase_key']} of {shown.get('workflow', '')}, run {row['run_id'][:8]}"
         )
         since = row["requested_at"][:16].replace("T", " ")
+        if row["about"] == "outcome":
+            _tell_doubt(row, shown, since)
+            continue
         if shown.get("question"):
             print_text(f"    {shown['question']}\n    {describe_asked(shown)}\n    since {since}")
             print_text(f"    holdfast approve {row['approval_id'][:8]}, or holdfast reject {row['approval_id'][:8]}")
@@ -235,6 +240,16 @@ def approvals(as_json: JSON = False) -> None:
         print_text(f"    approve leads to {following}: holdfast approve {row['approval_id'][:8]}")
 
 
+def _tell_doubt(row: dict[str, Any], shown: dict[str, Any], since: str) -> None:
+    from holdfast.cli.asking import IN_DOUBT
+    from holdfast.cli.following import find_call
+
+    short = row["approval_id"][:8]
+    print_text(f"    {IN_DOUBT}\n    {describe_asked(find_call(row['run_id'], shown))}\n    since {since}")
+    print_text(f"    it happened: holdfast approve {short} --result TEXT")
+    print_text(f"    run it again: holdfast approve {short} · fail the phase: holdfast reject {short}")
+
+
 def describe_change(shown: dict[str, Any]) -> str:
     files = shown.get("files") or []
     return f"{len(files)} file{'s' if len(files) != 1 else ''}, +{shown.get('added', 0)} −{shown.get('removed', 0)}"
@@ -242,6 +257,6 @@ def describe_change(shown: dict[str, Any]) -> str:
 
 def describe_asked(shown: dict[str, Any]) -> str:
     """The call that a question is about, in a line or two."""
-    args = shown.get("args")
+    args = shown.get("args") or shown.get("argv")
     told = json.dumps(args, ensure_ascii=False) if isinstance(args, dict | list) else str(args or "")
     return f"{shown.get('tool', shown.get('key', ''))} {told}".strip()

@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.catalog import Catalog
+from holdfast.cli.asking import in_rows, is_in_doubt
 from holdfast.cli.opening import open_engine
 from holdfast.cli.output import paint, plain, print_text
 from holdfast.cli.reading import find_run_id
 from holdfast.cli.repl_commands import Commands, Leave
 from holdfast.cli.repl_files import list_files
-from holdfast.cli.repl_personas import choose_persona
 from holdfast.cli.repl_prompt import INTERRUPT, TalkCompleter, TalkPrompt
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.uncommitted import name_uncommitted
 from holdfast.config import load_config
+from holdfast.consent import open_consents
 from holdfast.engine.conversation import NAME, ROLE
+from holdfast.engine.conversation_partner import choose_persona
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid, HoldfastError, RunNotFound
 from holdfast.persistence.plain import query
@@ -28,6 +30,19 @@ from holdfast.persona import AgentPersona
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TICK_S = 0.125
 _FILES_AGE_S = 5.0
+_CHOICES = ("approve (a)", "reject (r WHY)", "later (l)")
+_WORDS = {
+    **dict.fromkeys(("a", "approve", "y", "yes"), "approve"),
+    **dict.fromkeys(("r", "reject", "n", "no"), "reject"),
+    **dict.fromkeys(("l", "later"), "later"),
+}
+_IN_DOUBT_CHOICES = ("it happened (h WHAT IT GAVE)", "run it again (a)", "end the answer (r)", "later (l)")
+_IN_DOUBT_WORDS = {
+    **dict.fromkeys(("h", "happened"), "happened"),
+    **dict.fromkeys(("a", "again"), "approve"),
+    **dict.fromkeys(("r", "reject"), "reject"),
+    **dict.fromkeys(("l", "later"), "later"),
+}
 
 
 def find_folder() -> Path | None:
@@ -68,7 +83,9 @@ async def _talk(repo: Path, run_id: str | None, wanted: str | None, *, is_simula
     catalog = Catalog.for_repository(repo, config.config_dir)
     persona = _bound_persona(run_id) if run_id and wanted is None and not is_simulated else None
     if persona is None:
-        persona = choose_persona(catalog.list_personas(), repo, wanted=wanted, is_simulated=is_simulated)
+        persona = choose_persona(
+            catalog.list_personas(), repo, open_consents(config), wanted=wanted, is_simulated=is_simulated
+        )
     # Importing what agents need takes a second or two, which a person spends typing.
     loading = asyncio.create_task(asyncio.to_thread(importlib.import_module, "holdfast.engine.conversation_agent"))
     async with open_engine(repo=repo, is_simulated=persona.backend is Backend.SIMULATED) as (engine, db, _):
@@ -156,14 +173,15 @@ class _Repl:
         question = self._talk.question
         assert question is not None
         word, _, comment = line.strip().partition(" ")
-        if word.lower() in ("a", "approve", "y", "yes"):
-            await self._talk.decide(question, "approve", comment)
-        elif word.lower() in ("r", "reject", "n", "no"):
-            await self._talk.decide(question, "reject", comment)
-        elif word.lower() in ("l", "later"):
+        action = (_IN_DOUBT_WORDS if is_in_doubt(question) else _WORDS).get(word.lower())
+        if action == "later":
             self._put_off()
+        elif action == "happened":
+            await self._talk.decide(question, "approve", result=comment)
+        elif action is not None:
+            await self._talk.decide(question, action, comment)
         else:
-            _tell("  Say a to approve, r and why to reject, l to answer later.")
+            _tell(f"  {word!r} is none of these.")
 
     def _put_off(self) -> None:
         question, self._talk.question = self._talk.question, None
@@ -193,7 +211,8 @@ class _Repl:
             took = f" · {time.time() - talk.view.since:.0f} s" if talk.view.since and not talk.notice else ""
             lines.append(("working", f"{frame} {doing}{took} · Ctrl-C interrupts"))
         if talk.question is not None:
-            lines.append(("question", "approve (a)  reject (r WHY)  later (l)"))
+            choices = _IN_DOUBT_CHOICES if is_in_doubt(talk.question) else _CHOICES
+            lines.append(("question", in_rows(choices)))
         return lines
 
     def _below(self) -> str:

@@ -12,14 +12,14 @@ from holdfast.cli.listing import approvals, list_runs, read_approvals
 from holdfast.cli.options import get_user
 from holdfast.cli.output import Cell, paint, plain, table
 from holdfast.cli.reading import find_approval
-from holdfast.cli.repl_personas import Entries, get_persona
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.repl_view import TalkView
 from holdfast.cli.repl_workflows import start_workflow
 from holdfast.cli.results import coloured, read_diff
+from holdfast.consent import open_consents
+from holdfast.engine.conversation_partner import Entries, get_persona, with_model
 from holdfast.errors import ConfigInvalid, HoldfastError
 from holdfast.persistence.plain import query
-from holdfast.persona import AgentPersona
 
 _SHOWN_RUNS = 10
 _EXPANDED_LINES = 60
@@ -159,7 +159,7 @@ class Commands:
         if not rest:
             await self._personas(rest)
             return
-        self._talk.persona = get_persona(self.personas, self._talk.repo, rest)
+        self._talk.persona = get_persona(self.personas, self._talk.repo, open_consents(self._talk.config), rest)
         self._talk.tell(f"  {rest} answers from your next message on.")
 
     async def _model(self, rest: str) -> None:
@@ -168,8 +168,7 @@ class Commands:
                 f"  {self._talk.persona.model or 'no model'}; others: {', '.join(self._models()) or 'none'}"
             )
             return
-        changed = self._talk.persona.model_dump(by_alias=True) | {"model": rest, "fallback_models": []}
-        self._talk.persona = AgentPersona.model_validate(changed)
+        self._talk.persona = with_model(self._talk.persona, rest)
         self._talk.tell(f"  {rest} answers from your next message on.")
 
     async def _budget(self, rest: str) -> None:
@@ -216,7 +215,7 @@ class Commands:
         self._check_quiet()
         if self._talk.run_id is None:
             raise HoldfastError("Nothing was changed yet.")
-        merged = await merge_run(self._talk.db, self._talk.config, self._talk.run_id)
+        merged = await merge_run(self._talk.db, self._talk.config, self._talk.run_id, by=get_user())
         self._talk.tell(f"  {merged['message']}")
 
     async def _run(self, rest: str) -> None:

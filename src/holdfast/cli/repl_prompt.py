@@ -10,6 +10,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -77,8 +78,14 @@ class TalkPrompt:
         is_busy: Callable[[], bool],
     ) -> None:
         self._above = above
+        terminal = create_input()
+        self._cooked_mode = terminal.cooked_mode
+        # prompt_toolkit would give the terminal back for each line that is printed above the prompt. A Ctrl-C typed at
+        # that moment ends the program, a Ctrl-D is lost, and letters are shown twice.
+        terminal.cooked_mode = terminal.raw_mode  # type: ignore[method-assign]
         self._session: PromptSession[str] = PromptSession(
             message=self._message,
+            input=terminal,
             multiline=True,  # so that a text can have several lines; Enter sends it all the same
             history=open_history(),
             completer=completer,
@@ -101,7 +108,7 @@ class TalkPrompt:
 
     def lent(self) -> AbstractContextManager[None]:
         """Give the terminal to others who read from it."""
-        return self._session.app.input.cooked_mode()
+        return self._cooked_mode()
 
     async def read(self) -> str:
         """What was typed; `INTERRUPT` for Ctrl-C. Raises `EOFError` for Ctrl-D."""

@@ -161,8 +161,14 @@ class Talk:
         show_question(self.question)
         return True
 
-    async def decide(self, question: dict[str, Any], action: str, comment: str = "") -> None:
-        """Answer a question of this conversation, and let it go on."""
+    async def decide(
+        self, question: dict[str, Any], action: str, comment: str = "", *, result: str | None = None
+    ) -> None:
+        """Answer a question, and let the conversation go on if it is its own.
+
+        `result` is what a call gave whose outcome was in doubt, and that has happened.
+        """
+        given = {} if result is None else {"result": result}
         try:
             await self.engine.decide(
                 str(question["run_id"]),
@@ -171,6 +177,7 @@ class Talk:
                 comment=comment,
                 by=get_user(),
                 digest=question["digest"],
+                **given,
             )
         except (ApprovalStale, ApprovalNotFound) as error:
             self.tell(f"  {error.message}")

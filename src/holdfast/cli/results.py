@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.lazy import did_you_mean
-from holdfast.cli.options import JSON, RUN_ID
+from holdfast.cli.options import JSON, RUN_ID, get_user
 from holdfast.cli.output import has_colour, plain, print_json, print_text, say
 from holdfast.cli.reading import find_run_id
 from holdfast.errors import RunNotInState
@@ -112,4 +112,4 @@ async def _merge(run_id: str, into: str | None) -> dict[str, Any]:
     from holdfast.engine.delivery import merge_run
 
     async with open_engine() as (_engine, db, config):
-        return await merge_run(db, config, run_id, into=into)
+        return await merge_run(db, config, run_id, into=into, by=get_user())

@@ -33,7 +33,7 @@ class PhaseView:
     worked_s: float = 0.0
     working_since: float | None = None
     is_call_asked: bool = False
-    """What waits for a person is a tool call, not the phase's result."""
+    """What waits for a person is a call, not the phase's result."""
 
     def stop(self, ts: float) -> None:
         if self.working_since is not None:
@@ -130,7 +130,7 @@ def _apply_phase(phase: PhaseView, event: Event) -> None:
         _end_phase(phase, event)
     elif event.kind == "human.approval.requested":
         phase.state, phase.call, phase.asked = "awaiting_approval", "", ""
-        phase.is_call_asked = payload.get("about") == "tool"
+        phase.is_call_asked = payload.get("about") in ("tool", "outcome")
         phase.stop(event.ts)
     elif event.kind == "human.approval.received":
         if phase.is_call_asked:

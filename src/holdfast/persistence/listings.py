@@ -17,6 +17,7 @@ class RunFilter:
     state: str | None = None
     workflow: str | None = None
     text: str | None = None
+    repo: str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,16 @@ async def list_page(
         return [ListedRun(run, int(micros or 0)) for run, micros in await session.execute(query)]
 
 
+async def list_phases(db: Database, run_ids: Sequence[str]) -> dict[str, list[RunPhaseRow]]:
+    """The phases of each of these runs, in their order."""
+    query = select(RunPhaseRow).where(RunPhaseRow.run_id.in_(run_ids)).order_by(RunPhaseRow.position)
+    found: dict[str, list[RunPhaseRow]] = {}
+    async with db.session() as session:
+        for row in await session.scalars(query):
+            found.setdefault(row.run_id, []).append(row)
+    return found
+
+
 def _filtered(query: Select[Any], wanted: RunFilter) -> Select[Any]:
     if wanted.state is not None:
         query = query.where(RunRow.state == wanted.state)
@@ -55,6 +66,8 @@ def _filtered(query: Select[Any], wanted: RunFilter) -> Select[Any]:
                 RunRow.requirements_md.contains(wanted.text, autoescape=True),
             )
         )
+    if wanted.repo is not None:
+        query = query.where(RunRow.repo_path.contains(wanted.repo, autoescape=True))
     return query
 
 

@@ -1,4 +1,7 @@
-"""A terminal to type into and read from, and the command as a shell starts it."""
+"""A terminal to type into and read from, and the command as a shell starts it.
+
+Both fork a process that has imported everything already, unless they are told that it is to be a cold start.
+"""
 
 import fcntl
 import os
@@ -8,9 +11,12 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from pathlib import Path
+
+from tests.acceptance.cli.warm import WarmProcess, start_warm
 
 HOLDFAST = str(Path(sys.executable).parent / "holdfast")
 PATIENCE_S = 90.0
@@ -20,21 +26,32 @@ class Terminal:
     """A process on a pseudo-terminal. Reading waits for what is expected, never for a time."""
 
     def __init__(
-        self, *arguments: str, env: dict[str, str], columns: int = 100, lines: int = 40, cwd: Path | None = None
+        self,
+        *arguments: str,
+        env: dict[str, str],
+        columns: int = 100,
+        lines: int = 40,
+        cwd: Path | None = None,
+        is_cold: bool = False,
     ) -> None:
         self.screen = ""
         self._place = 0
         self._fd, child_fd = pty.openpty()
         fcntl.ioctl(child_fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        self.process = subprocess.Popen(
-            [HOLDFAST, *arguments],
-            env={**env, "TERM": "xterm-256color"},
-            cwd=cwd,
-            stdin=child_fd,
-            stdout=child_fd,
-            stderr=child_fd,
-            preexec_fn=_own_terminal,
-        )
+        env = {**env, "TERM": "xterm-256color"}
+        self.process: WarmProcess | subprocess.Popen[bytes]
+        if is_cold:
+            self.process = subprocess.Popen(
+                [HOLDFAST, *arguments],
+                env=env,
+                cwd=cwd,
+                stdin=child_fd,
+                stdout=child_fd,
+                stderr=child_fd,
+                preexec_fn=_own_terminal,
+            )
+        else:
+            self.process = start_warm(arguments, env, cwd, (os.ttyname(child_fd),) * 3)
         os.close(child_fd)
 
     def wait_for(self, *texts: str) -> str:
@@ -85,5 +102,14 @@ def _own_terminal() -> None:
 
 
 def shell(*arguments: str, env: dict[str, str], patience_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
-    command = [HOLDFAST, *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=patience_s)
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        for path in (out, err):
+            path.touch()
+        process = start_warm(arguments, env, None, (os.devnull, str(out), str(err)))
+        try:
+            code = process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            raise
+        return subprocess.CompletedProcess(["holdfast", *arguments], code, out.read_text(), err.read_text())

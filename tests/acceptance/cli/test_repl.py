@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.model_server import ASKS_BEFORE_TOUCH, WITH_KEY, Asks, ModelServer, R
 pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 KEY = "own-key-73ba21cc90"
 WORD = "ready-steady-go"
-LONG = " ".join(f"word{number}" for number in range(400))
+LONG = " ".join(f"word{number}" for number in range(40))
 
 
 class World:
@@ -78,6 +79,11 @@ def world(repo: Path, environment: dict[str, str]) -> Iterator[Open]:
         here.close()
 
 
+def endless() -> Says:
+    """An answer that begins, and never ends."""
+    return Says(LONG, holds=threading.Event())
+
+
 def keys_of(events: list[dict[str, Any]], kind: str) -> list[str]:
     return [event["payload"]["key"] for event in events if event["kind"] == kind]
 
@@ -117,8 +123,7 @@ def test_a_conversation_has_turns_tools_and_a_memory(world: Open) -> None:
 
 
 def test_killed_in_the_middle_of_an_answer_it_goes_on_without_asking_twice(world: Open) -> None:
-    slow = Says(LONG, pause_s=0.05)
-    here = world([asks(("ls", {"path": "/"})), [slow, Says(f"Nothing was lost: {WORD}.")]])
+    here = world([asks(("ls", {"path": "/"})), [endless(), Says(f"Nothing was lost: {WORD}.")]])
     terminal = here.open()
     terminal.type("Look around.\r")
     terminal.wait_for("word1 ")
@@ -139,7 +144,7 @@ def test_killed_in_the_middle_of_an_answer_it_goes_on_without_asking_twice(world
 
 
 def test_a_message_that_nobody_answered_yet_is_answered_after_a_kill(world: Open) -> None:
-    here = world([[Says(LONG, pause_s=0.05), Says("First."), Says("First.")], Says(f"Second: {WORD}.")])
+    here = world([[endless(), Says("First."), Says("First.")], Says(f"Second: {WORD}.")])
     terminal = here.open()
     terminal.type("One\r")
     terminal.wait_for("word1 ")
@@ -157,12 +162,15 @@ def test_a_message_that_nobody_answered_yet_is_answered_after_a_kill(world: Open
 
 
 def test_a_message_reaches_the_agent_while_it_works(world: Open) -> None:
-    working = Asks((("ls", {"path": "/"}),), text=LONG, piece_chars=60, pause_s=0.1)
+    is_said = threading.Event()
+    working = Asks((("ls", {"path": "/"}),), text=LONG, holds=is_said)
     here = world([working, Says(f"Understood: {WORD}.")])
     terminal = here.open()
     terminal.type("Look around.\r")
     terminal.wait_for("word1 ")
     terminal.type("But leave the tests alone.\r")
+    terminal.wait_for("queued")
+    is_said.set()
     terminal.wait_for("the agent was told what you said meanwhile")
     wait_for_answer(terminal, WORD)
     leave(terminal)
@@ -173,7 +181,7 @@ def test_a_message_reaches_the_agent_while_it_works(world: Open) -> None:
 
 
 def test_ctrl_c_interrupts_the_answer_and_the_conversation_stays(world: Open) -> None:
-    here = world([[Says(LONG, pause_s=0.05), Says(f"Shorter: {WORD}.")], Says("Unused.")])
+    here = world([[endless(), Says(f"Shorter: {WORD}.")], Says("Unused.")])
     terminal = here.open()
     terminal.type("Tell me everything.\r")
     terminal.wait_for("word1 ")

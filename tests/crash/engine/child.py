@@ -101,7 +101,7 @@ class Points:
         setattr(owner, name, wrapped)
 
 
-def _watch(points: Points, db: Database) -> None:
+def watch(points: Points, db: Database) -> None:
     from holdfast.agents.disk import WholeFileBackend
 
     points.around(db.store, "append", _name_append)
@@ -126,7 +126,7 @@ async def go_on(url: str, folder: Path, dies_at: int | None) -> dict[str, Any]:
     os.environ["HOME"] = str(folder)
     points = Points(dies_at)
     db = Database(url)
-    _watch(points, db)
+    watch(points, db)
     engine = WorkflowEngine(
         db=db,
         config=load_config(data_dir=folder / "data"),

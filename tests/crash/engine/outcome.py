@@ -21,31 +21,38 @@ _SIDE_BY_SIDE = ("style", "proof")
 async def read_outcome(world: World) -> dict[str, Any]:
     """Everything that must be the same."""
     assert [str(item) for item in await check_database(world.db)] == []
-    events = normalise(world.events(RUN_ID))
-    told: dict[str, list[Any]] = defaultdict(list)
-    for event in events:
-        # Calls of one answer end in any order; what belongs to one step is always in the same.
-        step = event.payload.get("key") or event.payload.get("step") or event.lane_id
-        is_beside = event.lane_id.startswith(_SIDE_BY_SIDE) or "/turn" in event.lane_id
-        volatile = _VOLATILE | ({"tree"} if is_beside else set())
-        told[step].append([str(event.kind), _without(event.payload, volatile)])
-    worktree = world.worktree(RUN_ID)
-    files = {
-        path.relative_to(worktree).as_posix(): path.read_text()
-        for path in sorted(worktree.rglob("*"))
-        if path.is_file() and path.name != ".git"
-    }
     return {
         "state": (await world.run_row(RUN_ID)).state,
-        "steps": dict(sorted(told.items())),
+        "steps": tell_steps(world.events(RUN_ID)),
         "artifacts": sorted(
             [row.phase_key, row.attempt, row.turn, row.state, row.hash] for row in await world.artifacts(RUN_ID)
         ),
         "trees": _read_trees(world),
-        "files": files,
+        "files": read_files(world),
         "effects": (world.folder / "effects").read_text().split(),
         "settled": sum(row.amount_micros for row in await world.ledger(RUN_ID) if row.state == "settled"),
         "report": _report(world),
+    }
+
+
+def tell_steps(events: list[Event], volatile: frozenset[str] = frozenset()) -> dict[str, list[Any]]:
+    """What is known of each step; calls of one answer end in any order, what belongs to one is always in the same."""
+    told: dict[str, list[Any]] = defaultdict(list)
+    for event in normalise(events):
+        step = event.payload.get("key") or event.payload.get("step") or event.lane_id
+        is_beside = event.lane_id.startswith(_SIDE_BY_SIDE) or "/turn" in event.lane_id
+        left_out = _VOLATILE | volatile | ({"tree"} if is_beside else set())
+        told[step].append([str(event.kind), _without(event.payload, left_out)])
+    return dict(sorted(told.items()))
+
+
+def read_files(world: World) -> dict[str, str]:
+    """What lies in the run's worktree."""
+    worktree = world.worktree(RUN_ID)
+    return {
+        path.relative_to(worktree).as_posix(): path.read_text()
+        for path in sorted(worktree.rglob("*"))
+        if path.is_file() and path.name != ".git"
     }
 
 
@@ -80,7 +87,7 @@ async def read_money(world: World) -> tuple[int, int]:
     return settled, sum(row.amount_micros for row in rows if row.state == "reserved")
 
 
-def _without(value: Any, names: set[str]) -> Any:
+def _without(value: Any, names: frozenset[str] | set[str]) -> Any:
     if isinstance(value, dict):
         return {name: _without(item, names) for name, item in sorted(value.items()) if name not in names}
     return [_without(item, names) for item in value] if isinstance(value, list) else value

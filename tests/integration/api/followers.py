@@ -3,9 +3,17 @@
 import asyncio
 import json
 import random
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+
+
+async def one_by_one(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The frames of a stream, however many of them it sends at a time. Whoever leaves early loses the rest."""
+    async for sent in stream:
+        for frame in sent.split(b"\n\n")[:-1]:
+            yield frame + b"\n\n"
 
 
 class Follower:

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import text
 from tests.integration.api.world import Api
 
 from holdfast.enums import Role
@@ -166,6 +169,27 @@ async def test_a_session_ends_with_the_token_it_began_with(api: Api) -> None:
     await api.admin.delete(f"/api/tokens/{made['id']}")
 
     assert (await api.client().get("/api/session", headers=cookie)).status_code == 401
+
+
+async def test_a_session_and_a_link_are_over_after_their_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.api import auth
+
+    login = await api.client().post("/api/session", json={"token": api.tokens["viewer"]})
+    cookie = {"Cookie": login.headers["set-cookie"].split(";")[0]}
+    code = api.app.state.access.links.create(auth.Identity("me", Role.ADMIN))
+    server = await api.app.state.place.get()
+    before = (await api.client().get("/api/session", headers=cookie)).status_code
+    async with server.db.session() as session:
+        await session.execute(text("UPDATE sessions SET expires_at = '2020-01-01T00:00:00.000Z'"))
+        await session.commit()
+    later = time.monotonic() + 15 * 60 + 1
+    monkeypatch.setattr(auth, "time", SimpleNamespace(monotonic=lambda: later))
+
+    after = (await api.client().get("/api/session", headers=cookie)).status_code
+    link = await api.client().get("/login", params={"code": code})
+
+    assert f"Max-Age={12 * 3600}" in login.headers["set-cookie"]
+    assert (before, after, link.status_code) == (200, 401, 401)
 
 
 async def test_a_login_link_works_once(api: Api) -> None:

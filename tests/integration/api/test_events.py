@@ -4,9 +4,11 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import httpx
+from tests.integration.api.followers import one_by_one
 from tests.integration.api.world import Api
 
 from holdfast.api.tails import Tails
@@ -99,17 +101,16 @@ async def collect(tails: Tails, run_id: str, seed: int) -> list[int]:
     chance, seen, last = random.Random(seed), list[int](), 0
     while True:
         stay = chance.randint(1, 12)
-        stream = tails.follow(run_id, last, idle_s=5)
-        async for frame in stream:
-            if frame.startswith(b"event: done"):
-                return seen
-            if frame.startswith(b"id: "):
-                last = int(frame.split(b"\n")[0][4:])
-                seen.append(last)
-                stay -= 1
-            if stay == 0:
-                break
-        await stream.aclose()
+        async with aclosing(tails.follow(run_id, last, idle_s=5)) as stream:
+            async for frame in one_by_one(stream):
+                if frame.startswith(b"event: done"):
+                    return seen
+                if frame.startswith(b"id: "):
+                    last = int(frame.split(b"\n")[0][4:])
+                    seen.append(last)
+                    stay -= 1
+                if stay == 0:
+                    break
 
 
 async def test_forty_clients_that_come_and_go_see_every_event_once(api: Api) -> None:
@@ -159,7 +160,7 @@ async def test_a_slow_client_is_cut_off_and_resumes(api: Api) -> None:
             pass
         assert frame.startswith(f"id: {head + 1 + number}\n".encode())
 
-    got = [frame async for frame in slow if frame.startswith(b"id: ")]
+    got = [frame async for frame in one_by_one(slow) if frame.startswith(b"id: ")]
 
     assert len(got) < 20
     last = int(got[-1].split(b"\n")[0][4:]) if got else head
@@ -167,6 +168,28 @@ async def test_a_slow_client_is_cut_off_and_resumes(api: Api) -> None:
     assert (await anext(again)).startswith(f"id: {last + 1}\n".encode())
     for stream in (again, quick):
         await stream.aclose()
+
+
+async def test_what_waits_for_a_client_is_sent_together_and_not_in_pieces_too_large(api: Api) -> None:
+    run_id = await api.start(workflow="asking-notes")
+    head = (await api.wait_for(run_id, "paused"))["seq"]
+    server = await api.app.state.place.get()
+    stream = server.tails.follow(run_id, head, idle_s=0.05)
+    assert await anext(stream) == b": still here\n\n"
+    for number in range(40):
+        text = "x" * (10 if number < 20 else 10_000)
+        await server.journal.append(run_id, [create_event(run_id, "agent.progress", text=text)])
+
+    sent: list[bytes] = []
+    while sum(part.count(b"id: ") for part in sent) < 40:
+        sent.append(await anext(stream))
+    await stream.aclose()
+
+    pieces = [part for part in sent if part.startswith(b"id: ")]
+    assert 2 < len(pieces) < 20
+    assert max(map(len, pieces)) < 2 * 64 * 1024
+    numbers = [int(line[4:]) for line in b"".join(pieces).splitlines() if line.startswith(b"id: ")]
+    assert numbers == list(range(head + 1, head + 41))
 
 
 async def test_a_quiet_stream_says_that_it_lives(api: Api) -> None:

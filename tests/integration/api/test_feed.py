@@ -8,10 +8,12 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.crash.points import IS_TORTURE, SEED
+from tests.integration.api.followers import one_by_one
 from tests.integration.api.world import Api
 
 from holdfast.api.feed import Feed, Wanted
@@ -68,7 +70,7 @@ async def collect(feeds: Sequence[Feed], seed: str, total: asyncio.Future[int]) 
     while not (total.done() and len(log) >= total.result()):
         stay = chance.randint(1, 60)
         stream = chance.choice(feeds).follow(last, EVERYTHING, idle_s=0.1)
-        async for frame in stream:
+        async for frame in one_by_one(stream):
             told = to_told(frame)
             if told is not None:
                 log.append(told)
@@ -138,9 +140,10 @@ async def test_what_happened_while_nobody_looked_is_told_to_who_comes_back(datab
 async def take(feed: Feed, after: int, count: int) -> list[Told]:
     found: list[Told] = []
     stream = feed.follow(after, EVERYTHING, idle_s=5)
+    frames = one_by_one(stream)
     async with asyncio.timeout(60):
         while len(found) < count:
-            told = to_told(await anext(stream))
+            told = to_told(await anext(frames))
             if told is not None:
                 found.append(told)
     await stream.aclose()
@@ -191,7 +194,8 @@ async def test_a_damaged_run_is_told_and_does_not_stop_the_others(database_url: 
             await session.execute(text("UPDATE events SET body = '{}' WHERE run_id = 'a' AND seq = 2"))
             await session.commit()
         stream = feed.follow(0, EVERYTHING, idle_s=5)
-        frames = [await anext(stream), await anext(stream), await anext(stream)]
+        told = one_by_one(stream)
+        frames = [await anext(told), await anext(told), await anext(told)]
         await stream.aclose()
 
     assert sum(b"event: run.unreadable\n" in frame and b"journal_corrupt" in frame for frame in frames) == 1
@@ -220,15 +224,16 @@ def live(api: Api) -> Any:
         from holdfast.api.stream import EventStream, follow_all
 
         server = await api.app.state.place.get()
-        answer = await follow_all(server, None, **params)  # type: ignore[arg-type]
+        request = SimpleNamespace(state=SimpleNamespace(is_still_in=None))
+        answer = await follow_all(server, None, request, **params)  # type: ignore[arg-type]
         assert isinstance(answer, EventStream)
         frames = []
         async with asyncio.timeout(60):
-            async for frame in answer._frames:
+            async for frame in one_by_one(answer._frames):
                 frames.append(frame)
                 if b"event: run.completed" in frame:
                     break
-        await answer._frames.aclose()  # type: ignore[attr-defined]
+        await answer._frames.aclose()
         return answer.status_code, frames
 
     return follow

@@ -237,7 +237,8 @@ async def test_checks_are_made_once_for_many_who_ask(api: Api, monkeypatch: pyte
 
     assert looks == [str(api.config.data_dir)]
     report = answers[0].json()
-    assert (report["is_well"], [check["name"] for check in report["checks"]]) == (False, ["git", "disk"])
+    assert (report["is_well"], [check["name"] for check in report["checks"]]) == (False, ["disk", "git"])
+    assert report["verdict"] == {"tone": "bad", "text": "This stands in the way: disk."}
     assert report["server"]["database"] == "sqlite"
     assert report["server"]["drives_runs"]
     assert "password" not in answers[0].text

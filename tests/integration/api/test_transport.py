@@ -1,6 +1,7 @@
 """The same server over real sockets: slow heads, odd heads, what a proxy says, and how tokens are compared."""
 
 import asyncio
+import contextlib
 import hmac
 import json
 import socket
@@ -17,6 +18,7 @@ from holdfast.api import connections
 from holdfast.api.running import GracefulServer, to_uvicorn
 from holdfast.enums import Role
 from holdfast.persistence import access
+from holdfast.runtime.events import create_event
 
 
 @pytest.fixture
@@ -62,6 +64,66 @@ async def test_a_connection_that_says_nothing_is_closed_and_a_stream_is_not(port
             if comments == 3:
                 break
     assert comments == 3
+
+
+async def test_a_body_that_never_comes_is_given_up_on_a_real_socket(port: int, api: Api) -> None:
+    head = f"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {api.tokens['operator']}\r\n"
+
+    answer = await exchange(port, head.encode() + b"Content-Length: 10\r\nConnection: close\r\n\r\n{")
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"code": "body_too_slow"' in answer
+
+
+async def wait_for_clients(api: Api, count: int) -> None:
+    server = await api.app.state.place.get()
+    async with asyncio.timeout(20):
+        while server.tails.count_clients() != count:
+            await asyncio.sleep(0.02)
+
+
+async def test_a_client_that_stops_reading_is_let_go_in_time(port: int, api: Api) -> None:
+    run_id = await api.start(workflow="asking-notes")
+    await api.wait_for(run_id, "paused")
+    server = await api.app.state.place.get()
+    plain = socket.socket()
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    plain.connect(("127.0.0.1", port))
+    head = f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    plain.sendall(f"{head}Authorization: Bearer {api.tokens['viewer']}\r\n\r\n".encode())
+    await wait_for_clients(api, 1)
+
+    for _ in range(100):  # far more than the connection's buffers hold
+        await server.journal.append(run_id, [create_event(run_id, "agent.progress", text="x" * 100_000)])
+    await wait_for_clients(api, 0)
+
+    plain.close()
+
+
+@pytest.mark.parametrize("way", ["token", "session"])
+async def test_a_stream_ends_with_the_token_it_was_opened_with(port: int, api: Api, way: str) -> None:
+    run_id = await api.start(workflow="asking-notes")
+    await api.wait_for(run_id, "paused")
+    made = (await api.admin.post("/api/tokens", json={"name": "watcher", "role": "viewer"})).json()
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        if way == "session":
+            await client.post("/api/session", json={"token": made["token"]})
+        else:
+            client.headers["Authorization"] = f"Bearer {made['token']}"
+        async with client.stream("GET", f"/api/runs/{run_id}/events") as stream, asyncio.timeout(20):
+            lines = stream.aiter_lines()
+            while not (await anext(lines)).startswith(": still here"):
+                pass
+            is_open_before = (await api.app.state.place.get()).tails.count_clients()
+            await api.admin.delete(f"/api/tokens/{made['id']}")
+            with contextlib.suppress(httpx.RemoteProtocolError):  # it is cut off, not ended
+                async for _line in lines:
+                    pass
+        again = await client.get(f"/api/runs/{run_id}/events")
+
+    assert is_open_before == 1
+    assert again.status_code == 401
+    await wait_for_clients(api, 0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,163 @@
+"""`holdfast` in a process of its own, quickly: forked from one that has imported everything and opened nothing.
+
+The agent framework takes seconds to import, and these tests start the command many times. What is forked is a process
+like any other: it has its own terminal or files, its own environment, and can be killed.
+"""
+
+import atexit
+import contextlib
+import fcntl
+import functools
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_ROOT = Path(__file__).parents[3]
+_MODULES = (
+    *("cli.app", "cli.repl", "cli.running", "cli.moving", "cli.live", "cli.progress", "cli.logs", "engine.middleware"),
+    *("engine.conversation_agent", "agents.build", "agents.simulated", "agents.chat_openai", "persistence.schema"),
+    *("runtime.checkpoint.sqlite", "runtime.checkpoint.postgres"),
+)
+
+
+class WarmProcess:
+    """What `subprocess.Popen` is to others."""
+
+    def __init__(self, server: "_Server", pid: int) -> None:
+        self._server = server
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._server.ask(wait=self.pid)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("holdfast", timeout)
+            time.sleep(0.005)
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+
+def start_warm(
+    arguments: Sequence[str], env: Mapping[str, str], cwd: Path | None, streams: tuple[str, str, str]
+) -> WarmProcess:
+    """Start `holdfast`; the streams are paths, all three the same one for a terminal."""
+    server = _server()
+    place = str(cwd or Path.cwd())
+    return WarmProcess(server, server.ask(start=list(arguments), env=dict(env), cwd=place, streams=streams))
+
+
+class _Server:
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.acceptance.cli.warm"]
+        pipe = subprocess.PIPE
+        # A session of its own: Ctrl-C is for the tests, and ends this by closing its input.
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=_ROOT, start_new_session=True)
+
+    def ask(self, **order: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@functools.cache
+def _server() -> _Server:
+    server = _Server()
+    atexit.register(server.close)
+    return server
+
+
+# -- in the other process ---------------------------------------------------------------------------------------------
+
+
+def _serve() -> None:
+    for name in _MODULES:
+        importlib.import_module(f"holdfast.{name}")
+    for line in sys.stdin:
+        order = json.loads(line)
+        answer = _wait(order["wait"]) if "wait" in order else _fork(order)
+        print(json.dumps(answer), flush=True)
+
+
+def _wait(pid: int) -> int | None:
+    found, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if found else None
+
+
+def _fork(order: dict[str, Any]) -> int:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 70
+        try:
+            os.close(reader)
+            _take_place(order)
+            os.close(writer)
+            code = _run(order["start"])
+        finally:
+            os._exit(code)
+    os.close(writer)
+    os.read(reader, 1)  # ends when it has its terminal: one that nobody has open looks closed to whoever reads
+    os.close(reader)
+    return pid
+
+
+def _take_place(order: dict[str, Any]) -> None:
+    """Become what a shell would have started."""
+    os.setsid()
+    for number, (path, flags) in enumerate(zip(order["streams"], (os.O_RDWR, os.O_WRONLY, os.O_WRONLY), strict=True)):
+        opened = os.open(path, flags | os.O_NOCTTY)
+        os.dup2(opened, number)
+        os.close(opened)
+    if os.isatty(0):
+        # Ctrl-C typed into the terminal reaches the process only if the terminal is its own.
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    os.environ.clear()
+    os.environ.update(order["env"])
+    os.chdir(order["cwd"])
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", buffering=1, closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, closefd=False)  # type: ignore[misc]  # noqa: SIM115
+
+
+def _run(arguments: list[str]) -> int:
+    from holdfast.cli.app import main
+
+    sys.argv = ["holdfast", *arguments]
+    code: Any = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    # As an interpreter ends: what still runs is waited for.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    return code if isinstance(code, int) else 0 if code is None else 1
+
+
+if __name__ == "__main__":
+    _serve()
