@@ -17,7 +17,6 @@ IS_WHOLE = bool(os.environ.get("ALL_TESTS") or os.environ.get("HOLDFAST_TORTURE"
 # How many tests of a file run by default: real terminals, browsers and fleets of clients take minutes, and `make test`
 # is to stay one's first reflex.
 FIRST_ONLY = {
-    "tests/acceptance/cli/test_repl.py": 1,
     "tests/browser/test_budget.py": 1,
     "tests/browser/test_catalog.py": 1,
     "tests/browser/test_catalog_access.py": 0,

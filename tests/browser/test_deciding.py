@@ -1,6 +1,8 @@
 """Deciding: approvals, and the verbs of a run. Nothing happens twice, and whoever is late is told by whom."""
 
+import json
 import re
+import sqlite3
 
 from playwright.sync_api import expect
 from tests.browser.conftest import OpenPage
@@ -137,6 +139,62 @@ def test_a_failed_run_is_retried_at_the_phase_that_failed(served: Served, open_p
 
     expect(page.locator(".tl-label.phase").first).to_contain_text("×2", timeout=60_000)
     expect(page.locator(".run-status")).to_contain_text("failed", timeout=60_000)
+
+
+def test_a_tool_call_is_allowed_or_refused_with_its_arguments_in_view(served: Served, open_page: OpenPage) -> None:
+    run_id = served.start_run("plain", title="Asks before it writes", persona_overrides={"author": "z-asker"})
+    served.wait_for(run_id, "paused")
+    page = open_page(served)
+
+    entry = page.locator(".inbox li").filter(has_text="Asks before it writes")
+    expect(entry).to_contain_text(re.compile(r"May the agent call \w+\?"))
+    entry.get_by_role("link", name="Read and decide").click()
+    card = page.locator(".approval")
+    expect(card.get_by_role("heading")).to_contain_text("May the agent call")
+    expect(card).to_contain_text("with exactly these arguments")
+    expect(card.locator("pre")).to_contain_text("write_the_draft.md")
+    expect(page.locator(".run-status")).to_contain_text("Waiting for a person: may the agent call")
+    expect(card.get_by_role("button", name="Request changes")).to_have_count(0)
+    card.get_by_role("button", name="Reject…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("the agent is told so and goes on without it")
+    page.keyboard.press("Escape")
+    with page.expect_response(
+        lambda answer: "/api/approvals/" in answer.url and answer.request.method == "POST"
+    ) as sent:
+        card.get_by_role("button", name="Allow this call").click()
+    assert sent.value.json()["action"] == "approve"
+    page.get_by_role("button", name="Abort run…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Abort run").click()
+    expect(page.locator(".run-status")).to_contain_text("Aborted by admin")
+
+
+def test_a_call_whose_outcome_is_unknown_is_settled_by_a_person(served: Served, open_page: OpenPage) -> None:
+    run_id = waiting_run(served, "Lost a call")
+    with sqlite3.connect(served.folder / "data" / "holdfast.db", timeout=30) as connection:
+        # As the engine leaves it when a process died in the middle of a call that cannot be looked up.
+        shown = json.dumps({"key": "draft/1/turn1/m0.t0", "question": "This call was in flight when its process died."})
+        of_run = {"run": run_id, "shown": shown}
+        connection.execute(
+            "UPDATE approvals SET about = 'outcome', digest = '', shown = :shown WHERE run_id = :run", of_run
+        )
+        connection.execute("UPDATE runs SET pause_reason = 'outcome' WHERE id = :run", of_run)
+    page = open_page(served, f"/runs/{run_id}")
+
+    card = page.locator(".approval")
+    expect(card.get_by_role("heading")).to_contain_text("What became of a call in “draft”?")
+    expect(card).to_contain_text("If it had worked, its effect happens twice.")
+    expect(card.get_by_label("Comment")).to_have_count(0)
+    expect(page.locator(".run-status")).to_contain_text("only a person can say what became of it")
+    card.get_by_role("button", name="Fail the phase…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Phase “draft” fails; the run can be retried.")
+    page.keyboard.press("Escape")
+    card.get_by_role("button", name="Give the result…").click()
+    expect(page.get_by_role("dialog").get_by_label("Result")).to_be_focused()
+    expect(page.get_by_role("button", name="Go on with this result")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Abort run…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Abort run").click()
+    expect(page.locator(".run-status")).to_contain_text("Aborted by admin")
 
 
 def test_a_viewer_sees_everything_and_is_told_why_it_cannot_act(served: Served, open_page: OpenPage) -> None:

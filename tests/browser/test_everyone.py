@@ -86,6 +86,31 @@ def test_nothing_is_wider_than_a_phone(
         assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
 
 
+def test_at_twice_the_size_nothing_is_cut_off(
+    served: Served, open_page: OpenPage, shoot: Shoot, shown: dict[str, str]
+) -> None:
+    page = open_page(served, "/", width=640)  # a window of 1280 by 800 at 200 %
+    page.set_viewport_size({"width": 640, "height": 400})
+    others = ("/new", "/workflows", "/workflows/feature-delivery", "/personas", "/budget", "/settings", "/health")
+    for path in ("/", f"/runs/{shown['waiting']}", f"/runs/{shown['done']}/changes", *others):
+        page.goto(served.url + path)
+        settle(page)
+        shoot(page, f"zoom{path.replace(shown['waiting'], 'waiting').replace(shown['done'], 'done').replace('/', '-')}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 640, path
+    page.goto(f"{served.url}/runs/{shown['waiting']}")
+    page.get_by_role("button", name="Approve and continue").scroll_into_view_if_needed()
+    expect(page.get_by_role("button", name="Approve and continue")).to_be_in_viewport()
+
+
+def test_the_list_stays_a_table_on_a_phone(served: Served, open_page: OpenPage, shown: dict[str, str]) -> None:
+    page = open_page(served, "/", width=320)
+
+    row = page.get_by_role("table").get_by_role("row").filter(has_text="Translate the errors")
+
+    expect(row.get_by_role("cell").filter(has_text="Failed")).to_be_visible()
+    expect(row.get_by_role("cell")).to_have_count(5)  # when it started and its workflow have no room
+
+
 def test_the_theme_can_be_switched_and_is_kept(served: Served, open_page: OpenPage) -> None:
     page = open_page(served)
     before = page.evaluate("getComputedStyle(document.body).backgroundColor")

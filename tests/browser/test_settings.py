@@ -12,6 +12,7 @@ Shoot = Callable[[Page, str], None]
 
 def test_a_token_is_made_shown_once_works_and_is_revoked(served: Served, open_page: OpenPage, shoot: Shoot) -> None:
     page = open_page(served, "/settings")
+    expect(page.get_by_text("This login ends in 1")).to_be_visible()
     page.get_by_role("button", name="New token…").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Name").fill("<i>nightly</i>")

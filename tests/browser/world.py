@@ -85,6 +85,8 @@ def make_repository(path: Path) -> Path:
     for name, suffix in (("z-spoiler", ":invalid-artifact"), ("z-giant", ":giant-output")):
         text = _PERSONA.format(name=name, suffix=suffix, description=f"Simulated{suffix or ', well-behaved'}.")
         (own / "personas" / f"{name}.yaml").write_text(text)
+    asker = _PERSONA.format(name="z-asker", suffix="", description="Simulated, asks before it writes.")
+    (own / "personas" / "z-asker.yaml").write_text(f"{asker}permissions: {{write: {{ask: ['**']}}}}\n")
     (path / "README.md").write_text("# Shop\n\nA small shop.\n")
     (path / "shop.py").write_text("def total(prices):\n    return sum(prices)\n")
     git = ["git", "-C", str(path), "-c", "user.name=Test", "-c", "user.email=test@example.org"]

@@ -5,7 +5,7 @@ import { EMPTY, findMistakes, fromRequest, toBudget, toFieldErrors, toProblems, 
 const form = (changes = {}) => ({ ...EMPTY, workflow: "w", repo_path: "/code/a", requirements_md: "Do it.", ...changes });
 
 test("a form becomes the request that the server knows", () => {
-  const request = toRequest(form({ budget: "$2,50", personas: { author: "x", reviewer: "" }, title: " t " }));
+  const request = toRequest(form({ budget_usd: "$2,50", persona_overrides: { author: "x", reviewer: "" }, title: " t " }));
   assert.deepEqual(request, { workflow: "w", repo_path: "/code/a", base_branch: "main", requirements_md: "Do it.", persona_overrides: { author: "x" }, simulate: false, title: "t", budget_usd: 2.5 });
   assert.ok(!("budget_usd" in toRequest(form())));
 });
@@ -19,23 +19,23 @@ test("amounts are read as people write them", () => {
 test("mistakes are told at their field before anything is sent", () => {
   assert.deepEqual(Object.keys(findMistakes(form())), []);
   assert.deepEqual(Object.keys(findMistakes(EMPTY)), ["workflow", "repo_path", "requirements_md"]);
-  assert.deepEqual(Object.keys(findMistakes(form({ repo_path: "code", budget: "0" }))), ["repo_path", "budget_usd"]);
+  assert.deepEqual(Object.keys(findMistakes(form({ repo_path: "code", budget_usd: "0" }))), ["repo_path", "budget_usd"]);
 });
 
 test("a refusal of the server lands at its field", () => {
-  assert.deepEqual(toFieldErrors({ code: "base_branch_missing", message: "No branch.", hint: "Take main." }), [["base_branch", "No branch. Take main."]]);
-  assert.deepEqual(toFieldErrors({ code: "request_invalid", message: "m", errors: [{ where: ["body", "persona_overrides", "x"], message: "too long" }] }), [["personas", "too long"]]);
-  assert.deepEqual(toFieldErrors({ code: "store_busy", message: "Busy." }), [["", "Busy."]]);
+  assert.deepEqual(toFieldErrors({ errors: [{ where: ["body", "base_branch"], message: "No branch. Take main." }] }), [["base_branch", "No branch. Take main."]]);
+  assert.deepEqual(toFieldErrors({ errors: [{ where: ["body", "persona_overrides", "x"], message: "too long" }] }), [["persona_overrides", "too long"]]);
+  assert.deepEqual(toFieldErrors({ errors: [] }), []);
 });
 
 test("before a repository is chosen nobody is told that it is wrong", () => {
-  const problems = [{ field: "repo_path", message: "No." }, { field: "persona_overrides.author", message: "Nobody.", hint: "Set a key." }];
+  const problems = [{ field: "repo_path", message: "No.", hint: "" }, { field: "persona_overrides.author", message: "Nobody.", hint: "Set a key." }];
   assert.deepEqual(toProblems(problems, { hasRepository: false }), { "persona_overrides.author": "Nobody. Set a key." });
   assert.equal(toProblems(problems, { hasRepository: true }).repo_path, "No.");
 });
 
 test("a rehearsed run is started again with real models and the default personas", () => {
   const request = { workflow: "w", title: "t", requirements_md: "r", repo_path: "/a", base_branch: "dev", budget_usd: 3, simulate: true, persona_overrides: { author: "simulated-author" } };
-  assert.deepEqual(fromRequest(request), { ...EMPTY, workflow: "w", title: "t", requirements_md: "r", repo_path: "/a", base_branch: "dev", budget: "3" });
-  assert.deepEqual(fromRequest({ ...request, simulate: false }).personas, { author: "simulated-author" });
+  assert.deepEqual(fromRequest(request), { ...EMPTY, workflow: "w", title: "t", requirements_md: "r", repo_path: "/a", base_branch: "dev", budget_usd: "3" });
+  assert.deepEqual(fromRequest({ ...request, simulate: false }).persona_overrides, { author: "simulated-author" });
 });

@@ -116,6 +116,8 @@ def _compose_type(schema: Mapping[str, Any], schemas: Mapping[str, Any], name: s
     known = BY_FIELD.get(name)
     if name in BY_FIELD and (kind is None or _is_of(known, kind)) and "properties" not in schema:
         return known
+    if kind == "array" and "prefixItems" in schema:
+        return [compose(item, schemas, depth=depth + 1) for item in schema["prefixItems"]]
     if kind == "array":
         return [] if depth > _MAX_DEPTH else [compose(schema.get("items", {}), schemas, depth=depth + 1)]
     if "properties" in schema:

@@ -1,7 +1,8 @@
 """From errors to answers: one table of codes and statuses, one shape for every refusal (RFC 9457)."""
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -65,6 +66,21 @@ STATUSES: Mapping[str, int] = {
     "store_unavailable": 503,
     "store_unreadable": 503,
 }
+# Which field of a request to start a run a refusal is about.
+_FIELDS: Mapping[str, str] = {
+    "template_not_found": "workflow",
+    "template_invalid": "workflow",
+    "schema_not_found": "workflow",
+    "schema_invalid": "workflow",
+    "repository_not_allowed": "repo_path",
+    "repository_missing": "repo_path",
+    "config_invalid": "repo_path",
+    "workspace_error": "repo_path",
+    "base_branch_missing": "base_branch",
+    "persona_ineligible": "persona_overrides",
+    "persona_not_found": "persona_overrides",
+    "consent_required": "persona_overrides",
+}
 _HTTP_CODES = {400: "request_invalid", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
 
 
@@ -92,10 +108,25 @@ def from_error(error: HoldfastError, request_id: str) -> Response:
     headers = {"WWW-Authenticate": 'Bearer realm="holdfast"'} if error.code == "not_authenticated" else {}
     if "retry_after_s" in error.facts:
         headers["Retry-After"] = str(error.facts["retry_after_s"])
-    more = {"paths": list(error.paths)} if isinstance(error, WorkspaceConflict) else {}
+    more: dict[str, Any] = {"paths": list(error.paths)} if isinstance(error, WorkspaceConflict) else {}
+    if "field" in error.facts:
+        more["errors"] = [
+            {"where": ["body", error.facts["field"]], "message": f"{error.message} {error.hint}".rstrip()}
+        ]
     return problem(
         status_of(error), error.code, error.message, request_id=request_id, headers=headers, hint=error.hint, **more
     )
+
+
+@contextlib.contextmanager
+def naming_fields() -> Iterator[None]:
+    """Let refusals to start a run say which field of the request they are about."""
+    try:
+        yield
+    except HoldfastError as error:
+        if error.code in _FIELDS:
+            error.facts["field"] = _FIELDS[error.code]
+        raise
 
 
 def request_id_of(request: Request) -> str:

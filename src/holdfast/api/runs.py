@@ -9,6 +9,7 @@ from starlette.responses import Response
 from holdfast.api.auth import Operator, Viewer
 from holdfast.api.moving import ask_to_go_on, check_can_resume, check_failed, start_run
 from holdfast.api.params import RunIdPath, ServerDep, ShortText, Text
+from holdfast.api.problems import naming_fields
 from holdfast.api.responses import READ, READ_ONE, WRITE, WRITE_ONE
 from holdfast.api.schemas import AbortRun, ForkRun, ResumeRun, RunDetail, RunPage, RunRef, StartRun, TopUp
 from holdfast.api.shaping import from_cursor, to_cursor, to_detail, to_run_item
@@ -58,7 +59,8 @@ async def start(
     idempotency_key: Annotated[ShortText | None, Header(min_length=1)] = None,
 ) -> RunRef:
     """Write the run and return at once; a worker drives it. The same `Idempotency-Key` again gives the same run."""
-    run_id = await start_run(server, body, by=identity.name, key=idempotency_key)
+    with naming_fields():
+        run_id = await start_run(server, body, by=identity.name, key=idempotency_key)
     return RunRef(run_id=run_id, state=RunStatus.PENDING)
 
 

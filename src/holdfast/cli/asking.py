@@ -31,6 +31,7 @@ _OUTCOME_CHOICES = {
 _OUTCOME_KEYS = {"h": "happened", "a": "approve", "f": "reject", "x": "abort", "l": "later"}
 IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
 _SHOWN_LINES = 30
+_IN_PAGER = "space shows more, q goes on"
 
 
 class Answer(NamedTuple):
@@ -144,13 +145,13 @@ def show_question(question: dict[str, Any]) -> None:
         return
     following = ", ".join(shown.get("next") or []) or "the run's end"
     heading = f"◔ Phase {question['phase_key']} hands in {shown.get('artifact', '')}"
-    say(f"\n{paint(heading, 'paused', sys.stderr)}  attempt {question['attempt']}, {describe_change(shown)}")
+    say(f"\n{paint(heading, 'paused', sys.stderr)}\n  attempt {question['attempt']}, {describe_change(shown)}")
     say()
     show_long(str(shown.get("content") or ""))
     say()
     for path in shown.get("files") or []:
         say(f"  changed: {plain(str(path))}")
-    say(f"Approve: {following} is next. Request changes: the phase runs again with your comment.")
+    say(f"Approve: {following} is next.\nRequest changes: the phase runs again with your comment.")
 
 
 def show_long(text: str) -> None:
@@ -168,7 +169,7 @@ def _page(text: str) -> bool:
     if not (program := shutil.which(command.split()[0])):
         return False
     # The screen is not cleared at the end, so that what was read stays above the question.
-    environment = {"LESS": "-FRX", **os.environ}
+    environment = {"LESS": f"-FRX -Ps{_IN_PAGER}", **os.environ}
     argv = [program, *command.split()[1:]]
     with contextlib.suppress(KeyboardInterrupt):
         subprocess.run(argv, input=text.encode(errors="replace"), env=environment, check=False)

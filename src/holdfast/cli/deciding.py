@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.options import JSON, get_user
-from holdfast.cli.output import print_json, print_text
+from holdfast.cli.output import print_json, print_text, told_to_wait
 from holdfast.cli.reading import find_approval, find_repository
 
 APPROVAL = Annotated[str, typer.Argument(metavar="APPROVAL", help="An approval's id, or the beginning of it.")]
@@ -85,7 +85,8 @@ def _decide(given: str, action: str, comment: str, *, is_json: bool, **told: Any
 
 
 async def _send(run_id: str, approval_id: str, action: str, comment: str, **told: Any) -> None:
-    from holdfast.cli.opening import open_engine
+    with told_to_wait("writing it down …"):
+        from holdfast.cli.opening import open_engine
 
     async with open_engine(repo=find_repository(run_id)) as (engine, _db, _config):
         await engine.decide(run_id, approval_id, action, comment=comment, by=get_user(), **told)

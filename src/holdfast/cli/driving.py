@@ -60,7 +60,7 @@ async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
     answer = _ask_with_plain_interrupts(question)
     if answer is None:
         return False
-    given = {} if answer.result is None else {"result": answer.result}
+    given: dict[str, Any] = {} if answer.result is None else {"result": answer.result}
     try:
         await engine.decide(
             run_id,

@@ -12,6 +12,7 @@ from holdfast.cli.reading import find_run_id
 from holdfast.persistence.plain import query
 
 _OF_OPEN_RUNS = "run_id IN (SELECT id FROM runs WHERE state IN ('pending', 'running', 'paused'))"
+_RUN_HEADINGS = ["STATE", "RUN", "WHAT", "STARTED", "COST", "NOW"]
 STATES = ["pending", "running", "paused", "completed", "failed", "cancelled"]
 
 
@@ -34,7 +35,7 @@ def list_runs(
     if as_json:
         print_json(found)
     elif found:
-        print_text(table([_run_row(row) for row in found], headings=["STATE", "RUN", "WHAT", "STARTED", "COST", "NOW"]))
+        print_text(table([_run_row(row) for row in found], headings=_RUN_HEADINGS, elastic=2))
     elif state or workflow or repo or text:
         print_text("No run matches.")
     else:
@@ -77,9 +78,33 @@ def _run_row(row: dict[str, Any]) -> list[str | Cell]:
 
 
 def _now(row: dict[str, Any]) -> str:
-    if isinstance(row["error"], dict):
-        return str(row["error"].get("message", ""))
-    return f"waits: {row['pause_reason']}" if row["pause_reason"] else ""
+    from holdfast.engine.telling import RunFacts, tell_now
+
+    return tell_now(RunFacts(state=row["state"], pause_reason=row["pause_reason"], error=row["error"]))
+
+
+def _tell(run: dict[str, Any]) -> str:
+    """What a run is doing and why, in the sentence that the pages say too."""
+    from holdfast.engine.telling import PhaseFacts, Question, RunFacts, tell_run
+
+    asked = [item for item in run["approvals"] if item["state"] == "pending"]
+    facts = RunFacts(
+        **{name: run[name] for name in ("state", "created_at", "updated_at", "started_at", "ended_at")},
+        pause_reason=run["pause_reason"],
+        error=run["error"],
+        phases=[
+            PhaseFacts(**{name: phase[name] for name in ("key", "state", "attempts", "started_at", "error")})
+            for phase in run["phases"]
+        ],
+        questions=[
+            Question(
+                **{name: item[name] for name in ("about", "phase_key", "attempt", "requested_at")},
+                shown=item["shown"] if isinstance(item["shown"], dict) else {},
+            )
+            for item in asked
+        ],
+    )
+    return tell_run(facts).text
 
 
 def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
@@ -95,6 +120,7 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
     money = f"${facts['cost_usd']:.4f}" + (f" of ${limit / 1_000_000:.2f}" if limit is not None else "")
     waits = f" ({facts['pause_reason']})" if facts["pause_reason"] else ""
     print_text(f"{mark(state)} {paint(facts['workflow'], 'bold')} · {state}{waits} · {money}")
+    print_text(f"  {_tell(facts)}")
     print_text(f"  run {facts['run_id']}\n  on {facts['repo_path']} ({facts['base_branch']})")
     if wanted := facts["requirements_md"].strip():
         print_text(f"  wanted: {wanted.splitlines()[0][:100]}")

@@ -74,11 +74,13 @@ def _move(given: str, verb: str, *, is_json: bool, is_yes: bool, **options: Any)
 
 
 async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, **options: Any) -> int:
-    from holdfast.cli.driving import drive
-    from holdfast.cli.opening import YesToAll, open_engine
-    from holdfast.cli.output import finish
+    from holdfast.cli.output import finish, told_to_wait
     from holdfast.cli.reading import find_repository
     from holdfast.persistence.plain import query
+
+    with told_to_wait("starting …"):
+        from holdfast.cli.driving import drive
+        from holdfast.cli.opening import YesToAll, open_engine
 
     phases = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
     callback = YesToAll() if is_yes else None
@@ -104,9 +106,11 @@ def _tell_owner(
     from holdfast.cli.reading import find_run_id
 
     async def tell(run_id: str) -> int:
-        from holdfast.cli.opening import YesToAll, open_engine
-        from holdfast.cli.output import finish
+        from holdfast.cli.output import finish, told_to_wait
         from holdfast.cli.reading import find_repository
+
+        with told_to_wait("starting …"):
+            from holdfast.cli.opening import YesToAll, open_engine
 
         callback = YesToAll() if is_yes else None
         async with open_engine(repo=find_repository(run_id), callback=callback) as (engine, _db, _config):

@@ -8,13 +8,14 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from holdfast.engine.results import RunResult
 
 EXIT_DONE, EXIT_FAILED, EXIT_WAITING = 0, 1, 3
+_LEAST_ELASTIC = 16
 MARKS = {
     "completed": "✓",
     "failed": "✕",
@@ -72,6 +73,16 @@ def say(text: str = "") -> None:
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
+
+
+def folded(text: str) -> str:
+    """An indented sentence or two, broken between words where the terminal ends."""
+    import textwrap
+
+    room = max(shutil.get_terminal_size().columns - 1, 20)
+    return textwrap.fill(
+        text, room, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def to_json(result: "RunResult") -> dict[str, Any]:
@@ -136,7 +147,7 @@ def next_step(run_id: str, state: str, waiting_for: str | None, report: str | No
     if state == "paused" and waiting_for == "budget":
         return f"It needs more money: holdfast budget {short} --add USD, then holdfast resume {short}"
     if state == "paused" and waiting_for in ("approval", "outcome"):
-        return f"It waits for you: holdfast approvals, then holdfast approve ID, then holdfast resume {short}"
+        return f"It waits for you: holdfast approvals\nThen: holdfast approve ID, and holdfast resume {short}"
     if state == "paused" and waiting_for == "stalled":
         return f"Let it go on: holdfast resume {short}   Give up: holdfast abort {short}"
     if state == "paused" and waiting_for == "message":
@@ -150,15 +161,41 @@ def next_step(run_id: str, state: str, waiting_for: str | None, report: str | No
     return f"Report: {report}" if report else ""
 
 
-def table(rows: Sequence[Sequence[str | Cell]], *, headings: Sequence[str] = ()) -> str:
-    """Columns as wide as they need to be. On a terminal lines are cut to its width; in a pipe nothing is lost."""
+@contextlib.contextmanager
+def told_to_wait(text: str) -> Iterator[None]:
+    """Say on a terminal that something takes a moment, and wipe that away when it is over."""
+    is_shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    if is_shown:
+        sys.stderr.write(paint(text, "dim", sys.stderr))
+        sys.stderr.flush()
+    try:
+        yield
+    finally:
+        if is_shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def table(rows: Sequence[Sequence[str | Cell]], *, headings: Sequence[str] = (), elastic: int | None = None) -> str:
+    """Columns as wide as they need to be. On a terminal lines are cut to its width; in a pipe nothing is lost.
+
+    The `elastic` column gives up room first, so that those behind it stay readable.
+    """
     lines = [[Cell(heading, "dim") for heading in headings]] if headings else []
     lines += [[cell if isinstance(cell, Cell) else Cell(cell, "") for cell in row] for row in rows]
     if not lines:
         return ""
     widths = [max(len(row[column].text) for row in lines) for column in range(len(lines[0]))]
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if room is not None and elastic is not None:
+        too_much = sum(widths) + 2 * (len(widths) - 1) - room
+        widths[elastic] = max(widths[elastic] - max(too_much, 0), min(widths[elastic], _LEAST_ELASTIC))
+        lines = [[_cut(cell, widths[index]) for index, cell in enumerate(row)] for row in lines]
     return "\n".join(_to_line(row, widths, room) for row in lines)
+
+
+def _cut(cell: Cell, width: int) -> Cell:
+    return cell if len(cell.text) <= width else Cell(f"{cell.text[: width - 1]}…", cell.tone)
 
 
 def _to_line(row: Sequence[Cell], widths: Sequence[int], room: int | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.catalog import Catalog
 from holdfast.cli.asking import in_rows, is_in_doubt
 from holdfast.cli.opening import open_engine
-from holdfast.cli.output import paint, plain, print_text
+from holdfast.cli.output import folded, paint, plain, print_text
 from holdfast.cli.reading import find_run_id
 from holdfast.cli.repl_commands import Commands, Leave
 from holdfast.cli.repl_files import list_files
@@ -234,9 +234,10 @@ def _greet(talk: Talk, *, is_asked_for: bool) -> None:
     _tell(f"{paint('holdfast', 'bold')} · {persona.name} on {talk.repo.name} ({talk.branch})")
     if persona.backend is Backend.SIMULATED:
         why = "" if is_asked_for else " No key and no model server was found: holdfast doctor says what is missing."
-        _tell(paint(f"  This is a rehearsal: a simulated model answers, and costs nothing.{why}", "paused"))
+        _tell(paint(folded(f"This is a rehearsal: a simulated model answers, and costs nothing.{why}"), "paused"))
     if named := name_uncommitted(talk.repo):
-        _tell(paint(f"  Not committed, so not in the agent's worktree: {named}. Mention a file with @.", "dim"))
+        told = f"Not committed, so not in the agent's worktree: {named}. Mention a file with @."
+        _tell(paint(folded(told), "dim"))
     _tell(paint("  /help shows what can be said; Ctrl-D leaves.", "dim"))
 
 

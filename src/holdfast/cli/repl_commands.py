@@ -10,7 +10,7 @@ from holdfast.catalog import Catalog
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.listing import approvals, list_runs, read_approvals
 from holdfast.cli.options import get_user
-from holdfast.cli.output import Cell, paint, plain, table
+from holdfast.cli.output import Cell, folded, paint, plain, table
 from holdfast.cli.reading import find_approval
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.repl_view import TalkView
@@ -23,6 +23,10 @@ from holdfast.persistence.plain import query
 
 _SHOWN_RUNS = 10
 _EXPANDED_LINES = 60
+_HINTS = (
+    "@file puts a file into the message · Esc Enter, or \\ at the end, begins a new line · Ctrl-C interrupts",
+    "What you type while the agent works reaches it before its next step.",
+)
 
 
 class Leave(Exception):
@@ -90,13 +94,8 @@ class Commands:
             for name, command in self.table.items()
         ]
         self._talk.tell(table(rows))
-        self._talk.tell(
-            paint(
-                "  @file puts a file into the message · Esc Enter, or \\ at the end, begins a new line · "
-                "Ctrl-C interrupts\n  What you type while the agent works reaches it before its next step.",
-                "dim",
-            )
-        )
+        for told in _HINTS:
+            self._talk.tell(paint(folded(told), "dim"))
 
     async def _runs(self, _rest: str) -> None:
         await asyncio.to_thread(list_runs, None, None, None, None, _SHOWN_RUNS, False)
@@ -212,25 +211,25 @@ class Commands:
     async def _merge(self, _rest: str) -> None:
         from holdfast.engine.delivery import merge_run
 
-        self._check_quiet()
+        await self._check_quiet()
         if self._talk.run_id is None:
             raise HoldfastError("Nothing was changed yet.")
         merged = await merge_run(self._talk.db, self._talk.config, self._talk.run_id, by=get_user())
         self._talk.tell(f"  {merged['message']}")
 
     async def _run(self, rest: str) -> None:
-        self._check_quiet()
+        await self._check_quiet()
         await start_workflow(self._talk, self._catalog, rest, lent=self._lent)
 
     async def _new(self, _rest: str) -> None:
-        self._check_quiet()
+        await self._check_quiet()
         await self._start_anew()
 
     async def _quit(self, _rest: str) -> None:
         raise Leave
 
-    def _check_quiet(self) -> None:
-        if self._talk.is_busy:
+    async def _check_quiet(self) -> None:
+        if not await self._talk.is_quiet():
             raise ConfigInvalid("An answer is under way.", hint="Wait for it, or interrupt it with Ctrl-C.", key="")
 
     # -- completion ---------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from holdfast.runtime.stores import open_journal
 
 SHOWN_TURNS = 3
 _OTHER_LOOK_S = 0.2
+_LAST_RECORD_S = 2.0
 
 
 class Talk:
@@ -168,7 +169,7 @@ class Talk:
 
         `result` is what a call gave whose outcome was in doubt, and that has happened.
         """
-        given = {} if result is None else {"result": result}
+        given: dict[str, Any] = {} if result is None else {"result": result}
         try:
             await self.engine.decide(
                 str(question["run_id"]),
@@ -233,6 +234,12 @@ class Talk:
         if result.state.value in ("running", "pending") or conversation.waiting:
             self.tell(paint("  goes on with the answer that was under way", "dim"))
             self.answer()
+
+    async def is_quiet(self) -> bool:
+        """Whether no answer is under way. One whose end is on the screen already has only its last record to write."""
+        if self._answering is not None and not self.view.is_answering:
+            await asyncio.wait({self._answering}, timeout=_LAST_RECORD_S)
+        return not self.is_busy
 
     async def wait(self) -> None:
         """Wait until the answer under way has ended, however it did."""

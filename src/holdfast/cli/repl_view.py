@@ -36,6 +36,7 @@ class TalkView:
     reason: str = ""
     last_seq: int = 0
     turns: int = 0
+    is_answering: bool = False
     cost_micros: int = 0
     calls: list[ToolCallView] = field(default_factory=list)
     tail: str = ""
@@ -152,7 +153,7 @@ class TalkView:
         result = event.payload.get("result")
         call.result = message_text(result) or (result if isinstance(result, str) else "")
         denied, error = event.payload.get("denied"), event.payload.get("error")
-        mark, tone = ("✕", "failed") if denied or error else ("⏺", "dim")
+        mark, tone = ("✕", "failed") if denied or error else ("▸", "dim")
         took = result.get("took_s") if isinstance(result, Mapping) else None
         depth = _INDENT if _is_own_lane(event) else _INDENT * 3
         told = f" · {took:.1f} s" if isinstance(took, int | float) and took >= 0.1 else ""
@@ -184,11 +185,13 @@ class TalkView:
 
     def _on_turn(self, event: Event) -> None:
         self.turns += 1
+        self.is_answering = True
         self._turn_began, self._turn_cost, self._turn_calls = event.ts, 0, 0
         self.activity, self.since = "thinks", event.ts
 
     def _on_turn_over(self, event: Event) -> None:
         self._end_text()
+        self.is_answering = False
         error = event.payload.get("error")
         if isinstance(error, Mapping) and error.get("code") == "interrupted":
             self._emit(paint("  ⊘ interrupted; what was done so far stays", "paused"))

@@ -63,9 +63,11 @@ def run(
 async def _run(wish: _Wish) -> int:
     import uuid
 
-    from holdfast.cli.driving import drive
-    from holdfast.cli.opening import YesToAll, open_engine
-    from holdfast.cli.output import finish
+    from holdfast.cli.output import finish, told_to_wait
+
+    with told_to_wait("starting …"):
+        from holdfast.cli.driving import drive
+        from holdfast.cli.opening import YesToAll, open_engine
 
     template, consents = _prepare(wish)
     callback = YesToAll() if wish.is_yes else None

@@ -101,7 +101,7 @@ def init(
         print_text(f"{'✓ wrote' if is_new else '– kept'}  {path}")
     for backend, (is_ready, told) in models.items():
         print_text(f"{'✓' if is_ready else '–'} {backend}: {told}")
-    print_text(f"\nNext: {following}")
+    print_text(f"\nNext:\n  {following}")
 
 
 def _write_new(path: Path, text: str) -> bool:
@@ -116,4 +116,4 @@ def _write_new(path: Path, text: str) -> bool:
 
 def _next_command(*, is_any_ready: bool) -> str:
     rehearse = "" if is_any_ready else " --simulate"
-    return f'holdfast run small-change --repo .{rehearse} --requirements "What you want"'
+    return f'holdfast run small-change{rehearse} --requirements "What you want"'

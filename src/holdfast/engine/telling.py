@@ -6,11 +6,13 @@ Rule: the words are made from rows and the journal alone, so that whoever asks, 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.engine.chronicle import Chronicle, Step
 from holdfast.engine.wording import duration, error_text, first_line, plural, quoted, sentence_case
 from holdfast.enums import Role
+
+if TYPE_CHECKING:
+    from holdfast.engine.chronicle import Chronicle, Step
 
 _PAUSES = {
     "approval": "Waits for an approval",
@@ -119,7 +121,7 @@ def _tell_failure(run: RunFacts) -> str:
     return f"{failed[0].key}: {told}" if failed and failed[0].key not in told else told
 
 
-def tell_run(run: RunFacts, chronicle: Chronicle | None = None) -> Telling:
+def tell_run(run: RunFacts, chronicle: "Chronicle | None" = None) -> Telling:
     """The sentence at the head of a run: what is happening, and why."""
     match run.state:
         case "pending":
@@ -144,7 +146,7 @@ def tell_run(run: RunFacts, chronicle: Chronicle | None = None) -> Telling:
     return Telling("idle", run.state, run.updated_at)
 
 
-def _tell_work(run: RunFacts, chronicle: Chronicle | None) -> Telling:
+def _tell_work(run: RunFacts, chronicle: "Chronicle | None") -> Telling:
     working = run.phases_in("running")
     since = max((phase.started_at for phase in working if phase.started_at), default=None)
     if run.waiting_for:
@@ -157,13 +159,13 @@ def _tell_work(run: RunFacts, chronicle: Chronicle | None) -> Telling:
     return Telling("busy", text, since, step.since if step else None)
 
 
-def _tell_step(step: Step | None) -> str:
+def _tell_step(step: "Step | None") -> str:
     if step is None:
         return ""
     return f": {'the model is thinking' if step.type == 'model' else step.label}"
 
 
-def _tell_pause(run: RunFacts, chronicle: Chronicle | None) -> Telling:
+def _tell_pause(run: RunFacts, chronicle: "Chronicle | None") -> Telling:
     asked = run.questions[0] if run.questions else None
     if run.pause_reason == "approval" and asked is None:
         return Telling("busy", "Answered. A worker goes on with it as soon as one is free.", run.updated_at)

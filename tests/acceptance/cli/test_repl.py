@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.cli.losing import CHARGE, count_charges, lose_the_charge
 from tests.acceptance.cli.terminal import PATIENCE_S, Terminal, shell
 from tests.model_server import ASKS_BEFORE_TOUCH, WITH_KEY, Asks, ModelServer, Reply, Says, asks, own_persona
 
@@ -35,8 +36,8 @@ class World:
             "MY_MODEL_KEY": KEY,
         }
 
-    def open(self, *arguments: str) -> Terminal:
-        terminal = Terminal(*arguments, env=self.env, cwd=self.repo)
+    def open(self, *arguments: str, is_cold: bool = False) -> Terminal:
+        terminal = Terminal(*arguments, env=self.env, cwd=self.repo, is_cold=is_cold)
         self.terminals.append(terminal)
         terminal.wait_for("/help shows what can be said")
         return terminal
@@ -101,7 +102,7 @@ def leave(terminal: Terminal) -> None:
 
 def test_a_conversation_has_turns_tools_and_a_memory(world: Open) -> None:
     here = world([asks(("read_file", {"file_path": "/calc.py"})), Says("It subtracts."), Says("Yes, it should add.")])
-    terminal = here.open()
+    terminal = here.open(is_cold=True)
 
     terminal.type("What does add do?\r")
     wait_for_answer(terminal, "It subtracts.")
@@ -113,7 +114,7 @@ def test_a_conversation_has_turns_tools_and_a_memory(world: Open) -> None:
     terminal.wait_for("turn 2: 1 model call,")
     leave(terminal)
 
-    assert "⏺ read_file /calc.py" in terminal.screen.replace("\x1b[0m", "").replace("\x1b[2m", "")
+    assert "▸ read_file /calc.py" in terminal.screen.replace("\x1b[0m", "").replace("\x1b[2m", "")
     told = here.last_request()
     assert told.index("What does add do?") < told.index("It subtracts.") < told.index("Is that wrong?")
     assert here.server.places == [("", 0), ("", 1), ("", 2)]
@@ -224,6 +225,28 @@ def test_a_tool_call_is_asked_for_inline(world: Open) -> None:
     assert "not yet" in here.last_request()
     assert (here.repo / "made.txt").exists()
     assert here.server.places == [("", 0), ("", 1), ("", 2)]
+
+
+def test_of_a_call_in_flight_at_a_kill_the_person_says_what_became(world: Open) -> None:
+    here = world([asks(("execute", {"command": CHARGE})), Says(f"Paid: {WORD}.")])
+    data_dir = Path(here.env["HOLDFAST_DATA_DIR"])
+    terminal = here.open()
+    terminal.type("Charge it.\r")
+    lose_the_charge(terminal, data_dir)
+
+    again = here.open("--resume")
+    again.wait_for("Whether it happened is not known.")
+    again.wait_for("it happened (h WHAT IT GAVE)")
+    assert "echo charged >> charges.txt" in again.screen
+    again.type("yes\r")
+    again.wait_for("'yes' is none of these.")
+    again.type("h charged 5\r")
+    wait_for_answer(again, WORD)
+    leave(again)
+
+    assert count_charges(data_dir) == 1
+    assert [m["content"] for m in here.server.received[-1].body["messages"] if m["role"] == "tool"] == ["charged 5"]
+    assert shell("db", "check", env=here.env).returncode == 0
 
 
 def test_files_that_are_mentioned_go_along_but_no_secrets(world: Open) -> None:

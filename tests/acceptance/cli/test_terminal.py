@@ -30,7 +30,7 @@ def run_id_on(screen: str) -> str:
 
 
 def test_a_person_watches_asks_for_changes_and_approves(wanted: list[str], environment: dict[str, str]) -> None:
-    terminal = Terminal(*wanted, "--budget", "3", env={**environment, **SLOW})
+    terminal = Terminal(*wanted, "--budget", "3", env={**environment, **SLOW}, is_cold=True)
 
     terminal.wait_for("of $3.00")
     terminal.wait_for("write_file")

@@ -4,18 +4,24 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.integration.api.world import Api, make_repository, open_api
+from tests.integration.api.world import FAST, Api, make_repository, open_api
 
 from holdfast import engine
+from holdfast.api.options import ServerOptions
 
 
 @pytest.fixture
-async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
+def options() -> ServerOptions:
+    return FAST
+
+
+@pytest.fixture
+async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: ServerOptions) -> AsyncIterator[Api]:
     monkeypatch.setattr(engine, "build_agent", engine.build_agent)
     monkeypatch.setenv("HOLDFAST_CONFIG", str(tmp_path / "config" / "config.toml"))
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "config.toml").write_text("")
-    async with open_api(tmp_path) as opened:
+    async with open_api(tmp_path, options) as opened:
         yield opened
 
 

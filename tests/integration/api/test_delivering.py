@@ -9,6 +9,7 @@ from sqlalchemy import text
 from tests.integration.api.world import Api, NoteAgent
 
 from holdfast import engine
+from holdfast.engine.check import check_database
 
 
 class WorkAgent(NoteAgent):
@@ -55,6 +56,7 @@ async def test_a_result_is_merged_once_and_the_journal_has_who_did_it(working: A
     assert await kinds_of(working, run_id) == 2 * [("run.merge.requested", "operator"), ("run.merged", "operator")]
     detail = (await working.viewer.get(f"/api/runs/{run_id}")).json()
     assert detail["state"] == "completed"
+    assert await check_database((await working.app.state.place.get()).db) == []
 
 
 async def test_a_merge_into_another_branch_makes_it(working: Api) -> None:

@@ -129,6 +129,7 @@ async def test_a_preview_names_every_problem_beside_its_field(api: Api) -> None:
     }
     refused = await api.operator.post("/api/runs", json=api.body(persona_overrides={"author": "nobody"}))
     assert refused.status_code == 422
+    assert [each["where"] for each in refused.json()["errors"]] == [["body", "persona_overrides"]]
 
 
 async def test_a_preview_says_what_nobody_has_agreed_to_as_starting_would(api: Api) -> None:

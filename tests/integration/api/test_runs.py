@@ -53,6 +53,17 @@ async def test_the_list_is_filtered_by_state(api: Api) -> None:
     assert failed == {"items": [], "next_cursor": None}
 
 
+async def test_the_list_is_filtered_by_repository(api: Api) -> None:
+    run_id = await api.start()
+    await api.wait_for(run_id)
+
+    here = (await api.viewer.get("/api/runs", params={"repo": api.repo.name})).json()
+    elsewhere = (await api.viewer.get("/api/runs", params={"repo": "r%po"})).json()
+
+    assert [item["run_id"] for item in here["items"]] == [run_id]
+    assert elsewhere["items"] == []
+
+
 async def test_details_have_an_etag_that_changes_with_the_run(api: Api) -> None:
     run_id = await api.start(workflow="asking-notes")
     await api.wait_for(run_id, "paused")
@@ -132,6 +143,24 @@ async def test_a_run_is_paused_by_a_person_and_resumed(api: Api) -> None:
 
     assert resumed.status_code == 202
     assert (await api.wait_for(run_id))["state"] == "completed"
+
+
+async def test_who_resumes_a_run_can_accept_that_its_agents_have_changed(api: Api) -> None:
+    (api.gates / "first.closed").touch()
+    run_id = await api.start()
+    await api.wait_until_reached(run_id, "first")
+    await api.operator.post(f"/api/runs/{run_id}/pause")
+    (api.gates / "first.closed").unlink()
+
+    await api.operator.post(f"/api/runs/{run_id}/resume", json={"accept_drift": True})
+    await api.wait_for(run_id)
+
+    server = await api.app.state.place.get()
+    events = await server.journal.read(run_id)
+    asked = next(event for event in events if event.kind == "run.resume.requested")
+    resumed = next(event for event in events if event.kind == "run.resumed" and event.seq > asked.seq)
+    assert (asked.payload["by"], asked.payload["accept_drift"]) == ("operator", True)
+    assert resumed.payload["accept_drift"] is True
 
 
 async def test_a_fork_begins_before_its_phase(api: Api) -> None:

@@ -7,18 +7,25 @@ import json
 import socket
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
-from tests.integration.api.world import Api
+from tests.integration.api.world import FAST, Api
 
 from holdfast.api import connections
+from holdfast.api.options import ServerOptions
 from holdfast.api.running import GracefulServer, to_uvicorn
 from holdfast.enums import Role
 from holdfast.persistence import access
 from holdfast.runtime.events import create_event
+
+
+@pytest.fixture
+def options() -> ServerOptions:
+    return replace(FAST, send_timeout_s=1.0, recheck_s=0.2)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-export const EMPTY = { workflow: "", title: "", requirements_md: "", repo_path: "", base_branch: "", simulate: false, budget: "", personas: {} };
+export const EMPTY = { workflow: "", title: "", requirements_md: "", repo_path: "", base_branch: "", simulate: false, budget_usd: "", persona_overrides: {} };
 
 export function toRequest(form) {
-	const limit = toBudget(form.budget);
+	const limit = toBudget(form.budget_usd);
 	return {
 		workflow: form.workflow,
 		requirements_md: form.requirements_md,
@@ -9,7 +9,7 @@ export function toRequest(form) {
 		repo_path: form.repo_path.trim(),
 		base_branch: form.base_branch.trim() || "main",
 		title: form.title.trim(),
-		persona_overrides: Object.fromEntries(Object.entries(form.personas).filter(([, name]) => name)),
+		persona_overrides: Object.fromEntries(Object.entries(form.persona_overrides).filter(([, name]) => name)),
 		...(limit && { budget_usd: limit }),
 	};
 }
@@ -22,7 +22,7 @@ export function toBudget(text) {
 }
 
 // What can be said without asking the server: `{ field: sentence }`.
-export function findMistakes({ workflow, repo_path: path, requirements_md: text, title, budget }) {
+export function findMistakes({ workflow, repo_path: path, requirements_md: text, title, budget_usd: budget }) {
 	const limit = toBudget(budget);
 	const found = {
 		workflow: !workflow && "Choose a workflow.",
@@ -34,35 +34,20 @@ export function findMistakes({ workflow, repo_path: path, requirements_md: text,
 	return Object.fromEntries(Object.entries(found).filter(([, sentence]) => sentence));
 }
 
-const CODES = {
-	workflow: ["template_not_found", "template_invalid", "schema_not_found", "schema_invalid"],
-	repo_path: ["repository_not_allowed", "repository_missing", "config_invalid", "workspace_error"],
-	base_branch: ["base_branch_missing"],
-	personas: ["persona_ineligible", "persona_not_found", "consent_required"],
-};
-
-const toSentences = ({ message, hint }) => [message, hint].filter(Boolean).join(" ");
-
-// Which field a refusal of the server is about: `[[field, sentence]]`; the field is "" where it is none.
-export function toFieldErrors(error) {
-	if (!error.errors?.length) return [[Object.keys(CODES).find((field) => CODES[field].includes(error.code)) ?? "", toSentences(error)]];
-	return error.errors.map(({ where = [], message = "" }) => {
-		const field = where.find((part) => part !== "body") ?? "";
-		return [field === "persona_overrides" ? "personas" : field, message];
-	});
-}
+// Which fields a refusal of the server is about: `[[field, sentence]]`.
+export const toFieldErrors = ({ errors }) => errors.map(({ where = [], message = "" }) => [where.find((part) => part !== "body") ?? "", message]);
 
 export function toProblems(problems, { hasRepository }) {
 	const found = {};
 	for (const problem of problems) {
 		if (!hasRepository && /^(repo_path|base_branch)$/.test(problem.field)) continue; // nothing was given yet
-		found[problem.field] ??= toSentences(problem);
+		found[problem.field] ??= `${problem.message} ${problem.hint}`.trim();
 	}
 	return found;
 }
 
 // A form like a run that was: its request, with real models if it was a rehearsal.
 export function fromRequest(request) {
-	const form = Object.fromEntries(Object.entries(EMPTY).map(([name, none]) => [name, request[name] ?? none]));
-	return { ...form, simulate: false, budget: String(request.budget_usd || ""), personas: request.simulate ? {} : { ...request.persona_overrides } };
+	const { budget_usd: budget, persona_overrides: personas, simulate, ...rest } = request;
+	return { ...EMPTY, ...rest, budget_usd: String(budget || ""), persona_overrides: simulate ? {} : personas };
 }

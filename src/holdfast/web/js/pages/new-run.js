@@ -23,7 +23,7 @@ export async function render(main, { query, signal, setTitle }) {
 	const draft = like ? { form: fromRequest(await getJson(`/api${runUrl(like, "/request")}`, signal)) } : readDraft();
 	const form = { ...EMPTY, ...draft?.form };
 	const workflow = query.get("workflow");
-	if (workflow && workflow !== form.workflow) Object.assign(form, { workflow, personas: {} });
+	if (workflow && workflow !== form.workflow) Object.assign(form, { workflow, persona_overrides: {} });
 	return open(place, form, { key: draft?.key ?? newKey(), like, signal });
 }
 
@@ -52,13 +52,13 @@ async function open(place, form, { key, like, signal }) {
 	const optional = (label) => [label, h("span.soft.small.plain", " optional")];
 	const repository = repositoryFields(form, set);
 	const fields = {
-		workflow: workflowField((workflow) => set({ workflow, personas: {} })),
+		workflow: workflowField((workflow) => set({ workflow, persona_overrides: {} })),
 		requirements_md: requirementsField(form.requirements_md, (text) => set({ requirements_md: text })),
 		title: checked(optional("Title"), input("title", { maxlength: "200" })),
 		repo_path: repository.path,
 		base_branch: repository.branch,
-		personas: rolesField((role, name) => set({ personas: { ...form.personas, [role]: name } })),
-		budget_usd: checked(optional("Limit in dollars"), input("budget", { inputmode: "decimal", placeholder: "none of its own" })),
+		persona_overrides: rolesField((role, name) => set({ persona_overrides: { ...form.persona_overrides, [role]: name } })),
+		budget_usd: checked(optional("Limit in dollars"), input("budget_usd", { inputmode: "decimal", placeholder: "none of its own" })),
 	};
 	let known = { items: [], workspace_root: "" };
 	let listedFor, preview, timer, looking;
@@ -67,7 +67,7 @@ async function open(place, form, { key, like, signal }) {
 	function layout() {
 		const part = (title, ...children) => h("section.card.padded.stack", title && h("h2", title), children);
 		const mode = (simulate, label, what) => {
-			const props = { name: "mode", checked: form.simulate === simulate, onchange: () => set({ simulate, personas: {} }) };
+			const props = { name: "mode", checked: form.simulate === simulate, onchange: () => set({ simulate, persona_overrides: {} }) };
 			return choice(props, h("strong", label), h("span.soft", ` ${what}`));
 		};
 		const modes = [mode(false, "Real models.", "They do the work, and cost money."), mode(true, "Rehearse first.", REHEARSAL)];
@@ -79,7 +79,7 @@ async function open(place, form, { key, like, signal }) {
 			part(null, fields.workflow.element),
 			part("The work", fields.requirements_md.element, fields.title.element),
 			part("Where", h("div.where", fields.repo_path.element, fields.base_branch.element)),
-			part("Who does it", h("fieldset.choices.column", h("legend.unseen", "Models"), modes), fields.personas.element),
+			part("Who does it", h("fieldset.choices.column", h("legend.unseen", "Models"), modes), fields.persona_overrides.element),
 			part("Money", fields.budget_usd.element),
 			lookTrouble,
 			trouble,
@@ -93,7 +93,7 @@ async function open(place, form, { key, like, signal }) {
 		Object.assign(form, changes);
 		keepDraft({ form, key });
 		// A field that is being changed is not wrong any more, until it is looked at again.
-		for (const name of Object.keys(changes)) fields[name === "budget" ? "budget_usd" : name]?.setError(null);
+		for (const name of Object.keys(changes)) fields[name]?.setError(null);
 		if ("workflow" in changes || "simulate" in changes) draw();
 		if ("title" in changes || "requirements_md" in changes) return;
 		clearTimeout(timer);
@@ -159,7 +159,7 @@ async function open(place, form, { key, like, signal }) {
 
 	function show(hasRepository) {
 		repository.drawFound(hasRepository ? preview.repository : null);
-		fields.personas.draw(preview.roles, form.personas);
+		fields.persona_overrides.draw(preview.roles, form.persona_overrides);
 		drawPlan();
 		const found = toProblems(preview.problems, { hasRepository });
 		for (const name of hasRepository ? ["workflow", "repo_path", "base_branch"] : ["workflow"]) fields[name].setError(found[name]);

@@ -11,6 +11,7 @@ import { approvalCard } from "./run/approval.js";
 
 // Each tab, and the module that exports it by its name.
 const TABS = { timeline: "timeline", activity: "journal", artifacts: "results", changes: "results", cost: "cost", events: "journal" };
+const CHANGES_ROWS = /^(?:run|phase|human|artifact|budget\.(?:raised|exhausted))\b/;
 const titleOf = (name) => name[0].toUpperCase() + name.slice(1);
 const load = (name) => import(`./run/${TABS[name]}.js`).catch(() => null); // the server is away, or another version now
 
@@ -29,6 +30,8 @@ class RunView {
 	#tab;
 	#tabName;
 	#frame;
+	#refreshing;
+	#due = Infinity;
 	#isFollowing = false;
 	#stamps = {};
 
@@ -117,14 +120,15 @@ class RunView {
 	}
 
 	#take(events) {
-		let isNew = false;
+		let wait = 0;
 		for (const event of events) {
 			if (event.seq <= (this.events.at(-1)?.seq ?? 0)) continue;
 			this.events.push(event);
 			this.activity.add(event);
-			isNew ||= event.seq > this.run.seq && event.kind !== "text.delta";
+			if (event.seq <= this.run.seq || event.kind === "text.delta") continue;
+			wait = CHANGES_ROWS.test(event.kind) ? 150 : wait || 1000;
 		}
-		if (isNew) this.refreshing ??= setTimeout(() => ((this.refreshing = null), this.refresh()), 200);
+		if (wait) this.#refreshIn(wait);
 		// Many events, few drawings: a long journal comes in hundreds of pieces.
 		this.#frame ||= setTimeout(() => {
 			this.#frame = 0;
@@ -132,6 +136,18 @@ class RunView {
 			this.#drawTabs();
 			this.#tab?.update?.();
 		}, this.events.length > 2000 ? 400 : 80);
+	}
+
+	// What can be decided or was done is read at once; which call is under way may be a second old.
+	#refreshIn(ms) {
+		const due = Date.now() + ms;
+		if (this.#due <= due) return;
+		clearTimeout(this.#refreshing);
+		this.#due = due;
+		this.#refreshing = setTimeout(() => {
+			this.#due = Infinity;
+			this.refresh();
+		}, ms);
 	}
 
 	#build() {

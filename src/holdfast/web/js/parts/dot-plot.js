@@ -16,7 +16,8 @@ function dot({ run, x, y, seconds }) {
 	const { tone, shape, word } = toStatus(run.state, run.pause_reason);
 	const told = `${run.heading}: ${word.toLowerCase()}, ${duration(seconds)}, started ${ago(run.started_at ?? run.created_at, Date.now())}`;
 	return h(
-		`svg:a.dot.tone-${tone}`, { href: `/runs/${run.run_id}`, "aria-label": told, tabindex: "-1", transform: `translate(${x - 6} ${y - 6})` },
+		`svg:a.dot.tone-${tone}`,
+		{ href: `/runs/${run.run_id}`, "aria-label": told, tabindex: "-1", transform: `translate(${x - 6} ${y - 6})` },
 		h("svg:rect.hit", { x: -4, y: -4, width: 20, height: 20 }),
 		h("svg:path", { d: SHAPES[shape], transform: "scale(.75)", "fill-rule": "evenodd" }),
 		h("svg:title", told),
@@ -28,9 +29,7 @@ const STEPS_S = [1, 10, 60, 600, 3600, 21600, 86400, 604800];
 const SPANS_S = [10, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 604800, 2592000];
 
 function plotRuns(runs, { width, height, nowMs }) {
-	const toTimed = (run) => ({ run, at: Date.parse(run.started_at ?? run.created_at), seconds: tookSeconds(run, nowMs) });
-	const timed = runs.map(toTimed).filter((each) => !Number.isNaN(each.at));
-	if (timed.length === 0) return { points: [], xTicks: [], yTicks: [] };
+	const timed = runs.map((run) => ({ run, at: Date.parse(run.started_at ?? run.created_at), seconds: tookSeconds(run, nowMs) }));
 	const starts = timed.map((each) => each.at);
 	const to = Math.max(nowMs, ...starts);
 	const from = Math.min(...starts, to - 20_000);

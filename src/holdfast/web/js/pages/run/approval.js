@@ -40,7 +40,7 @@ export function approvalCard(approval, view) {
 		h("header", h("h2", { id: `q-${id}` }, mark("waiting"), approval.question), told),
 		h(
 			"div.approval-body",
-			SUBJECTS[about](approval, shown, view, url),
+			(SUBJECTS[about] ?? SUBJECTS.phase)(approval, shown, view, url),
 			h(
 				"div.approval-answer",
 				h("dl.causes", causes.map(({ label, text }) => [h("dt", label), h("dd", text)])),
