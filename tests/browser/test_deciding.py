@@ -172,7 +172,8 @@ def test_a_call_whose_outcome_is_unknown_is_settled_by_a_person(served: Served, 
     run_id = waiting_run(served, "Lost a call")
     with sqlite3.connect(served.folder / "data" / "holdfast.db", timeout=30) as connection:
         # As the engine leaves it when a process died in the middle of a call that cannot be looked up.
-        shown = json.dumps({"key": "draft/1/turn1/m0.t0", "question": "This call was in flight when its process died."})
+        call = {"key": "draft/1/turn1/m0.t0", "tool": "charge", "args": {"amount": 5}}
+        shown = json.dumps({**call, "question": "This call was in flight when its process died."})
         of_run = {"run": run_id, "shown": shown}
         connection.execute(
             "UPDATE approvals SET about = 'outcome', digest = '', shown = :shown WHERE run_id = :run", of_run
@@ -182,6 +183,8 @@ def test_a_call_whose_outcome_is_unknown_is_settled_by_a_person(served: Served, 
 
     card = page.locator(".approval")
     expect(card.get_by_role("heading")).to_contain_text("What became of a call in “draft”?")
+    expect(card).to_contain_text("charge")
+    expect(card).to_contain_text('"amount": 5')
     expect(card).to_contain_text("If it had worked, its effect happens twice.")
     expect(card.get_by_label("Comment")).to_have_count(0)
     expect(page.locator(".run-status")).to_contain_text("only a person can say what became of it")

@@ -5,6 +5,7 @@ stands in a variable named like a secret, is known here from then on and is blan
 """
 
 import contextlib
+import json
 import os
 import re
 from collections.abc import Awaitable, Iterable, Mapping
@@ -36,7 +37,9 @@ class Secrets:
         self._pattern: re.Pattern[str] | None = None
 
     def learn(self, *values: str) -> None:
-        new = {value for value in values if len(value) >= _MIN_CHARS} - self._known
+        """Know these from now on, also as they stand inside JSON text that a model writes."""
+        long = [value for value in values if len(value) >= _MIN_CHARS]
+        new = {form for value in long for form in (value, json.dumps(value)[1:-1])} - self._known
         if new:
             self._known |= new
             longest_first = sorted(self._known, key=len, reverse=True)

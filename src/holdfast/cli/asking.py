@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.cli.following import find_call
 from holdfast.cli.listing import describe_asked, describe_change, read_approvals
 from holdfast.cli.output import paint, plain, say
 
@@ -137,7 +136,7 @@ def show_question(question: dict[str, Any]) -> None:
     shown = question["shown"] if isinstance(question["shown"], dict) else {}
     if is_in_doubt(question):
         say(f"\n{paint(f'◔ {IN_DOUBT}', 'paused', sys.stderr)}\n")
-        show_long(describe_asked(find_call(question["run_id"], shown)))
+        show_long(describe_asked(shown))
         return
     if not _is_phase(question):
         say(f"\n{paint('◔ ' + str(shown['question']), 'paused', sys.stderr)}\n")

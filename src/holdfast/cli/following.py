@@ -48,20 +48,6 @@ def find_diagnosis(run_id: str) -> str:
     return next((str(text) for text in reversed(told) if text), "")
 
 
-def find_call(run_id: str, shown: dict[str, Any]) -> dict[str, Any]:
-    """The call that a question about an unknown outcome names by its key: its tool and arguments."""
-    store = open_configured_store()
-    try:
-        events = [event for event in store.list_events(run_id) if event.payload.get("key") == shown.get("key")]
-    finally:
-        store.close()
-    told = [{name: event.payload[name] for name in _CALL if event.payload.get(name)} for event in events]
-    return {**shown, **next(filter(None, told), {})}
-
-
-_CALL = ("tool", "args", "argv")
-
-
 def open_configured_store() -> Any:
     from holdfast.config import load_config
 

@@ -268,10 +268,9 @@ def approvals(as_json: JSON = False) -> None:
 
 def _tell_doubt(row: dict[str, Any], shown: dict[str, Any], since: str) -> None:
     from holdfast.cli.asking import IN_DOUBT
-    from holdfast.cli.following import find_call
 
     short = row["approval_id"][:8]
-    print_text(f"    {IN_DOUBT}\n    {describe_asked(find_call(row['run_id'], shown))}\n    since {since}")
+    print_text(f"    {IN_DOUBT}\n    {describe_asked(shown)}\n    since {since}")
     print_text(f"    it happened: holdfast approve {short} --result TEXT")
     print_text(f"    run it again: holdfast approve {short} · fail the phase: holdfast reject {short}")
 

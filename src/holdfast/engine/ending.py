@@ -116,7 +116,9 @@ async def _ask_for_outcome(scope: RunScope, key: str) -> list[Statement]:
             return []
     phase_key, _, rest = key.partition("/")
     attempt = rest.partition("/")[0]
+    started = [event.payload for event in await scope.log.read(EventKind.TOOL_STARTED) if event.payload["key"] == key]
     shown = {
+        **{name: value for name, value in (started[-1] if started else {}).items() if name in ("tool", "args", "argv")},
         "key": key,
         "question": "This call was in flight when its process died. Approve: make it again. Reject: fail the phase.",
     }

@@ -1,5 +1,6 @@
 """A key that is planted everywhere stands nowhere in what is written down."""
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from tests.integration.agents.scripted import tool
 from tests.integration.agents.served import KEY, KEY_VARIABLE, ServedPhase
 from tests.model_server import ModelServer, Refuses, Says, asks
 
-from holdfast.agents.secrets import BLANK, SECRETS, scrub_prompt
+from holdfast.agents.secrets import BLANK, SECRETS, Secrets, scrub_prompt
 from holdfast.agents.tool_rules import ToolRule
 from holdfast.runtime.failures import describe_error
 
@@ -100,3 +101,12 @@ def _told_of(error: BaseException | None) -> str:
         told += f"{error!r} {describe_error(error)} {vars(error).get('body')}"
         error = error.__cause__ or error.__context__
     return told
+
+
+def test_a_key_is_known_inside_json_text_too() -> None:
+    secrets = Secrets()
+    key = 'quoted"and\\slashed-73ba'
+    secrets.learn(key)
+
+    assert key not in json.loads(secrets.scrub_text(json.dumps({"said": f"It is {key}."})))["said"]
+    assert secrets.scrub_text(key) == BLANK

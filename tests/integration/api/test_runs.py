@@ -3,6 +3,9 @@
 import asyncio
 import json
 
+import pytest
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 from tests.integration.api.world import Api
 
 from holdfast.catalog import Catalog, find_demands
@@ -277,3 +280,18 @@ async def test_what_a_repository_would_run_waits_for_whoever_runs_the_server(api
     assert (refused.status_code, refused.json()["code"]) == (409, "consent_required")
     assert (by_file.status_code, by_file.json()["code"]) == (409, "consent_required")
     assert (await api.wait_for(run_id))["state"] == "completed"
+
+
+async def test_a_request_that_waited_too_long_for_the_database_is_told_to_come_back(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await api.app.state.place.get()
+    url = f"sqlite+aiosqlite:///{server.db.path}"
+    kept = create_async_engine(url, poolclass=AsyncAdaptedQueuePool, pool_size=1, max_overflow=0, pool_timeout=0.1)
+    async with kept.connect():  # the only one there is
+        monkeypatch.setattr(server.db, "session", lambda: AsyncSession(kept))
+        answer = await api.viewer.get("/api/runs")
+        monkeypatch.undo()
+    await kept.dispose()
+
+    assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "store_busy", "5")

@@ -86,6 +86,8 @@ async def test_a_person_settles_what_became_of_a_lost_command(
     [question] = await world.approvals(run_id)
 
     assert (waiting.state, waiting.waiting_for, question.about) == (RunStatus.PAUSED, "outcome", "outcome")
+    assert question.shown["tool"] == "execute"
+    assert question.shown["args"]["command"] == SLOW
     told: dict[str, Any] = {"result": "it had said hello"} if answer == "result" else {}
     action = "reject" if answer == "reject" else "approve"
     await world.engine().decide(run_id, question.id, action, **told)

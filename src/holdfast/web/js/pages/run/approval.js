@@ -56,8 +56,7 @@ export function approvalCard(approval, view) {
 const SUBJECTS = {
 	tool: (_approval, shown) =>
 		h("div.stack.tight", shown.question && h("p.foreign", String(shown.question)), raw(shown.args, { lines: 30, chars: 6000 })),
-	outcome(_approval, { key }, view) {
-		const { tool, args } = view.events.find((event) => event.payload?.key === key)?.payload ?? {};
+	outcome(_approval, { key, tool, args }) {
 		const told = "It was in flight when its process died. Nobody but you can find out whether it had its effect.";
 		return h("div.stack.tight", h("p", told), h("p", h("code", String(tool ?? key))), args !== undefined && raw(args));
 	},
