@@ -87,13 +87,16 @@ def test_a_run_on_ones_own_server_is_killed_and_resumed(tmp_path: Path) -> None:
             server.is_asked.wait(timeout=60)
             server.is_asked.clear()
             assert process.poll() is None, process.communicate()
+        (driven,) = shell.run("runs", "list", "--json")
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        run_id = shell.run("runs", "list", "--json")[0]["run_id"]
+        (left,) = shell.run("runs", "list", "--json")
+        run_id = left["run_id"]
         (shell.personas / "broken.yaml").write_text("name: [")  # the run has its persona, whatever becomes of files
 
         result = shell.run("resume", run_id, "--yes", "--json")
 
+    assert [(row["state"], row["is_driven"]) for row in (driven, left)] == [("running", True), ("running", False)]
     assert result["state"] == "completed"
     assert server.places == [("", 0), ("", 1), ("", 1), ("", 2)]  # only the call in flight was made again
     assert {received.headers["authorization"] for received in server.received} == {f"Bearer {KEY}"}

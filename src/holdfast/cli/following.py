@@ -8,6 +8,7 @@ import typer
 from holdfast.cli.options import JSON, RUN_ID
 from holdfast.cli.output import exit_code, next_step, paint, print_text
 from holdfast.cli.reading import find_run_id
+from holdfast.persistence.driven import find_driven
 from holdfast.persistence.plain import query
 
 _LAST_EVENTS = 50  # a pause and what led to it
@@ -115,7 +116,7 @@ async def _watch(run_id: str) -> str:
             while not view.is_still:  # the journal wakes the view; this only looks at it
                 await asyncio.sleep(0.1)
                 quiet_s += 0.1
-                if round(quiet_s, 1) == _EXPLAIN_AFTER_S and not _is_driven(store, run_id):
+                if round(quiet_s, 1) == _EXPLAIN_AFTER_S and not find_driven([run_id]):
                     give_notice(view, f"No process drives this run. Go on with it: holdfast resume {run_id[:8]}")
             return view.state
     finally:
@@ -123,20 +124,3 @@ async def _watch(run_id: str) -> str:
 
 
 _EXPLAIN_AFTER_S = 2.0
-
-
-def _is_driven(store: Any, run_id: str) -> bool:
-    """Whether a live process owns the run. Only asked where a lock of the system tells, since a claim would disturb."""
-    from pathlib import Path
-
-    from holdfast.errors import RunBusy
-    from holdfast.runtime.checkpoint.locks import lock_run
-
-    path = getattr(store, "path", None)  # only the store of one file has locks beside it
-    if path is None:
-        return True
-    try:
-        lock_run(Path(f"{path}-locks"), run_id).release()
-    except RunBusy:
-        return True
-    return False

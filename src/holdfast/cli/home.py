@@ -6,7 +6,10 @@ import typer
 
 from holdfast.cli.options import is_interactive
 from holdfast.errors import ConfigInvalid
+from holdfast.persistence.driven import find_driven
 from holdfast.persistence.plain import query
+
+_SHOWN_INTERRUPTED = 5
 
 
 def open_home(help_text: str, *, resume: str | None, persona: str | None, is_simulated: bool) -> int:
@@ -31,6 +34,9 @@ def show_home(help_text: str) -> None:
     if waiting and waiting[0]["n"]:
         many = "approval waits" if waiting[0]["n"] == 1 else "approvals wait"
         typer.echo(f"\n◔ {waiting[0]['n']} {many} for you: holdfast approvals")
-    running = query("SELECT COUNT(*) AS n FROM runs WHERE state = 'running'")
-    if running and running[0]["n"]:
-        typer.echo(f"● {running[0]['n']} running: holdfast runs list --state running")
+    running = [str(row["id"]) for row in query("SELECT id FROM runs WHERE state = 'running'")]
+    driven = find_driven(running)
+    if driven:
+        typer.echo(f"● {len(driven)} running: holdfast runs list --state running")
+    for run_id in sorted(set(running) - driven)[:_SHOWN_INTERRUPTED]:
+        typer.echo(f"◌ {run_id[:8]} was interrupted: holdfast resume {run_id[:8]}")

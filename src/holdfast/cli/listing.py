@@ -9,6 +9,7 @@ from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.options import JSON, RUN_ID
 from holdfast.cli.output import MARKS, Cell, mark, next_step, paint, phase_row, print_json, print_text, table
 from holdfast.cli.reading import find_run_id
+from holdfast.persistence.driven import find_driven
 from holdfast.persistence.plain import query
 
 _OF_OPEN_RUNS = "run_id IN (SELECT id FROM runs WHERE state IN ('pending', 'running', 'paused'))"
@@ -60,8 +61,10 @@ def read_runs(
         f"FROM runs {where} ORDER BY created_at DESC, id DESC LIMIT :limit",
         {**dict(given.values()), "limit": limit},
     )
+    driven = find_driven([row["run_id"] for row in found if row["state"] == "running"])
     for row in found:
         row["cost_usd"] = int(row.pop("cost_micros") or 0) / 1_000_000
+        row["is_driven"] = row["run_id"] in driven
     return found
 
 
@@ -80,7 +83,7 @@ def _run_row(row: dict[str, Any]) -> list[str | Cell]:
 def _now(row: dict[str, Any]) -> str:
     from holdfast.engine.telling import RunFacts, tell_now
 
-    return tell_now(RunFacts(state=row["state"], pause_reason=row["pause_reason"], error=row["error"]))
+    return tell_now(RunFacts(**{name: row[name] for name in ("state", "pause_reason", "is_driven", "error")}))
 
 
 def _tell(run: dict[str, Any]) -> str:
@@ -91,6 +94,7 @@ def _tell(run: dict[str, Any]) -> str:
     facts = RunFacts(
         **{name: run[name] for name in ("state", "created_at", "updated_at", "started_at", "ended_at")},
         pause_reason=run["pause_reason"],
+        is_driven=run["is_driven"],
         error=run["error"],
         phases=[
             PhaseFacts(**{name: phase[name] for name in ("key", "state", "attempts", "started_at", "error")})
@@ -139,9 +143,10 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
         if item["about"] == "outcome":
             following = "what became of a call is not known. Look: holdfast approvals"
         print_text(f"\n◔ Phase {item['phase_key']} waits for you: {following}")
-    if not waiting and (
-        following := next_step(facts["run_id"], state, facts["pause_reason"], facts["final_report_path"])
-    ):
+    following = next_step(facts["run_id"], state, facts["pause_reason"], facts["final_report_path"])
+    if facts["is_driven"]:
+        following = f"Watch it: holdfast runs watch {facts['run_id'][:8]}"
+    if following and not waiting:
         print_text(f"\n{following}")
 
 
@@ -171,6 +176,7 @@ def read_run(run_id: str) -> dict[str, Any]:
     return {
         "run_id": run.pop("id"),
         **run,
+        "is_driven": run["state"] == "running" and bool(find_driven([run_id])),
         "phases": [
             {
                 "key": row["phase_key"],

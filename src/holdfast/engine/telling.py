@@ -58,6 +58,8 @@ class RunFacts:
     ended_at: str | None = None
     pause_reason: str | None = None
     waiting_for: str | None = None
+    is_driven: bool = True
+    """Whether a process works on it, as far as whoever asks can know."""
     error: Any = None
     phases: Sequence[PhaseFacts] = ()
     questions: Sequence[Question] = ()
@@ -107,6 +109,8 @@ def tell_now(run: RunFacts) -> str:
         return run.waiting_for
     if run.state == "pending":
         return "Waits for a worker"
+    if not run.is_driven:
+        return "Interrupted: no process drives it"
     if not open_phases:
         return "Working"
     names = " and ".join(
@@ -127,6 +131,9 @@ def tell_run(run: RunFacts, chronicle: "Chronicle | None" = None) -> Telling:
         case "pending":
             why = run.waiting_for or "Queued. A worker takes it as soon as one is free."
             return Telling("idle", why, run.created_at)
+        case "running" if not run.is_driven:
+            told = "Interrupted: the process that drove it has ended. Nothing is lost; it goes on when it is resumed."
+            return Telling("waiting", told, run.updated_at)
         case "running":
             return _tell_work(run, chronicle)
         case "paused":
