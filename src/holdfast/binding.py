@@ -23,6 +23,7 @@ __all__ = [
     "Consent",
     "PersonaConsentStore",
     "bind_personas",
+    "find_unfillable",
     "rank_candidates",
     "was_asked_for",
 ]
@@ -91,6 +92,16 @@ def rank_candidates(role: Role, personas: Iterable[AgentPersona], availability: 
     unique = {persona.content_hash: persona for persona in personas}
     candidates = [Candidate(persona, _find_reasons(role, persona, availability)) for persona in unique.values()]
     return sorted(candidates, key=lambda candidate: (not candidate.is_eligible, *_preference(role, candidate.persona)))
+
+
+def find_unfillable(template: WorkflowTemplate, personas: Iterable[AgentPersona]) -> list[str]:
+    """In words, the roles for which there is no persona at all, whichever backends are there."""
+    known, anywhere = list(personas), BackendAvailability(available_backends=frozenset(Backend))
+    return [
+        f"Nobody could fill role {role.id}: no persona has {', '.join(role.required_capabilities)}."
+        for role in template.roles
+        if not any(candidate.is_eligible for candidate in rank_candidates(role, known, anywhere))
+    ]
 
 
 def _find_reasons(role: Role, persona: AgentPersona, availability: BackendAvailability) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.binding import BackendAvailability, bind_personas, rank_candidates
+from holdfast.binding import BackendAvailability, bind_personas, find_unfillable, rank_candidates
 from holdfast.definition import version_order
 from holdfast.enums import Backend, Capability
 from holdfast.errors import ConsentRequired, PersonaIneligible
@@ -204,3 +204,13 @@ def test_versions_are_compared_by_their_numbers() -> None:
 
     assert sorted(mixed, key=version_order) == ordered
     assert version_order(1) == version_order("1.0") == version_order("1.0.0+build7")
+
+
+def test_a_role_that_no_persona_could_fill_is_told_before_a_run() -> None:
+    roles = (role(), role(id="doctor", required_capabilities=["debug", "spec_write"]))
+    pool = [persona("writer"), persona("finder", capabilities=["debug"], backend="ollama")]
+
+    assert find_unfillable(template(*roles), pool) == [
+        "Nobody could fill role doctor: no persona has debug, spec_write.",
+    ]
+    assert find_unfillable(template(*roles), [persona("both", capabilities=["debug", "spec_write"])]) == []

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from holdfast.api.auth import Viewer
 from holdfast.api.params import ServerDep, Text
 from holdfast.api.responses import WRITE
-from holdfast.artifact_schema import ArtifactSchemaRegistry
+from holdfast.binding import find_unfillable
+from holdfast.catalog import Catalog
 from holdfast.definition_file import Problem, check_definition
 from holdfast.workflow import WorkflowTemplate, find_schema_faults
 
@@ -52,6 +53,7 @@ class WorkflowFindings(BaseModel):
     version: str | None
     hash: str | None = Field(description="What it would be known by.")
     findings: list[Finding] = Field(description="Everything that is wrong, in the order of the text.")
+    unfillable: list[str] = Field(description="Roles that no persona could fill; the workflow is valid all the same.")
 
 
 @router.post("/api/workflows/validate", responses=WRITE, summary="Check a workflow without keeping it")
@@ -60,22 +62,25 @@ async def validate(body: ValidateWorkflow, server: ServerDep, _identity: Viewer)
     repo = None if body.repo_path is None else await server.engines.resolve_repository(body.repo_path)
 
     def check() -> WorkflowFindings:
-        return find_faults(body, server.engines.catalog(repo).artifact_registry())
+        return find_faults(body, server.engines.catalog(repo))
 
     return await asyncio.to_thread(check)
 
 
-def find_faults(body: ValidateWorkflow, registry: ArtifactSchemaRegistry) -> WorkflowFindings:
+def find_faults(body: ValidateWorkflow, catalog: Catalog) -> WorkflowFindings:
     source = body.text if body.text is not None else body.definition
     assert source is not None
+    registry = catalog.artifact_registry()
     template, problems = check_definition(source, WorkflowTemplate, lambda found: find_schema_faults(found, registry))
     has_lines = body.text is not None
+    personas = [entry.definition for entry in catalog.list_personas_if_whole()]
     return WorkflowFindings(
         is_valid=not problems,
         name=template.name if template else None,
         version=str(template.version) if template else None,
         hash=template.content_hash if template else None,
         findings=[_to_finding(problem, has_lines=has_lines) for problem in problems],
+        unfillable=find_unfillable(template, personas) if template and personas else [],
     )
 
 

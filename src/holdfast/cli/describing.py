@@ -104,14 +104,19 @@ def validate_workflow(
 
     Example: holdfast workflows validate .holdfast/workflows/mine.yaml
     """
+    from holdfast.binding import find_unfillable
     from holdfast.workflow import check_schemas, load_workflow_file
 
-    template = load_workflow_file(file)
-    check_schemas(template, open_catalog(repo).artifact_registry())
+    template, catalog = load_workflow_file(file), open_catalog(repo)
+    check_schemas(template, catalog.artifact_registry())
+    unfillable = find_unfillable(template, (entry.definition for entry in catalog.list_personas()))
     if as_json:
-        print_json({"name": template.name, "version": template.version, "hash": template.content_hash, "valid": True})
-    else:
-        print_text(f"✓ {template.name} v{template.version}: {len(template.phases)} phases, {len(template.roles)} roles")
+        facts = {"name": template.name, "version": template.version, "hash": template.content_hash}
+        print_json({**facts, "valid": True, "unfillable": unfillable})
+        return
+    print_text(f"✓ {template.name} v{template.version}: {len(template.phases)} phases, {len(template.roles)} roles")
+    for told in unfillable:
+        print_text(f"! {told}")
 
 
 def list_personas(repo: REPO = Path(), as_json: JSON = False) -> None:
