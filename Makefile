@@ -22,8 +22,8 @@ setup: .venv/.ready ## make .venv with the package, the holdfast command and the
 run: setup ## the main job on the embedded default: a run is killed, resumed and shown
 	@$(BIN)/python -m holdfast.cli.demo
 
-test: setup ## every test; crash points are sampled with a printed seed (seed=7 repeats one), slow suites in part (all=1: whole)
-	@ALL_TESTS=$(all) scripts/test.sh "$(seed)"
+test: setup ## every test; crash points are sampled with a printed seed (seed=7 repeats one)
+	@scripts/test.sh "$(seed)"
 
 check: setup ## format, lint, types, layers, unit and conformance tests
 	@$(BIN)/ruff format --check .

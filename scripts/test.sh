@@ -10,4 +10,6 @@ scripts/install-test-tools.sh
 "$bin/ruff" check --quiet .
 "$bin/mypy" --no-error-summary
 PYTHONPATH=src "$bin/lint-imports" --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
-exec "$bin/python" -m pytest -q -n 2 --dist=worksteal tests
+# One worker more than cores, since many tests wait for processes and terminals; each has a Postgres of its own.
+workers=$(($(nproc) + 1))
+exec "$bin/python" -m pytest -q -n "$((workers < 8 ? workers : 8))" --dist=worksteal tests
