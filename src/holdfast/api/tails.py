@@ -33,7 +33,9 @@ class Frame:
 class _Tail:
     listeners: set[Listener[Frame]] = field(default_factory=set)
     reader: "asyncio.Task[None] | None" = None
-    over_at: int = -1
+    has_begun: asyncio.Event = field(default_factory=asyncio.Event)
+    """The reader tells everything from now on: what the store does not hold by then will come."""
+    over_at: int | None = None
     """The number at which the run was seen to be over, so that many clients ask the database once."""
 
 
@@ -62,13 +64,17 @@ class Tails:
         """
         with self._listening(run_id, idle_s) as (tail, listener):
             last = after
+            await tail.has_begun.wait()
             while not (listener.is_cut_off or self._is_closed):
                 stored = await self._journal.read(run_id, last)
                 for text in join(to_text(event.seq, event) for event in stored):
                     yield text
                     await asyncio.sleep(0)  # between two pieces it may turn out that the client has gone
                 last = stored[-1].seq if stored else last
-                if await self._is_over(tail, run_id, last):
+                end = await self._find_end(tail, run_id)
+                if end is not None and end > last:
+                    continue  # written since, and after the end nothing might come that wakes this
+                if end is not None:
                     yield b"event: done\ndata: " + await self._told_end(run_id) + b"\n\n"
                     return
                 while (frames := await listener.take()) is not None:
@@ -99,6 +105,7 @@ class Tails:
     async def _read(self, run_id: str, tail: _Tail) -> None:
         try:
             head = await self._journal.read_head(run_id)
+            tail.has_begun.set()
             async with contextlib.aclosing(self._journal.follow(run_id, head)) as events:  # type: ignore[type-var]
                 async for event in events:
                     frame = to_frame(event)
@@ -106,18 +113,20 @@ class Tails:
                         listener.tell(frame)
         finally:
             # Without a reader nobody would hear of the next event: better to come back than to wait for ever.
+            tail.has_begun.set()
             for listener in list(tail.listeners):
                 listener.cut_off()
 
-    async def _is_over(self, tail: _Tail, run_id: str, last: int) -> bool:
-        if tail.over_at == last:
-            return True
+    async def _find_end(self, tail: _Tail, run_id: str) -> int | None:
+        """The number of the last event of a run that is over."""
+        if tail.over_at is not None and tail.over_at >= self._journal.known_head(run_id):
+            return tail.over_at
         # The state first: a run that is opened again after this has a higher head by then.
         state = await undisturbed(read_state(self._db, run_id))
-        if state is None or not RunStatus(state).is_terminal or await self._journal.read_head(run_id) > last:
-            return False
-        tail.over_at = last
-        return True
+        if state is None or not RunStatus(state).is_terminal:
+            return None
+        tail.over_at = await self._journal.read_head(run_id)
+        return tail.over_at
 
     async def _told_end(self, run_id: str) -> bytes:
         return json.dumps({"run_id": run_id, "state": await undisturbed(read_state(self._db, run_id))}).encode()

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 import httpx
+import pytest
 from tests.integration.api.followers import one_by_one
 from tests.integration.api.world import Api
 
@@ -168,6 +169,46 @@ async def test_a_slow_client_is_cut_off_and_resumes(api: Api) -> None:
     assert (await anext(again)).startswith(f"id: {last + 1}\n".encode())
     for stream in (again, quick):
         await stream.aclose()
+
+
+async def test_what_is_written_while_the_reader_begins_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = await api.start(workflow="asking-notes")
+    head = (await api.wait_for(run_id, "paused"))["seq"]
+    server = await api.app.state.place.get()
+    read_head = server.journal.read_head
+
+    async def read_late(of_run: str) -> int:
+        monkeypatch.setattr(server.journal, "read_head", read_head)
+        await asyncio.sleep(0.1)  # a client that does not wait for the reader has read the store by now
+        await server.journal.append(of_run, [create_event(of_run, "agent.progress")])
+        return int(await read_head(of_run))
+
+    monkeypatch.setattr(server.journal, "read_head", read_late)
+    stream = server.tails.follow(run_id, head, idle_s=30)
+    async with asyncio.timeout(10):
+        assert (await anext(stream)).startswith(f"id: {head + 1}\n".encode())
+    await stream.aclose()
+
+
+async def test_what_is_written_after_the_end_is_told_before_it_is_called_done(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await api.start()
+    head = (await api.wait_for(run_id))["seq"]
+    server = await api.app.state.place.get()
+    read = server.journal.read
+
+    async def read_and_write(of_run: str, after: int = 0) -> list[Event]:
+        monkeypatch.setattr(server.journal, "read", read)
+        found: list[Event] = await read(of_run, after)
+        await server.journal.append(of_run, [create_event(of_run, "run.merged")])
+        return found
+
+    monkeypatch.setattr(server.journal, "read", read_and_write)
+    async with asyncio.timeout(10):
+        told = [frame async for frame in one_by_one(server.tails.follow(run_id, head, idle_s=30))]
+
+    assert [frame.split(b"\n")[0] for frame in told] == [f"id: {head + 1}".encode(), b"event: done"]
 
 
 async def test_what_waits_for_a_client_is_sent_together_and_not_in_pieces_too_large(api: Api) -> None:
