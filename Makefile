@@ -42,9 +42,11 @@ torture: setup ## every crash point on every store (long)
 bench: setup ## measure against peers and the disk's raw limits, and write the README's table
 	@scripts/bench.sh
 
-constraints: setup ## resolve the pinned versions anew
+constraints: setup ## resolve the pinned versions anew, the bench's peers with them
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
 	  --group dev pyproject.toml --upgrade -o constraints.txt
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
+	  --constraint constraints.txt pyproject.toml benchmarks/peers.in --upgrade -o benchmarks/requirements.txt
 
 clean: ## remove what setup made
 	rm -rf .venv .tools .bench-venv

@@ -25,7 +25,7 @@ from holdfast.errors import (
     StepFailed,
     ToolOutcomeUnknown,
 )
-from holdfast.runtime.checkpoint.base import Append, Claim, Statement, prepare
+from holdfast.runtime.checkpoint.base import Append, Claim, Prepared, Statement, prepare
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.failures import describe_error, rebuild_error
 from holdfast.runtime.journal import Journal
@@ -183,7 +183,7 @@ class RunLog:
         self._owed = Owed(self.pay)
         self._stopped: Stopped | None = None
 
-    async def append(self, *events: Event, rows: Sequence[Statement] = (), is_last: bool = False) -> None:
+    async def append(self, *events: Event | Prepared, rows: Sequence[Statement] = (), is_last: bool = False) -> None:
         """Append as owner. If that fails, this log takes nothing more: `Stopped` now and at every later call.
 
         Raises `CancelRun`, with the events written, if a person has asked for it meanwhile; not with `is_last`, for
@@ -194,7 +194,8 @@ class RunLog:
         self._in_flight += 1
         owed = self._owed.take()
         try:
-            append = Append(self.run_id, [*owed, *map(prepare, events)], self._claim.epoch, rows)
+            ready = [event if type(event) is Prepared else prepare(event) for event in events]  # type: ignore[arg-type]
+            append = Append(self.run_id, [*owed, *ready] if owed else ready, self._claim.epoch, rows)
             numbers = self._journal.write_now(append)
             if numbers is None:
                 numbers = await self._journal.write_soon(append)
@@ -309,8 +310,10 @@ class RunLog:
             done = self._step_event(step, step.kinds.completed, attempt, result=result, **details)
             if step.is_acked_late and not beside.rows:
                 self._owed.add(done, *beside.events)  # crash: until the next append the call was never made
-            else:
+            elif details or step.fingerprint:
                 await self.append(done, *beside.events, rows=beside.rows)
+            else:  # all of it is what `_call` made, and most steps are like this
+                await self.append(prepare(done, is_plain=True), *beside.events, rows=beside.rows)
             return result
 
     async def _call(self, step: Step, call: Callable[[], Any]) -> Any:

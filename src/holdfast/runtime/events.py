@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from holdfast.errors import PayloadInvalid
-from holdfast.runtime.jsondata import from_json, to_json
+from holdfast.runtime.jsondata import from_json, to_json, to_json_as_is
 
 
 class EventKind(StrEnum):
@@ -251,10 +251,11 @@ _decode_stored = msgspec.json.Decoder(_Stored).decode
 _decode_many = msgspec.json.Decoder(list[_Stored]).decode
 
 
-def to_body(event: Event) -> tuple[bytes, dict[str, Any]]:
+def to_body(event: Event, *, is_plain: bool = False) -> tuple[bytes, dict[str, Any]]:
     """Encode all of an event but its run and number, which the store adds; returns a copy of its payload too.
 
-    What holds its default is left out, which saves a fifth of the store. Raises `PayloadInvalid`.
+    What holds its default is left out, which saves a fifth of the store. Raises `PayloadInvalid`. With `is_plain` the
+    payload is known to be JSON data and small, and is returned as it is.
     """
     ts = event.ts
     if type(ts) is not float or type(event.payload) is not dict or "\0" in event.kind or event.extra:
@@ -271,6 +272,8 @@ def to_body(event: Event) -> tuple[bytes, dict[str, Any]]:
         stored["parent_span_id"] = event.parent_span_id
     if event.visibility != "public":
         stored["visibility"] = str(event.visibility)
+    if is_plain:
+        return to_json_as_is(stored), event.payload
     body, copy = to_json(stored, "event")
     return body, copy["payload"]
 

@@ -37,12 +37,15 @@ class RunLock:
 
 def lock_run(folder: Path, run_id: str, *, force: bool = False) -> RunLock:
     """Take a run's lock at once or raise `RunBusy`; `force` takes it from a live holder, who keeps a dead file."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = _place(folder, run_id)
     if force:
         path.unlink(missing_ok=True)
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:
+            folder.mkdir(parents=True, exist_ok=True)
+            continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 
 from holdfast.errors import HoldfastError, RowRefused, RunBusy
-from holdfast.runtime.checkpoint.base import Append, AppendResult, Checkpointer, Claim, check_run_id
+from holdfast.runtime.checkpoint.base import Append, AppendResult, Checkpointer, Claim, check_run_id, prepare
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
 
@@ -87,7 +87,8 @@ class PlainStore:
         try:
             # crash: only the first of several events may be there; whoever resumes adds the rest.
             # A copy each: a store that keeps what it is given must not see what the flow does with its results.
-            return [self._inner.save_event(prepared.stored_as(prepared.event.seq)).seq for prepared in append.events]
+            copies = [prepare(prepared.event).stored_as(prepared.event.seq) for prepared in append.events]
+            return [self._inner.save_event(copy).seq for copy in copies]
         except HoldfastError as error:
             return error
 
