@@ -14,9 +14,9 @@ from holdfast.errors import StoreFull
 
 
 def fill_disk(target: str) -> None:
-    """From now on no file of the store can grow."""
+    """From now on no file of the store can grow, nor be written where it holds but zeros that keep room."""
     files = [path for path in Path(target).parent.rglob("*") if path.is_file() and not path.name.endswith("-shm")]
-    _limit(max(path.stat().st_size for path in files))
+    _limit(max(len(path.read_bytes().rstrip(b"\0")) for path in files))
 
 
 def make_room() -> None:

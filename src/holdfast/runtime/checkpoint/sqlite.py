@@ -19,6 +19,7 @@ from holdfast.runtime.checkpoint.base import MAX_SEQ, Append, AppendResult, Clai
 from holdfast.runtime.checkpoint.batch import write_batch
 from holdfast.runtime.checkpoint.chain import Head, corrupt, decode, genesis
 from holdfast.runtime.checkpoint.locks import RunLock, lock_run
+from holdfast.runtime.checkpoint.sqlite_log import LogRoom
 from holdfast.runtime.checkpoint.sqlite_tx import (
     SQLiteTx,
     as_store_errors,
@@ -65,6 +66,7 @@ class SQLiteCheckpointer:
         self._heads: dict[str, Head] = {}
         self._known_version = -1  # of the file when `_heads` were true, as the writing connection counts
         self._last_version = -1
+        self._room = None if self._is_memory else LogRoom(f"{self.path}-wal")
 
     # -- Checkpointer -------------------------------------------------------------------------------------------------
 
@@ -228,6 +230,8 @@ class SQLiteCheckpointer:
                 if version != self._known_version:
                     self._heads.clear()
                     self._known_version = version
+                if self._room is not None and not self._room.is_enough:
+                    self._room.make()
                 tx = SQLiteTx(connection, self._heads)
                 results, _ = write_batch(tx, batch)
                 connection.execute("COMMIT")
