@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from holdfast.api.schemas import Decide, StartRun
+from holdfast.api.schemas import Decide, ForkRun, StartRun, TopUp
 from holdfast.api.server import Server
 from holdfast.engine.deciding import NOT_GIVEN
 from holdfast.engine.loading import get_run, load_run
@@ -25,7 +25,7 @@ from holdfast.runtime.events import Event, EventKind, create_event
 class Maker(Protocol):
     """Writes a new run under this id, with these rows in the same transaction."""
 
-    async def __call__(self, run_id: str, beside: Sequence[Statement]) -> object: ...
+    async def __call__(self, run_id: str, /, beside: Sequence[Statement]) -> object: ...
 
 
 async def start_run(server: Server, wanted: StartRun, *, by: str, key: str | None = None) -> str:
@@ -57,12 +57,48 @@ async def start_run(server: Server, wanted: StartRun, *, by: str, key: str | Non
     return await start_once(server, wanted, make, by=by, key=key)
 
 
-async def start_once(server: Server, wanted: BaseModel, make: Maker, *, by: str, key: str | None) -> str:
-    """The id of the run that is made for a request, or that was made for it before, if its key was used then."""
-    request_hash = hashlib.sha256(wanted.model_dump_json().encode()).hexdigest()
+async def fork_run(server: Server, run_id: str, wanted: ForkRun, *, by: str, key: str | None) -> str:
+    """Write a fork as a pending run and return its id; raises what `WorkflowEngine.create_fork` raises."""
+    stored = await get_run(server.db, run_id)
+    engine = await server.engines.for_repository(None)
+
+    async def make(new_id: str, beside: Sequence[Statement]) -> None:
+        told = {"title": wanted.title, "started_by": by}
+        await engine.create_fork(stored.run.id, wanted.phase_key, pre_allocated_run_id=new_id, beside=beside, **told)
+
+    return await start_once(server, wanted, make, by=by, key=key, about=f"fork {stored.run.id}")
+
+
+async def top_up(server: Server, run_id: str, wanted: TopUp, *, by: str, key: str | None) -> StoredRun:
+    """Raise a run's limit once for a key; raises what `WorkflowEngine.top_up` raises."""
+    stored = await get_run(server.db, run_id)
+    engine = await server.engines.for_repository(None)
+
+    async def make(_run_id: str, beside: Sequence[Statement]) -> None:
+        await engine.top_up(stored.run.id, wanted.amount_usd, by=by, beside=beside)
+
+    await start_once(server, wanted, make, by=by, key=key, about=f"top up {stored.run.id}", run_id=stored.run.id)
+    return stored
+
+
+async def start_once(
+    server: Server,
+    wanted: BaseModel,
+    make: Maker,
+    *,
+    by: str,
+    key: str | None,
+    about: str = "",
+    run_id: str | None = None,
+) -> str:
+    """The id of the run that is made for a request, or that was made for it before, if its key was used then.
+
+    `about` is what of the request does not stand in its body; `run_id` is the run it is about, if none is made.
+    """
+    request_hash = hashlib.sha256((about + wanted.model_dump_json()).encode()).hexdigest()
     if key is not None and (answer := await find_answer(server.db, by, key)) is not None:
         return _same(answer, request_hash)
-    run_id = str(uuid.uuid4())
+    run_id = run_id or str(uuid.uuid4())
     try:
         await make(run_id, () if key is None else (remember_answer(by, key, request_hash, run_id),))
     except RowRefused:
@@ -76,7 +112,7 @@ async def start_once(server: Server, wanted: BaseModel, make: Maker, *, by: str,
 
 def _same(answer: IdempotencyRow, request_hash: str) -> str:
     if answer.request_hash != request_hash:
-        raise IdempotencyKeyReused(f"This key was used for another request, which made run {answer.run_id}.")
+        raise IdempotencyKeyReused(f"This key was used for another request, about run {answer.run_id}.")
     return answer.run_id
 
 

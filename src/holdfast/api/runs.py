@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from holdfast.api.auth import Operator, Viewer
-from holdfast.api.moving import ask_to_go_on, check_can_resume, check_failed, start_run
+from holdfast.api.moving import ask_to_go_on, check_can_resume, check_failed, fork_run, start_run, top_up
 from holdfast.api.params import RunIdPath, ServerDep, ShortText, Text
 from holdfast.api.problems import naming_fields
 from holdfast.api.responses import READ, READ_ONE, WRITE, WRITE_ONE
@@ -20,6 +20,7 @@ from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 _LAST_EVENTS = 20
+IdempotencyKey = Annotated[ShortText | None, Header(min_length=1)]
 
 
 @router.get("", responses=READ, summary="List runs, newest first")
@@ -56,7 +57,7 @@ async def start(
     body: StartRun,
     server: ServerDep,
     identity: Operator,
-    idempotency_key: Annotated[ShortText | None, Header(min_length=1)] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> RunRef:
     """Write the run and return at once; a worker drives it. The same `Idempotency-Key` again gives the same run."""
     with naming_fields():
@@ -126,20 +127,20 @@ async def abort(run_id: RunIdPath, server: ServerDep, identity: Operator, body: 
 
 
 @router.post("/{run_id}/fork", status_code=202, responses=WRITE_ONE, summary="Start a new run from before a phase")
-async def fork(run_id: RunIdPath, body: ForkRun, server: ServerDep, identity: Operator) -> RunRef:
-    stored = await get_run(server.db, run_id)
-    engine = await server.engines.for_repository(None)
-    forked = await engine.create_fork(stored.run.id, body.phase_key, title=body.title, started_by=identity.name)
-    server.dispatcher.wake()
+async def fork(
+    run_id: RunIdPath, body: ForkRun, server: ServerDep, identity: Operator, idempotency_key: IdempotencyKey = None
+) -> RunRef:
+    """The original is untouched. The same `Idempotency-Key` again gives the same fork."""
+    forked = await fork_run(server, run_id, body, by=identity.name, key=idempotency_key)
     return RunRef(run_id=forked, state=RunStatus.PENDING)
 
 
 @router.post("/{run_id}/budget", status_code=202, responses=WRITE_ONE, summary="Give a run more money")
-async def top_up(run_id: RunIdPath, body: TopUp, server: ServerDep, identity: Operator) -> RunRef:
-    """Raise the run's limit; a run that waits for it goes on."""
-    stored = await get_run(server.db, run_id)
-    engine = await server.engines.for_repository(None)
-    await engine.top_up(stored.run.id, body.amount_usd, by=identity.name)
+async def give_more(
+    run_id: RunIdPath, body: TopUp, server: ServerDep, identity: Operator, idempotency_key: IdempotencyKey = None
+) -> RunRef:
+    """Raise the run's limit; a run that waits for it goes on. The same `Idempotency-Key` again adds nothing."""
+    stored = await top_up(server, run_id, body, by=identity.name, key=idempotency_key)
     if stored.run.pause_reason == "budget":
         await ask_to_go_on(server, stored.run.id, by=identity.name, verb="resume")
     return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))

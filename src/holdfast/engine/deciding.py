@@ -1,7 +1,7 @@
 """A person's answers to a run that waits, from any process: decisions on approvals, and more money."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -106,7 +106,9 @@ def _key_of(records: Records, approval_id: str) -> str:
     raise ApprovalNotFound(f"Approval {approval_id} is not in the journal of its run.")
 
 
-async def write_top_up(journal: Journal, run_id: str, amount_usd: float | Decimal, *, by: str) -> None:
+async def write_top_up(
+    journal: Journal, run_id: str, amount_usd: float | Decimal, *, by: str, beside: Sequence[Statement] = ()
+) -> None:
     """Raise the run's limit, and the phase's if that is what the run waits for."""
     amount = round(Decimal(str(amount_usd)) * 1_000_000)
     if amount <= 0:
@@ -120,7 +122,7 @@ async def write_top_up(journal: Journal, run_id: str, amount_usd: float | Decima
         {"amount": amount, "id": run_id},
         expect=None,
     )
-    await journal.append(run_id, [create_event(run_id, EventKind.BUDGET_RAISED, **told)], rows=[raised])
+    await journal.append(run_id, [create_event(run_id, EventKind.BUDGET_RAISED, **told)], rows=[raised, *beside])
 
 
 __all__ = ["NOT_GIVEN", "check_action", "check_open", "decide_overdue", "write_decision", "write_top_up"]

@@ -1,7 +1,6 @@
 """A fork: a new run that stands where another stood before one of its phases, files included."""
 
 import asyncio
-import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +39,7 @@ class _Point:
 
 
 async def plan_fork(
-    db: Database, config: Config, loaded: LoadedRun, phase_key: str, *, title: str = "", started_by: str = ""
+    db: Database, config: Config, loaded: LoadedRun, phase_key: str, *, run_id: str, title: str, started_by: str
 ) -> Fork:
     """Raises `ConfigInvalid` for a phase that is not there, `RunNotInState` if the run never stood before it."""
     stored, template = loaded.stored, loaded.template
@@ -50,7 +49,7 @@ async def plan_fork(
     events = await asyncio.to_thread(db.store.list_events, stored.run.id)
     point = _find_point(events, stored, template, phase_key)
     workspace = await asyncio.to_thread(open_workspace, config.data_dir, stored.run.id)
-    new = _to_new_run(loaded, workspace, title=title, started_by=started_by)
+    new = _to_new_run(loaded, workspace, run_id=run_id, title=title, started_by=started_by)
     copied = [row for row in await read_artifacts(db, stored.run.id) if row.phase_key in point.done]
     told = {
         **new.created_facts(),
@@ -95,7 +94,7 @@ def _find_point(events: list[Event], stored: StoredRun, template: WorkflowTempla
     return _Point(tuple(done), tree)
 
 
-def _to_new_run(loaded: LoadedRun, workspace: Workspace, *, title: str, started_by: str) -> NewRun:
+def _to_new_run(loaded: LoadedRun, workspace: Workspace, *, run_id: str, title: str, started_by: str) -> NewRun:
     stored, personas = loaded.stored, loaded.personas
     bindings = {
         role: Binding(
@@ -109,7 +108,7 @@ def _to_new_run(loaded: LoadedRun, workspace: Workspace, *, title: str, started_
         for role, (row, _persona) in stored.bindings.items()
     }
     return NewRun(
-        run_id=str(uuid.uuid4()),
+        run_id=run_id,
         template=loaded.template,
         bindings=bindings,
         repo_path=stored.run.repo_path,

@@ -163,16 +163,28 @@ class WorkflowEngine:
             await self._owner.drive(journal, claim, begin_new)
         return await self.result(fork.run_id)
 
-    async def create_fork(self, run_id: RunId, phase_key: str, *, title: str = "", started_by: str = "") -> str:
-        """Write a fork as a pending run, ready to be driven by anyone, and return its id."""
-        fork = await self._plan_fork(run_id, phase_key, title, started_by)
+    async def create_fork(
+        self,
+        run_id: RunId,
+        phase_key: str,
+        *,
+        title: str = "",
+        started_by: str = "",
+        pre_allocated_run_id: RunId | None = None,
+        beside: Sequence[Statement] = (),
+    ) -> str:
+        """Write a fork as a pending run, ready to be driven by anyone, and return its id; `beside` as for `create`."""
+        fork = await self._plan_fork(run_id, phase_key, title, started_by, pre_allocated_run_id)
         async with self._owner.owning(fork.run_id) as (journal, claim):
-            await journal.append(fork.run_id, fork.events, claim=claim, rows=fork.rows)
+            await journal.append(fork.run_id, fork.events, claim=claim, rows=[*fork.rows, *beside])
         return fork.run_id
 
-    async def _plan_fork(self, run_id: RunId, phase_key: str, title: str, started_by: str) -> Fork:
+    async def _plan_fork(
+        self, run_id: RunId, phase_key: str, title: str, started_by: str, new_id: RunId | None = None
+    ) -> Fork:
         loaded = await self._owner.load(run_id, may_be_over=True)
-        return await plan_fork(self._db, self._config, loaded, phase_key, title=title, started_by=started_by)
+        told = {"title": title, "started_by": started_by}
+        return await plan_fork(self._db, self._config, loaded, phase_key, run_id=new_run_id(new_id), **told)
 
     async def decide(
         self,
@@ -218,12 +230,14 @@ class WorkflowEngine:
         async with self._owner.journal() as journal:
             return await decide_overdue(self._db, journal, run_id=run_id)
 
-    async def top_up(self, run_id: RunId, amount_usd: float | Decimal, *, by: str = "") -> None:
+    async def top_up(
+        self, run_id: RunId, amount_usd: float | Decimal, *, by: str = "", beside: Sequence[Statement] = ()
+    ) -> None:
         """Raise a run's budget. Resume the run to go on."""
         stored = await get_run(self._db, run_id)
         check_not_over(stored)
         async with self._owner.journal() as journal:
-            await write_top_up(journal, stored.run.id, amount_usd, by=by)
+            await write_top_up(journal, stored.run.id, amount_usd, by=by, beside=beside)
 
     async def recover(self) -> list[str]:
         """Drive every run that should be running and has no owner, all at once; returns their ids.

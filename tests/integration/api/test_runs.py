@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
@@ -103,6 +105,25 @@ async def test_the_same_key_many_times_at_once_makes_one_run(api: Api) -> None:
     assert {answer.status_code for answer in answers} == {202}
     assert len({answer.json()["run_id"] for answer in answers}) == 1
     assert len((await api.viewer.get("/api/runs")).json()["items"]) == 1
+
+
+async def test_the_same_key_forks_once_and_gives_money_once(api: Api) -> None:
+    (api.gates / "second.closed").touch()
+    run_id = await api.start(budget_usd=5)
+    await api.wait_until_reached(run_id, "second")
+
+    async def send(verb: str, body: dict[str, Any], key: str) -> httpx.Response:
+        return await api.operator.post(f"/api/runs/{run_id}/{verb}", json=body, headers={"Idempotency-Key": key})
+
+    forks = await asyncio.gather(*(send("fork", {"phase_key": "second"}, "fork") for _ in range(3)))
+    raised = [await send("budget", {"amount_usd": 2}, "money") for _ in range(3)]
+    mixed = await send("budget", {"amount_usd": 2}, "fork")
+    (api.gates / "second.closed").unlink()
+
+    assert {answer.status_code for answer in [*forks, *raised]} == {202}
+    assert len({answer.json()["run_id"] for answer in forks}) == 1
+    assert (mixed.status_code, mixed.json()["code"]) == (422, "idempotency_key_reused")
+    assert (await api.wait_for(run_id))["budget_usd"] == 7
 
 
 async def test_a_failed_run_is_retried_and_completes(api: Api) -> None:
