@@ -1,7 +1,6 @@
 """Every kind of store at a place from which it can be opened again, in this process or in another one."""
 
 import contextlib
-import importlib.util
 import os
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from holdfast.runtime.events import Event, EventKind, create_event
 ROOT = Path(__file__).parents[1]
 DISK_KINDS = ("jsonl", "sqlite", "postgres")
 KINDS = ("memory", *DISK_KINDS)
-HAS_POSTGRES = importlib.util.find_spec("holdfast.runtime.checkpoint.postgres") is not None
 
 
 def open_store(kind: str, target: str) -> Checkpointer:

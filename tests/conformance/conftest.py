@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.stores import DISK_KINDS, HAS_POSTGRES, KINDS, Place, new_place
+from tests.stores import DISK_KINDS, KINDS, Place, new_place
 
 from holdfast.runtime.checkpoint import Checkpointer
 
@@ -28,8 +28,6 @@ def disk_place(request: pytest.FixtureRequest, tmp_path: Path, get_postgres_url:
 
 
 def _places(kind: str, folder: Path, get_postgres_url: Callable[[], str]) -> Iterator[Place]:
-    if kind == "postgres" and not HAS_POSTGRES:
-        pytest.skip("this build has no Postgres store")
     with new_place(kind, folder, get_postgres_url) as place:
         yield place
 

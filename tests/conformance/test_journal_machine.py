@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from tests.postgres import fresh_schema
-from tests.stores import HAS_POSTGRES, open_store, progress
+from tests.stores import open_store, progress
 
 from holdfast.errors import HoldfastError, LeaseLost, RunBusy, SequenceConflict
 from holdfast.runtime.checkpoint.base import Append, Claim, prepare
@@ -193,8 +193,6 @@ def places(kind: str, get_postgres_url: Callable[[], str]) -> Iterator[Callable[
 
 @pytest.mark.parametrize(("kind", "examples"), [("sqlite", 40), ("postgres", 4)])
 def test_a_journal_store_behaves_as_its_model(kind: str, examples: int, get_postgres_url: Callable[[], str]) -> None:
-    if kind == "postgres" and not HAS_POSTGRES:
-        pytest.skip("this build has no Postgres store")
     with places(kind, get_postgres_url) as new_place:
         machine = type(f"{kind.title()}Machine", (JournalMachine,), {"kind": kind, "new_place": new_place})
 

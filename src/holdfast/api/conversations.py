@@ -7,12 +7,12 @@ before its next step. The answers are read as any run's events are.
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.api.auth import Operator
 from holdfast.api.moving import start_once, write_and_wake
-from holdfast.api.params import BranchName, RunIdPath, ServerDep, ShortText, Text
+from holdfast.api.params import BranchName, IdempotencyKey, RunIdPath, ServerDep, ShortText, Text
 from holdfast.api.responses import WRITE_ONE
 from holdfast.api.schemas import RunRef, Usd
 from holdfast.api.server import Server
@@ -70,7 +70,7 @@ async def start_conversation(
     body: StartConversation,
     server: ServerDep,
     identity: Operator,
-    idempotency_key: Annotated[ShortText | None, Header(min_length=1)] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> RunRef:
     """A conversation is a run: it is followed, paused (which interrupts the answer), merged and aborted like one."""
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Path
+from fastapi import Depends, Header, Path
 from pydantic import AfterValidator, StringConstraints
 
 from holdfast.api.server import Server, get_server
@@ -22,6 +22,7 @@ def _check_text(value: str) -> str:
 
 Text = Annotated[str, AfterValidator(_check_text)]
 ShortText = Annotated[str, StringConstraints(max_length=200), AfterValidator(_check_text)]
+IdempotencyKey = Annotated[ShortText | None, Header(min_length=1)]
 BranchName = Annotated[
     str,
     StringConstraints(min_length=1, max_length=200, pattern=r"^[^-\x00-\x20~^:?*\[\\\x7f][^\x00-\x20~^:?*\[\\\x7f]*$"),

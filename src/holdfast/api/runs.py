@@ -3,12 +3,12 @@
 import hashlib
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from holdfast.api.auth import Operator, Viewer
 from holdfast.api.moving import ask_to_go_on, check_can_resume, check_failed, fork_run, start_run, top_up
-from holdfast.api.params import RunIdPath, ServerDep, ShortText, Text
+from holdfast.api.params import IdempotencyKey, RunIdPath, ServerDep, ShortText, Text
 from holdfast.api.problems import naming_fields
 from holdfast.api.responses import READ, READ_ONE, WRITE, WRITE_ONE
 from holdfast.api.schemas import AbortRun, ForkRun, ResumeRun, RunDetail, RunPage, RunRef, StartRun, TopUp
@@ -20,7 +20,6 @@ from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 _LAST_EVENTS = 20
-IdempotencyKey = Annotated[ShortText | None, Header(min_length=1)]
 
 
 @router.get("", responses=READ, summary="List runs, newest first")

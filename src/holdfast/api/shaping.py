@@ -50,25 +50,20 @@ def to_run_item(run: RunRow, phases: Iterable[RunPhaseRow], *, cost_micros: int,
 
 
 def _run_fields(run: RunRow, facts: RunFacts, cost_micros: int) -> dict[str, Any]:
-    names: tuple[str, ...] = (
-        "state",
-        "workflow",
-        "title",
-        "repo_path",
-        "base_branch",
-        "created_at",
-        "updated_at",
-        "started_at",
-    )
-    names += ("ended_at", "started_by", "is_simulated", "forked_from", "error", "pause_reason")
     return {
-        **{name: getattr(run, name) for name in names},
+        **{name: getattr(run, name) for name in _SAME_NAMES},
         "run_id": run.id,
         "cost_usd": to_usd(cost_micros),
         "waiting_for": facts.waiting_for,
         "heading": to_heading(run),
         "now": tell_now(facts),
     }
+
+
+_SAME_NAMES = (
+    *("state", "workflow", "title", "repo_path", "base_branch", "created_at", "updated_at", "started_at", "ended_at"),
+    *("started_by", "is_simulated", "forked_from", "error", "pause_reason"),
+)
 
 
 def to_heading(run: RunRow) -> str:

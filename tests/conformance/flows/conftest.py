@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from tests.flow_stores import DISK_KINDS, FENCED_KINDS, KINDS, FlowStore, new_flow_store
-from tests.stores import HAS_POSTGRES
 
 
 @pytest.fixture(params=KINDS)
@@ -30,7 +29,5 @@ def fenced_flows(
 
 
 def _stores(kind: str, folder: Path, get_postgres_url: Callable[[], str]) -> Iterator[FlowStore]:
-    if kind == "postgres" and not HAS_POSTGRES:
-        pytest.skip("this build has no Postgres store")
     with new_flow_store(kind, folder, get_postgres_url) as store:
         yield store

@@ -60,9 +60,12 @@ def is_held(folder: Path, run_id: str) -> bool:
     """Whether a living process has the lock, without touching it; also where the system does not tell."""
     try:
         number = _place(folder, run_id).stat().st_ino
+    except FileNotFoundError:
+        return False
+    try:
         held = Path("/proc/locks").read_text()
-    except FileNotFoundError as error:
-        return str(error.filename) == "/proc/locks"
+    except OSError:
+        return True
     return f":{number} " in held  # without the device, which some file systems call otherwise there
 
 
