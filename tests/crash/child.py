@@ -23,16 +23,17 @@ from typing import Any, Literal
 
 import psycopg
 from tests.crash.disk import fill_disk
+from tests.crash.lines import watch_lines
 from tests.stores import open_store
 
 from holdfast import Context, Done, HoldfastError, NotDone, decide, run_flow, step_key
 from holdfast.runtime.checkpoint import Checkpointer, jsonl_file
 from holdfast.runtime.checkpoint.base import Append
+from holdfast.runtime.checkpoint.postgres_line import PostgresLine
 from holdfast.runtime.events import Event
 
 RUN_ID = "trip"
 BIG_CHARS = 100_000
-_MAKING_IT_LAST = ("COMMIT", "WITH")  # on Postgres an owner's append is a single statement where it can be
 EFFECTS, TRACE, ERRORS = "effects", "trace", "stderr"
 
 
@@ -101,6 +102,7 @@ class Watch:
             store.append = self._wrapped(store.append, _names_of_batch)
             store.claim_many = self._wrapped(store.claim_many, lambda _run_ids: ["claim"])
             store.release_many = self._wrapped(store.release_many, lambda _claims: ["release"])
+            watch_lines(store, self._before_sending, lambda batch: self._pass(_names_of_batch(batch), "after"))
         else:
             store.save_event = self._wrapped(store.save_event, lambda event: [_name(event)])
         return store
@@ -120,6 +122,10 @@ class Watch:
 
         return watched
 
+    def _before_sending(self, batch: Sequence[Append]) -> None:
+        self._now.names = _names_of_batch(batch)
+        self._pass(self._now.names, "before")
+
     def _pass(self, names: Sequence[str], when: str) -> None:
         for name in names:
             self._trace.at(f"{name}:{when}")
@@ -138,12 +144,16 @@ class Watch:
                     watch.inside()
                 return super().execute(sql, *args)
 
-        execute, write_all = psycopg.Connection.execute, jsonl_file.write_all
+        execute, write_all, commit = psycopg.Connection.execute, jsonl_file.write_all, PostgresLine._commit
 
         def watched_execute(connection: Any, query: Any, *args: Any, **options: Any) -> Any:
-            if query.split(maxsplit=1)[0] in _MAKING_IT_LAST:
+            if query == "COMMIT":
                 watch.inside()
             return execute(connection, query, *args, **options)
+
+        def watched_commit(line: PostgresLine) -> None:
+            watch.inside()
+            commit(line)
 
         def write_in_two(fd: int, text: bytes, offset: int) -> None:
             half = len(text) // 2
@@ -153,6 +163,7 @@ class Watch:
 
         sqlite3.connect = functools.partial(sqlite3.connect, factory=WatchedSQLite)
         psycopg.Connection.execute = watched_execute
+        PostgresLine._commit = watched_commit
         jsonl_file.write_all = write_in_two
 
 

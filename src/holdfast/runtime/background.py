@@ -6,11 +6,11 @@ Both are daemons and hold nothing that must be given back: a program that closes
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from queue import SimpleQueue
 
 from holdfast.errors import StoreError
-from holdfast.runtime.checkpoint.base import Append, AppendResult, JournalStore
+from holdfast.runtime.checkpoint.base import AppendResult, JournalStore
 
 Outcome = list[AppendResult] | BaseException
 
@@ -18,23 +18,23 @@ Outcome = list[AppendResult] | BaseException
 class Writer:
     """Commits one batch at a time and reports back to the loop."""
 
-    def __init__(self, store: JournalStore, loop: asyncio.AbstractEventLoop) -> None:
-        self._store = store
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._jobs: SimpleQueue[tuple[Sequence[Append], Callable[[Outcome], None]] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Callable[[], list[AppendResult]], Callable[[Outcome], None]] | None]
+        self._jobs = SimpleQueue()
         threading.Thread(target=self._run, name="holdfast-writer", daemon=True).start()
 
-    def write(self, batch: Sequence[Append], finish: Callable[[Outcome], None]) -> None:
-        self._jobs.put((batch, finish))
+    def write(self, commit: Callable[[], list[AppendResult]], finish: Callable[[Outcome], None]) -> None:
+        self._jobs.put((commit, finish))
 
     def stop(self) -> None:
         self._jobs.put(None)
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            batch, finish = job
+            commit, finish = job
             try:
-                outcome: Outcome = self._store.append(batch)
+                outcome: Outcome = commit()
             except BaseException as error:
                 outcome = error
             with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits for the answer

@@ -7,11 +7,12 @@ turn of the event loop, or while the last commit is still running, is written to
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from holdfast.errors import HoldfastError, RunBusy, StoreBusy, StoreError, StoreUnreadable
-from holdfast.runtime.background import Outcome, Watcher, Writer
+from holdfast.runtime.background import Outcome, Watcher
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, JournalStore, Statement, prepare
+from holdfast.runtime.courier import Courier, Waiting
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
 from holdfast.runtime.together import Together
@@ -19,11 +20,6 @@ from holdfast.runtime.together import Together
 _T = TypeVar("_T")
 _SHORT_TAIL = 200  # events; read faster on the loop than a thread can be woken
 _WAIT_S = 30.0
-
-
-class _Waiting(NamedTuple):
-    append: Append
-    done: "asyncio.Future[list[int]]"
 
 
 class Journal:
@@ -34,8 +30,8 @@ class Journal:
         self.writers = 0
         """How many lanes may append at the same time; up to one, a commit is made on the spot."""
         self._loop = asyncio.get_running_loop()
-        self._queue: list[_Waiting] = []
-        self._is_writing = False
+        self._queue: list[Waiting] = []
+        self._courier = Courier(store, self._loop, self._finish)
         self._is_flush_due = False
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -46,7 +42,6 @@ class Journal:
         self._reading_heads = Together(self._read_heads)
         self._heads: dict[str, int] = {}
         self._listeners: dict[str, set[Callable[[int], None]]] = {}
-        self._writer: Writer | None = None
         self._watcher: Watcher | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -121,7 +116,7 @@ class Journal:
         """The numbers, if the append can be made on the spot; else `None`, and nothing was done."""
         if self._is_closed:
             raise StoreUnreadable("The journal is closed.", hint="Open a new one.")
-        if self.writers > 1 or not self.store.is_local or self._is_writing or self._queue:
+        if self.writers > 1 or not self.store.is_local or self._queue or self._courier.is_under_way:
             return None
         try:
             return self._settle(append, self.store.append([append], wait_s=0)[0])
@@ -130,38 +125,34 @@ class Journal:
 
     def write_soon(self, append: Append) -> "asyncio.Future[list[int]]":
         """The numbers, once the append is committed with whatever else is asked for until then."""
-        waiting = _Waiting(append, self._loop.create_future())
+        waiting = Waiting(append, self._loop.create_future())
         self._queue.append(waiting)
         self._is_idle.clear()
-        self._schedule()
+        if not self._is_flush_due and self._courier.can_take(append):
+            self._schedule()
         return waiting.done
 
     def _schedule(self) -> None:
-        if self._queue and not self._is_flush_due and not self._is_writing:
+        if self._queue and not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._is_flush_due = False
         waiting, self._queue = self._queue, []
-        batch = [item.append for item in waiting]
-        if self.store.is_local:
+        if self.store.is_local and not self._courier.is_under_way:
             # On the loop: measured, it waits for the disk no longer than a hand-over to a thread and back takes.
             try:
-                self._finish(waiting, self.store.append(batch, wait_s=0))
+                self._finish(waiting, self.store.append([item.append for item in waiting], wait_s=0))
                 return
             except StoreBusy:
                 pass
             except BaseException as error:  # whatever it is, someone waits to hear of it
                 self._finish(waiting, error)
                 return
-        self._is_writing = True
-        if self._writer is None:
-            self._writer = Writer(self.store, self._loop)
-        self._writer.write(batch, lambda outcome: self._finish(waiting, outcome))
+        self._queue = self._courier.deliver(waiting) + self._queue
 
-    def _finish(self, waiting: Sequence[_Waiting], outcome: Outcome) -> None:
-        self._is_writing = False
+    def _finish(self, waiting: Sequence[Waiting], outcome: Outcome) -> None:
         results = [outcome] * len(waiting) if isinstance(outcome, BaseException) else outcome
         for (append, done), result in zip(waiting, results, strict=True):
             if not isinstance(result, BaseException):
@@ -172,7 +163,7 @@ class Journal:
                 done.set_exception(result)
             else:
                 done.set_result(result)
-        if not self._queue:
+        if not self._queue and not self._courier.is_under_way:
             self._is_idle.set()
         self._schedule()
 
@@ -268,8 +259,7 @@ class Journal:
             await self.release(claim)
         if self._watcher is not None:
             self._watcher.stop()
-        if self._writer is not None:
-            self._writer.stop()
+        await self._courier.close()
 
     async def _claim_all(self, run_ids: list[str]) -> Sequence[Claim | BaseException]:
         return await self._call(lambda wait_s: self.store.claim_many(run_ids, wait_s=wait_s))

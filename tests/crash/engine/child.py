@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.crash.lines import watch_lines
 from tests.engine_world import CATALOG, personas
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
@@ -105,6 +106,11 @@ def watch(points: Points, db: Database) -> None:
     from holdfast.agents.disk import WholeFileBackend
 
     points.around(db.store, "append", _name_append)
+    watch_lines(
+        db.store,
+        before=lambda batch: points.pass_by(f"before {_name_append(batch)}"),
+        after=lambda batch: points.pass_by(f"after {_name_append(batch)}"),
+    )
     points.around(db.store, "claim_many", lambda *_args: "claim")
     for tool in ("write", "edit"):
         points.around(WholeFileBackend, tool)

@@ -16,8 +16,7 @@ from tests.stores import Place, progress, seqs
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.runtime.checkpoint import PostgresCheckpointer, postgres
 from holdfast.runtime.checkpoint.base import Append, prepare
-from holdfast.runtime.checkpoint.postgres_append import Appender, Attempt
-from holdfast.runtime.checkpoint.postgres_known import HeadsMoved, KnownTx
+from holdfast.runtime.checkpoint.postgres_append import Attempt
 from holdfast.runtime.events import Event
 
 Sql = Callable[..., list[tuple[object, ...]]]
@@ -110,7 +109,7 @@ def test_connections_ended_at_random_moments_lose_and_double_nothing(open_store:
     assert_exactly_once(open_store(), writer)
 
 
-@pytest.fixture(params=["an outside writer", "an owner", "an owner that knows its head"])
+@pytest.fixture(params=["an outside writer", "an owner"])
 def save(request: pytest.FixtureRequest, store: PostgresCheckpointer) -> Callable[[str], Event]:
     """Every way in which an event gets into the store."""
     epoch = None if request.param == "an outside writer" else store.claim("r").epoch
@@ -121,10 +120,7 @@ def save(request: pytest.FixtureRequest, store: PostgresCheckpointer) -> Callabl
         assert isinstance(result, list)
         return prepared.stored_as(result[0])
 
-    if request.param == "an owner that knows its head":
-        save_one("first")
-    else:
-        store.save_event(progress(name="first"))
+    store.save_event(progress(name="first"))
     return save_one
 
 
@@ -136,15 +132,15 @@ def names(store: PostgresCheckpointer) -> list[str]:
 def test_an_answer_that_was_lost_after_the_commit_is_found_out(
     store: PostgresCheckpointer, save: Callable[[str], Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append = Appender.append
+    append = postgres.append_locked
 
-    def append_and_lose(appender: Appender, connection: Any, attempt: Any) -> Any:
+    def append_and_lose(connection: Any, *args: Any, **options: Any) -> Any:
         monkeypatch.undo()
-        append(appender, connection, attempt)
+        append(connection, *args, **options)
         cut(connection)
         connection.execute("SELECT 1")
 
-    monkeypatch.setattr(Appender, "append", append_and_lose)
+    monkeypatch.setattr(postgres, "append_locked", append_and_lose)
     saved = save("ours")
 
     assert names(store) == ["first", "ours"]
@@ -181,48 +177,6 @@ def test_after_a_lost_connection_another_writers_event_is_not_taken_for_ours(
     save("ours")
 
     assert names(store) == ["first", "other", "ours"]
-
-
-def test_a_statement_that_arrives_after_it_was_given_up_writes_nothing(
-    store: PostgresCheckpointer, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claim = store.claim("r")
-    append = [Append("r", [prepare(progress(name="ours"))], claim.epoch)]
-    store.append([Append("r", [prepare(progress(name="first"))], claim.epoch)])
-    send = KnownTx.send
-    late: list[KnownTx] = []
-
-    def hold_back(tx: KnownTx) -> None:
-        monkeypatch.undo()
-        late.append(tx)
-        raise psycopg.OperationalError("timeout expired")
-
-    monkeypatch.setattr(KnownTx, "send", hold_back)
-    store.append(append)
-    with psycopg.connect(url, autocommit=True) as delayed:
-        late[0]._connection = delayed
-        with pytest.raises(HeadsMoved):
-            send(late[0])
-
-    assert names(store) == ["first", "ours"]
-
-
-def test_an_owner_that_knows_its_head_sees_what_others_wrote(open_store: OpenStore) -> None:
-    store, other = open_store(), open_store()
-    claims = {run_id: store.claim(run_id) for run_id in "rs"}
-
-    def save(name: str) -> None:
-        batch = [Append(c.run_id, [prepare(progress(c.run_id, name=name))], c.epoch) for c in claims.values()]
-        assert all(isinstance(result, list) for result in store.append(batch))
-
-    save("a")
-    save("b")
-    other.save_event(progress(name="other"))
-    save("c")
-    save("d")
-
-    assert names(store) == ["a", "b", "other", "c", "d"]
-    assert seqs(store, "s") == [1, 2, 3, 4]
 
 
 def test_a_claim_whose_answer_was_lost_is_ours(store: PostgresCheckpointer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,7 +253,6 @@ def stop_and_write(*args):
     write(*args)
 
 PostgresTx.write = stop_and_write
-store._appender.disown("r")  # it must read its head first, and so hold the lock
 print(append(who="zombie"))
 """
     process = start_owner(url, code, lease_s=1)

@@ -4,7 +4,7 @@
 with an epoch, appends in batches with row changes in the same transaction, and a way to notice other writers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -104,6 +104,41 @@ class Append(NamedTuple):
 
 AppendResult = list[int] | HoldfastError
 """The numbers that the events have got, or why none was written."""
+Answer = list[AppendResult] | Callable[[], list[AppendResult]]
+"""What became of a batch; or, if that is unclear or nothing was written, what to call to have it written once."""
+
+
+class Line(Protocol):
+    """Batches on their way to a store: sent without waiting, answered in the order of sending.
+
+    A run that is under way must not be sent again before its answer.
+    """
+
+    @property
+    def is_lost(self) -> bool:
+        """True once nothing more can be sent; `receive` then tells how to go on with what was under way."""
+        ...
+
+    @property
+    def has_more_to_send(self) -> bool: ...
+
+    def fileno(self) -> int:
+        """What to wait for: it is readable when there are answers."""
+        ...
+
+    def takes(self, append: Append) -> bool:
+        """True if this append can be sent; what cannot needs `JournalStore.append`."""
+        ...
+
+    def send(self, batch: Sequence[Append]) -> None: ...
+
+    def flush(self) -> None:
+        """Go on sending, once the network takes more."""
+        ...
+
+    def receive(self) -> list[Answer]: ...
+
+    def close(self) -> None: ...
 
 
 class JournalStore(Checkpointer, Protocol):
@@ -143,6 +178,10 @@ class JournalStore(Checkpointer, Protocol):
 
     def append(self, batch: Sequence[Append], *, wait_s: float = 30.0) -> list[AppendResult]:
         """Write a batch in one transaction; one append's refusal does not fail the others."""
+        ...
+
+    def open_line(self) -> Line | None:
+        """A quicker way for the appends of owners, if the store has one; for one thread at a time."""
         ...
 
     def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:

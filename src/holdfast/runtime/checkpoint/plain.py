@@ -92,6 +92,9 @@ class PlainStore:
         except HoldfastError as error:
             return error
 
+    def open_line(self) -> None:
+        """None: the loop itself is quick enough."""
+
     def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
         return {run_id: head for run_id in run_ids if (head := self._head(run_id))}
 

@@ -18,11 +18,12 @@ from holdfast.errors import HoldfastError, JournalCorrupt, StoreUnavailable
 from holdfast.runtime.checkpoint import owners
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, check_run_id, prepare
 from holdfast.runtime.checkpoint.chain import corrupt, decode, genesis
-from holdfast.runtime.checkpoint.postgres_append import Appender, Attempt
+from holdfast.runtime.checkpoint.postgres_append import Attempt, KnownHeads, append_locked
 from holdfast.runtime.checkpoint.postgres_claims import release, renew, take_over
+from holdfast.runtime.checkpoint.postgres_line import PostgresLine
 from holdfast.runtime.checkpoint.postgres_listen import Listener
 from holdfast.runtime.checkpoint.postgres_schema import Connection
-from holdfast.runtime.checkpoint.postgres_session import LOCK_WAIT_S, Session, parse_url, to_store_error
+from holdfast.runtime.checkpoint.postgres_session import LOCK_WAIT_S, Session, connect, parse_url, to_store_error
 from holdfast.runtime.checkpoint.postgres_tx import (
     PostgresTx,
     delete_run,
@@ -55,7 +56,8 @@ class PostgresCheckpointer:
             Session(self._target, lease_s=lease_s, patience_s=patience_s) for _ in range(3)
         )
         self._listening = listening
-        self._appender = Appender(lease_s)
+        self._known = KnownHeads()
+        self._lines: weakref.WeakSet[PostgresLine] = weakref.WeakSet()
         self._listener = Listener(listening)
         try:
             self._writer.open()
@@ -165,7 +167,7 @@ class PostgresCheckpointer:
             raise
         taken = [result for result in results.values() if isinstance(result, Claim)]
         self._claims.update(dict.fromkeys(taken, owner.token))
-        self._appender.own(claim.run_id for claim in taken)
+        self._known.own(claim.run_id for claim in taken)
         self._forget_unless_used(owner.token)
         return [results[run_id] for run_id in run_ids]
 
@@ -175,7 +177,7 @@ class PostgresCheckpointer:
     def release_many(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
             if claim in self._claims:
-                self._appender.disown(claim.run_id)
+                self._known.disown(claim.run_id)
             self._forget_unless_used(self._claims.pop(claim, ""))
         self._write(lambda tx: release(tx, claims))
 
@@ -188,12 +190,24 @@ class PostgresCheckpointer:
 
         Raises `StoreUnavailable` if that could not be found out in time; its fact `may_be_written` says so.
         """
-        attempt = Attempt(batch, wait_s)
+        return self._append(Attempt(batch, wait_s))
+
+    def _append(self, attempt: Attempt) -> list[AppendResult]:
         try:
-            return self._writer.run(lambda connection: self._appender.append(connection, attempt))
+            return self._writer.run(
+                lambda connection: append_locked(connection, attempt, self._known, lease_s=self.lease_s)
+            )
         except StoreUnavailable as error:
             error.facts["may_be_written"] = attempt.sent is not None
             raise
+
+    def open_line(self) -> PostgresLine:
+        try:
+            line = PostgresLine(connect(self._target, self.lease_s), self._known, self._append, self.lease_s)
+        except psycopg.Error as error:
+            raise to_store_error(error, self._target.shown) from error
+        self._lines.add(line)
+        return line
 
     def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
         rows = self._read(
@@ -239,7 +253,9 @@ class PostgresCheckpointer:
     def leave_to_parent(self) -> None:
         """After a fork, in the child: connections and claims stay the parent's."""
         self._claims = {}
-        self._appender = Appender(self.lease_s)
+        self._known = KnownHeads()
+        for line in self._lines:
+            line.leave_to_parent(_left_to_parent)
         for session in (self._writer, self._reader, self._listening):
             session.leave_to_parent(_left_to_parent)
         self._listener = Listener(self._listening)

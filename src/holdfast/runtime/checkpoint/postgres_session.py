@@ -209,8 +209,12 @@ class Session:
 def is_lost(error: psycopg.Error) -> bool:
     """True if the connection or the server went away, so that another connection may do better."""
     if error.sqlstate is not None:
-        return error.sqlstate in _LOST or error.sqlstate.startswith("08")
+        return is_lost_by(error.sqlstate)
     return isinstance(error, psycopg.OperationalError) and not isinstance(error, psycopg.errors.PipelineAborted)
+
+
+def is_lost_by(code: str) -> bool:
+    return code in _LOST or code.startswith("08")
 
 
 def to_store_error(error: psycopg.Error, shown: str, run_id: str | None = None) -> HoldfastError:

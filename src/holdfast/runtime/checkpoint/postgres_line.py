@@ -1,0 +1,216 @@
+"""Appends of an owner that knows its runs' heads: one statement each, sent without waiting; several may be under way.
+
+Rule: a known head is a guess. The statement locks the rows, in the order of run ids like everyone, and writes nothing
+unless every head and epoch is as guessed; then the batch is done again in the way that reads them first. The guess also
+settles the fate of a statement whose answer was lost: once the batch is written again, the heads have moved on.
+"""
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from struct import pack
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
+
+from holdfast.runtime.checkpoint.base import Answer, Append, AppendResult
+from holdfast.runtime.checkpoint.chain import Head, StoredRow, extend
+from holdfast.runtime.checkpoint.postgres_append import Attempt, KnownHeads
+from holdfast.runtime.checkpoint.postgres_schema import Connection
+from holdfast.runtime.checkpoint.postgres_session import is_lost_by
+from holdfast.runtime.checkpoint.postgres_tx import CHANNEL
+
+_NAME = b"holdfast_append"
+_TEXT, _BYTEA, _BIGINT = 25, 17, 20  # numbers of the server's types
+
+
+class _Sent(NamedTuple):
+    attempt: Attempt
+    results: list[AppendResult]
+    heads: dict[str, Head]
+
+
+class PostgresLine:
+    """A `Line` on a connection of its own, in pipeline mode; used by one thread."""
+
+    def __init__(
+        self, connection: Connection, known: KnownHeads, redo: Callable[[Attempt], list[AppendResult]], lease_s: float
+    ) -> None:
+        self.is_lost = False
+        self.has_more_to_send = False
+        self._connection: Connection | None = connection
+        self._pgconn = connection.pgconn
+        self._known = known
+        self._redo = redo
+        self._lease = pack("!d", lease_s)
+        self._under_way: deque[_Sent] = deque()
+        self._is_as_known = False
+        # The plan must not depend on how large the tables were when it was made, nor be made anew for each batch.
+        connection.execute("SET plan_cache_mode = force_generic_plan")
+        connection.execute("SET enable_seqscan = off")
+        prepared = self._pgconn.prepare(_NAME, _APPEND.encode())
+        if prepared.status != ExecStatus.COMMAND_OK:
+            raise psycopg.OperationalError(prepared.get_error_message())
+        self._pgconn.enter_pipeline_mode()
+        self._pgconn.nonblocking = 1
+
+    def fileno(self) -> int:
+        return self._pgconn.socket
+
+    def takes(self, append: Append) -> bool:
+        """True if the head is known and nothing but events is to be written."""
+        head = self._known.get(append.run_id)
+        if head is None or append.epoch != head.epoch or append.rows or not append.events:
+            return False
+        return not any(prepared.blobs or prepared.event.seq for prepared in append.events)
+
+    def send(self, batch: Sequence[Append]) -> None:
+        heads: dict[str, Head] = {}
+        before: list[int] = []
+        rows: list[StoredRow] = []
+        results: list[AppendResult] = []
+        for append in batch:
+            head = heads.get(append.run_id)
+            if head is None:
+                known = self._known.take(append.run_id)
+                head = heads[append.run_id] = Head(known.seq, known.hash, known.status, known.epoch)
+                before.append(known.seq)
+            new = extend(head, append.events)
+            rows += new
+            results.append([row.seq for row in new])
+        attempt = Attempt(batch)
+        attempt.note(results, rows)
+        self._under_way.append(_Sent(attempt, results, heads))
+        with self._noting_loss():
+            others = (pack("!q", len(heads)), self._lease, CHANNEL.encode())
+            params = [*_move_columns(heads, before), *_row_columns(rows), *others]
+            self._pgconn.send_query_prepared(_NAME, params, [1] * len(params), 1)
+            self._commit()
+
+    def _commit(self) -> None:
+        # crash: the server does all of it or nothing, whether or not we live to hear the answer.
+        self._pgconn.pipeline_sync()
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what the network has not taken yet; `has_more_to_send` says whether some of it is left."""
+        with self._noting_loss():
+            self.has_more_to_send = self._pgconn.flush() != 0
+
+    def receive(self) -> list[Answer]:
+        """The answers that are here, in the order of sending; after a loss, one for each batch under way."""
+        answers: list[Answer] = []
+        with self._noting_loss():
+            self._pgconn.consume_input()
+            ends = 0
+            while self._under_way and ends < 2 and not self._pgconn.is_busy():
+                result = self._pgconn.get_result()
+                ends = ends + 1 if result is None else 0  # one after each statement; two mean that there is no more
+                if result is None:
+                    continue
+                if result.status == ExecStatus.TUPLES_OK:
+                    self._is_as_known = result.get_value(0, 0) == b"\1"
+                elif result.status == ExecStatus.PIPELINE_SYNC:
+                    # Only this says that the transaction is over: the statement's own answer comes before its COMMIT.
+                    answers.append(self._answer(self._under_way.popleft()))
+                else:
+                    self._is_as_known = False
+                    self.is_lost |= is_lost_by((result.error_field(DiagnosticField.SQLSTATE) or b"").decode())
+        if self.is_lost or self._pgconn.status == ConnStatus.BAD:
+            self.is_lost = True
+            self._is_as_known = False
+            answers += [self._answer(sent) for sent in self._under_way]
+            self._under_way.clear()
+        return answers
+
+    def _answer(self, sent: _Sent) -> Answer:
+        is_written, self._is_as_known = self._is_as_known, False
+        if not is_written:
+            return partial(self._redo, sent.attempt)
+        self._known.remember(sent.heads)
+        return sent.results
+
+    @contextlib.contextmanager
+    def _noting_loss(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error:
+            self.is_lost = True
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                connection.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def leave_to_parent(self, graveyard: list[Any]) -> None:
+        """After a fork, in the child: neither use nor close what the parent goes on using."""
+        graveyard.append(self._connection)
+        self._connection = None
+
+
+def _move_columns(heads: Mapping[str, Head], before: Sequence[int]) -> list[bytes]:
+    return [
+        _array(_TEXT, [run_id.encode() for run_id in heads]),
+        _numbers([head.epoch for head in heads.values()]),
+        _numbers(before),
+        _numbers([head.seq for head in heads.values()]),
+        _array(_BYTEA, [head.hash for head in heads.values()]),
+        _array(_TEXT, [str(head.status).encode() for head in heads.values()]),
+    ]
+
+
+def _row_columns(rows: Sequence[StoredRow]) -> list[bytes]:
+    return [
+        _array(_TEXT, [row.run_id.encode() for row in rows]),
+        _numbers([row.seq for row in rows]),
+        _array(_TEXT, [row.kind.encode() for row in rows]),
+        _array(_TEXT, [row.body for row in rows]),
+        _array(_BYTEA, [row.hash for row in rows]),
+    ]
+
+
+# Arrays in the server's binary form: one dimension, no nulls, the type, how many, the first one's number; then each
+# value after its length. psycopg makes them too, at five times the cost.
+
+
+def _array(oid: int, values: Sequence[bytes]) -> bytes:
+    parts = [pack("!5i", 1, 0, oid, len(values), 1)]
+    for value in values:
+        parts += (len(value).to_bytes(4, "big"), value)
+    return b"".join(parts)
+
+
+def _numbers(values: Sequence[int]) -> bytes:
+    pairs = chain.from_iterable((8, value) for value in values)
+    return pack("!5i" + "iq" * len(values), 1, 0, _BIGINT, len(values), 1, *pairs)
+
+
+_APPEND = """
+WITH n AS (
+    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::text[])
+        AS n (run_id, epoch, before, head, hash, status)
+), locked AS MATERIALIZED (
+    SELECT r.run_id FROM journal_runs AS r JOIN n USING (run_id)
+    WHERE r.epoch = n.epoch AND r.head = n.before ORDER BY r.run_id FOR UPDATE OF r
+), found AS MATERIALIZED (
+    SELECT count(*) = $12::bigint AS is_as_known FROM locked
+), moved AS (
+    UPDATE journal_runs AS r SET head = n.head, head_hash = n.hash, status = n.status,
+        touched = nextval('journal_touched'), lease_until = clock_timestamp() + make_interval(secs => $13::float8)
+    FROM n, found WHERE found.is_as_known AND r.run_id = n.run_id
+), written AS (
+    INSERT INTO events (run_id, seq, type, body, hash)
+    SELECT e.run_id, e.seq, e.type, e.body, e.hash
+    FROM found, unnest($7::text[], $8::bigint[], $9::text[], $10::text[], $11::bytea[])
+        AS e (run_id, seq, type, body, hash)
+    WHERE found.is_as_known
+)
+SELECT is_as_known, CASE WHEN is_as_known THEN pg_notify($14::text, '') END FROM found
+"""

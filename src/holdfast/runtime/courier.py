@@ -1,0 +1,181 @@
+"""How batches get to a store that must be waited for: over its line, on the loop, or through a thread.
+
+Rule: of one run nothing is sent before the last answer; so its appends stay in order, whichever way each of them goes.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from functools import partial
+from typing import NamedTuple
+
+from holdfast.errors import StoreError
+from holdfast.runtime.background import Outcome, Writer
+from holdfast.runtime.checkpoint.base import Append, AppendResult, JournalStore, Line
+
+_AT_ONCE = 2  # batches on the line: while the store writes one, the loop works on the other
+_WORTH_HALVING = 32  # appends; fewer are committed together sooner than by turns
+_OPEN_AGAIN_S = 0.5
+
+
+class _Way(Enum):
+    LINE = auto()
+    THREAD = auto()
+    LATER = auto()
+
+
+class Waiting(NamedTuple):
+    append: Append
+    done: "asyncio.Future[list[int]]"
+
+
+class Courier:
+    """Takes what can go and reports each batch that is answered."""
+
+    def __init__(
+        self,
+        store: JournalStore,
+        loop: asyncio.AbstractEventLoop,
+        finish: Callable[[Sequence[Waiting], Outcome], None],
+    ) -> None:
+        self._store = store
+        self._loop = loop
+        self._finish = finish
+        self._runs: set[str] = set()
+        self._sent: deque[list[Waiting]] = deque()
+        self._line: Line | None = None
+        self._line_number = -1
+        self._opening: asyncio.Task[None] | None = None
+        self._not_before = 0.0
+        self._writer: Writer | None = None
+        self._in_thread = 0
+
+    @property
+    def is_under_way(self) -> bool:
+        return bool(self._runs)
+
+    def can_take(self, append: Append) -> bool:
+        """Whether it could go now; if not, some answer will make room for it."""
+        return self._find_way(append) is not _Way.LATER
+
+    def deliver(self, waiting: list[Waiting]) -> list[Waiting]:
+        """Send what can go now; returns what has to wait for an answer."""
+        sorted_out = self._sort(waiting)
+        later = sorted_out[_Way.LATER]
+        if slow := sorted_out[_Way.THREAD]:
+            batch = [item.append for item in slow]
+            self._write(slow, lambda: self._store.append(batch))
+            if any(append.epoch is not None for append in batch):
+                self._open_line()
+        quick = sorted_out[_Way.LINE]
+        if len(quick) >= _WORTH_HALVING and not self._sent:
+            half = len(quick) // 2
+            self._send(quick[:half])
+            later = [item for item in quick[half:] if item.append.run_id in self._runs] + later
+            quick = [item for item in quick[half:] if item.append.run_id not in self._runs]
+        if quick:
+            self._send(quick)
+        return later
+
+    def _sort(self, waiting: list[Waiting]) -> "dict[_Way, list[Waiting]]":
+        sorted_out: dict[_Way, list[Waiting]] = {way: [] for way in _Way}
+        ways: dict[str, _Way] = {}
+        for item in waiting:
+            way = self._find_way(item.append)
+            first = ways.setdefault(item.append.run_id, way)
+            if first is not way:  # it may go with the run's earlier ones or after them, but not past them
+                way = ways[item.append.run_id] = _Way.THREAD if first is _Way.THREAD else _Way.LATER
+            sorted_out[way].append(item)
+        return sorted_out
+
+    def _find_way(self, append: Append) -> "_Way":
+        if append.run_id in self._runs:
+            return _Way.LATER
+        if self._line is not None and self._line.takes(append):
+            return _Way.LINE if len(self._sent) < _AT_ONCE else _Way.LATER
+        return _Way.LATER if self._in_thread else _Way.THREAD
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _write(self, items: list[Waiting], commit: Callable[[], list[AppendResult]]) -> None:
+        if self._writer is None:
+            self._writer = Writer(self._loop)
+        self._in_thread += 1
+        self._runs.update(item.append.run_id for item in items)
+        self._writer.write(commit, partial(self._end_write, items))
+
+    def _end_write(self, items: list[Waiting], outcome: Outcome) -> None:
+        self._in_thread -= 1
+        self._end(items, outcome)
+
+    def _end(self, items: list[Waiting], outcome: Outcome) -> None:
+        self._runs.difference_update([item.append.run_id for item in items])
+        self._finish(items, outcome)
+
+    # -- the line -----------------------------------------------------------------------------------------------------
+
+    def _open_line(self) -> None:
+        """Begin to open the store's line, if it has one."""
+        if self._line is None and self._opening is None and self._loop.time() >= self._not_before:
+            self._opening = self._loop.create_task(self._open())
+
+    async def _open(self) -> None:
+        self._not_before = self._loop.time() + _OPEN_AGAIN_S
+        try:
+            self._line = await asyncio.to_thread(self._store.open_line)
+        except StoreError:
+            pass  # the thread tells what is wrong, or does without
+        finally:
+            self._opening = None
+        if self._line is not None:
+            self._not_before = 0.0
+            self._line_number = self._line.fileno()
+            self._loop.add_reader(self._line_number, self._receive)
+
+    def _send(self, items: list[Waiting]) -> None:
+        assert self._line is not None
+        self._runs.update([item.append.run_id for item in items])
+        self._sent.append(items)
+        self._line.send([item.append for item in items])
+        if self._line.has_more_to_send:
+            self._loop.add_writer(self._line_number, self._flush)
+        if self._line.is_lost:
+            self._loop.call_soon(self._receive)
+
+    def _flush(self) -> None:
+        assert self._line is not None
+        self._line.flush()
+        if self._line.is_lost:
+            self._receive()
+        elif not self._line.has_more_to_send:
+            self._loop.remove_writer(self._line_number)
+
+    def _receive(self) -> None:
+        if self._line is None:
+            return
+        answers = self._line.receive()
+        if self._line.is_lost:
+            self._close_line()
+            self._open_line()
+        for answer in answers:
+            items = self._sent.popleft()
+            if isinstance(answer, list):
+                self._end(items, answer)
+            else:
+                self._write(items, answer)
+
+    def _close_line(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            self._loop.remove_reader(self._line_number)
+            self._loop.remove_writer(self._line_number)
+            line.close()
+
+    async def close(self) -> None:
+        """End, with nothing under way any more."""
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+        self._close_line()
+        if self._writer is not None:
+            self._writer.stop()

@@ -1,0 +1,314 @@
+"""Appends that are sent without waiting for the answer: each written once and in order, whatever is lost on the way."""
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.integration.postgres.wire import Wire, open_wire
+from tests.stores import progress, seqs
+
+from holdfast.errors import LeaseLost, RowRefused, StoreError, StoreUnavailable
+from holdfast.runtime.checkpoint import PostgresCheckpointer
+from holdfast.runtime.checkpoint.base import Claim, Statement
+from holdfast.runtime.checkpoint.postgres_line import PostgresLine
+from holdfast.runtime.events import Event
+from holdfast.runtime.journal import Journal
+
+Sql = Callable[..., list[tuple[object, ...]]]
+OpenStore = Callable[..., PostgresCheckpointer]
+BIG = "x" * 100_000
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many appends each batch on a line had."""
+    sizes: list[int] = []
+    send = PostgresLine.send
+
+    def count(line: PostgresLine, batch: Any) -> None:
+        sizes.append(len(batch))
+        send(line, batch)
+
+    monkeypatch.setattr(PostgresLine, "send", count)
+    return sizes
+
+
+@pytest.fixture
+async def journal(store: PostgresCheckpointer, sent: list[int]) -> AsyncIterator[Journal]:
+    journal = Journal(store)
+    yield journal
+    await journal.close()
+
+
+@pytest.fixture
+def wire(url: str) -> Iterator[Wire]:
+    with open_wire(url) as wire:
+        yield wire
+
+
+@pytest.fixture
+async def far_journal(wire: Wire, sent: list[int]) -> AsyncIterator[Journal]:
+    """A journal behind a network that can be cut."""
+    store = await asyncio.to_thread(PostgresCheckpointer, wire.url)
+    journal = Journal(store)
+    yield journal
+    await journal.close()
+    store.close()
+
+
+async def until(is_so: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.002)
+
+
+async def own(journal: Journal, *run_ids: str) -> dict[str, Claim]:
+    """Claim runs whose next appends go over the line: it is open, and the heads are known."""
+    claims = {run_id: await journal.claim(run_id) for run_id in run_ids}
+    await asyncio.gather(*(append(journal, claim, "first") for claim in claims.values()))
+    await until(lambda: journal._courier._line)
+    return claims
+
+
+async def append(journal: Journal, claim: Claim, name: object, **options: Any) -> Event:
+    (stored,) = await journal.append(claim.run_id, [progress(claim.run_id, name=name)], claim=claim, **options)
+    return stored
+
+
+def names(store: PostgresCheckpointer, run_id: str = "r") -> list[object]:
+    assert seqs(store, run_id) == list(range(1, len(seqs(store, run_id)) + 1))
+    return [event.payload["name"] for event in store.list_events(run_id)]
+
+
+async def test_an_owners_append_is_committed_when_it_is_acknowledged(
+    journal: Journal, open_store: OpenStore, sent: list[int]
+) -> None:
+    claims = await own(journal, "r")
+    other = open_store()
+    for number in range(10):
+        stored = await append(journal, claims["r"], number)
+        assert other.list_events("r", stored.seq - 1) == [stored]
+
+    assert sent == [1] * 10
+    assert names(other) == ["first", *range(10)]
+
+
+async def test_many_runs_share_two_batches_so_that_one_is_written_while_the_other_works(
+    journal: Journal, store: PostgresCheckpointer, sent: list[int]
+) -> None:
+    claims = await own(journal, *(f"r{number}" for number in range(64)))
+    for number in range(5):
+        await asyncio.gather(*(append(journal, claim, number) for claim in claims.values()))
+
+    assert sum(sent) == 5 * 64
+    assert sent[:2] == [32, 32]
+    assert all(names(store, run_id) == ["first", *range(5)] for run_id in claims)
+
+
+async def test_appends_of_one_run_keep_their_order_whichever_way_they_go(
+    journal: Journal, store: PostgresCheckpointer, sql: Sql, sent: list[int]
+) -> None:
+    sql("CREATE TABLE counts (number int)")
+    sql("INSERT INTO counts VALUES (0)")
+    claims = await own(journal, "r", "s")
+    pick = random.Random(seed := random.randrange(1_000_000))
+    print(f"seed {seed}")
+    add = Statement("UPDATE counts SET number = number + 1", {})
+    refused = Statement("UPDATE counts SET number = 9 WHERE number < 0", {})
+    tasks, names_of = [], {"r": ["first"], "s": ["first"]}
+    for number in range(200):
+        claim = claims[pick.choice("rs")]
+        way = pick.choice(("plain", "plain", "plain", "rows", "big", "refused", "wait"))
+        if way == "wait":
+            await asyncio.sleep(pick.uniform(0, 0.004))
+            continue
+        name = f"{number}{BIG}" if way == "big" else str(number)
+        rows = {"rows": [add], "refused": [refused]}.get(way, [])
+        if way != "refused":
+            names_of[claim.run_id].append(name)
+        tasks.append(asyncio.create_task(append(journal, claim, name, rows=rows)))
+        await asyncio.sleep(0)
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert {type(result) for result in results} == {Event, RowRefused}
+    assert {run_id: names(store, run_id) for run_id in claims} == names_of
+    assert len(sent) > 3
+
+
+async def test_what_others_write_is_seen_and_a_taken_run_is_lost_without_harm_to_its_neighbours(
+    journal: Journal, open_store: OpenStore
+) -> None:
+    claims = await own(journal, "r", "s")
+    other = open_store()
+    other.save_event(progress(name="other"))
+    await asyncio.gather(*(append(journal, claim, "mine") for claim in claims.values()))
+    other.claim("r", force=True)
+
+    results = await asyncio.gather(
+        *(append(journal, claim, "late") for claim in claims.values()), return_exceptions=True
+    )
+
+    assert [type(result) for result in results] == [LeaseLost, Event]
+    assert names(other) == ["first", "other", "mine"]
+    assert names(other, "s") == ["first", "mine", "late"]
+
+
+async def test_a_statement_that_went_well_counts_for_nothing_until_its_commit_has(
+    journal: Journal, store: PostgresCheckpointer, sql: Sql, sent: list[int]
+) -> None:
+    claims = await own(journal, "r", "s")
+    sql("""CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF NEW.body LIKE '%poison%' THEN RAISE EXCEPTION 'refused at the end'; END IF; RETURN NULL; END $$""")
+    sql("""CREATE CONSTRAINT TRIGGER at_the_end AFTER INSERT ON events DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW EXECUTE FUNCTION refuse()""")
+
+    with pytest.raises(StoreError, match="refused at the end"):
+        await append(journal, claims["r"], "poison")
+    await append(journal, claims["r"], "good")
+    await append(journal, claims["s"], "good")
+
+    assert sent[0] == 1
+    assert names(store) == names(store, "s") == ["first", "good"]
+
+
+async def test_an_answer_that_was_lost_after_the_commit_is_found_out(
+    far_journal: Journal, wire: Wire, open_store: OpenStore, sent: list[int]
+) -> None:
+    claims = await own(far_journal, "r", "s")
+    other = open_store()
+    wire.keep_answers()
+    waiting = asyncio.gather(*(append(far_journal, claim, "ours") for claim in claims.values()))
+    await until(lambda: len(wire.answers) and len(seqs(other)) == 2)
+    wire.cut()
+    stored = await waiting
+
+    assert sent == [2]
+    assert names(other) == names(other, "s") == ["first", "ours"]
+    assert other.list_events("r", 1) == [stored[0]]
+    await until(lambda: far_journal._courier._line)
+    await append(far_journal, claims["r"], "by the thread, for the head is not known")
+    await append(far_journal, claims["r"], "over a new line")
+    assert sent == [2, 1]
+
+
+async def test_a_statement_that_arrives_after_it_was_given_up_writes_nothing(
+    far_journal: Journal, wire: Wire, open_store: OpenStore, sent: list[int]
+) -> None:
+    claims = await own(far_journal, "r", "s")
+    other = open_store()
+    wire.keep_questions()
+    waiting = asyncio.gather(*(append(far_journal, claim, "ours") for claim in claims.values()))
+    await until(lambda: b"ours" in wire.questions)
+    wire.cut()
+    await waiting
+    wire.deliver_questions()
+    await until(lambda: b"SELECT" in wire.answers)  # the late statement was carried out, and has found nothing to do
+
+    assert sent == [2]
+    assert names(other) == names(other, "s") == ["first", "ours"]
+
+
+async def test_a_statement_that_still_waits_for_a_lock_when_it_is_given_up_is_written_once(
+    far_journal: Journal, wire: Wire, open_store: OpenStore, url: str, sent: list[int]
+) -> None:
+    import psycopg
+
+    claims = await own(far_journal, "r")
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT * FROM journal_runs FOR UPDATE")
+        waiting = asyncio.create_task(append(far_journal, claims["r"], "ours"))
+        await until(lambda: sent)
+        await asyncio.sleep(0.05)
+        wire.cut()
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+    await waiting
+
+    assert names(open_store()) == ["first", "ours"]
+
+
+async def test_lines_ended_at_random_moments_lose_double_and_disorder_nothing(
+    journal: Journal, open_store: OpenStore, sql: Sql, sent: list[int]
+) -> None:
+    pick = random.Random(seed := random.randrange(1_000_000))
+    print(f"seed {seed}")
+    claims = await own(journal, *(f"r{number}" for number in range(40)))
+    is_done = False
+    acknowledged: list[tuple[str, int, int]] = []
+
+    async def write(claim: Claim) -> None:
+        number = 0
+        while not is_done:
+            number += 1
+            stored = await append(journal, claim, number)
+            acknowledged.append((claim.run_id, stored.seq, number))
+
+    writers = [asyncio.create_task(write(claim)) for claim in claims.values()]
+    for _ in range(15):
+        if pick.random() < 0.7:
+            await until(lambda: journal._courier._line)
+        await asyncio.sleep(pick.uniform(0, 0.1))
+        before = len(acknowledged)
+        sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'")
+        await until(lambda before=before: len(acknowledged) > before)  # type: ignore[misc]
+    await until(lambda: journal._courier._line)
+    is_done = True
+    await asyncio.gather(*writers)
+
+    other = open_store()
+    stored = [(run_id, e.seq, e.payload["name"]) for run_id in claims for e in other.list_events(run_id, 1)]
+    assert Counter(stored) == Counter(acknowledged)
+    for run_id in claims:
+        assert names(other, run_id) == ["first", *range(1, len(names(other, run_id)))]
+    assert len(sent) > 20
+
+
+async def test_without_a_line_appends_go_through_the_thread(
+    journal: Journal, store: PostgresCheckpointer, monkeypatch: pytest.MonkeyPatch, sent: list[int]
+) -> None:
+    def refuse() -> None:
+        raise StoreUnavailable("too many connections")
+
+    monkeypatch.setattr(store, "open_line", refuse)
+    claim = await journal.claim("r")
+    for number in range(3):
+        await append(journal, claim, number)
+
+    assert names(store) == [0, 1, 2]
+    assert sent == []
+
+
+async def test_a_forked_child_leaves_the_line_alone(
+    journal: Journal, store: PostgresCheckpointer, sent: list[int]
+) -> None:
+    claims = await own(journal, "r")
+    pid = os.fork()
+    if pid == 0:
+        import gc
+
+        journal._courier._line = None
+        gc.collect()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    await append(journal, claims["r"], "still there")
+
+    assert sent == [1]
+    assert names(store) == ["first", "still there"]
+
+
+async def test_a_closed_journal_leaves_no_connection_behind(store: PostgresCheckpointer) -> None:
+    journal = Journal(store)
+    await own(journal, "r")
+    line = journal._courier._line
+    assert line is not None
+    number = line.fileno()
+    await journal.close()
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)

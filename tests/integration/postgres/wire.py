@@ -1,0 +1,89 @@
+"""The network between a store and its server: it can keep what is sent, in either direction, and be cut."""
+
+import contextlib
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, quote, urlsplit
+
+_SOCKET = ".s.PGSQL.5432"
+
+
+@dataclass
+class Wire:
+    """Connections to one server. What is kept back belongs to the connections of that time; later ones are whole."""
+
+    url: str
+    questions: bytearray = field(default_factory=bytearray)
+    """What clients have sent since `keep`, and the server has not got."""
+    answers: bytearray = field(default_factory=bytearray)
+    _pairs: list[tuple[socket.socket, socket.socket]] = field(default_factory=list)
+    _kept_questions: set[socket.socket] = field(default_factory=set)
+    _kept_answers: set[socket.socket] = field(default_factory=set)
+    _silenced: set[socket.socket] = field(default_factory=set)
+
+    def keep_questions(self) -> None:
+        self._kept_questions = {client for client, _ in self._pairs}
+
+    def keep_answers(self) -> None:
+        self._kept_answers = {server for _, server in self._pairs}
+
+    def cut(self) -> None:
+        """Clients see a broken network; the server does not."""
+        for client, _ in self._pairs:
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
+    def deliver_questions(self) -> None:
+        """The network was only slow: the server gets what one of its former clients has sent, and answers nobody."""
+        (server,) = (server for client, server in self._pairs if client in self._silenced)
+        self._kept_answers = {server}
+        server.sendall(self.questions)
+
+    def join(self, client: socket.socket, server: socket.socket) -> None:
+        self._pairs.append((client, server))
+        threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
+        threading.Thread(target=self._carry, args=(server, client), daemon=True).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if source in self._kept_questions:
+                    self._silenced.add(source)
+                    self.questions += data
+                elif source in self._kept_answers:
+                    self.answers += data
+                else:
+                    target.sendall(data)
+
+    def close(self) -> None:
+        for pair in self._pairs:
+            for end in pair:
+                end.close()
+
+
+@contextlib.contextmanager
+def open_wire(server_url: str) -> Iterator[Wire]:
+    parts = urlsplit(server_url)
+    host = parse_qs(parts.query)["host"][0]
+    with tempfile.TemporaryDirectory(prefix="hf-wire-") as folder, socket.socket(socket.AF_UNIX) as listener:
+        wire = Wire(server_url.replace(quote(host, safe="/"), folder))
+        assert wire.url != server_url
+        listener.bind(f"{folder}/{_SOCKET}")
+        listener.listen()
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    server = socket.socket(socket.AF_UNIX)
+                    server.connect(f"{host}/{_SOCKET}")
+                    wire.join(client, server)
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield wire
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        wire.close()
