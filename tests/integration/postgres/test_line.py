@@ -111,6 +111,30 @@ async def test_many_runs_share_two_batches_so_that_one_is_written_while_the_othe
     assert all(names(store, run_id) == ["first", *range(5)] for run_id in claims)
 
 
+async def test_more_than_the_network_takes_at_once_is_sent_bit_by_bit(
+    far_journal: Journal, open_store: OpenStore, sent: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = await own(far_journal, *(f"r{number}" for number in range(64)))
+    line = far_journal._courier._line
+    assert isinstance(line, PostgresLine)
+    left: list[bool] = []
+    flush = line.flush
+
+    def note_flush() -> None:
+        flush()
+        left.append(line.has_more_to_send)
+
+    monkeypatch.setattr(line, "flush", note_flush)
+    long = "y" * 30_000
+    await asyncio.gather(*(append(far_journal, claim, long) for claim in claims.values()))
+    await append(far_journal, claims["r0"], "short")
+
+    assert sent == [32, 32, 1]
+    assert left[0]
+    assert not left[-1]
+    assert all(names(open_store(), run_id)[:2] == ["first", long] for run_id in ("r0", "r40", "r63"))
+
+
 async def test_appends_of_one_run_keep_their_order_whichever_way_they_go(
     journal: Journal, store: PostgresCheckpointer, sql: Sql, sent: list[int]
 ) -> None:
