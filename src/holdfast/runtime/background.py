@@ -42,7 +42,7 @@ class Writer:
 
 
 class Watcher:
-    """Reports the heads of the watched runs after each commit of another process."""
+    """Reports the heads of the watched runs after each commit that the journal has not made itself."""
 
     def __init__(
         self,
@@ -50,11 +50,13 @@ class Watcher:
         loop: asyncio.AbstractEventLoop,
         watched: Callable[[], list[str]],
         report: Callable[[dict[str, int]], None],
+        own_sender: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._store = store
         self._loop = loop
         self._watched = watched
         self._report = report
+        self._own_sender = own_sender
         self._is_stopped = threading.Event()
         self._is_asked = threading.Event()
         threading.Thread(target=self._run, name="holdfast-watcher", daemon=True).start()
@@ -70,7 +72,7 @@ class Watcher:
     def _run(self) -> None:
         while not self._is_stopped.is_set():
             try:
-                if self._is_asked.is_set() or self._store.wait_for_change(0.2):
+                if self._is_asked.is_set() or self._store.wait_for_change(0.2, but_by=self._own_sender()):
                     self._is_asked.clear()
                     heads = self._store.read_heads(self._watched())
                     self._loop.call_soon_threadsafe(self._report, heads)

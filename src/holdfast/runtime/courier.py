@@ -55,6 +55,10 @@ class Courier:
     def is_under_way(self) -> bool:
         return bool(self._runs)
 
+    @property
+    def sender(self) -> int | None:
+        return None if self._line is None else self._line.sender
+
     def can_take(self, append: Append) -> bool:
         """Whether it could go now; if not, some answer will make room for it."""
         return self._find_way(append) is not _Way.LATER

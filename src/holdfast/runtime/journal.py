@@ -213,7 +213,9 @@ class Journal:
         self._listeners.setdefault(run_id, set()).add(on_head)
         self._loop.call_soon(self._tell, run_id, on_head)
         if self._watcher is None:
-            self._watcher = Watcher(self.store, self._loop, lambda: list(self._listeners), self._note_heads)
+            self._watcher = Watcher(
+                self.store, self._loop, lambda: list(self._listeners), self._note_heads, lambda: self._courier.sender
+            )
         self._watcher.look_now()
         try:
             yield

@@ -293,6 +293,33 @@ async def test_lines_ended_at_random_moments_lose_double_and_disorder_nothing(
     assert len(sent) > 20
 
 
+async def test_readers_are_woken_by_what_others_write_and_not_by_the_line(
+    journal: Journal, store: PostgresCheckpointer, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    read_heads = store.read_heads
+
+    def count(run_ids: Any) -> Any:
+        looks.append(time.monotonic())
+        return read_heads(run_ids)
+
+    monkeypatch.setattr(store, "read_heads", count)
+    claims = await own(journal, "r")
+    heard: list[int] = []
+    with journal.listening("r", heard.append):
+        await until(lambda: looks)
+        await asyncio.sleep(0.1)
+        before = len(looks)
+        for number in range(30):
+            await append(journal, claims["r"], number)
+        await asyncio.sleep(0.1)
+        assert heard[-1] == 31
+        assert len(looks) == before
+
+        open_store().save_event(progress(name="other"))
+        await until(lambda: heard[-1] == 32)
+
+
 async def test_without_a_line_appends_go_through_the_thread(
     journal: Journal, store: PostgresCheckpointer, monkeypatch: pytest.MonkeyPatch, sent: list[int]
 ) -> None:

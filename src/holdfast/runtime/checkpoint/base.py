@@ -122,6 +122,11 @@ class Line(Protocol):
     @property
     def has_more_to_send(self) -> bool: ...
 
+    @property
+    def sender(self) -> int:
+        """Who sends, as the store's notices of a change name it."""
+        ...
+
     def fileno(self) -> int:
         """What to wait for: it is readable when there are answers."""
         ...
@@ -188,8 +193,8 @@ class JournalStore(Checkpointer, Protocol):
         """The last number of each run that exists."""
         ...
 
-    def wait_for_change(self, timeout_s: float) -> bool:
-        """Block until another process may have written, or the time is over."""
+    def wait_for_change(self, timeout_s: float, *, but_by: int | None = None) -> bool:
+        """Block until another process may have written, or the time is over; `but_by` is a sender that is not news."""
         ...
 
 

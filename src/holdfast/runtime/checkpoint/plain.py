@@ -102,7 +102,7 @@ class PlainStore:
         events = self._inner.list_events(run_id)
         return events[-1].seq if events else 0
 
-    def wait_for_change(self, timeout_s: float) -> bool:
+    def wait_for_change(self, timeout_s: float, *, but_by: int | None = None) -> bool:
         """Report one each time: a plain store cannot say, so its heads are looked at twice a second."""
         time.sleep(max(timeout_s, 0.5))
         return True

@@ -217,9 +217,9 @@ class PostgresCheckpointer:
         )
         return dict(rows)
 
-    def wait_for_change(self, timeout_s: float) -> bool:
+    def wait_for_change(self, timeout_s: float, *, but_by: int | None = None) -> bool:
         try:
-            return self._listener.wait(timeout_s)
+            return self._listener.wait(timeout_s, but_by)
         except psycopg.Error as error:
             raise to_store_error(error, self._target.shown) from error
 

@@ -41,6 +41,7 @@ class PostgresLine:
     ) -> None:
         self.is_lost = False
         self.has_more_to_send = False
+        self.sender = connection.info.backend_pid
         self._connection: Connection | None = connection
         self._pgconn = connection.pgconn
         self._known = known

@@ -18,19 +18,19 @@ class Listener:
         self._session = session
         self._is_listening = False
 
-    def wait(self, timeout_s: float) -> bool:
+    def wait(self, timeout_s: float, but_by: int | None) -> bool:
         with self._session.lock:
             try:
-                return self._wait_until(time.monotonic() + timeout_s)
+                return self._wait_until(time.monotonic() + timeout_s, but_by)
             finally:
                 if self._session.is_closed:
                     self.drop()
 
-    def _wait_until(self, deadline: float) -> bool:
+    def _wait_until(self, deadline: float, but_by: int | None) -> bool:
         while True:
             left_s = deadline - time.monotonic()
             try:
-                if self._has_changed(max(0.0, min(left_s, _SLICE_S))):
+                if self._has_changed(max(0.0, min(left_s, _SLICE_S)), but_by):
                     return True
             except psycopg.Error as error:
                 self.drop()
@@ -40,14 +40,14 @@ class Listener:
             if left_s <= 0:
                 return False
 
-    def _has_changed(self, timeout_s: float) -> bool:
+    def _has_changed(self, timeout_s: float, but_by: int | None) -> bool:
         connection = self._session.open()
         if not self._is_listening:
             connection.execute(f"LISTEN {CHANNEL}".encode())
             self._is_listening = True
             return True
-        heard = list(connection.notifies(timeout=timeout_s, stop_after=1))
-        return bool(heard)
+        heard = [notice.pid for notice in connection.notifies(timeout=timeout_s, stop_after=1)]
+        return any(pid != but_by for pid in heard)
 
     def drop(self) -> None:
         self._is_listening = False

@@ -264,7 +264,7 @@ class SQLiteCheckpointer:
             )
             return {row[0]: row[1] for row in found if row[1] is not None}
 
-    def wait_for_change(self, timeout_s: float) -> bool:
+    def wait_for_change(self, timeout_s: float, *, but_by: int | None = None) -> bool:
         deadline = time.monotonic() + timeout_s
         while True:
             with self._reading() as connection:
