@@ -5,11 +5,17 @@ seed=${1:-}
 export HOLDFAST_SEED=${seed:-${HOLDFAST_SEED:-$((RANDOM * 32768 + RANDOM))}}
 echo "crash points and orders are sampled with seed $HOLDFAST_SEED (repeat with: make test seed=$HOLDFAST_SEED)"
 bin=.venv/bin
+# Where Python is told to write no bytecode, every process would compile pytest and its plugins anew: for seconds.
+if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then
+  unset PYTHONDONTWRITEBYTECODE
+  export PYTHONPYCACHEPREFIX=$PWD/.pytest_cache/bytecode
+fi
 scripts/install-test-tools.sh
 "$bin/ruff" format --check --quiet .
 "$bin/ruff" check --quiet .
 "$bin/mypy" --no-error-summary
 PYTHONPATH=src "$bin/lint-imports" --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
-# One worker more than cores, since many tests wait for processes and terminals; each has a Postgres of its own.
+# One worker more than cores, since many tests wait for processes and terminals; each has a Postgres of its own. A plugin
+# that comes with the agent framework and serves no test here would take each of them a second to load.
 workers=$(($(nproc) + 1))
-exec "$bin/python" -m pytest -q -n "$((workers < 8 ? workers : 8))" --dist=worksteal tests
+exec "$bin/python" -m pytest -q -n "$((workers < 8 ? workers : 8))" --dist=worksteal -p no:langsmith_plugin tests

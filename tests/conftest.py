@@ -1,12 +1,15 @@
-"""What all tests share: one Postgres, and compiled modules."""
+"""What all tests share: a Postgres, an empty database to copy, a process to fork engines from, compiled modules."""
 
+import asyncio
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.engine_processes import Zygote
 from tests.postgres import fresh_schema, running_server
 
 
@@ -19,12 +22,43 @@ def _keep_compiled_modules() -> None:
 
 
 _keep_compiled_modules()
+gc.disable()  # until the tests are collected: what is imported stays, and each look through it takes half a second
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """From here on garbage is looked for among what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     with running_server() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    made = Zygote(tmp_path_factory.mktemp("outcomes"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty SQLite database that is up to date, to be copied."""
+    from holdfast.persistence.db import Database
+
+    path = tmp_path_factory.mktemp("databases") / "holdfast.db"
+
+    async def make() -> None:
+        db = Database(f"sqlite+aiosqlite:///{path}")
+        await db.init_schema()
+        await db.dispose()
+
+    asyncio.run(make())
+    return path
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -5,6 +5,7 @@ with `{"result": …}`, or with `{"code": …}` of the error it ended with, or w
 """
 
 import asyncio
+import gc
 import importlib
 import json
 import os
@@ -102,6 +103,7 @@ def _import_all(*, is_light: bool) -> None:
 
 def _serve() -> None:
     _import_all(is_light=sys.argv[1:] == ["light"])
+    gc.freeze()  # no child need look for garbage in what was imported
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody has to bury the children
     for line in sys.stdin:
         job = json.loads(line)

@@ -6,8 +6,9 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError, RunCancelled, RunPaused
     from holdfast.runtime.context import Context, Decision
     from holdfast.runtime.decisions import cancel_flow, decide
-    from holdfast.runtime.durable import Done, NotDone, step_key
+    from holdfast.runtime.durable import step_key
     from holdfast.runtime.flow import run_flow
+    from holdfast.runtime.unknown import Done, NotDone
 
 __version__ = "0.1.0"
 __all__ = [
@@ -27,9 +28,9 @@ __all__ = [
 _HOMES = {
     "Context": "runtime.context",
     "Decision": "runtime.context",
-    "Done": "runtime.durable",
+    "Done": "runtime.unknown",
     "HoldfastError": "errors",
-    "NotDone": "runtime.durable",
+    "NotDone": "runtime.unknown",
     "RunCancelled": "errors",
     "RunPaused": "errors",
     "cancel_flow": "runtime.decisions",

@@ -22,6 +22,7 @@ NOT_SETTINGS_PREFIXES = ("HOLDFAST_SIMULATE", "HOLDFAST_TEST_", "HOLDFAST_BENCH_
 
 MAX_WAIT_S = 86_400.0  # a day: longer than any provider takes, and short enough for every clock
 MAX_TRIES = 100
+DATABASE_CONNECTIONS = 8  # with more of them hundreds of clients are served more slowly, on SQLite and on Postgres
 
 PerProvider = tuple[tuple[str, int], ...]
 """A number for each backend that is named, with its server or without, and for all others under `*`."""
@@ -34,6 +35,7 @@ class Config:
     data_dir: Path
     database_url: str = field(repr=False)  # may hold a password
     workspace_root: Path
+    database_connections: int = DATABASE_CONNECTIONS
     run_budget_usd: float | None = None
     day_budget_usd: float | None = None
     max_parallel_runs: int = 4
@@ -259,6 +261,7 @@ _PARSERS: dict[str, Callable[[str, _Given], object]] = {
     "data_dir": _parse_folder,
     "database_url": _parse_database_url,
     "workspace_root": _parse_folder,
+    "database_connections": _parse_count,
     "run_budget_usd": _parse_usd,
     "day_budget_usd": _parse_usd,
     "max_parallel_runs": _parse_count,

@@ -160,6 +160,11 @@ class WorkflowTemplate(Definition):
         refuse(_find_shared_artifacts(self))
         return self
 
+    @property
+    def artifact_paths(self) -> list[str]:
+        """Where the phases hand in."""
+        return [phase.expected_artifact.path for phase in self.phases]
+
     def role(self, role_id: str) -> Role:
         """The role of that id; `KeyError` if there is none."""
         return {role.id: role for role in self.roles}[role_id]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.cli import terminal
 from tests.model_server import WITH_KEY, Hangs, ModelServer, Says, asks, own_persona
 
 KEY = "own-key-73ba21cc90"
@@ -61,6 +62,7 @@ class Shell:
         }
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
+        """A cold start."""
         return subprocess.Popen([sys.executable, "-m", "holdfast", *words], **self.options)
 
     @property
@@ -69,11 +71,13 @@ class Shell:
         pipe = subprocess.PIPE
         return {"env": self.environment, "cwd": self.repo, "stdout": pipe, "stderr": pipe, "text": True}
 
+    def tell(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return terminal.shell(*words, env=self.environment, cwd=self.repo)
+
     def run(self, *words: str, code: int = 0) -> Any:
-        process = self.start(*words)
-        out, err = process.communicate(timeout=110)
-        assert process.returncode == code, f"{out}\n{err}"
-        return json.loads(out)
+        done = self.tell(*words)
+        assert done.returncode == code, f"{done.stdout}\n{done.stderr}"
+        return json.loads(done.stdout)
 
 
 @pytest.mark.timeout(240)

@@ -1,8 +1,6 @@
 """Deciding: approvals, and the verbs of a run. Nothing happens twice, and whoever is late is told by whom."""
 
-import json
 import re
-import sqlite3
 
 from playwright.sync_api import expect
 from tests.browser.conftest import OpenPage
@@ -163,38 +161,6 @@ def test_a_tool_call_is_allowed_or_refused_with_its_arguments_in_view(served: Se
     ) as sent:
         card.get_by_role("button", name="Allow this call").click()
     assert sent.value.json()["action"] == "approve"
-    page.get_by_role("button", name="Abort run…").click()
-    page.get_by_role("dialog").get_by_role("button", name="Abort run").click()
-    expect(page.locator(".run-status")).to_contain_text("Aborted by admin")
-
-
-def test_a_call_whose_outcome_is_unknown_is_settled_by_a_person(served: Served, open_page: OpenPage) -> None:
-    run_id = waiting_run(served, "Lost a call")
-    with sqlite3.connect(served.folder / "data" / "holdfast.db", timeout=30) as connection:
-        # As the engine leaves it when a process died in the middle of a call that cannot be looked up.
-        call = {"key": "draft/1/turn1/m0.t0", "tool": "charge", "args": {"amount": 5}}
-        shown = json.dumps({**call, "question": "This call was in flight when its process died."})
-        of_run = {"run": run_id, "shown": shown}
-        connection.execute(
-            "UPDATE approvals SET about = 'outcome', digest = '', shown = :shown WHERE run_id = :run", of_run
-        )
-        connection.execute("UPDATE runs SET pause_reason = 'outcome' WHERE id = :run", of_run)
-    page = open_page(served, f"/runs/{run_id}")
-
-    card = page.locator(".approval")
-    expect(card.get_by_role("heading")).to_contain_text("What became of a call in “draft”?")
-    expect(card).to_contain_text("charge")
-    expect(card).to_contain_text('"amount": 5')
-    expect(card).to_contain_text("If it had worked, its effect happens twice.")
-    expect(card.get_by_label("Comment")).to_have_count(0)
-    expect(page.locator(".run-status")).to_contain_text("only a person can say what became of it")
-    card.get_by_role("button", name="Fail the phase…").click()
-    expect(page.get_by_role("dialog")).to_contain_text("Phase “draft” fails; the run can be retried.")
-    page.keyboard.press("Escape")
-    card.get_by_role("button", name="Give the result…").click()
-    expect(page.get_by_role("dialog").get_by_label("Result")).to_be_focused()
-    expect(page.get_by_role("button", name="Go on with this result")).to_be_visible()
-    page.keyboard.press("Escape")
     page.get_by_role("button", name="Abort run…").click()
     page.get_by_role("dialog").get_by_role("button", name="Abort run").click()
     expect(page.locator(".run-status")).to_contain_text("Aborted by admin")

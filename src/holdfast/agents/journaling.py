@@ -38,8 +38,9 @@ from holdfast.agents.tool_money import ToolMoney, ToolPrice
 from holdfast.agents.tool_rules import NO_TOOL, UNKNOWN_TOOL, ToolCall, ToolRule
 from holdfast.agents.traffic import TrafficLane
 from holdfast.errors import PhaseTimeout
-from holdfast.runtime.durable import TOOL_CALL, Done, NotDone, OnUnknown, RunLog, Step, Unclear, idempotency_key
+from holdfast.runtime.durable import TOOL_CALL, RunLog, Step, idempotency_key
 from holdfast.runtime.records import StepState, fingerprint_of
+from holdfast.runtime.unknown import Done, NotDone, OnUnknown, Unclear
 
 AfterMutation = Callable[[], Awaitable[dict[str, Any]]]
 

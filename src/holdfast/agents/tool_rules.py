@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holdfast.agents.policy import to_relative
-from holdfast.runtime.durable import Done, NotDone, Unclear
 from holdfast.runtime.records import Record
+from holdfast.runtime.unknown import Done, NotDone, Unclear
 from holdfast.workspace import is_lost
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from holdfast import __version__
@@ -37,7 +36,7 @@ from holdfast.api.guard import Guard
 from holdfast.api.metrics import HttpMetrics
 from holdfast.api.options import ServerOptions
 from holdfast.api.pages import add_pages
-from holdfast.api.problems import on_holdfast_error, on_http_exception, on_invalid_request, on_no_connection
+from holdfast.api.problems import on_holdfast_error, on_http_exception, on_invalid_request
 from holdfast.api.responses import add_problem_schema
 from holdfast.api.server import ServerPlace
 from holdfast.config import Config, load_config
@@ -79,7 +78,6 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
     app.add_middleware(Guard, options=options, metrics=http_metrics)
     app.add_exception_handler(HoldfastError, on_holdfast_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
-    app.add_exception_handler(PoolTimeout, on_no_connection)
     app.add_exception_handler(HTTPException, on_http_exception)
     for module in (runs, preview, results, delivering, stream, conversations, approvals):
         app.include_router(module.router)

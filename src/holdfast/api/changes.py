@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from holdfast.api.auth import Viewer
 from holdfast.api.params import ApprovalIdPath, RunIdPath, ServerDep, ShortText
 from holdfast.api.responses import READ_ONE, problems
-from holdfast.api.results import find_artifact, read_patch
+from holdfast.api.results import find_artifact, read_stored_patch
 from holdfast.engine.differences import FileChange, Line, Pair, compare, parse_patch, to_pairs
 from holdfast.engine.loading import get_run
 from holdfast.errors import ApprovalNotFound, ArtifactNotFound
@@ -48,7 +48,7 @@ async def list_changes(
     split: Split = False,
 ) -> Changes:
     stored = await get_run(server.db, run_id)
-    patch = await asyncio.to_thread(read_patch, server.config.data_dir, stored, phase)
+    patch = await asyncio.to_thread(read_stored_patch, server.config.data_dir, stored, phase, with_own=True)
     return await asyncio.to_thread(_to_changes, patch, is_split=split)
 
 

@@ -41,8 +41,9 @@ async def merge(run_id: RunIdPath, server: ServerDep, identity: Operator, body: 
     """
     stored = await get_run(server.db, run_id)
     await server.engines.resolve_repository(stored.run.repo_path)  # the command line starts runs elsewhere too
-    merged = await merge_run(
-        server.db, server.config, stored.run.id, into=body.into if body else None, by=identity.name
+    into = body.into if body else None
+    merged = await server.undertakings.finish(
+        merge_run(server.db, server.config, stored.run.id, into=into, by=identity.name)
     )
     return MergedRun.model_validate({**merged, "paths": _to_text(merged.get("paths"))})
 

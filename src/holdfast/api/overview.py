@@ -9,7 +9,7 @@ from holdfast.api.params import RunIdPath, ServerDep
 from holdfast.api.responses import READ, READ_ONE
 from holdfast.api.shaping import to_heading, to_question
 from holdfast.engine.loading import get_run, read_template
-from holdfast.engine.telling import QUESTIONS, tell_question
+from holdfast.engine.telling import find_pause, tell_question
 from holdfast.enums import RiskLevel
 from holdfast.persistence.listings import RunFilter, count_by_state, list_page
 from holdfast.persistence.models import RunRow
@@ -97,12 +97,12 @@ async def show_inbox(server: ServerDep, _identity: Viewer) -> Inbox:
         WaitingItem(
             run_id=item.run.id,
             heading=headings[item.run.id],
-            question=QUESTIONS[item.run.pause_reason],
+            question=question,
             requested_at=item.run.updated_at,
             is_decision=False,
         )
         for item in paused
-        if item.run.pause_reason in QUESTIONS
+        if (question := find_pause(item.run.pause_reason).question)
     ]
     return Inbox(items=sorted([*asked, *stopped], key=lambda item: item.requested_at))
 

@@ -138,13 +138,6 @@ async def on_holdfast_error(request: Request, error: Exception) -> Response:
     return from_error(error, request_id_of(request))
 
 
-async def on_no_connection(request: Request, _error: Exception) -> Response:
-    """So many requests wait for the database that this one was given up; it has changed nothing."""
-    told = "Too many requests wait for the database."
-    headers = {"Retry-After": "5"}
-    return problem(503, "store_busy", told, request_id=request_id_of(request), headers=headers, hint="Try it again.")
-
-
 async def on_invalid_request(request: Request, error: Exception) -> Response:
     """What was wrong and where; never the value itself, which may be a secret."""
     assert isinstance(error, RequestValidationError)

@@ -18,10 +18,10 @@ from holdfast.api.params import RunIdPath, ServerDep, ShortText, Text
 from holdfast.api.ranges import to_ranged
 from holdfast.api.responses import READ_ONE, files, problems
 from holdfast.engine.loading import get_run
-from holdfast.errors import ArtifactNotFound, HoldfastError, ReportMissing, RunNotInState
-from holdfast.persistence.models import ArtifactRow, RunPhaseRow
+from holdfast.engine.patches import order_trees, read_patch
+from holdfast.errors import ArtifactNotFound, HoldfastError, ReportMissing
+from holdfast.persistence.models import ArtifactRow
 from holdfast.persistence.runs import StoredRun, read_artifacts
-from holdfast.workspace import diff, open_workspace
 
 router = APIRouter(prefix="/api/runs", tags=["results"])
 
@@ -98,31 +98,19 @@ async def read_diff(
     server: ServerDep,
     _identity: Viewer,
     phase: Annotated[ShortText | None, Query(description="Only what this phase changed.")] = None,
+    artifacts: Annotated[bool, Query(description="With holdfast's own files, which no merge brings anywhere.")] = False,
 ) -> Response:
     stored = await get_run(server.db, run_id)
-    text = await asyncio.to_thread(read_patch, server.config.data_dir, stored, phase)
+    text = await asyncio.to_thread(read_stored_patch, server.config.data_dir, stored, phase, with_own=artifacts)
     headers = _download(f"{stored.run.id}.diff")
     return Response(text.encode(errors="replace"), headers=headers, media_type="text/plain")
 
 
-def read_patch(data_dir: Path, stored: StoredRun, phase: str | None) -> str:
-    """Raises `RunNotInState` where the phase has kept nothing yet."""
-    steps = sorted((row for row in stored.phases.values() if row.tree), key=lambda row: row.ended_at or "")
-    if phase is not None and phase not in [row.phase_key for row in steps]:
-        raise RunNotInState(f"Run {stored.run.id} has nothing of a phase of that name yet.")
-    if not steps:
-        return ""
-    workspace = open_workspace(data_dir, stored.run.id)
-    before, after = _ends(steps, phase)
-    return diff(workspace.repo, before or workspace.base_commit, after)
-
-
-def _ends(steps: list[RunPhaseRow], phase: str | None) -> tuple[str | None, str]:
-    trees = [str(row.tree) for row in steps]
-    if phase is None:
-        return None, trees[-1]
-    index = [row.phase_key for row in steps].index(phase)
-    return (trees[index - 1] if index else None), trees[index]
+def read_stored_patch(data_dir: Path, stored: StoredRun, phase: str | None, *, with_own: bool) -> str:
+    """Raises what `read_patch` raises."""
+    trees = order_trees((row.phase_key, row.tree, row.ended_at) for row in stored.phases.values())
+    definition = stored.template.definition if stored.template else None
+    return read_patch(data_dir, stored.run.id, trees, definition, phase, with_own=with_own)
 
 
 @router.get("/{run_id}/report", responses=_REPORT, response_class=Response, summary="The final report")

@@ -16,6 +16,7 @@ from holdfast.api.metrics import RunMetrics
 from holdfast.api.observing import observe_commits
 from holdfast.api.options import ServerOptions
 from holdfast.api.tails import Tails
+from holdfast.api.undisturbed import Undertakings
 from holdfast.config import Config
 from holdfast.persistence.db import Database
 from holdfast.runtime.journal import Journal
@@ -35,6 +36,7 @@ class Server:
     metrics: RunMetrics
     traffic: Traffic
     chronicles: Chronicles
+    undertakings: Undertakings
 
     def find_reason(self, run_id: str) -> str | None:
         """Why a run that should go on does not, as far as this server knows."""
@@ -78,7 +80,7 @@ class ServerPlace:
     async def _open(self) -> Server:
         config, options = self.config, self.options
         async with contextlib.AsyncExitStack() as stack:
-            db = Database(config.database_url)
+            db = Database(config.database_url, connections=config.database_connections)
             stack.push_async_callback(db.dispose)
             await db.init_schema()
             metrics = RunMetrics()
@@ -89,6 +91,8 @@ class ServerPlace:
             cleaning = asyncio.create_task(clean_for_ever(journal, options), name="holdfast-cleaning")
             stack.push_async_callback(_end, cleaning)
             engines = Engines(db, config)
+            undertakings = Undertakings()
+            stack.push_async_callback(undertakings.drain)
             dispatcher = _make_dispatcher(db, journal, engines, metrics, config=config, options=options)
             await dispatcher.start()
             stack.push_async_callback(dispatcher.stop)
@@ -106,6 +110,7 @@ class ServerPlace:
                 metrics=metrics,
                 traffic=get_traffic(config),
                 chronicles=Chronicles(journal),
+                undertakings=undertakings,
             )
 
 

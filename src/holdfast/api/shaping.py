@@ -25,6 +25,7 @@ from holdfast.engine.telling import (
     PhaseFacts,
     Question,
     RunFacts,
+    find_pause,
     find_refusals,
     tell_asked,
     tell_causes,
@@ -85,7 +86,7 @@ def to_facts(
         started_at=run.started_at,
         ended_at=run.ended_at,
         pause_reason=run.pause_reason,
-        waiting_for=_PAUSES.get(run.pause_reason or "", run.pause_reason) if run.state == "paused" else reason,
+        waiting_for=find_pause(run.pause_reason).sentence if run.state == "paused" else reason,
         error=run.error,
         phases=[
             PhaseFacts(
@@ -117,15 +118,6 @@ def find_template(stored: StoredRun) -> WorkflowTemplate | None:
         return read_template(stored)
     except TemplateLoadFailed:
         return None
-
-
-_PAUSES = {
-    "approval": "It waits for a person's approval.",
-    "budget": "Its budget is used up; it waits for more.",
-    "person": "A person paused it.",
-    "message": "It waits for what you say next.",
-    "outcome": "What became of a call is not known; it waits for a person.",
-}
 
 
 def to_detail(

@@ -1,8 +1,8 @@
-"""Reading for a client that may leave at any moment."""
+"""Work for a client that may leave at any moment."""
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
@@ -10,3 +10,21 @@ _T = TypeVar("_T")
 async def undisturbed(work: Awaitable[_T]) -> _T:
     """Let work end even if whoever waits for it is cancelled: a database connection left in the middle is lost."""
     return await asyncio.shield(asyncio.ensure_future(work))
+
+
+class Undertakings:
+    """What must be brought to its end before the server closes its database, whether its client is there or not."""
+
+    def __init__(self) -> None:
+        self._begun: set[asyncio.Future[Any]] = set()
+
+    async def finish(self, work: Awaitable[_T]) -> _T:
+        task = asyncio.ensure_future(work)
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
+        return await undisturbed(task)
+
+    async def drain(self) -> None:
+        """Wait until nothing is under way."""
+        while self._begun:
+            await asyncio.wait(self._begun)

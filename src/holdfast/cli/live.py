@@ -42,7 +42,7 @@ def draw(view: RunView, now: float) -> Group:
     lines: list[Any] = [_headline(view)]
     width = max((len(key) for key in view.phases), default=0)
     for phase in view.phases.values():
-        lines += _phase_lines(phase, width, now)
+        lines += _phase_lines(view, phase, width, now)
     if view.notice:
         lines.append(_line((view.notice, "yellow")))
     return Group(*lines)
@@ -59,15 +59,15 @@ def _headline(view: RunView) -> Text:
     )
 
 
-def _phase_lines(phase: PhaseView, width: int, now: float) -> list[Text]:
+def _phase_lines(view: RunView, phase: PhaseView, width: int, now: float) -> list[Text]:
     style = _STYLES.get(phase.state, "")
-    is_working = phase.working_since is not None
+    is_working = view.is_working(phase.key)
     mark = _FRAMES[int(now * _PER_SECOND) % len(_FRAMES)] if is_working else MARKS.get(phase.state, " ")
-    elapsed = phase.elapsed_s(now)
+    elapsed, cost_micros = view.worked_s(phase.key, now), view.past.cost_micros(phase.key)
     head = _line(
         (f"  {mark} {phase.key.ljust(width)}  ", style),
         (_clock(elapsed) if elapsed or is_working else "    ", ""),
-        (f"  ${phase.cost_micros / 1_000_000:.4f}" if phase.cost_micros else "         ", "dim"),
+        (f"  ${cost_micros / 1_000_000:.4f}" if cost_micros else "         ", "dim"),
         (f"  ×{phase.attempt}" if phase.attempt > 1 else "", "yellow"),
         (f"  {phase.note}" if phase.note else "", "red" if phase.state == "failed" else "dim"),
     )

@@ -31,7 +31,7 @@ async def open_engine(
     catalog = Catalog.for_repository(repo, config.config_dir)
     entries = catalog.list_personas() if is_starting else catalog.list_personas_if_whole()
     personas = [entry.definition for entry in entries]
-    db = Database(config.database_url)
+    db = Database(config.database_url, connections=config.database_connections)
     try:
         await db.init_schema()
         engine = WorkflowEngine(

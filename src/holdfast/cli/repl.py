@@ -101,17 +101,12 @@ async def _talk(repo: Path, run_id: str | None, wanted: str | None, *, is_simula
 
 
 def _bound_persona(run_id: str) -> AgentPersona | None:
-    import json
-
     rows = query(
         "SELECT p.definition FROM run_bindings b JOIN agent_personas p ON p.id = b.persona_id "
         "WHERE b.run_id = :id AND b.role_id = :role",
         {"id": run_id, "role": ROLE},
     )
-    if not rows:
-        return None
-    definition = rows[0]["definition"]
-    return AgentPersona.model_validate(json.loads(definition) if isinstance(definition, str) else definition)
+    return AgentPersona.model_validate(rows[0]["definition"]) if rows else None
 
 
 class _Repl:

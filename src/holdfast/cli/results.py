@@ -11,6 +11,7 @@ from holdfast.cli.reading import find_run_id
 from holdfast.errors import RunNotInState
 from holdfast.persistence.plain import query
 
+_DEFINITION = "SELECT t.definition FROM workflow_templates t JOIN runs r ON r.template_id = t.id WHERE r.id = :id"
 _DIFF_TONES = {"+": "32", "-": "31", "@": "36"}
 
 
@@ -36,47 +37,17 @@ def show_diff(
 def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = False) -> str:
     """The change as git would print it. Raises `RunNotInState` for a phase that has handed nothing in."""
     from holdfast.config import load_config
-    from holdfast.workspace import diff, open_workspace
+    from holdfast.engine.patches import order_trees, read_patch
 
-    steps = _snapshots(run_id)
-    keys = [step["phase_key"] for step in steps]
-    if phase is not None and phase not in keys:
-        raise RunNotInState(
-            f"Phase {phase!r} of run {run_id} has no snapshot.{did_you_mean(phase, keys)}",
-            hint=f"There are snapshots of {', '.join(keys) or 'no phase yet'}.",
-        )
-    if not steps:
-        return ""
-    workspace = open_workspace(load_config().data_dir, run_id)
-    before, after = workspace.base_commit, steps[-1]["tree"]
-    if phase is not None:
-        place = keys.index(phase)
-        before, after = steps[place - 1]["tree"] if place else before, steps[place]["tree"]
-    text = diff(workspace.repo, before, after)
-    return text if with_artifacts else _without(text, _artifact_paths(run_id))
-
-
-def _snapshots(run_id: str) -> list[dict[str, Any]]:
     rows = query("SELECT phase_key, tree, ended_at FROM run_phases WHERE run_id = :id", {"id": run_id})
-    return sorted((row for row in rows if row["tree"]), key=lambda row: row["ended_at"] or "")
-
-
-def _artifact_paths(run_id: str) -> set[str]:
-    return {row["path"] for row in query("SELECT DISTINCT path FROM artifacts WHERE run_id = :id", {"id": run_id})}
-
-
-def _without(text: str, paths: set[str]) -> str:
-    kept = [part for part in _files(text) if not any(part.startswith(f"diff --git a/{path} ") for path in paths)]
-    return "".join(kept)
-
-
-def _files(text: str) -> list[str]:
-    parts = text.split("\ndiff --git ")
-    return [part if index == 0 else f"diff --git {part}" for index, part in enumerate(_with_ends(parts))]
-
-
-def _with_ends(parts: list[str]) -> list[str]:
-    return [f"{part}\n" for part in parts[:-1]] + parts[-1:]
+    trees = order_trees((row["phase_key"], row["tree"], row["ended_at"]) for row in rows)
+    definition = query(_DEFINITION, {"id": run_id})
+    made_from = definition[0]["definition"] if definition else None
+    try:
+        return read_patch(load_config().data_dir, run_id, trees, made_from, phase, with_own=with_artifacts)
+    except RunNotInState as error:
+        error.hint = did_you_mean(phase or "", list(trees)).strip() or error.hint
+        raise
 
 
 def coloured(text: str) -> str:

@@ -1,10 +1,11 @@
-"""A run as a person watches it: a fold over its events. Pure, so that it is right after a replay and for any reader."""
+"""A run as a person watches it: a fold over its events. Pure, so it is right after a replay; time and money: `past`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.cli.output import plain
+from holdfast.engine.chronicle import Chronicle, lane_of
 from holdfast.runtime.events import Event
 
 _TARGETS = ("file_path", "path", "pattern", "command", "description")
@@ -20,33 +21,22 @@ _RUN_STATES = {
 
 @dataclass
 class PhaseView:
-    """One phase: its state, and how long processes have worked on it."""
+    """One phase: its state, and what is happening in it."""
 
     key: str
     state: str = "pending"
     attempt: int = 0
-    cost_micros: int = 0
     call: str = ""
     asked: str = ""
     text: str = ""
     note: str = ""
-    worked_s: float = 0.0
-    working_since: float | None = None
     is_call_asked: bool = False
     """What waits for a person is a call, not the phase's result."""
-
-    def stop(self, ts: float) -> None:
-        if self.working_since is not None:
-            self.worked_s += max(ts - self.working_since, 0.0)
-            self.working_since = None
-
-    def elapsed_s(self, now: float) -> float:
-        return self.worked_s + (max(now - self.working_since, 0.0) if self.working_since is not None else 0.0)
 
 
 @dataclass
 class RunView:
-    """What is known of a run after the events so far."""
+    """What is known of a run after the events so far; time and money are what the chronicle says."""
 
     run_id: str
     phases: dict[str, PhaseView] = field(default_factory=dict)
@@ -55,10 +45,8 @@ class RunView:
     reason: str = ""
     error: str = ""
     budget_micros: int | None = None
-    last_seq: int = 0
-    last_ts: float = 0.0
     notice: str = ""
-    _money: dict[str, tuple[str, int]] = field(default_factory=dict)
+    past: Chronicle = field(default_factory=Chronicle)
 
     @classmethod
     def of(cls, run_id: str, phase_keys: Iterable[str]) -> "RunView":
@@ -70,47 +58,38 @@ class RunView:
         return self.state not in ("pending", "running")
 
     @property
+    def last_seq(self) -> int:
+        return self.past.last_seq
+
+    @property
     def cost_micros(self) -> int:
-        return sum(amount for _phase, amount in self._money.values())
+        return self.past.total.micros + self.past.reserved_micros
+
+    def is_working(self, key: str) -> bool:
+        return any(attempt.is_working for attempt in self.past.attempts_of(key))
+
+    def worked_s(self, key: str, now: float) -> float:
+        return sum(attempt.worked_s(now) for attempt in self.past.attempts_of(key))
 
     def apply(self, event: Event) -> None:
         if event.seq <= self.last_seq:
             return
+        self.past.add(event)
         payload = event.payload
         if event.kind in _RUN_STATES:
             self._apply_run(event)
         elif event.kind == "run.created":
             self.workflow = str(payload.get("workflow", ""))
             self.budget_micros = payload.get("budget_micros")
-        elif event.kind.startswith("budget."):
-            self._apply_money(event)
+        elif event.kind == "budget.raised" and self.budget_micros is not None:
+            self.budget_micros += int(payload.get("amount_micros") or 0)
         elif (phase := self._phase_of(event)) is not None:
             _apply_phase(phase, event)
-        self.last_seq, self.last_ts = event.seq, event.ts
 
     def _apply_run(self, event: Event) -> None:
         self.state = _RUN_STATES[event.kind]
         self.reason = str(event.payload.get("reason", "")) if self.state == "paused" else ""
         self.error = _message(event.payload.get("error"))
-        for phase in self.phases.values():
-            if event.kind == "run.resumed":
-                # Between the last event and this one no process worked on it.
-                is_working = phase.working_since is not None or phase.state == "running"
-                phase.stop(self.last_ts)
-                phase.working_since = event.ts if is_working else None
-            elif self.is_still:
-                phase.stop(event.ts)
-
-    def _apply_money(self, event: Event) -> None:
-        entry, amount = event.payload.get("entry"), event.payload.get("amount_micros")
-        if event.kind == "budget.raised" and self.budget_micros is not None:
-            self.budget_micros += int(amount or 0)
-        if not isinstance(entry, str) or not isinstance(amount, int):
-            return
-        key = event.lane_id.partition("/")[0]
-        if (phase := self.phases.get(key)) is not None:
-            phase.cost_micros += amount - self._money.get(entry, (key, 0))[1]
-        self._money[entry] = (key, amount)
 
     def _phase_of(self, event: Event) -> PhaseView | None:
         key = event.payload.get("phase") or event.lane_id.partition("/")[0]
@@ -123,15 +102,12 @@ def _apply_phase(phase: PhaseView, event: Event) -> None:
     payload = event.payload
     if event.kind == "phase.started":
         phase.state, phase.note = "running", ""
-        phase.attempt = _attempt_of(event)
-        phase.stop(event.ts)
-        phase.working_since = event.ts
+        phase.attempt = lane_of(event)[1]
     elif event.kind in ("phase.completed", "phase.failed", "phase.skipped", "phase.reopened"):
         _end_phase(phase, event)
     elif event.kind == "human.approval.requested":
         phase.state, phase.call, phase.asked = "awaiting_approval", "", ""
         phase.is_call_asked = payload.get("about") in ("tool", "outcome")
-        phase.stop(event.ts)
     elif event.kind == "human.approval.received":
         if phase.is_call_asked:
             phase.state = "running"  # the phase itself was never done; whoever resumes goes on in it
@@ -148,7 +124,6 @@ def _apply_phase(phase: PhaseView, event: Event) -> None:
 
 
 def _end_phase(phase: PhaseView, event: Event) -> None:
-    phase.stop(event.ts)
     phase.call = phase.asked = ""
     if event.kind == "phase.completed":
         phase.state, phase.text = "completed", ""
@@ -158,11 +133,6 @@ def _end_phase(phase: PhaseView, event: Event) -> None:
         phase.state, phase.note = "pending", "another attempt"
     else:
         phase.state, phase.note = "failed", _message(event.payload.get("error"))
-
-
-def _attempt_of(event: Event) -> int:
-    number = event.lane_id.partition("/")[2]
-    return int(number) if number.isdigit() else 1
 
 
 def describe_call(payload: Mapping[str, Any]) -> str:

@@ -110,7 +110,7 @@ class PhaseApproval:
         return await self._decide_here(key, request)
 
     async def _what_changed(self, subject: Subject, approval_id: str) -> dict[str, Any]:
-        row = await find_approval(self._scope.db, approval_id)
+        row = await self._find(approval_id)
         asked = row.shown.get("subject", {}) if row is not None and isinstance(row.shown, dict) else {}
         changed: dict[str, Any] = {"changed": subject.differences(asked), "instead_of": approval_id}
         with contextlib.suppress(WorkspaceError, KeyError):  # an old tree may have been collected as garbage
@@ -127,7 +127,7 @@ class PhaseApproval:
         try:
             await self._scope.log.append(event, rows=rows)
         except RowRefused:
-            row = await find_approval(self._scope.db, request.approval_id)
+            row = await self._find(request.approval_id)
             if row is None or row.action is None:
                 raise
             return Answer(ApprovalDecisionAction(row.action), row.comment, row.decided_by)  # someone was faster
@@ -159,8 +159,11 @@ class PhaseApproval:
 
     async def _asked(self, subject: Subject, shown: Mapping[str, Any], approval_id: str) -> ApprovalRequest:
         """The question as it was asked before, with the deadline it got then."""
-        row = await find_approval(self._scope.db, approval_id)
+        row = await self._find(approval_id)
         return self._request(subject, self._with_default(shown), approval_id, row.deadline_at if row else None)
+
+    async def _find(self, approval_id: str) -> ApprovalRow | None:
+        return await self._scope.from_rows(find_approval(self._scope.db, approval_id))
 
     def _request(
         self, subject: Subject, shown: Mapping[str, Any], approval_id: str, deadline_at: str | None

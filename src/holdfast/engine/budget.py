@@ -87,11 +87,11 @@ class PhaseMoney:
         """What to tell the person: which limit the last call would have passed."""
         scope, needed = self.scope, self.last_asked_micros
         day = now_text()[:10]
-        spent = await read_spent_in_scopes(scope.db, scope.run_id, self.phase.key, day)
+        spent = await scope.from_rows(read_spent_in_scopes(scope.db, scope.run_id, self.phase.key, day))
         limits = {
             "phase": self.phase_limit_micros,
             "day": _to_micros(scope.config.day_budget_usd),
-            "run": await read_budget(scope.db, scope.run_id),
+            "run": await scope.from_rows(read_budget(scope.db, scope.run_id)),
         }
         hints = {"day": "resume tomorrow, or raise day_budget_usd", "phase": "top the run up", "run": "top the run up"}
         for name, limit in limits.items():

@@ -41,6 +41,17 @@ class Attempt:
     state: str = "running"
     error: str = ""
     segments: list[Segment] = field(default_factory=list)
+    is_asked: bool = False
+    """A person has not answered yet."""
+
+    @property
+    def is_working(self) -> bool:
+        return self.until is None and self.segments[-1].type == "working"
+
+    def worked_s(self, now: float) -> float:
+        """How long processes have worked on it."""
+        working = [each for each in self.segments if each.type == "working"]
+        return sum(max((now if each.until is None else each.until) - each.since, 0.0) for each in working)
 
     def turn_to(self, kind: str, ts: float) -> None:
         if self.until is None and self.segments[-1].type != kind:
@@ -120,7 +131,7 @@ class Chronicle:
         self.paused_by = ""
         self.cancelled = ("", "")
         """By whom, and why."""
-        self._reserved: dict[str, int] = {}
+        self._reserved: dict[str, tuple[str, int]] = {}
         self._is_paused = False
         self._is_over = False
 
@@ -140,10 +151,8 @@ class Chronicle:
         before = self.last_ts if self.last_ts is not None else event.ts
         self.first_ts = event.ts if self.first_ts is None else self.first_ts
         self.last_seq, self.last_ts = event.seq, event.ts
-        if event.kind in _STARTS:
-            self._start_step(event)
-        elif event.kind in _ENDS:
-            self._end_step(event)
+        if event.kind in _STARTS or event.kind in _ENDS:
+            self._take_step(event)
         elif event.kind == "run.resumed":
             self._resume(event, before)
         elif event.kind.startswith(("run.", "agent.")):
@@ -158,7 +167,12 @@ class Chronicle:
     @property
     def reserved_micros(self) -> int:
         """For calls without an answer: under way, or cut off by a crash and perhaps paid."""
-        return sum(self._reserved.values())
+        return sum(micros for _phase, micros in self._reserved.values())
+
+    def cost_micros(self, phase: str) -> int:
+        """What a phase has spent or reserved."""
+        spent = self.by_phase[phase].micros if phase in self.by_phase else 0
+        return spent + sum(micros for of_phase, micros in self._reserved.values() if of_phase == phase)
 
     def find_open_step(self) -> Step | None:
         """The call that is under way: the latest that has begun and not ended."""
@@ -214,7 +228,8 @@ class Chronicle:
             self._turn_all("down", before)
         self._is_paused = self._is_over = False
         self.exhausted = self.stalled = ""
-        self._turn_all("working", event.ts)
+        for attempt in self.attempts.values():
+            attempt.turn_to("waiting" if attempt.is_asked else "working", event.ts)
         if after != "pending":  # else it is the first start, not a return
             told = "Resumed: nothing that was done is done again" if is_crash else "Resumed"
             self._mark(event.ts, "resumed", told)
@@ -251,9 +266,21 @@ class Chronicle:
         elif event.kind in ("phase.completed", "phase.failed"):
             attempt.finish(event.ts, event.kind.partition(".")[2], error_text(event.payload.get("error")))
         elif event.kind == "human.approval.requested":
+            attempt.is_asked = True
             attempt.turn_to("waiting", event.ts)
-        elif event.kind == "human.approval.received" and attempt.segments[-1].type == "waiting":
-            attempt.turn_to("queued", event.ts)
+        elif event.kind == "human.approval.received":
+            attempt.is_asked = False
+            if attempt.segments[-1].type == "waiting":
+                attempt.turn_to("queued", event.ts)
+
+    def _take_step(self, event: Event) -> None:
+        attempt = self.attempts.get(lane_of(event))
+        if attempt is not None and attempt.segments[-1].type == "queued":
+            attempt.turn_to("working", event.ts)  # its process was there all the time, and has the answer
+        if event.kind in _STARTS:
+            self._start_step(event)
+        else:
+            self._end_step(event)
 
     def _start_step(self, event: Event) -> None:
         key = event.payload.get("key")
@@ -296,7 +323,7 @@ class Chronicle:
         if event.kind == "budget.exhausted":
             self.exhausted = _text(payload.get("message"))
         elif event.kind == "budget.reserved":
-            self._reserved[entry] = micros
+            self._reserved[entry] = (lane_of(event)[0] or "run", micros)
         elif event.kind == "budget.settled":
             self._reserved.pop(entry, None)
             tokens = [round(_number(payload.get(name))) for name in ("input_tokens", "output_tokens")]

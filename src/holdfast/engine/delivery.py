@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.config import Config
 from holdfast.engine.loading import get_run, read_template
+from holdfast.engine.patches import own_paths
 from holdfast.engine.scope import utc_now
 from holdfast.errors import RunNotInState
 from holdfast.persistence.db import Database
@@ -16,7 +17,8 @@ from holdfast.persistence.runs import StoredRun
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.stores import open_journal
 from holdfast.workflow import WorkflowTemplate
-from holdfast.workspace import ResultStep, Workspace, deliver_result, merge_result, open_workspace
+from holdfast.workspace import ResultStep, deliver_result, merge_result, open_workspace
+from holdfast.workspace.to_the_end import to_the_end
 
 
 async def merge_run(
@@ -24,7 +26,8 @@ async def merge_run(
 ) -> dict[str, Any]:
     """Bring what the completed phases made to the user. Raises `WorkspaceConflict` with nothing changed.
 
-    The journal has who asked for it, and what came of it. May be repeated. Raises `RunNotFound`, `RunBusy` while
+    The journal has who asked for it, and what came of it. May be repeated. Whoever is cancelled meanwhile is so when
+    git has ended and that is written. Raises `RunNotFound`, `RunBusy` while
     someone drives the run, `TemplateLoadFailed`, and `RunNotInState` if no phase is completed.
     """
     known = await get_run(db, run_id)
@@ -38,11 +41,15 @@ async def merge_run(
                 raise RunNotInState(f"Run {run_id} has completed no phase yet; there is nothing to merge.")
             asked = create_event(claim.run_id, EventKind.RUN_MERGE_REQUESTED, into=into, by=by)
             await journal.append(claim.run_id, [asked], claim=claim)
-            # crash: the branch may have moved already; the same merge again finds it done, and says so.
-            merged = await asyncio.to_thread(_bring, config, claim.run_id, steps, template, into)
-            told = create_event(claim.run_id, EventKind.RUN_MERGED, **_facts(merged), by=by)
-            await journal.append(claim.run_id, [told], claim=claim)
-            return merged
+
+            async def bring() -> dict[str, Any]:
+                # crash: the branch may have moved already; the same merge again finds it done, and says so.
+                merged = await asyncio.to_thread(_bring, config, claim.run_id, steps, template, into)
+                told = create_event(claim.run_id, EventKind.RUN_MERGED, **_facts(merged), by=by)
+                await journal.append(claim.run_id, [told], claim=claim)
+                return merged
+
+            return await to_the_end(bring())
         finally:
             await journal.release(claim)
 
@@ -51,7 +58,7 @@ def _bring(
     config: Config, run_id: str, steps: list[ResultStep], template: WorkflowTemplate, into: str | None
 ) -> dict[str, Any]:
     workspace = open_workspace(config.data_dir, run_id)
-    own = own_paths(workspace, template)
+    own = own_paths(workspace, template.artifact_paths)
     if workspace.is_private:
         delivered = deliver_result(workspace, steps[-1].tree, without=own)
         message = f"{len(delivered.paths)} files were written to {delivered.folder}."
@@ -72,13 +79,6 @@ def _bring(
 def _facts(merged: Mapping[str, Any]) -> dict[str, Any]:
     """What the journal keeps; a folder can have many files, and names that are no text."""
     return {key: merged[key] for key in ("action", "branch", "commit", "folder") if key in merged}
-
-
-def own_paths(workspace: Workspace, template: WorkflowTemplate) -> list[str]:
-    """The engine's own files, relative to the worktree: artifacts and what was moved aside for them."""
-    prefix = workspace.root.relative_to(workspace.worktree)
-    paths = [(prefix / phase.expected_artifact.path).as_posix() for phase in template.phases]
-    return [*paths, *(f"{path}.before-*" for path in paths)]
 
 
 def _to_steps(stored: StoredRun, template: WorkflowTemplate) -> list[ResultStep]:

@@ -237,7 +237,7 @@ def current_subject(scope: RunScope, phase: Phase) -> Subject:
     """What an approval of this phase would be about, by what lies in the workspace now."""
     found = judge_artifact(scope.place.root, phase, scope.run_id, scope.registry)
     prefix = scope.place.root.relative_to(scope.place.worktree)
-    artifacts = [(prefix / other.expected_artifact.path).as_posix() for other in scope.template.phases]
+    artifacts = [(prefix / path).as_posix() for path in scope.template.artifact_paths]
     tree = write_tree(scope.place).tree_id
     listed = scope.place.git.run("ls-tree", "-r", "-z", "--full-tree", tree).names
     files = [entry for entry in listed if not _is_artifact(entry.partition("\t")[2], artifacts)]

@@ -16,6 +16,7 @@ from holdfast.runtime.records import StepState
 from holdfast.workspace import Workspace, copy_files, open_workspace, prepare_workspace, restore
 from holdfast.workspace.files import write_whole
 from holdfast.workspace.refs import to_component
+from holdfast.workspace.to_the_end import to_the_end
 
 _PREPARED = StepKinds(completed=EventKind.WORKSPACE_PREPARED)
 
@@ -26,7 +27,7 @@ async def open_files(scope: RunScope) -> bool:
     Returns whether it was made anew. Raises `WorkspaceError` and its kinds; the run is then as it was.
     """
     try:
-        scope.workspace, is_new = await asyncio.to_thread(_open, scope)
+        scope.workspace, is_new = await to_the_end(asyncio.to_thread(_open, scope))
     except OSError as error:
         raise to_workspace_error(error) from error
     return is_new

@@ -5,12 +5,11 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from holdfast.config import Config
-from holdfast.engine.delivery import own_paths
+from holdfast.engine.patches import own_paths
 from holdfast.engine.scope import RunScope, to_workspace_error
 from holdfast.enums import RunStatus
 from holdfast.errors import WorkspaceError
@@ -26,7 +25,7 @@ from holdfast.persistence.runs import (
     read_spent_by_phase,
 )
 from holdfast.workflow import WorkflowTemplate
-from holdfast.workspace import Workspace, open_workspace, summarize_diff
+from holdfast.workspace import Workspace, is_named, open_workspace, summarize_diff
 from holdfast.workspace.files import write_whole
 
 
@@ -140,12 +139,12 @@ def _changed_files(about: Reported, phases: Mapping[str, RunPhaseRow]) -> list[d
         return []
     with contextlib.suppress(WorkspaceError):
         workspace = about.workspace or open_workspace(about.config.data_dir, about.run_id)
-        own = own_paths(workspace, about.template) if about.template else []
+        own = own_paths(workspace, about.template.artifact_paths) if about.template else []
         summary = summarize_diff(workspace.repo, workspace.base_commit, str(done[-1].tree))
         return [
             {"path": file.path, "added": file.added, "removed": file.removed}
             for file in summary.files
-            if not any(fnmatchcase(file.path, pattern) for pattern in own)
+            if not is_named(own, file.path)
         ]
     return []
 

@@ -11,7 +11,7 @@ from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.config import Config
 from holdfast.engine.history import History
 from holdfast.enums import ApprovalDecisionAction
-from holdfast.errors import HoldfastError, SchemaInvalid, SchemaNotFound, WorkspaceError
+from holdfast.errors import HoldfastError, SchemaInvalid, SchemaNotFound, StoreError, WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow
 from holdfast.persistence.rows import now_text, update
@@ -22,6 +22,7 @@ from holdfast.runtime.failures import describe_error
 from holdfast.runtime.journal import Journal
 from holdfast.workflow import Phase, WorkflowTemplate
 from holdfast.workspace import Workspace
+from holdfast.workspace.to_the_end import to_the_end
 
 _T = TypeVar("_T")
 
@@ -90,11 +91,18 @@ class RunScope:
         """
         async with self.tree_lock:
             try:
-                return await asyncio.to_thread(work)
+                return await to_the_end(asyncio.to_thread(work))  # who is cancelled still owns the run till then
             except (WorkspaceError, SchemaInvalid, SchemaNotFound) as error:
                 raise Stopped(error) from error
             except OSError as error:
                 raise Stopped(to_workspace_error(error)) from error
+
+    async def from_rows(self, reading: Awaitable[_T]) -> _T:
+        """Read rows in the middle of a phase. If the database does not answer, the drive stops, as with the disk."""
+        try:
+            return await reading
+        except StoreError as error:
+            raise Stopped(error) from error
 
 
 def to_workspace_error(error: OSError) -> WorkspaceError:

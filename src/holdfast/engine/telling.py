@@ -6,7 +6,7 @@ Rule: the words are made from rows and the journal alone, so that whoever asks, 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.engine.wording import duration, error_text, first_line, plural, quoted, sentence_case
 from holdfast.enums import Role
@@ -14,16 +14,44 @@ from holdfast.enums import Role
 if TYPE_CHECKING:
     from holdfast.engine.chronicle import Chronicle, Step
 
-_PAUSES = {
-    "approval": "Waits for an approval",
-    "budget": "Its budget is used up",
-    "person": "A person paused it",
-    "outcome": "What became of a call is not known",
-    "stalled": "The agent made no progress",
-    "message": "Waits for a message",
+
+class Pause(NamedTuple):
+    """A reason to wait: as a line in lists, as a mark of a few words, as a sentence, and as a question if it is one."""
+
+    line: str
+    mark: str
+    sentence: str
+    question: str = ""
+
+
+PAUSES = {
+    "approval": Pause("Waits for an approval", "Waiting for you", "It waits for a person's approval."),
+    "budget": Pause(
+        "Its budget is used up",
+        "Out of budget",
+        "Its budget is used up. It goes on when it is given more.",
+        "Out of budget: give it more?",
+    ),
+    "person": Pause("A person paused it", "Paused", "A person paused it. Resume it to go on."),
+    "outcome": Pause(
+        "What became of a call is not known",
+        "Outcome unknown",
+        "A call was in flight when its process died, and only a person can say what became of it.",
+    ),
+    "stalled": Pause(
+        "The agent made no progress",
+        "Stalled",
+        "The agent made no progress, so it was stopped. Look at its activity, then resume or abort.",
+        "The agent made no progress: go on?",
+    ),
+    "message": Pause("Waits for a message", "Your turn", "It waits for what you say next."),
 }
-QUESTIONS = {"budget": "Out of budget: give it more?", "stalled": "The agent made no progress: go on?"}
+_SOME_PAUSE = Pause("Waits", "Waiting", "It waits.")
 _DONE = ("completed", "skipped")
+
+
+def find_pause(reason: str | None) -> Pause:
+    return PAUSES.get(reason or "", _SOME_PAUSE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +131,7 @@ def tell_now(run: RunFacts) -> str:
             return first_line(error_text(run.error)) or "Aborted"
         case "paused":
             where = (run.phases_in("awaiting_approval") or open_phases)[:1]
-            told = _PAUSES.get(run.pause_reason or "") or run.waiting_for or "Waits"
+            told = find_pause(run.pause_reason).line
             return f"{told} · {where[0].key}" if where else told
     if run.waiting_for:
         return run.waiting_for
@@ -182,13 +210,11 @@ def _tell_pause(run: RunFacts, chronicle: "Chronicle | None") -> Telling:
     exhausted, stalled, by = (chronicle.exhausted, chronicle.stalled, chronicle.paused_by) if chronicle else ("",) * 3
     texts = {
         "approval": f"Waiting for a person: {_may_call(asked)}" if is_tool else f"Waiting for approval{of_phase}.",
-        "budget": exhausted or "Its budget is used up. It goes on when it is given more.",
-        "outcome": "A call was in flight when its process died, and only a person can say what became of it.",
-        "person": f"Paused by {by or 'a person'}. Resume it to go on.",
-        "stalled": stalled
-        or "The agent made no progress, so it was stopped. Look at its activity, then resume or abort.",
+        "budget": exhausted,
+        "person": f"Paused by {by}. Resume it to go on." if by else "",
+        "stalled": stalled,
     }
-    text = texts.get(run.pause_reason or "") or run.waiting_for or "It waits."
+    text = texts.get(run.pause_reason or "") or find_pause(run.pause_reason).sentence
     return Telling("waiting", text, asked.requested_at if asked else run.updated_at)
 
 

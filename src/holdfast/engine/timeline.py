@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from holdfast.engine.chronicle import Attempt, Chronicle, Mark, Step
-from holdfast.engine.telling import PhaseFacts, RunFacts
+from holdfast.engine.telling import PhaseFacts, RunFacts, find_pause
 from holdfast.engine.wording import duration, error_text, money, plural
 from holdfast.workflow import Phase, WorkflowTemplate
 
@@ -17,13 +17,6 @@ _STATUSES = {
     "completed": ("good", "good", "Completed"),
     "failed": ("bad", "bad", "Failed"),
     "skipped": ("idle", "idle", "Skipped"),
-}
-_PAUSES = {
-    "approval": "Waiting for you",
-    "budget": "Out of budget",
-    "person": "Paused",
-    "outcome": "Outcome unknown",
-    "stalled": "Stalled",
 }
 _TRIES = {
     "running": ("busy", "under way"),
@@ -178,7 +171,7 @@ def _status_of(state: str, run: RunFacts) -> Status:
     if state != "running" or run.state == "running":
         return Status(*_STATUSES.get(state, ("idle", "idle", state)))
     if run.state == "paused":
-        return Status("waiting", "waiting", _PAUSES.get(run.pause_reason or "", "Waiting"))
+        return Status("waiting", "waiting", find_pause(run.pause_reason).mark)
     return Status("idle", "stopped", "Stopped")
 
 

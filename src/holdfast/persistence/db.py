@@ -8,18 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, event, make_url
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
-from holdfast.errors import ConfigInvalid
+from holdfast.config import DATABASE_CONNECTIONS
+from holdfast.errors import ConfigInvalid, HoldfastError, StoreBusy
 from holdfast.persistence.schema import upgrade_rows
 from holdfast.runtime.checkpoint.base import JournalStore
 from holdfast.runtime.stores import open_store
 
 
 class Database:
-    """`url` is `sqlite+aiosqlite:///path` or `postgresql://…`; nothing is opened before it is needed."""
+    """`url` is `sqlite+aiosqlite:///path` or `postgresql://…`; nothing is opened before it is needed.
 
-    def __init__(self, url: str) -> None:
+    Sessions share a number of `connections`, which stay open: one to spare, opened and closed at each use, costs more
+    than to wait for a free one. Who waits longer than `wait_s` gets `StoreBusy`.
+    """
+
+    def __init__(self, url: str, *, connections: int = DATABASE_CONNECTIONS, wait_s: float = 30.0) -> None:
         """Raises `ConfigInvalid` for another kind of URL."""
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self.path = _sqlite_path(url)
@@ -28,6 +35,7 @@ class Database:
             self._scratch = tempfile.TemporaryDirectory(prefix="holdfast-")
             self.path = f"{self._scratch.name}/holdfast.db"
         self._url = url
+        self._pool = {"pool_size": connections, "max_overflow": 0, "pool_timeout": wait_s}
         self._engine: AsyncEngine | None = None
         self._sessions: async_sessionmaker[AsyncSession] | None = None
         self._store: JournalStore | None = None
@@ -53,12 +61,28 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
-        """A session; what it changed is kept only if it commits."""
+        """A session; what it changed is kept only if it commits. It has a connection from its first query to its end:
+        nothing is waited for in it but the database, and no second one is opened in it."""
         if self._sessions is None:
             self._engine = self._make_engine()
             self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
-        async with self._sessions() as session:
-            yield session
+        try:
+            async with self._sessions() as session:
+                yield session
+        except PoolTimeout as error:
+            told = "Too many wait for the database; this one was given up, and nothing was changed."
+            raise StoreBusy(told, hint="Try it again.", retry_after_s=5) from error
+        except (OperationalError, InterfaceError) as error:
+            raise self._to_store_error(error.orig) from error
+
+    def _to_store_error(self, error: Any) -> HoldfastError:
+        if self.path is not None:
+            from holdfast.runtime.checkpoint import sqlite_tx
+
+            return sqlite_tx.to_store_error(error, self.path)
+        from holdfast.runtime.checkpoint import postgres_session
+
+        return postgres_session.to_store_error(error, postgres_session.parse_url(self._url).shown)
 
     async def dispose(self) -> None:
         """Close every connection; the object can be used again."""
@@ -71,8 +95,8 @@ class Database:
 
     def _make_engine(self) -> AsyncEngine:
         if self.path is None:
-            return create_async_engine(self._engine_url(is_async=True), pool_pre_ping=True)
-        engine = create_async_engine(self._engine_url(is_async=True))
+            return create_async_engine(self._engine_url(is_async=True), pool_pre_ping=True, **self._pool)
+        engine = create_async_engine(self._engine_url(is_async=True), **self._pool)
         event.listen(engine.sync_engine, "connect", set_pragmas)
         return engine
 

@@ -11,7 +11,7 @@ from holdfast.config import Config, load_config
 from holdfast.errors import StoreUnreadable
 
 Row = dict[str, Any]
-_JSON_COLUMNS = {"error", "shown", "findings"}
+_JSON_COLUMNS = {"error", "shown", "findings", "definition"}
 
 
 def query(sql: str, params: Mapping[str, Any] | None = None, *, config: Config | None = None) -> list[Row]:

@@ -11,20 +11,13 @@ import inspect
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import CoroutineType
-from typing import Any, Literal
+from typing import Any
 
-from holdfast.errors import (
-    Nondeterminism,
-    PayloadInvalid,
-    RowRefused,
-    RunPaused,
-    StepFailed,
-    ToolOutcomeUnknown,
-)
+from holdfast.errors import Nondeterminism, PayloadInvalid, RowRefused, RunPaused, StepFailed
 from holdfast.runtime.checkpoint.base import Append, Claim, Prepared, Statement, prepare
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.failures import describe_error, rebuild_error
@@ -32,34 +25,12 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.owed import Owed
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
+from holdfast.runtime.unknown import Done, GivenUp, NotDone, Unclear, from_answer, from_policy, unknown_error
+from holdfast.runtime.unknown import OnUnknown as OnUnknown  # for those who make steps
 
 _current_step: ContextVar[tuple[str, str]] = ContextVar("holdfast_step")  # run and key
 _MAX_BACKOFF_S = 60.0
 _MAX_NAP_S = 30.0  # a long wait looks at the clock this often, since clocks jump
-
-
-@dataclass(frozen=True)
-class Done:
-    """A reconciler's answer: the call happened, and this is its result."""
-
-    result: Any = None
-
-
-@dataclass(frozen=True)
-class NotDone:
-    """A reconciler's answer: the call did not happen; it may be made."""
-
-    resolution: str = "not_done"
-    """How the journal tells it; `reattached` where the call goes on with what was begun."""
-
-
-@dataclass(frozen=True)
-class Unclear:
-    """A reconciler's answer: it cannot be found out; a person is asked."""
-
-
-Reconcile = Callable[[str], Awaitable[Done | NotDone | Unclear]]
-OnUnknown = Literal["rerun", "ask", "fail"] | Reconcile
 
 
 @dataclass(frozen=True)
@@ -355,53 +326,35 @@ class RunLog:
 
     async def _resolve(self, step: Step, record: Record) -> bool:
         """Settle a step that was in flight when its process died. True: it is done. False: it may be called again."""
+        outcome: Done | NotDone | Unclear | GivenUp | None
         if record.answer is not None:
-            return await self._resolve_by_answer(step, record)
-        if step.on_unknown == "rerun":
-            await self._note_unknown(step, "rerun")
-            return False
-        if step.on_unknown == "ask":
-            await self._ask(step, record)
-        if step.on_unknown == "fail":
-            raise _unknown_error(self.run_id, step.key)
-        outcome: Any = step.on_unknown(idempotency_key(self.run_id, step.key))  # type: ignore[operator]  # words: above
-        if inspect.isawaitable(outcome):
-            outcome = await outcome
-        if isinstance(outcome, Done):
-            await self._complete(step, record, outcome.result, resolved="reconciled")
-            return True
-        if isinstance(outcome, Unclear):
-            await self._ask(step, record)
-        if not isinstance(outcome, NotDone):
-            raise TypeError(f"A reconciler returns Done(result) or NotDone(), not {outcome!r}.")
-        await self._note_unknown(step, outcome.resolution)
-        return False
-
-    async def _resolve_by_answer(self, step: Step, record: Record) -> bool:
-        answer = record.answer or {}
-        action = answer.get("action")
-        if action == "done":
-            await self._complete(step, record, answer.get("result"), resolved="answered")
-            return True
-        if action in ("rerun", "approve"):
-            await self._note_unknown(step, "rerun")
-            return False
-        if action == "abort":
-            raise CancelRun(answer.get("comment", ""), answer.get("by", ""))
-        raise _unknown_error(self.run_id, step.key)
+            outcome = from_answer(record.answer)
+        else:
+            outcome = await from_policy(step.on_unknown, idempotency_key(self.run_id, step.key))
+        match outcome:
+            case Done(result):
+                resolved = "reconciled" if record.answer is None else "answered"
+                await self._complete(step, record, result, resolved=resolved)
+                return True
+            case NotDone(resolution):
+                await self.append(self.event(step.kinds.unknown, step.lane_id, key=step.key, resolution=resolution))
+                return False
+            case Unclear():
+                await self._ask(step, record)
+                raise Suspended(step.key)
+            case GivenUp(reason, by):
+                raise CancelRun(reason, by)
+        raise unknown_error(self.run_id, step.key)
 
     async def _ask(self, step: Step, record: Record) -> None:
-        if not record.is_asked:
-            show = {"question": "This step was in flight when its process died. Run it again?", **step.details}
-            await self.append(
-                self.event(step.kinds.unknown, step.lane_id, key=step.key, resolution="ask"),
-                self.event(EventKind.HUMAN_APPROVAL_REQUESTED, step.lane_id, key=step.key, about="outcome", show=show),
-            )
-            record.is_asked = True
-        raise Suspended(step.key)
-
-    async def _note_unknown(self, step: Step, resolution: str) -> None:
-        await self.append(self.event(step.kinds.unknown, step.lane_id, key=step.key, resolution=resolution))
+        if record.is_asked:
+            return
+        show = {"question": "This step was in flight when its process died. Run it again?", **step.details}
+        await self.append(
+            self.event(step.kinds.unknown, step.lane_id, key=step.key, resolution="ask"),
+            self.event(EventKind.HUMAN_APPROVAL_REQUESTED, step.lane_id, key=step.key, about="outcome", show=show),
+        )
+        record.is_asked = True
 
     async def _complete(self, step: Step, record: Record, result: Any, *, resolved: str) -> None:
         result = to_json(result, f"the result of step {step.key!r}")[1]
@@ -409,15 +362,6 @@ class RunLog:
             self._step_event(step, step.kinds.completed, record.attempt or 1, result=result, resolved=resolved)
         )
         record.state, record.result = StepState.COMPLETED, result
-
-
-def _unknown_error(run_id: str, key: str) -> ToolOutcomeUnknown:
-    return ToolOutcomeUnknown(
-        f"Step {key!r} of run {run_id!r} was in flight when its process died; whether it happened is unknown.",
-        hint="Look, then answer with decide(run_id, key, 'rerun') or decide(run_id, key, 'done', result=…).",
-        run_id=run_id,
-        key=key,
-    )
 
 
 async def sleep_until(epoch_s: float, *, at_most_s: float = math.inf) -> None:

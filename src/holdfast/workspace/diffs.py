@@ -3,7 +3,9 @@
 `repo` is the repository's git directory (`Workspace.repo`); the worktree need not be there any more.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from holdfast.workspace.git import Git
@@ -35,9 +37,16 @@ class DiffSummary:
         return sum(file.removed or 0 for file in self.files)
 
 
-def diff(repo: Path, before: str, after: str, *, max_chars: int | None = None) -> str:
-    """The difference as `git apply` takes it, binary files too; cut with a note if it is longer than asked for."""
-    raw = Git(git_dir=repo).run("diff", *_PLAIN, *_PATCH, before, after).stdout
+def diff(repo: Path, before: str, after: str, *, max_chars: int | None = None, without: Sequence[str] = ()) -> str:
+    """The difference as `git apply` takes it, binary files too; cut with a note if it is longer than asked for.
+
+    `without` names files that are left out: paths, folders or globs.
+    """
+    out = [path for path in changed_paths(repo, before, after) if is_named(without, path)] if without else []
+    # That a name can be excluded at all must be asked for; that it is not read as a pattern too.
+    head = ("--no-literal-pathspecs", "diff") if out else ("diff",)
+    paths = ("--", ":/", *(f":(top,exclude,literal){path}" for path in out)) if out else ()
+    raw = Git(git_dir=repo).run(*head, *_PLAIN, *_PATCH, before, after, *paths).stdout
     text = raw.decode(errors="replace")
     if max_chars is None or len(text) <= max_chars:
         return text
@@ -51,6 +60,11 @@ def summarize_diff(repo: Path, before: str, after: str) -> DiffSummary:
 
 def changed_paths(repo: Path, before: str, after: str) -> tuple[str, ...]:
     return tuple(Git(git_dir=repo).run("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after).names)
+
+
+def is_named(patterns: Sequence[str], path: str) -> bool:
+    """Whether a path is one of the given paths, lies in one of them, or is meant by one as a glob."""
+    return any(path == name or path.startswith(f"{name.rstrip('/')}/") or fnmatchcase(path, name) for name in patterns)
 
 
 def _file_change(entry: str) -> FileChange:

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from holdfast.errors import WorkspaceConflict, WorkspaceError
 from holdfast.workspace.checkout import drop_index, few, move_branch
-from holdfast.workspace.diffs import DiffSummary, changed_paths, summarize_diff
+from holdfast.workspace.diffs import DiffSummary, changed_paths, is_named, summarize_diff
 from holdfast.workspace.files import hold_lock
 from holdfast.workspace.git import HOLDFAST, Author, Git, identity
 from holdfast.workspace.refs import result_ref
@@ -155,7 +154,7 @@ def leave_out(workspace: Workspace, tree: str, without: Sequence[str]) -> str:
     ours = [
         path
         for path in changed_paths(workspace.repo, f"{workspace.base_commit}^{{tree}}", f"{tree}^{{tree}}")
-        if _names(without, path)
+        if is_named(without, path)
     ]
     zeros = "0" * len(workspace.base_commit)
     gone = "".join(f"0 {zeros}\t{path}\0" for path in ours)
@@ -163,10 +162,6 @@ def leave_out(workspace: Workspace, tree: str, without: Sequence[str]) -> str:
     back = "".join(f"{entry}\0" for entry in base if entry.split("\t", 1)[1] in set(ours))
     git.run("update-index", "-z", "--index-info", stdin=(gone + back).encode("utf-8", "surrogateescape"))
     return git.line("write-tree")
-
-
-def _names(patterns: Sequence[str], path: str) -> bool:
-    return any(path == name or path.startswith(f"{name.rstrip('/')}/") or fnmatchcase(path, name) for name in patterns)
 
 
 def _is_ancestor(git: Git, older: str, newer: str) -> bool:

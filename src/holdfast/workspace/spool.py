@@ -23,6 +23,7 @@ from holdfast.workspace import spool_runner
 from holdfast.workspace.files import remove_folder, write_whole
 from holdfast.workspace.processes import TAG
 from holdfast.workspace.spool_watch import Spooled, end_members, find_end, read_spooled, wait_for_end
+from holdfast.workspace.to_the_end import to_the_end
 
 ALLOWED_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR"),
@@ -176,12 +177,7 @@ async def _start(folder: Path, request: _Request, env: dict[str, str], stdin: by
             write_whole(folder / "in", stdin, mode=0o600)
         request.write(folder)
     # crash: the runner lives on. Before it wrote pid.json a second one may be started; only one of them will act.
-    launch = asyncio.ensure_future(asyncio.to_thread(_launch, folder, env))
-    try:
-        await asyncio.shield(launch)
-    except asyncio.CancelledError:
-        await launch
-        raise
+    await to_the_end(asyncio.to_thread(_launch, folder, env))
 
 
 def _launch(folder: Path, env: dict[str, str]) -> None:

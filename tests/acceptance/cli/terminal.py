@@ -101,12 +101,14 @@ def _own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def shell(*arguments: str, env: dict[str, str], patience_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
+def shell(
+    *arguments: str, env: dict[str, str], cwd: Path | None = None, patience_s: float = PATIENCE_S
+) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         for path in (out, err):
             path.touch()
-        process = start_warm(arguments, env, None, (os.devnull, str(out), str(err)))
+        process = start_warm(arguments, env, cwd, (os.devnull, str(out), str(err)))
         try:
             code = process.wait(patience_s)
         except subprocess.TimeoutExpired:

@@ -32,6 +32,22 @@ def test_a_whole_run_with_yes_and_everything_one_can_look_at(start: Command, hol
     fork(holdfast, run_id)
 
 
+def test_a_diff_shows_none_of_holdfasts_own_files_not_even_one_that_was_moved_aside(
+    start: Command, holdfast: Command, repo: Path
+) -> None:
+    (repo / ".holdfast" / "results").mkdir()
+    (repo / ".holdfast" / "results" / "draft.json").write_text("{}")
+    identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.invalid"]
+    for arguments in (["add", "-A"], ["commit", "-q", "-m", "An old draft"]):
+        subprocess.run(["git", *identity, *arguments], cwd=repo, check=True)
+    run_id = start("--yes").json["run_id"]
+
+    assert "draft.json.before-draft-1" in holdfast("runs", "diff", run_id, "--artifacts").out
+    shown = holdfast("runs", "diff", run_id).out
+    assert shown.startswith("diff --git ")
+    assert ".holdfast" not in shown
+
+
 def look_at(holdfast: Command, run_id: str) -> None:
     (listed,) = holdfast("runs", "list", "--json").json
     assert (listed["run_id"], listed["state"]) == (run_id, "completed")

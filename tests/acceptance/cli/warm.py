@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import fcntl
 import functools
+import gc
 import importlib
 import json
 import os
@@ -94,6 +95,7 @@ def _server() -> _Server:
 def _serve() -> None:
     for name in _MODULES:
         importlib.import_module(f"holdfast.{name}")
+    gc.freeze()  # no child need look for garbage in what was imported
     for line in sys.stdin:
         order = json.loads(line)
         answer = _wait(order["wait"]) if "wait" in order else _fork(order)

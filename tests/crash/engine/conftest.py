@@ -6,20 +6,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.engine_processes import Zygote
 from tests.engine_world import World, make_repo
 from tests.postgres import fresh_schema
 
 from holdfast.persistence.schema import upgrade_rows
 
 NewWorld = Callable[[str], World]
-
-
-@pytest.fixture(scope="session")
-def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    made = Zygote(tmp_path_factory.mktemp("outcomes"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,7 @@ def test_an_agent_that_gets_nowhere_pauses_with_a_diagnosis_and_goes_on_when_tol
         shell = Shell(tmp_path, server.address)
         code, said = ended(shell.start("run", "note.yaml", *WORDS))
         [listed] = shell.run("runs", "list", "--json")
-        _, shown = ended(shell.start("runs", "show", listed["run_id"]))
+        shown = shell.tell("runs", "show", listed["run_id"])
 
         result = shell.run("resume", listed["run_id"], "--yes", "--json")
 
@@ -38,7 +38,7 @@ def test_an_agent_that_gets_nowhere_pauses_with_a_diagnosis_and_goes_on_when_tol
     assert diagnosis in said
     assert f"holdfast resume {listed['run_id'][:8]}" in said
     assert (listed["state"], listed["pause_reason"]) == ("paused", "stalled")
-    assert diagnosis in shown
+    assert diagnosis in shown.stdout
     assert result["state"] == "completed"
 
 
@@ -54,12 +54,13 @@ def test_what_the_agent_is_told_has_changed_and_a_person_accepts_it(tmp_path: Pa
         older.communicate()
         run_id = shell.run("runs", "list", "--json")[0]["run_id"]
 
-        code, said = ended(shell.start("resume", run_id, "--yes"))
+        refused = shell.tell("resume", run_id, "--yes")
         asked = len(server.received)
         result = shell.run("resume", run_id, "--yes", "--accept-drift", "--json")
-        events = ended(shell.start("runs", "events", run_id, "--json"))[1]
+        events = shell.tell("runs", "events", run_id, "--json").stdout
 
-    assert code == 1
+    said = refused.stdout + refused.stderr
+    assert refused.returncode == 1
     assert "nondeterminism" in said
     assert "other tools than now" in said
     assert f"holdfast resume {run_id} --accept-drift" in said

@@ -1,5 +1,6 @@
 """One running API per test, on SQLite, with a client for each role; and a real Postgres for the tests that want one."""
 
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,21 +16,34 @@ def options() -> ServerOptions:
     return FAST
 
 
+@pytest.fixture(scope="session")
+def first_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_repository(tmp_path_factory.mktemp("repositories") / "repo")
+
+
 @pytest.fixture
-async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: ServerOptions) -> AsyncIterator[Api]:
+def furnished(tmp_path: Path, first_repository: Path, migrated: Path) -> Path:
+    """A folder with a repository and an empty database, both copied: making them anew takes longer than most tests."""
+    shutil.copytree(first_repository, tmp_path / "work" / "repo")
+    (tmp_path / "data").mkdir()
+    shutil.copy(migrated, tmp_path / "data" / "holdfast.db")
+    (tmp_path / "gates").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+async def api(furnished: Path, monkeypatch: pytest.MonkeyPatch, options: ServerOptions) -> AsyncIterator[Api]:
     monkeypatch.setattr(engine, "build_agent", engine.build_agent)
-    monkeypatch.setenv("HOLDFAST_CONFIG", str(tmp_path / "config" / "config.toml"))
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "config.toml").write_text("")
-    async with open_api(tmp_path, options) as opened:
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(furnished / "config" / "config.toml"))
+    (furnished / "config").mkdir()
+    (furnished / "config" / "config.toml").write_text("")
+    async with open_api(furnished, options) as opened:
         yield opened
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(furnished: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A world for servers that are processes of their own."""
-    (tmp_path / "config.toml").write_text("")
-    monkeypatch.setenv("HOLDFAST_CONFIG", str(tmp_path / "config.toml"))
-    make_repository(tmp_path / "work" / "repo")
-    (tmp_path / "gates").mkdir()
-    return tmp_path
+    (furnished / "config.toml").write_text("")
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(furnished / "config.toml"))
+    return furnished

@@ -1,5 +1,7 @@
 """A result is brought to its branch over HTTP as by the command: once, by name, and never under someone's hands."""
 
+import asyncio
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -7,9 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 from tests.integration.api.world import Api, NoteAgent
+from tests.slow_git import SlowGit
 
 from holdfast import engine
 from holdfast.engine.check import check_database
+from holdfast.errors import RunBusy
+from holdfast.persistence.db import Database
 
 
 class WorkAgent(NoteAgent):
@@ -68,6 +73,22 @@ async def test_a_merge_into_another_branch_makes_it(working: Api) -> None:
     assert answer.json()["action"] == "created"
     assert git(working.repo, "show", "result/one:work.txt") == "done"
     assert not (working.repo / "work.txt").exists()
+
+
+async def test_a_diff_shows_what_a_merge_would_bring_and_holdfasts_own_files_if_asked(working: Api) -> None:
+    run_id = await working.start()
+    await working.wait_for(run_id, "completed")
+    url = f"/api/runs/{run_id}/diff"
+
+    plain = (await working.viewer.get(url)).text
+    whole = (await working.viewer.get(url, params={"artifacts": True})).text
+    of_phase = (await working.viewer.get(url, params={"phase": "second"})).text
+
+    assert re.findall(r"^diff --git a/(\S+)", plain, re.MULTILINE) == ["work.txt"]
+    assert re.findall(r"^diff --git a/(\S+)", whole, re.MULTILINE) == ["first.json", "second.json", "work.txt"]
+    assert of_phase == ""
+    await working.operator.post(f"/api/runs/{run_id}/merge")
+    assert git(working.repo, "diff", "--stat", "HEAD~1").startswith("work.txt | 1 +")
 
 
 async def test_a_conflict_names_the_files_and_changes_nothing(working: Api) -> None:
@@ -130,6 +151,47 @@ async def test_nothing_is_written_outside_of_the_workspace_root(working: Api, tm
 
     assert (answer.status_code, answer.json()["code"]) == (403, "repository_not_allowed")
     assert not (working.repo / "work.txt").exists()
+
+
+async def test_a_client_that_leaves_does_not_stop_a_merge_or_free_its_run(
+    working: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await working.start()
+    await working.wait_for(run_id, "completed")
+    server = await working.app.state.place.get()
+    with SlowGit(tmp_path / "slow", "commit-tree", monkeypatch) as git:
+        asking = asyncio.create_task(working.operator.post(f"/api/runs/{run_id}/merge"))
+        await git.wait_until_reached()
+        asking.cancel()
+        await asyncio.wait((asking,), timeout=5)
+        with pytest.raises(RunBusy):
+            await server.journal.claim(run_id)
+        assert await kinds_of(working, run_id) == [("run.merge.requested", "operator")]
+    await server.undertakings.drain()
+
+    assert await kinds_of(working, run_id) == [("run.merge.requested", "operator"), ("run.merged", "operator")]
+    assert (working.repo / "work.txt").read_text() == "done\n"
+    again = await working.operator.post(f"/api/runs/{run_id}/merge")
+    assert again.json()["action"] == "nothing_to_do"
+
+
+async def test_a_server_that_stops_waits_for_a_merge_and_its_record(
+    working: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await working.start()
+    await working.wait_for(run_id, "completed")
+    with SlowGit(tmp_path / "slow", "commit-tree", monkeypatch) as git:
+        asking = asyncio.create_task(working.operator.post(f"/api/runs/{run_id}/merge"))
+        await git.wait_until_reached()
+        asking.cancel()  # as the server does with requests that take too long for its end
+        stopping = asyncio.create_task(working.app.state.place.close())
+        await asyncio.wait((stopping,), timeout=0.5)
+        assert not stopping.done()
+    await stopping
+
+    db = Database(working.config.database_url)
+    assert [event.kind for event in db.store.list_events(run_id)][-2:] == ["run.merge.requested", "run.merged"]
+    await db.dispose()
 
 
 @pytest.mark.parametrize("into", ["-f", "a..b", "a b", "x~1", "", "refs/heads/\n", "@{-1}"])

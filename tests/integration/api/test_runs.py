@@ -2,16 +2,18 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool
-from tests.integration.api.world import Api
+from sqlalchemy import text
+from tests.integration.api.world import Api, open_api
 
+from holdfast import engine
 from holdfast.catalog import Catalog, find_demands
 from holdfast.consent import PersonaConsentStore
+from holdfast.persistence.db import Database
 
 
 async def test_a_started_run_is_driven_to_its_end(api: Api) -> None:
@@ -239,8 +241,10 @@ async def test_what_a_run_made_can_be_read(api: Api) -> None:
     by_phase = await api.viewer.get(f"/api/runs/{run_id}/artifacts/first")
     part = await api.viewer.get(f"/api/runs/{run_id}/artifacts/first.json", headers={"Range": "bytes=2-5"})
     outside = await api.viewer.get(f"/api/runs/{run_id}/artifacts/first.json", headers={"Range": "bytes=999-"})
-    diff = await api.viewer.get(f"/api/runs/{run_id}/diff")
-    of_phase = await api.viewer.get(f"/api/runs/{run_id}/diff", params={"phase": "second"})
+    url = f"/api/runs/{run_id}/diff"
+    plain = await api.viewer.get(url)
+    diff = await api.viewer.get(url, params={"artifacts": True})
+    of_phase = await api.viewer.get(url, params={"artifacts": True, "phase": "second"})
     report = await api.viewer.get(f"/api/runs/{run_id}/report")
     for_people = await api.viewer.get(f"/api/runs/{run_id}/report", params={"format": "md"})
 
@@ -252,6 +256,7 @@ async def test_what_a_run_made_can_be_read(api: Api) -> None:
     assert outside.status_code == 416
     assert "+++ b/first.json" in diff.text
     assert "first.json" not in of_phase.text
+    assert (plain.status_code, plain.text) == (200, "")  # it handed in what was asked for, and changed nothing else
     assert diff.headers["content-type"].startswith("text/plain")
     assert json.loads(report.text)["state"] == "completed"
     assert for_people.text.startswith("# notes: completed")
@@ -307,12 +312,28 @@ async def test_a_request_that_waited_too_long_for_the_database_is_told_to_come_b
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = await api.app.state.place.get()
-    url = f"sqlite+aiosqlite:///{server.db.path}"
-    kept = create_async_engine(url, poolclass=AsyncAdaptedQueuePool, pool_size=1, max_overflow=0, pool_timeout=0.1)
-    async with kept.connect():  # the only one there is
-        monkeypatch.setattr(server.db, "session", lambda: AsyncSession(kept))
+    small = Database(api.config.database_url, connections=1, wait_s=0.1)
+    async with small.session() as kept:
+        await kept.execute(text("SELECT 1"))  # the only connection there is
+        monkeypatch.setattr(server.db, "session", small.session)
         answer = await api.viewer.get("/api/runs")
         monkeypatch.undo()
-    await kept.dispose()
+    await small.dispose()
 
     assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "store_busy", "5")
+
+
+async def test_no_request_needs_two_connections_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "build_agent", engine.build_agent)
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").write_text("database_connections = 1")
+    async with open_api(tmp_path) as api, asyncio.timeout(25):  # sooner than who waits for a connection gives up
+        done, waiting = await api.start(), await api.start(workflow="asking-notes")
+        await asyncio.gather(api.wait_for(done), api.wait_for(waiting, "paused"))
+        of_run = ["", "/plan", "/timeline", "/cost", "/changes", "/diff", "/report"]
+        of_all = ["runs", "inbox", "overview", "approvals", "budget", "workflows", "statistics"]
+        paths = 3 * [*(f"/api/runs/{done}{path}" for path in of_run), *(f"/api/{path}" for path in of_all)]
+
+        answers = await asyncio.gather(*(api.viewer.get(path) for path in paths))
+
+        assert dict(zip(paths, [answer.status_code for answer in answers], strict=True)) == dict.fromkeys(paths, 200)

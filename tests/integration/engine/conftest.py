@@ -9,12 +9,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.engine_processes import Zygote
 from tests.engine_world import World, make_repo, new_world
 from tests.postgres import fresh_schema
 
 from holdfast.engine.check import check_database
-from holdfast.persistence.db import Database
 
 
 @pytest.fixture(scope="session")
@@ -22,22 +20,6 @@ def plain_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repo = tmp_path_factory.mktemp("repos") / "repo"
     make_repo(repo)
     return repo
-
-
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database that is up to date, to be copied."""
-    import asyncio
-
-    path = tmp_path_factory.mktemp("databases") / "holdfast.db"
-
-    async def make() -> None:
-        db = Database(f"sqlite+aiosqlite:///{path}")
-        await db.init_schema()
-        await db.dispose()
-
-    asyncio.run(make())
-    return path
 
 
 @pytest.fixture(autouse=True)
@@ -67,10 +49,3 @@ async def world(database_url: str, tmp_path: Path, plain_repo: Path) -> AsyncIte
         disagreements = [] if made.is_damaged else await check_database(made.db)
         await made.close()
         assert disagreements == []
-
-
-@pytest.fixture(scope="session")
-def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    made = Zygote(tmp_path_factory.mktemp("outcomes"))
-    yield made
-    made.close()

@@ -1,17 +1,20 @@
 """Going on with a run: what is checked first, what is skipped, what is replayed and what is done."""
 
 import asyncio
+import contextlib
 import uuid
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from tests.engine_jobs import note
 from tests.engine_processes import Zygote
 from tests.engine_world import Turn, Unserialisable, World, hand_in, personas, phase, template
 from tests.integration.engine.stored_run import insert_run
 
 from holdfast.enums import RunStatus
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreBusy
+from holdfast.persistence.db import Database
 
 
 async def code_of_resume(world: World, run_id: Any) -> str:
@@ -274,3 +277,25 @@ async def test_a_call_that_was_in_flight_at_a_kill_is_decided_by_a_person(
         assert result.error.code == "tool_outcome_unknown"
     if action == "result":
         assert given[0].content == "charged 5"
+
+
+async def test_a_database_that_does_not_answer_is_no_failure_of_the_phase(world: World) -> None:
+    """Whoever is asked answers too late, and who was faster cannot be read: there is no free connection."""
+    small = Database(world.url, connections=1, wait_s=0.1)
+    held = contextlib.AsyncExitStack()
+
+    async def is_too_late(request: Any) -> str:
+        await world.engine().decide(request.run_id, request.approval_id, "approve")
+        await (await held.enter_async_context(small.session())).execute(text("SELECT 1"))
+        return "reject"
+
+    with pytest.raises(StoreBusy):
+        await world.run(hand_in, phase("spec", risk="medium"), engine={"db": small, "callback": is_too_late})
+    await held.aclose()
+    await small.dispose()
+    [run_id] = world.db.store.list_runs()
+    left = await world.phase_states(run_id)
+    result = await world.engine().resume(run_id)
+
+    assert left == {"spec": "awaiting_approval"}
+    assert (result.state, result.phases[0].attempts) == (RunStatus.COMPLETED, 1)

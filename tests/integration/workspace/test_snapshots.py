@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -240,6 +241,26 @@ def test_diff_as_text_summary_and_paths(workspace: Workspace) -> None:
     assert set(changed_paths(workspace.repo, before, after)) == {"a.txt", "bin", "sp ace\nü"}
     assert "+two" in diff(workspace.repo, before, after)
     assert "[cut: " in diff(workspace.repo, before, after, max_chars=50)
+
+
+def test_a_diff_leaves_out_what_is_named_and_nothing_that_only_looks_like_it(workspace: Workspace) -> None:
+    before = write_tree(workspace).tree_id
+    own = ['out/ü "1".json', "x[12].json", ":(top)y", "a.txt", "gone", "z.json.before-spec-1"]
+    kept = ["x1.json", "z.json", "sub/a.txt", "src/b.py"]
+    for name in own + kept:
+        (workspace.root / name).parent.mkdir(exist_ok=True)
+        (workspace.root / name).write_text("changed\n")
+    after = write_tree(workspace).tree_id
+    (workspace.root / "gone").unlink()
+    without = [own[0], "x[[]12].json", *own[2:5], "z.json.before-*"]
+
+    text = diff(workspace.repo, before, after, without=without)
+    deleted = diff(workspace.repo, after, write_tree(workspace).tree_id, without=without)
+
+    assert sorted(re.findall(r"^diff --git a/(\S+) ", text, re.MULTILINE)) == sorted(kept)
+    assert text.count("diff --git") == len(kept)
+    assert deleted == ""
+    assert diff(workspace.repo, before, after).count("diff --git") == len(own + kept)
 
 
 def test_remove_keeps_what_no_ref_reaches(repo: UserRepo, workspace: Workspace) -> None:

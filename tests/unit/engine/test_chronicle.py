@@ -63,6 +63,34 @@ def test_a_crash_is_marked_where_the_last_event_was_and_a_first_start_is_no_retu
     assert (row.live_since, row.bars[-1].until) == (60, None)
 
 
+def test_who_resumes_does_not_work_on_what_still_waits_for_an_answer() -> None:
+    known = chronicle(
+        (1, "phase.started", "plan/1", {}),
+        (1, "phase.started", "style/1", {}),
+        (5, "human.approval.requested", "plan/1", {}),
+        (60, "run.resumed", "main", {"after": "running"}),
+        (70, "phase.completed", "style/1", {}),
+    )
+
+    (waiting,), (done,) = known.attempts_of("plan"), known.attempts_of("style")
+    assert [each.type for each in waiting.segments] == ["working", "waiting", "down", "waiting"]
+    assert (waiting.is_working, waiting.worked_s(100)) == (False, 4)
+    assert (done.is_working, done.worked_s(100)) == (False, 14)
+
+
+def test_a_call_answered_where_it_was_asked_goes_on_at_once() -> None:
+    known = chronicle(
+        (1, "phase.started", "plan/1", {}),
+        (2, "human.approval.requested", "plan/1/turn1", {"about": "tool"}),
+        (3, "human.approval.received", "plan/1/turn1", {"action": "approve"}),
+        (3.5, "tool.started", "plan/1/turn1", {"key": "k", "tool": "execute"}),
+    )
+
+    (attempt,) = known.attempts_of("plan")
+    assert [each.type for each in attempt.segments] == ["working", "waiting", "queued", "working"]
+    assert attempt.worked_s(10) == 7.5
+
+
 def test_a_tool_result_without_a_start_knows_when_it_began_by_how_long_it_took() -> None:
     known = chronicle((10, "tool.result", "plan/1/turn1", {"key": "k", "tool": "ls", "result": {"took_s": 2}}))
 

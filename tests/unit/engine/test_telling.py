@@ -1,12 +1,16 @@
 """The words about a run: what is happening, what can be done, what each answer causes."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast.engine.chronicle import Chronicle
 from holdfast.engine.telling import (
+    PAUSES,
     PhaseFacts,
     Question,
     RunFacts,
@@ -22,6 +26,7 @@ from holdfast.engine.wording import brief, duration, error_text, first_line, mon
 from holdfast.enums import Role
 from holdfast.runtime.events import Event
 
+FORMAT = Path(holdfast.__file__).parent / "web" / "js" / "format.js"
 AT = "2026-01-01T00:00:00.000Z"
 ASKED = Question(about="phase", phase_key="plan", attempt=2, requested_at=AT, shown={"next": ["build"]})
 WAITING = RunFacts(
@@ -64,17 +69,20 @@ def test_the_call_under_way_is_part_of_the_sentence() -> None:
     [
         ("budget", "Its budget is used up."),
         ("outcome", "only a person can say what became of it"),
-        ("person", "Paused by a person."),
+        ("person", "A person paused it."),
         ("stalled", "made no progress"),
         ("message", "It waits for what you say next."),
         (None, "It waits."),
     ],
 )
 def test_every_pause_is_explained(reason: str | None, expected: str) -> None:
-    waiting_for = "It waits for what you say next." if reason == "message" else None
-    paused = replace(WAITING, pause_reason=reason, waiting_for=waiting_for)
+    assert expected in tell_run(replace(WAITING, pause_reason=reason), Chronicle()).text
 
-    assert expected in tell_run(paused, Chronicle()).text
+
+def test_the_pages_have_the_same_marks_for_pauses() -> None:
+    (table,) = re.findall(r"^const PAUSES = \{ (.*) \};$", FORMAT.read_text(), re.MULTILINE)
+
+    assert dict(re.findall(r'(\w+): "([^"]+)"', table)) == {reason: told.mark for reason, told in PAUSES.items()}
 
 
 def test_one_line_says_where_a_run_stands() -> None:

@@ -8,14 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ApprovalRejected, HoldfastError, LeaseLost, PayloadInvalid, RunPaused, StepFailed
-from holdfast.runtime.durable import (
-    Done,
-    NotDone,
-    Step,
-    step_key,
-)
+from holdfast.runtime.durable import Step, step_key
 from holdfast.runtime.failures import describe_error, failed_steps, rebuild_error
 from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.unknown import Done, NotDone
 
 
 class Outer:
