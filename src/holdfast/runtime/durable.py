@@ -258,8 +258,9 @@ class RunLog:
         return record
 
     async def _attempt(self, step: Step, call: Callable[[], Any], attempt: int) -> Any:
+        writes_intent = step.writes_intent
         while True:
-            if step.writes_intent:
+            if writes_intent:
                 beside = step.beside_intent() if step.beside_intent else _NOTHING_BESIDE
                 intent = self._step_event(step, step.kinds.started, attempt, **step.details)
                 await self.append(intent, *beside.events, rows=beside.rows)
@@ -276,7 +277,7 @@ class RunLog:
                 await asyncio.sleep(failure.retry_in_s)
                 attempt += 1
                 continue
-            details = {} if step.writes_intent else step.details
+            details = {} if writes_intent else step.details
             beside = step.beside_result(result) if step.beside_result else _NOTHING_BESIDE
             done = self._step_event(step, step.kinds.completed, attempt, result=result, **details)
             if step.is_acked_late and not beside.rows:

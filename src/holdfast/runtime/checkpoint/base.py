@@ -201,11 +201,13 @@ class JournalStore(Checkpointer, Protocol):
 def prepare(event: Event, *, is_plain: bool = False) -> Prepared:
     """Check and encode an event, big values aside. Raises `RunIdInvalid`, `PayloadInvalid`.
 
-    With `is_plain` its payload is JSON data that nobody changes any more, and is not looked through again.
+    With `is_plain` it is of a claimed run and has no number yet, and its payload is JSON data that nobody changes any
+    more: it is not looked through again.
     """
-    check_run_id(event.run_id)
-    if type(event.seq) is not int or not 0 <= event.seq <= MAX_SEQ:
-        raise SequenceConflict(f"seq must be 0 or a positive whole number up to {MAX_SEQ}, not {event.seq!r}.")
+    if not is_plain:
+        check_run_id(event.run_id)
+        if type(event.seq) is not int or not 0 <= event.seq <= MAX_SEQ:
+            raise SequenceConflict(f"seq must be 0 or a positive whole number up to {MAX_SEQ}, not {event.seq!r}.")
     body, payload = to_body(event, is_plain=is_plain)
     blobs: Mapping[str, bytes] = _NO_BLOBS
     if len(body) > INLINE_BYTES:
