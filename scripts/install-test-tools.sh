@@ -19,11 +19,7 @@ install() {
 }
 
 install bubblewrap sandbox bwrap
-# The browser without its windows does for the tests, and takes a third less work; where there is none, a whole one does.
-if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null && ! command -v chromium-headless-shell > /dev/null; then
-  timeout 120 apt-get install -y -q chromium-headless-shell > /dev/null 2>&1
-fi
-install chromium browser chromium-headless-shell chromium chromium-browser google-chrome
+install chromium browser chromium chromium-browser google-chrome
 if command -v bwrap > /dev/null && ! works; then
   echo "bubblewrap is installed and not allowed to work here: sandbox tests are skipped."
 fi

@@ -7,15 +7,15 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.acceptance.cli.terminal import shell
+from tests.warm import Speaking
 
-# The same engine without the windows around it comes first: it needs a third less work for a page.
-_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((found for name in _NAMES if (found := shutil.which(name))), "")
 FLAGS = [
     "--headless",
@@ -28,7 +28,6 @@ FLAGS = [
     "--disable-sync",
 ]
 SCREENSHOTS = Path(__file__).parents[2] / "var" / "screenshots"
-SERVE = "from holdfast.cli.app import main; import sys; sys.exit(main())"
 
 _PERSONA = """
 name: {name}
@@ -120,14 +119,13 @@ class Served:
             "XDG_CONFIG_HOME": str(folder / "config"),
         }
         self._environment.pop("HOLDFAST_CONFIG", None)
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Speaking | None = None
         self.tokens: dict[str, str] = {}
 
     def start(self) -> "Served":
-        command = [sys.executable, "-c", SERVE, "serve", "--port", str(self.port), "--no-browser"]
-        self._process = subprocess.Popen(command, env=self._environment, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        told = self._process.stdout.readline() + self._process.stdout.readline()
+        arguments = ["serve", "--port", str(self.port), "--no-browser"]
+        self._process = Speaking(arguments, self._environment, self.folder / "server.log")
+        told = self._process.read_line() + self._process.read_line()
         found = re.search(r"http://\S+/login\?code=\S+", told)
         assert found is not None, told
         self.login_link = found.group(0)
@@ -137,15 +135,12 @@ class Served:
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self._process.process.poll() is None:
             self._end(signal.SIGINT)
 
     def _end(self, sig: int) -> None:
         assert self._process is not None
-        assert self._process.stdout is not None
-        self._process.send_signal(sig)
-        self._process.wait(timeout=30)
-        self._process.stdout.close()
+        self._process.end(sig)
 
     def token(self, role: str) -> str:
         """A token named after its role: an admin's made with the command, all others by the admin."""
@@ -154,8 +149,8 @@ class Served:
         return self.tokens[role]
 
     def _make_first_token(self, role: str) -> str:
-        command = [sys.executable, "-c", SERVE, "token", "create", "--name", role, "--role", role, "--json"]
-        made = subprocess.run(command, env=self._environment, check=True, capture_output=True, text=True)
+        made = shell("token", "create", "--name", role, "--role", role, "--json", env=self._environment)
+        assert made.returncode == 0, made.stderr
         return str(json.loads(made.stdout)["token"])
 
     def _make_token(self, role: str) -> str:

@@ -16,7 +16,7 @@ import termios
 import time
 from pathlib import Path
 
-from tests.acceptance.cli.warm import WarmProcess, start_warm
+from tests.warm import WarmProcess, start_warm
 
 HOLDFAST = str(Path(sys.executable).parent / "holdfast")
 PATIENCE_S = 90.0

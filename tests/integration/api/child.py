@@ -1,16 +1,18 @@
 """A real server as a process of its own, with the agents of `world`: started, told where it listens, killed.
 
-Run as a program: `python child.py FOLDER` with the settings in the environment; it prints the port once it listens.
+`main` is the program: its argument is the folder, its settings are in the environment; it prints the port once it
+listens.
 """
 
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.warm import Speaking
 
 
 class ServerProcess:
@@ -22,19 +24,17 @@ class ServerProcess:
             "PYTHONPATH": str(Path(__file__).parents[3]),
             **settings,
         }
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, str(folder)], env=environment, stdout=subprocess.PIPE, text=True
-        )
-        assert self._process.stdout is not None
-        self.port = int(self._process.stdout.readline())
+        self._process = Speaking([str(folder)], environment, folder / "server.log", entry=f"{__name__}:main")
+        self.port = int(self._process.read_line())
         self.url = f"http://127.0.0.1:{self.port}"
-        self.pid = self._process.pid
+        self.pid = self._process.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.process.poll() is None
 
     def end(self, sig: int = signal.SIGKILL) -> int:
-        self._process.send_signal(sig)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        return self._process.wait(timeout=30)
+        return self._process.end(sig)
 
 
 def free_port() -> int:
@@ -50,11 +50,12 @@ def serving(folder: Path, **settings: str) -> Iterator[ServerProcess]:
     try:
         yield server
     finally:
-        if server._process.poll() is None:
+        if server.is_running:
             server.end()
 
 
-def main(folder: Path) -> None:
+def main() -> None:
+    folder = Path(sys.argv[1])
     from tests.integration.api.world import FAST, use_note_agents
 
     from holdfast.api.app import create_app
@@ -71,7 +72,3 @@ def main(folder: Path) -> None:
     listening.listen()  # from here on a client waits for the app instead of being refused
     print(listening.getsockname()[1], flush=True)
     server.run(sockets=[listening])
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

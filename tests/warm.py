@@ -1,4 +1,4 @@
-"""`holdfast` in a process of its own, quickly: forked from one that has imported everything and opened nothing.
+"""`holdfast` in processes of their own, quickly: forked from one that has imported everything and opened nothing.
 
 The agent framework takes seconds to import, and these tests start the command many times. What is forked is a process
 like any other: it has its own terminal or files, its own environment, and can be killed.
@@ -12,9 +12,9 @@ import gc
 import importlib
 import json
 import os
-import signal
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
@@ -22,11 +22,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[1]
+_COMMAND = "holdfast.cli.app:main"
 _MODULES = (
     *("cli.app", "cli.repl", "cli.running", "cli.moving", "cli.live", "cli.progress", "cli.logs", "engine.middleware"),
     *("engine.conversation_agent", "agents.build", "agents.simulated", "agents.chat_openai", "persistence.schema"),
-    *("runtime.checkpoint.sqlite", "runtime.checkpoint.postgres"),
+    *("runtime.checkpoint.sqlite", "runtime.checkpoint.postgres", "api.app", "api.running", "cli.serving"),
 )
 
 
@@ -51,32 +52,61 @@ class WarmProcess:
             time.sleep(0.005)
         return code
 
-    def send_signal(self, number: signal.Signals) -> None:
+    def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
 
 def start_warm(
-    arguments: Sequence[str], env: Mapping[str, str], cwd: Path | None, streams: tuple[str, str, str]
+    arguments: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path | None,
+    streams: tuple[str, str, str],
+    entry: str = _COMMAND,
 ) -> WarmProcess:
-    """Start `holdfast`; the streams are paths, all three the same one for a terminal."""
+    """Start `holdfast`, or the function at `entry`; the streams are paths, all three the same one for a terminal."""
     server = _server()
-    place = str(cwd or Path.cwd())
-    return WarmProcess(server, server.ask(start=list(arguments), env=dict(env), cwd=place, streams=streams))
+    order = {"start": list(arguments), "entry": entry, "env": dict(env), "cwd": str(cwd or Path.cwd())}
+    return WarmProcess(server, server.ask(**order, streams=streams))
+
+
+class Speaking:
+    """A warm process that is read line by line, as a server that says where it listens."""
+
+    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], log: Path, entry: str = _COMMAND) -> None:
+        with tempfile.TemporaryDirectory(prefix="hf-out-") as folder:
+            out = f"{folder}/out"
+            os.mkfifo(out)
+            reader = os.open(out, os.O_RDONLY | os.O_NONBLOCK)  # before there is a writer, who would wait for one
+            log.touch()
+            self.process = start_warm(arguments, env, None, (os.devnull, out, str(log)), entry)
+        os.set_blocking(reader, True)
+        self._out = open(reader)  # noqa: SIM115 - closed by `end`
+
+    def read_line(self) -> str:
+        return self._out.readline()
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=30)
+        self._out.close()
+        return code
 
 
 class _Server:
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.acceptance.cli.warm"]
+        command = [sys.executable, "-m", "tests.warm"]
         pipe = subprocess.PIPE
         # A session of its own: Ctrl-C is for the tests, and ends this by closing its input.
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=_ROOT, start_new_session=True)
+        self._lock = threading.Lock()
 
     def ask(self, **order: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        with self._lock:
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
+            return json.loads(self._process.stdout.readline())
 
     def close(self) -> None:
         self._process.communicate()
@@ -116,7 +146,7 @@ def _fork(order: dict[str, Any]) -> int:
             os.close(reader)
             _take_place(order)
             os.close(writer)
-            code = _run(order["start"])
+            code = _run(order["entry"], order["start"])
         finally:
             os._exit(code)
     os.close(writer)
@@ -143,9 +173,9 @@ def _take_place(order: dict[str, Any]) -> None:
     sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, closefd=False)  # type: ignore[misc]  # noqa: SIM115
 
 
-def _run(arguments: list[str]) -> int:
-    from holdfast.cli.app import main
-
+def _run(entry: str, arguments: list[str]) -> int:
+    module, _, name = entry.partition(":")
+    main = getattr(importlib.import_module(module), name)
     sys.argv = ["holdfast", *arguments]
     code: Any = 0
     try:
