@@ -2,33 +2,30 @@
 
 import json
 import re
-import subprocess
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.cli.terminal import HOLDFAST, PATIENCE_S, shell
+from tests.acceptance.cli.terminal import PATIENCE_S, shell
+from tests.warm import Speaking
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 
 
 @pytest.fixture
-def serving(environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+def serving(environment: dict[str, str], tmp_path: Path) -> Iterator[None]:
     """A server as a person starts it, on a free port."""
-    process = start_serving(environment)
-    yield process
-    process.terminate()
-    process.communicate(timeout=PATIENCE_S)
+    server = start_serving(environment, tmp_path)
+    yield
+    server.end(signal.SIGTERM)
 
 
-def start_serving(environment: dict[str, str]) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [HOLDFAST, "serve", "--port", "0"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert process.stdout is not None
-    assert re.search(r"serves http://127.0.0.1:\d+/", process.stdout.readline())
-    return process
+def start_serving(environment: dict[str, str], folder: Path) -> Speaking:
+    server = Speaking(["serve", "--port", "0"], environment, folder / "server.log")
+    assert re.search(r"serves http://127.0.0.1:\d+/", server.read_line())
+    return server
 
 
 def detach(repo: Path, environment: dict[str, str]) -> str:
@@ -64,14 +61,15 @@ def test_a_detached_run_is_driven_by_the_server_to_its_question_and_after_the_an
     assert show(run_id, environment)["state"] == "completed"
 
 
-def test_a_run_that_was_detached_before_is_found_by_the_next_server(repo: Path, environment: dict[str, str]) -> None:
+def test_a_run_that_was_detached_before_is_found_by_the_next_server(
+    repo: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
     run_id = detach(repo, environment)
     assert show(run_id, environment)["state"] == "pending"
 
-    process = start_serving(environment)
+    server = start_serving(environment, tmp_path)
     watched = shell("runs", "watch", run_id, env=environment)
-    process.terminate()
-    process.communicate(timeout=PATIENCE_S)
+    server.end(signal.SIGTERM)
 
     assert watched.returncode == 3
     assert show(run_id, environment)["pause_reason"] == "approval"
