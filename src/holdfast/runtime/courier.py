@@ -68,9 +68,8 @@ class Courier:
         sorted_out = self._sort(waiting)
         later = sorted_out[_Way.LATER]
         if slow := sorted_out[_Way.THREAD]:
-            batch = [item.append for item in slow]
-            self._write(slow, lambda: self._store.append(batch))
-            if any(append.epoch is not None for append in batch):
+            self._append(slow)
+            if any(item.append.epoch is not None for item in slow):
                 self._open_line()
         quick = sorted_out[_Way.LINE]
         if len(quick) >= _WORTH_HALVING and not self._sent:
@@ -101,6 +100,10 @@ class Courier:
         return _Way.LATER if self._in_thread else _Way.THREAD
 
     # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _append(self, items: list[Waiting]) -> None:
+        batch = [item.append for item in items]
+        self._write(items, lambda: self._store.append(batch))
 
     def _write(self, items: list[Waiting], commit: Callable[[], list[AppendResult]]) -> None:
         if self._writer is None:
@@ -139,9 +142,13 @@ class Courier:
 
     def _send(self, items: list[Waiting]) -> None:
         assert self._line is not None
+        try:
+            self._line.send([item.append for item in items])
+        except Exception:
+            self._append(items)  # what cannot be sent is told in the thread
+            return
         self._runs.update([item.append.run_id for item in items])
         self._sent.append(items)
-        self._line.send([item.append for item in items])
         if self._line.has_more_to_send:
             self._loop.add_writer(self._line_number, self._flush)
         if self._line.is_lost:

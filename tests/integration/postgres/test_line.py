@@ -13,7 +13,7 @@ from tests.integration.postgres.wire import Wire, open_wire
 from tests.stores import progress, seqs
 
 from holdfast.errors import LeaseLost, RowRefused, StoreError, StoreUnavailable
-from holdfast.runtime.checkpoint import PostgresCheckpointer
+from holdfast.runtime.checkpoint import PostgresCheckpointer, postgres_line
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.checkpoint.postgres_line import PostgresLine
 from holdfast.runtime.events import Event
@@ -363,3 +363,19 @@ async def test_a_closed_journal_leaves_no_connection_behind(store: PostgresCheck
 
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(number)
+
+
+async def test_what_cannot_be_encoded_is_told_and_holds_nothing_up(
+    journal: Journal, store: PostgresCheckpointer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = await own(journal, "r", "s")
+
+    def fail(*_args: Any) -> list[bytes]:
+        monkeypatch.undo()
+        raise UnicodeEncodeError("utf-8", "", 0, 1, "surrogates not allowed")
+
+    monkeypatch.setattr(postgres_line, "_row_columns", fail)
+    for name in ("through the thread", "over the line"):
+        await asyncio.gather(*(append(journal, claim, name) for claim in claims.values()))
+
+    assert names(store) == names(store, "s") == ["first", "through the thread", "over the line"]

@@ -135,7 +135,9 @@ class Line(Protocol):
         """True if this append can be sent; what cannot needs `JournalStore.append`."""
         ...
 
-    def send(self, batch: Sequence[Append]) -> None: ...
+    def send(self, batch: Sequence[Append]) -> None:
+        """Send what it takes. If it raises, nothing was sent; a loss is not raised but told by `is_lost`."""
+        ...
 
     def flush(self) -> None:
         """Go on sending, once the network takes more."""

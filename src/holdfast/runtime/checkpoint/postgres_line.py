@@ -82,12 +82,12 @@ class PostgresLine:
             new = extend(head, append.events)
             rows += new
             results.append([row.seq for row in new])
+        others = (pack("!q", len(heads)), self._lease, CHANNEL.encode())
+        params = [*_move_columns(heads, before), *_row_columns(rows), *others]
         attempt = Attempt(batch)
         attempt.note(results, rows)
         self._under_way.append(_Sent(attempt, results, heads))
         with self._noting_loss():
-            others = (pack("!q", len(heads)), self._lease, CHANNEL.encode())
-            params = [*_move_columns(heads, before), *_row_columns(rows), *others]
             self._pgconn.send_query_prepared(_NAME, params, [1] * len(params), 1)
             self._commit()
 
