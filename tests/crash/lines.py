@@ -1,6 +1,5 @@
 """What a store sends without waiting, seen from outside: each batch before it is sent and after it is answered."""
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,15 +20,13 @@ def watch_lines(store: Any, before: Callable[[Batch], None], after: Callable[[Ba
 
 def _watch(line: Any, before: Callable[[Batch], None], after: Callable[[Batch], None]) -> Any:
     send, receive = line.send, line.receive
-    under_way: deque[Batch] = deque()
 
-    def watched_send(batch: Batch) -> None:
+    def watched_send(batch: Batch, ticket: Any) -> None:
         before(batch)
-        under_way.append(batch)
-        send(batch)
+        send(batch, (batch, ticket))
 
-    def watched_receive() -> list[Answer]:
-        return [answered(under_way.popleft(), answer) for answer in receive()]
+    def watched_receive() -> list[tuple[Any, Answer]]:
+        return [(ticket, answered(batch, answer)) for (batch, ticket), answer in receive()]
 
     def answered(batch: Batch, answer: Answer) -> Answer:
         if isinstance(answer, list):

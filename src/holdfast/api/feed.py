@@ -71,7 +71,6 @@ class Feed:
         self._db = db
         self._journal = journal
         self._max_queued = max_queued
-        self._loop = asyncio.get_running_loop()
         self._listeners: set[Listener[FeedFrame]] = set()
         self._reader: _Reader | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -94,11 +93,9 @@ class Feed:
             await asyncio.wait(self._ending)
 
     def note_commit(self, heads: Mapping[str, int]) -> None:
-        """This process has written; may be called in any thread."""
-        reader = self._reader
-        if reader is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and everyone who listened with it
-                self._loop.call_soon_threadsafe(reader.note, heads)
+        """This process has written."""
+        if self._reader is not None:
+            self._reader.note(heads)
 
     async def check(self, after: int) -> None:
         """Raises `LastEventIdInvalid` for a position that was never given here."""

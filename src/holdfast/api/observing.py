@@ -1,34 +1,27 @@
 """Measuring what this server does: commits as they happen, phases and steps after each drive of a run."""
 
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from holdfast.api.metrics import RunMetrics
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import read_phase_times
-from holdfast.runtime.checkpoint.base import Append, AppendResult, JournalStore
+from holdfast.runtime.checkpoint.base import Append, AppendResult
 from holdfast.runtime.journal import Journal
 
 _ANSWERS = {"model.response": "model", "model.error": "model", "tool.result": "tool", "tool.error": "tool"}
 
 
-def observe_commits(store: JournalStore, metrics: RunMetrics, note_heads: Callable[[dict[str, int]], None]) -> None:
-    """Time each commit of a store from now on, and say how far it has moved which runs, in the thread it is made in."""
-    append = store.append
+def observe_commits(journal: Journal, metrics: RunMetrics, note_heads: Callable[[dict[str, int]], None]) -> None:
+    """Time each commit of a journal from now on, and say how far it has moved which runs."""
 
-    def timed(batch: Sequence[Append], **options: Any) -> list[AppendResult]:
-        started = time.perf_counter()
-        try:
-            results = append(batch, **options)
-        finally:
-            metrics.commit.observe(time.perf_counter() - started)
-            metrics.batch.observe(len(batch))
+    def observe(batch: Sequence[Append], results: Sequence[AppendResult], took_s: float) -> None:
+        metrics.commit.observe(took_s)
+        metrics.batch.observe(len(batch))
         note_heads({one.run_id: seqs[-1] for one, seqs in zip(batch, results, strict=True) if _is_written(seqs)})
-        return results
 
-    setattr(store, "append", timed)  # noqa: B010 - a method of this one object, put in its own place
+    journal.on_commit = observe
 
 
 def _is_written(result: AppendResult) -> TypeGuard[list[int]]:

@@ -87,7 +87,7 @@ class ServerPlace:
             journal = await stack.enter_async_context(open_journal(db.store))
             feed = Feed(db, journal, max_queued=options.max_queued_events)
             stack.push_async_callback(feed.wait_closed)
-            observe_commits(db.store, metrics, feed.note_commit)
+            observe_commits(journal, metrics, feed.note_commit)
             cleaning = asyncio.create_task(clean_for_ever(journal, options), name="holdfast-cleaning")
             stack.push_async_callback(_end, cleaning)
             engines = Engines(db, config)

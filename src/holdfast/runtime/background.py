@@ -39,10 +39,11 @@ class Writer:
                 outcome = error
             with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits for the answer
                 self._loop.call_soon_threadsafe(finish, outcome)
+            del job, commit, finish, outcome  # the next job may be long in coming, and these are large
 
 
 class Watcher:
-    """Reports the heads of the watched runs after each commit that the journal has not made itself."""
+    """Reports the heads of the watched runs after each commit but those of the journal's own line."""
 
     def __init__(
         self,

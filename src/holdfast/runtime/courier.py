@@ -4,7 +4,7 @@ Rule: of one run nothing is sent before the last answer; so its appends stay in 
 """
 
 import asyncio
-from collections import deque
+import time
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from functools import partial
@@ -17,6 +17,7 @@ from holdfast.runtime.checkpoint.base import Append, AppendResult, JournalStore,
 _AT_ONCE = 2  # batches on the line: while the store writes one, the loop works on the other
 _WORTH_HALVING = 32  # appends; fewer are committed together sooner than by turns
 _OPEN_AGAIN_S = 0.5
+_LOOK_AGAIN_S = 1.0
 
 
 class _Way(Enum):
@@ -37,17 +38,18 @@ class Courier:
         self,
         store: JournalStore,
         loop: asyncio.AbstractEventLoop,
-        finish: Callable[[Sequence[Waiting], Outcome], None],
+        finish: Callable[[Sequence[Waiting], Outcome, float], None],
     ) -> None:
         self._store = store
         self._loop = loop
         self._finish = finish
         self._runs: set[str] = set()
-        self._sent: deque[list[Waiting]] = deque()
+        self._sent = 0
         self._line: Line | None = None
         self._line_number = -1
         self._opening: asyncio.Task[None] | None = None
         self._not_before = 0.0
+        self._look: asyncio.TimerHandle | None = None
         self._writer: Writer | None = None
         self._in_thread = 0
 
@@ -96,7 +98,7 @@ class Courier:
         if append.run_id in self._runs:
             return _Way.LATER
         if self._line is not None and self._line.takes(append):
-            return _Way.LINE if len(self._sent) < _AT_ONCE else _Way.LATER
+            return _Way.LINE if self._sent < _AT_ONCE else _Way.LATER
         return _Way.LATER if self._in_thread else _Way.THREAD
 
     # -- the thread ---------------------------------------------------------------------------------------------------
@@ -110,15 +112,15 @@ class Courier:
             self._writer = Writer(self._loop)
         self._in_thread += 1
         self._runs.update(item.append.run_id for item in items)
-        self._writer.write(commit, partial(self._end_write, items))
+        self._writer.write(commit, partial(self._end_write, items, time.perf_counter()))
 
-    def _end_write(self, items: list[Waiting], outcome: Outcome) -> None:
+    def _end_write(self, items: list[Waiting], started: float, outcome: Outcome) -> None:
         self._in_thread -= 1
-        self._end(items, outcome)
+        self._end(items, started, outcome)
 
-    def _end(self, items: list[Waiting], outcome: Outcome) -> None:
+    def _end(self, items: list[Waiting], started: float, outcome: Outcome) -> None:
         self._runs.difference_update([item.append.run_id for item in items])
-        self._finish(items, outcome)
+        self._finish(items, outcome, time.perf_counter() - started)
 
     # -- the line -----------------------------------------------------------------------------------------------------
 
@@ -130,29 +132,39 @@ class Courier:
     async def _open(self) -> None:
         self._not_before = self._loop.time() + _OPEN_AGAIN_S
         try:
-            self._line = await asyncio.to_thread(self._store.open_line)
+            line = await asyncio.to_thread(self._store.open_line)
+            if line is not None:
+                self._line_number = line.fileno()
+                self._loop.add_reader(self._line_number, self._receive)
+            self._line = line
         except StoreError:
             pass  # the thread tells what is wrong, or does without
         finally:
             self._opening = None
-        if self._line is not None:
-            self._not_before = 0.0
-            self._line_number = self._line.fileno()
-            self._loop.add_reader(self._line_number, self._receive)
 
     def _send(self, items: list[Waiting]) -> None:
         assert self._line is not None
         try:
-            self._line.send([item.append for item in items])
+            self._line.send([item.append for item in items], (items, time.perf_counter()))
         except Exception:
             self._append(items)  # what cannot be sent is told in the thread
             return
         self._runs.update([item.append.run_id for item in items])
-        self._sent.append(items)
+        self._sent += 1
         if self._line.has_more_to_send:
             self._loop.add_writer(self._line_number, self._flush)
         if self._line.is_lost:
             self._loop.call_soon(self._receive)
+        elif self._look is None:
+            self._look = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
+
+    def _look_again(self) -> None:
+        """Not every loop tells of a connection that was reset."""
+        self._look = None
+        if self._sent:
+            self._receive()
+        if self._sent:
+            self._look = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
 
     def _flush(self) -> None:
         assert self._line is not None
@@ -166,13 +178,15 @@ class Courier:
         if self._line is None:
             return
         answers = self._line.receive()
+        self._sent -= len(answers)
         if self._line.is_lost:
             self._close_line()
-            self._open_line()
-        for answer in answers:
-            items = self._sent.popleft()
+            if answers:  # else it was idle, and the next append opens another
+                self._open_line()
+        for (items, started), answer in answers:
             if isinstance(answer, list):
-                self._end(items, answer)
+                self._not_before = 0.0
+                self._end(items, started, answer)
             else:
                 self._write(items, answer)
 
@@ -185,8 +199,10 @@ class Courier:
 
     async def close(self) -> None:
         """End, with nothing under way any more."""
-        if self._opening is not None:
+        while self._opening is not None:
             await asyncio.wait([self._opening])
+        if self._look is not None:
+            self._look.cancel()
         self._close_line()
         if self._writer is not None:
             self._writer.stop()

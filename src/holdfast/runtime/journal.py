@@ -6,10 +6,11 @@ turn of the event loop, or while the last commit is still running, is written to
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TypeVar
 
-from holdfast.errors import HoldfastError, RunBusy, StoreBusy, StoreError, StoreUnreadable
+from holdfast.errors import HoldfastError, RunBusy, RunIdInvalid, StoreBusy, StoreError, StoreUnreadable
 from holdfast.runtime.background import Outcome, Watcher
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, JournalStore, Statement, prepare
 from holdfast.runtime.courier import Courier, Waiting
@@ -27,11 +28,13 @@ class Journal:
 
     def __init__(self, store: JournalStore) -> None:
         self.store = store
+        self.on_commit: Callable[[Sequence[Append], Sequence[AppendResult], float], None] | None = None
+        """Called on the loop after each commit: what was asked for, what became of it, and how many seconds it took."""
         self.writers = 0
         """How many lanes may append at the same time; up to one, a commit is made on the spot."""
         self._loop = asyncio.get_running_loop()
         self._queue: list[Waiting] = []
-        self._courier = Courier(store, self._loop, self._finish)
+        self._courier = Courier(store, self._loop, self._finish_sent)
         self._is_flush_due = False
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -104,6 +107,8 @@ class Journal:
         nothing was written. A caller cancelled while waiting does not know whether it was.
         """
         prepared = [prepare(event) for event in events]
+        if any(event.run_id != run_id for event in events):
+            raise RunIdInvalid(f"Only events of run {run_id!r} can be appended to it.")
         append = Append(run_id, prepared, claim.epoch if claim else None, rows)
         numbers = self.write_now(append)
         if numbers is None:
@@ -119,7 +124,7 @@ class Journal:
         if self.writers > 1 or not self.store.is_local or self._queue or self._courier.is_under_way:
             return None
         try:
-            return self._settle(append, self.store.append([append], wait_s=0)[0])
+            return self._settle(append, self._commit([append])[0])
         except StoreBusy:
             return None  # another process writes: wait in the thread, not on the loop
 
@@ -143,7 +148,7 @@ class Journal:
         if self.store.is_local and not self._courier.is_under_way:
             # On the loop: measured, it waits for the disk no longer than a hand-over to a thread and back takes.
             try:
-                self._finish(waiting, self.store.append([item.append for item in waiting], wait_s=0))
+                self._finish(waiting, self._commit([item.append for item in waiting]))
                 return
             except StoreBusy:
                 pass
@@ -151,6 +156,18 @@ class Journal:
                 self._finish(waiting, error)
                 return
         self._queue = self._courier.deliver(waiting) + self._queue
+
+    def _commit(self, batch: Sequence[Append]) -> list[AppendResult]:
+        started = time.perf_counter()
+        results = self.store.append(batch, wait_s=0)
+        if self.on_commit is not None:
+            self.on_commit(batch, results, time.perf_counter() - started)
+        return results
+
+    def _finish_sent(self, waiting: Sequence[Waiting], outcome: Outcome, took_s: float) -> None:
+        if self.on_commit is not None and not isinstance(outcome, BaseException):
+            self.on_commit([item.append for item in waiting], outcome, took_s)
+        self._finish(waiting, outcome)
 
     def _finish(self, waiting: Sequence[Waiting], outcome: Outcome) -> None:
         results = [outcome] * len(waiting) if isinstance(outcome, BaseException) else outcome
@@ -233,7 +250,10 @@ class Journal:
             return
         self._heads[run_id] = head
         for on_head in list(self._listeners.get(run_id, ())):
-            on_head(head)
+            try:
+                on_head(head)
+            except Exception as error:  # not the writer's fault, who waits for an answer
+                self._loop.call_exception_handler({"message": "A listener of a journal failed", "exception": error})
 
     def _tell(self, run_id: str, on_head: Callable[[int], None]) -> None:
         if on_head in self._listeners.get(run_id, ()):
@@ -257,11 +277,13 @@ class Journal:
             self._renewing.cancel()
         await self._claiming.settle()
         await self._is_idle.wait()
-        for claim in list(self._claims.values()):
-            await self.release(claim)
-        if self._watcher is not None:
-            self._watcher.stop()
-        await self._courier.close()
+        try:
+            for claim in list(self._claims.values()):
+                await self.release(claim)
+        finally:
+            if self._watcher is not None:
+                self._watcher.stop()
+            await self._courier.close()
 
     async def _claim_all(self, run_ids: list[str]) -> Sequence[Claim | BaseException]:
         return await self._call(lambda wait_s: self.store.claim_many(run_ids, wait_s=wait_s))

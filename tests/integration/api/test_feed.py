@@ -48,7 +48,7 @@ async def open_feed(url: str, *, max_queued: int = 1000) -> AsyncIterator[tuple[
         await db.init_schema()
         async with open_journal(db.store) as journal:
             feed = Feed(db, journal, max_queued=max_queued)
-            observe_commits(db.store, RunMetrics(), feed.note_commit)
+            observe_commits(journal, RunMetrics(), feed.note_commit)
             yield feed, db, journal
             feed.close()
             await feed.wait_closed()

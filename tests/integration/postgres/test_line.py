@@ -12,8 +12,8 @@ import pytest
 from tests.integration.postgres.wire import Wire, open_wire
 from tests.stores import progress, seqs
 
-from holdfast.errors import LeaseLost, RowRefused, StoreError, StoreUnavailable
-from holdfast.runtime.checkpoint import PostgresCheckpointer, postgres_line
+from holdfast.errors import LeaseLost, RowRefused, StoreBusy, StoreError, StoreUnavailable, StoreUnreadable
+from holdfast.runtime.checkpoint import PostgresCheckpointer, postgres_line, postgres_session
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.checkpoint.postgres_line import PostgresLine
 from holdfast.runtime.events import Event
@@ -30,9 +30,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     send = PostgresLine.send
 
-    def count(line: PostgresLine, batch: Any) -> None:
+    def count(line: PostgresLine, batch: Any, ticket: Any) -> None:
         sizes.append(len(batch))
-        send(line, batch)
+        send(line, batch, ticket)
 
     monkeypatch.setattr(PostgresLine, "send", count)
     return sizes
@@ -112,7 +112,7 @@ async def test_many_runs_share_two_batches_so_that_one_is_written_while_the_othe
 
 
 async def test_more_than_the_network_takes_at_once_is_sent_bit_by_bit(
-    far_journal: Journal, open_store: OpenStore, sent: list[int], monkeypatch: pytest.MonkeyPatch
+    far_journal: Journal, wire: Wire, open_store: OpenStore, sent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims = await own(far_journal, *(f"r{number}" for number in range(64)))
     line = far_journal._courier._line
@@ -126,11 +126,15 @@ async def test_more_than_the_network_takes_at_once_is_sent_bit_by_bit(
 
     monkeypatch.setattr(line, "flush", note_flush)
     long = "y" * 30_000
-    await asyncio.gather(*(append(far_journal, claim, long) for claim in claims.values()))
+    wire.is_flowing.clear()
+    waiting = asyncio.gather(*(append(far_journal, claim, long) for claim in claims.values()))
+    await until(lambda: len(left) >= 2)
+    assert left == [True, True]
+    wire.is_flowing.set()
+    await waiting
     await append(far_journal, claims["r0"], "short")
 
     assert sent == [32, 32, 1]
-    assert left[0]
     assert not left[-1]
     assert all(names(open_store(), run_id)[:2] == ["first", long] for run_id in ("r0", "r40", "r63"))
 
@@ -215,10 +219,134 @@ async def test_an_answer_that_was_lost_after_the_commit_is_found_out(
     assert sent == [2]
     assert names(other) == names(other, "s") == ["first", "ours"]
     assert other.list_events("r", 1) == [stored[0]]
-    await until(lambda: far_journal._courier._line)
-    await append(far_journal, claims["r"], "by the thread, for the head is not known")
+    while not far_journal._courier._line:
+        await append(far_journal, claims["r"], "by the thread, until there is another line")
     await append(far_journal, claims["r"], "over a new line")
-    assert sent == [2, 1]
+    assert len(sent) > 1
+
+
+async def test_a_neighbour_that_is_deleted_does_not_hide_that_a_batch_was_written(
+    far_journal: Journal, wire: Wire, open_store: OpenStore
+) -> None:
+    claims = await own(far_journal, "r", "s")
+    other = open_store()
+    wire.keep_answers()
+    waiting = asyncio.gather(*(append(far_journal, claim, "ours") for claim in claims.values()))
+    await until(lambda: len(wire.answers) and len(seqs(other, "s")) == 2)
+    other.delete_run("r")
+    wire.cut()
+    await waiting
+
+    assert names(other, "s") == ["first", "ours"]
+    assert seqs(other) == []
+
+
+async def test_an_error_while_the_fate_of_a_batch_is_open_says_so(
+    far_journal: Journal, wire: Wire, open_store: OpenStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    claims = await own(far_journal, "r")
+    wire.keep_questions()
+    waiting = asyncio.create_task(append(far_journal, claims["r"], "ours"))
+    await until(lambda: b"ours" in wire.questions)
+    monkeypatch.setattr(postgres_session, "LOCK_WAIT_S", 0.2)
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT * FROM journal_runs FOR UPDATE")
+        wire.cut()
+        with pytest.raises(StoreBusy) as refused:
+            await waiting
+    assert refused.value.facts["may_be_written"] is True
+    wire.deliver_questions()
+    await until(lambda: len(seqs(open_store())) == 2)
+
+
+async def test_an_answer_is_found_even_if_the_loop_does_not_tell_of_it(journal: Journal) -> None:
+    claims = await own(journal, "r")
+    line = journal._courier._line
+    assert line is not None
+    asyncio.get_running_loop().remove_reader(line.fileno())
+
+    await asyncio.wait_for(append(journal, claims["r"], "told by nobody"), 20)
+
+
+async def test_a_listener_that_fails_takes_no_answer_from_anyone(journal: Journal) -> None:
+    claims = await own(journal, *(f"r{number}" for number in range(40)))
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, about: told.append(about))
+
+    def fail(_head: int) -> None:
+        raise ValueError("not the writer's fault")
+
+    with journal.listening("r3", fail):
+        stored = await asyncio.gather(*(append(journal, claim, "ours") for claim in claims.values()))
+
+    assert [event.run_id for event in stored] == list(claims)
+    assert {str(about["exception"]) for about in told} == {"not the writer's fault"}
+
+
+@pytest.mark.parametrize("default", ["transaction_read_only%3Don", "transaction_isolation%3Dserializable"])
+async def test_what_a_role_or_a_database_has_by_default_does_not_count(
+    url: str, open_store: OpenStore, sent: list[int], default: str
+) -> None:
+    store = PostgresCheckpointer(f"{url}%20-cdefault_{default}")
+    journal = Journal(store)
+    claims = await own(journal, "r")
+    open_store().save_event(progress(name="other"))
+    for number in range(5):
+        await append(journal, claims["r"], number)
+    await journal.close()
+    store.close()
+
+    assert names(open_store()) == ["first", "other", *range(5)]
+    assert sent == [1] * 5
+
+
+async def test_a_line_that_is_lost_while_idle_is_opened_by_the_next_append(
+    journal: Journal, store: PostgresCheckpointer, sql: Sql
+) -> None:
+    claims = await own(journal, "r")
+    await append(journal, claims["r"], "over the line")
+    sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'")
+    await until(lambda: journal._courier._line is None)
+    await asyncio.sleep(0.1)
+    assert (journal._courier._line, journal._courier._opening) == (None, None)
+
+    await append(journal, claims["r"], "next")
+    await until(lambda: journal._courier._line)
+    assert names(store) == ["first", "over the line", "next"]
+
+
+async def test_a_closed_store_takes_nothing_and_the_journal_still_closes(
+    open_store: OpenStore, sent: list[int]
+) -> None:
+    store = open_store()
+    journal = Journal(store)
+    claims = await own(journal, "r")
+    line = journal._courier._line
+    assert line is not None
+    number = line.fileno()
+    await asyncio.to_thread(store.close)
+
+    with pytest.raises(StoreUnreadable, match="closed"):
+        await append(journal, claims["r"], "too late")
+    with pytest.raises(StoreUnreadable, match="closed"):
+        await journal.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+    assert (sent, names(open_store())) == ([], ["first"])
+
+
+async def test_two_journals_on_one_store_hear_everything(
+    journal: Journal, store: PostgresCheckpointer, open_store: OpenStore
+) -> None:
+    second, other = Journal(store), open_store()
+    heard: list[list[int]] = [[], []]
+    with journal.listening("r", heard[0].append), second.listening("r", heard[1].append):
+        for number in range(1, 11):
+            other.save_event(progress(name=number))
+            await until(lambda number=number: heard[0][-1:] == heard[1][-1:] == [number])  # type: ignore[misc]
+    await second.close()
 
 
 async def test_a_statement_that_arrives_after_it_was_given_up_writes_nothing(

@@ -19,6 +19,8 @@ class Wire:
     questions: bytearray = field(default_factory=bytearray)
     """What clients have sent since `keep`, and the server has not got."""
     answers: bytearray = field(default_factory=bytearray)
+    is_flowing: threading.Event = field(default_factory=threading.Event)
+    """While it is not set, nothing is taken from anyone."""
     _pairs: list[tuple[socket.socket, socket.socket]] = field(default_factory=list)
     _kept_questions: set[socket.socket] = field(default_factory=set)
     _kept_answers: set[socket.socket] = field(default_factory=set)
@@ -50,6 +52,7 @@ class Wire:
     def _carry(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
+                self.is_flowing.wait()
                 if source in self._kept_questions:
                     self._silenced.add(source)
                     self.questions += data
@@ -71,6 +74,7 @@ def open_wire(server_url: str) -> Iterator[Wire]:
     with tempfile.TemporaryDirectory(prefix="hf-wire-") as folder, socket.socket(socket.AF_UNIX) as listener:
         wire = Wire(server_url.replace(quote(host, safe="/"), folder))
         assert wire.url != server_url
+        wire.is_flowing.set()
         listener.bind(f"{folder}/{_SOCKET}")
         listener.listen()
 
@@ -84,6 +88,7 @@ def open_wire(server_url: str) -> Iterator[Wire]:
 
         threading.Thread(target=accept, daemon=True).start()
         yield wire
+        wire.is_flowing.set()
         with contextlib.suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
         wire.close()

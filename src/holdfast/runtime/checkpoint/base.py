@@ -135,7 +135,7 @@ class Line(Protocol):
         """True if this append can be sent; what cannot needs `JournalStore.append`."""
         ...
 
-    def send(self, batch: Sequence[Append]) -> None:
+    def send(self, batch: Sequence[Append], ticket: Any) -> None:
         """Send what it takes. If it raises, nothing was sent; a loss is not raised but told by `is_lost`."""
         ...
 
@@ -143,7 +143,9 @@ class Line(Protocol):
         """Go on sending, once the network takes more."""
         ...
 
-    def receive(self) -> list[Answer]: ...
+    def receive(self) -> list[tuple[Any, Answer]]:
+        """What has been answered, each with the ticket it was sent with."""
+        ...
 
     def close(self) -> None: ...
 

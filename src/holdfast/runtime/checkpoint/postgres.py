@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from holdfast.errors import HoldfastError, JournalCorrupt, StoreUnavailable
+from holdfast.errors import HoldfastError, JournalCorrupt, StoreError
 from holdfast.runtime.checkpoint import owners
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, check_run_id, prepare
 from holdfast.runtime.checkpoint.chain import corrupt, decode, genesis
@@ -131,6 +131,8 @@ class PostgresCheckpointer:
             with contextlib.suppress(HoldfastError, psycopg.Error):
                 self._write(lambda tx: release(tx, list(self._claims)), patience_s=0)
         self._forget_claims()
+        for line in self._lines:
+            line.is_lost = True  # closed by whoever uses it: no other thread may touch its connection
         for session in (self._writer, self._reader):
             session.close()
         self._listening.close(is_waiting=False)
@@ -188,7 +190,7 @@ class PostgresCheckpointer:
     def append(self, batch: Sequence[Append], *, wait_s: float = LOCK_WAIT_S) -> list[AppendResult]:
         """As `JournalStore.append`. If the connection breaks, it is found out whether the batch was written.
 
-        Raises `StoreUnavailable` if that could not be found out in time; its fact `may_be_written` says so.
+        Raises `StoreError` and its kinds if that could not be found out in time; the fact `may_be_written` says so.
         """
         return self._append(Attempt(batch, wait_s))
 
@@ -197,7 +199,7 @@ class PostgresCheckpointer:
             return self._writer.run(
                 lambda connection: append_locked(connection, attempt, self._known, lease_s=self.lease_s)
             )
-        except StoreUnavailable as error:
+        except StoreError as error:
             error.facts["may_be_written"] = attempt.sent is not None
             raise
 

@@ -45,11 +45,11 @@ class Attempt:
         self.batch = batch
         self.wait_s = wait_s
         self.run_ids = list(dict.fromkeys(append.run_id for append in batch))
-        self.sent: tuple[list[AppendResult], StoredRow] | None = None
+        self.sent: tuple[list[AppendResult], list[StoredRow]] | None = None
 
     def note(self, results: list[AppendResult], rows: Sequence[StoredRow]) -> None:
-        """Remember a try before its COMMIT is sent; the first row stands for all of a transaction."""
-        self.sent = (results, rows[0]) if rows else None
+        """Remember a try before its COMMIT is sent. A row of each run: any tells of all, but a run may be deleted."""
+        self.sent = (results, list({row.run_id: row for row in rows}.values())) if rows else None
 
 
 def append_locked(connection: Connection, attempt: Attempt, known: KnownHeads, *, lease_s: float) -> list[AppendResult]:
@@ -61,8 +61,8 @@ def append_locked(connection: Connection, attempt: Attempt, known: KnownHeads, *
         if attempt.sent is not None:
             # Locking waits for the end of the earlier try, whose fate is then known: all of its rows or none.
             tx.lock_heads(attempt.run_ids)
-            results, first = attempt.sent
-            if tx.is_written(first):
+            results, rows = attempt.sent
+            if tx.is_written(rows):
                 return results
         results, rows = write_batch(tx, attempt.batch)
         attempt.note(results, rows)

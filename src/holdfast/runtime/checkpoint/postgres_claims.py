@@ -51,30 +51,28 @@ def _living(text: str) -> str | None:
 
 def renew(tx: PostgresTx, claims: Sequence[Claim]) -> None:
     """Prolong the lease of those claims that are still the current ones."""
-    _lock_current(tx, claims)
+    # A row that someone has locked is left out, or all others would lose their leases while it is waited for.
     tx.connection.execute(
+        "WITH free AS (SELECT r.run_id FROM journal_runs AS r "
+        "JOIN unnest(%b::text[], %b::bigint[]) AS c (run_id, epoch) USING (run_id) "
+        "WHERE r.epoch = c.epoch AND r.owner IS NOT NULL ORDER BY r.run_id FOR UPDATE OF r SKIP LOCKED) "
         "UPDATE journal_runs AS r SET lease_until = clock_timestamp() + make_interval(secs => %s) "
-        "FROM unnest(%b::text[], %b::bigint[]) AS c (run_id, epoch) "
-        "WHERE r.run_id = c.run_id AND r.epoch = c.epoch AND r.owner IS NOT NULL",
-        (float(tx.lease_s), *_columns(claims)),
+        "FROM free WHERE r.run_id = free.run_id",
+        (*_columns(claims), float(tx.lease_s)),
     )
 
 
 def release(tx: PostgresTx, claims: Sequence[Claim]) -> None:
     """Give up those claims that are still the current ones."""
-    _lock_current(tx, claims)
-    tx.connection.execute(
-        "UPDATE journal_runs AS r SET owner = NULL, lease_until = NULL "
-        "FROM unnest(%b::text[], %b::bigint[]) AS c (run_id, epoch) WHERE r.run_id = c.run_id AND r.epoch = c.epoch",
-        _columns(claims),
-    )
-
-
-def _lock_current(tx: PostgresTx, claims: Sequence[Claim]) -> None:
     # An UPDATE alone would lock in the order of its plan, and could meet an append that locks in the order of run ids.
     tx.connection.execute(
         "SELECT 1 FROM journal_runs WHERE run_id = ANY(%b) ORDER BY run_id FOR UPDATE",
         ([claim.run_id for claim in claims],),
+    )
+    tx.connection.execute(
+        "UPDATE journal_runs AS r SET owner = NULL, lease_until = NULL "
+        "FROM unnest(%b::text[], %b::bigint[]) AS c (run_id, epoch) WHERE r.run_id = c.run_id AND r.epoch = c.epoch",
+        _columns(claims),
     )
 
 

@@ -28,6 +28,7 @@ _TEXT, _BYTEA, _BIGINT = 25, 17, 20  # numbers of the server's types
 
 
 class _Sent(NamedTuple):
+    ticket: Any
     attempt: Attempt
     results: list[AppendResult]
     heads: dict[str, Head]
@@ -49,9 +50,11 @@ class PostgresLine:
         self._lease = pack("!d", lease_s)
         self._under_way: deque[_Sent] = deque()
         self._is_as_known = False
+        # Said in full, since a database or a role may have other defaults.
+        connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
         # The plan must not depend on how large the tables were when it was made, nor be made anew for each batch.
-        connection.execute("SET plan_cache_mode = force_generic_plan")
-        connection.execute("SET enable_seqscan = off")
+        for setting in ("plan_cache_mode = force_generic_plan", "enable_seqscan = off", "enable_nestloop = on"):
+            connection.execute(f"SET {setting}".encode())
         prepared = self._pgconn.prepare(_NAME, _APPEND.encode())
         if prepared.status != ExecStatus.COMMAND_OK:
             raise psycopg.OperationalError(prepared.get_error_message())
@@ -64,11 +67,11 @@ class PostgresLine:
     def takes(self, append: Append) -> bool:
         """True if the head is known and nothing but events is to be written."""
         head = self._known.get(append.run_id)
-        if head is None or append.epoch != head.epoch or append.rows or not append.events:
+        if head is None or append.epoch != head.epoch or append.rows or not append.events or self.is_lost:
             return False
         return not any(prepared.blobs or prepared.event.seq for prepared in append.events)
 
-    def send(self, batch: Sequence[Append]) -> None:
+    def send(self, batch: Sequence[Append], ticket: Any) -> None:
         heads: dict[str, Head] = {}
         before: list[int] = []
         rows: list[StoredRow] = []
@@ -86,7 +89,7 @@ class PostgresLine:
         params = [*_move_columns(heads, before), *_row_columns(rows), *others]
         attempt = Attempt(batch)
         attempt.note(results, rows)
-        self._under_way.append(_Sent(attempt, results, heads))
+        self._under_way.append(_Sent(ticket, attempt, results, heads))
         with self._noting_loss():
             self._pgconn.send_query_prepared(_NAME, params, [1] * len(params), 1)
             self._commit()
@@ -101,9 +104,9 @@ class PostgresLine:
         with self._noting_loss():
             self.has_more_to_send = self._pgconn.flush() != 0
 
-    def receive(self) -> list[Answer]:
+    def receive(self) -> list[tuple[Any, Answer]]:
         """The answers that are here, in the order of sending; after a loss, one for each batch under way."""
-        answers: list[Answer] = []
+        answers: list[tuple[Any, Answer]] = []
         with self._noting_loss():
             self._pgconn.consume_input()
             ends = 0
@@ -127,12 +130,12 @@ class PostgresLine:
             self._under_way.clear()
         return answers
 
-    def _answer(self, sent: _Sent) -> Answer:
+    def _answer(self, sent: _Sent) -> tuple[Any, Answer]:
         is_written, self._is_as_known = self._is_as_known, False
         if not is_written:
-            return partial(self._redo, sent.attempt)
+            return sent.ticket, partial(self._redo, sent.attempt)
         self._known.remember(sent.heads)
-        return sent.results
+        return sent.ticket, sent.results
 
     @contextlib.contextmanager
     def _noting_loss(self) -> Iterator[None]:
@@ -152,6 +155,7 @@ class PostgresLine:
 
     def leave_to_parent(self, graveyard: list[Any]) -> None:
         """After a fork, in the child: neither use nor close what the parent goes on using."""
+        self.is_lost = True
         graveyard.append(self._connection)
         self._connection = None
 

@@ -1,6 +1,9 @@
 """Noticing other processes' appends on Postgres: LISTEN on a connection of its own, opened when someone waits."""
 
+import threading
 import time
+from collections import deque
+from itertools import islice
 
 import psycopg
 
@@ -12,11 +15,18 @@ _PAUSE_S = 0.2
 
 
 class Listener:
-    """Waits for changes; after a loss it listens again and reports a change, since it may have missed one."""
+    """Waits for changes; after a loss it listens again and reports a change, since it may have missed one.
+
+    Each thread hears of every change, whichever of them has read the notice.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._is_listening = False
+        self._heard = 0
+        self._last: deque[int] = deque(maxlen=1000)
+        """Who sent the last of the notices."""
+        self._seen = threading.local()
 
     def wait(self, timeout_s: float, but_by: int | None) -> bool:
         with self._session.lock:
@@ -30,24 +40,32 @@ class Listener:
         while True:
             left_s = deadline - time.monotonic()
             try:
-                if self._has_changed(max(0.0, min(left_s, _SLICE_S)), but_by):
+                if self._is_listening and self._has_news(but_by):
                     return True
+                self._hear(max(0.0, min(left_s, _SLICE_S)))
             except psycopg.Error as error:
                 self.drop()
                 if not is_lost(error):
                     raise
                 time.sleep(max(0.0, min(left_s, _PAUSE_S)))
             if left_s <= 0:
-                return False
+                return self._has_news(but_by)
 
-    def _has_changed(self, timeout_s: float, but_by: int | None) -> bool:
+    def _has_news(self, but_by: int | None) -> bool:
+        count = self._heard - getattr(self._seen, "heard", 0)
+        self._seen.heard = self._heard
+        return count > len(self._last) or any(pid != but_by for pid in islice(reversed(self._last), count))
+
+    def _hear(self, timeout_s: float) -> None:
         connection = self._session.open()
-        if not self._is_listening:
+        if self._is_listening:
+            heard = [notice.pid for notice in connection.notifies(timeout=timeout_s, stop_after=1)]
+        else:
             connection.execute(f"LISTEN {CHANNEL}".encode())
             self._is_listening = True
-            return True
-        heard = [notice.pid for notice in connection.notifies(timeout=timeout_s, stop_after=1)]
-        return any(pid != but_by for pid in heard)
+            heard = [0]
+        self._last.extend(heard)
+        self._heard += len(heard)
 
     def drop(self) -> None:
         self._is_listening = False

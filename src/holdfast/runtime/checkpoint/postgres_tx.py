@@ -150,11 +150,14 @@ class PostgresTx:
         ).fetchone()
         return row[0] if row else None
 
-    def is_written(self, row: StoredRow) -> bool:
+    def is_written(self, rows: Sequence[StoredRow]) -> bool:
+        """True if any of the rows is there."""
         found = self.connection.execute(
-            "SELECT hash FROM events WHERE run_id = %s AND seq = %s", (row.run_id, row.seq)
-        ).fetchone()
-        return found is not None and found[0] == row.hash
+            "SELECT 1 FROM events AS e JOIN unnest(%b::text[], %b::bigint[], %b::bytea[]) AS n (run_id, seq, hash) "
+            "USING (run_id, seq) WHERE e.hash = n.hash LIMIT 1",
+            ([row.run_id for row in rows], [Int8(row.seq) for row in rows], [row.hash for row in rows]),
+        )
+        return found.fetchone() is not None
 
     def write(
         self, rows: Sequence[StoredRow], heads: Mapping[str, Head], blobs: Mapping[str, Mapping[str, bytes]]
