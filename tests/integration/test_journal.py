@@ -7,16 +7,25 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.stores import Place, finish, progress, start_python
 
-from holdfast.errors import LeaseLost, PayloadInvalid, RowRefused, RunBusy, SequenceConflict, StoreFull, StoreUnreadable
+from holdfast.errors import (
+    LeaseLost,
+    PayloadInvalid,
+    RowRefused,
+    RunBusy,
+    RunIdInvalid,
+    SequenceConflict,
+    StoreFull,
+    StoreUnreadable,
+)
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
-from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.checkpoint.base import Append, AppendResult, Statement
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.state import fold
@@ -546,3 +555,25 @@ async def test_closing_finishes_what_is_being_written(path: Path, has_more: bool
     await asyncio.wait_for(asyncio.gather(closing, *appending), 30)
     assert len(store.list_events("r")) == len(appending)
     store.close()
+
+
+async def test_each_commit_is_told_with_what_became_of_it(journal: Journal) -> None:
+    told: list[tuple[list[str], list[object]]] = []
+
+    def note(batch: Sequence[Append], results: Sequence[AppendResult], took_s: float) -> None:
+        assert took_s > 0
+        told.append(([append.run_id for append in batch], list(results)))
+
+    journal.on_commit = note
+    await journal.append("a", [progress("a")])
+    journal.writers = 2
+    await asyncio.gather(journal.append("a", [progress("a")]), journal.append("b", [progress("b")]))
+
+    assert told == [(["a"], [[1]]), (["a", "b"], [[2], [1]])]
+
+
+async def test_an_event_of_another_run_is_refused(journal: Journal, store: CountingStore) -> None:
+    with pytest.raises(RunIdInvalid, match="Only events of run 'a'"):
+        await journal.append("a", [progress("b")])
+
+    assert store.list_runs() == []
