@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import time
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -510,3 +511,13 @@ async def test_what_cannot_be_encoded_is_told_and_holds_nothing_up(
         await asyncio.gather(*(append(journal, claim, name) for claim in claims.values()))
 
     assert names(store) == names(store, "s") == ["first", "through the thread", "over the line"]
+
+
+async def test_the_thread_keeps_nothing_of_what_it_has_written(journal: Journal) -> None:
+    claims = await own(journal, "r")
+    big = progress("r", text=BIG)
+    seen = weakref.ref(big)
+    await journal.append("r", [big], claim=claims["r"])
+    del big
+
+    await until(lambda: seen() is None)

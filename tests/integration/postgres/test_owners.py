@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
+import psycopg
 import pytest
 from tests.stores import progress, seqs, start_python
 
@@ -182,6 +183,26 @@ def test_owners_appends_and_signs_of_life_prolong_the_lease_and_outsiders_do_not
 
     assert leases == sorted(leases)  # type: ignore[type-var]
     assert len(set(leases)) == 3
+
+
+def test_a_row_that_a_stranger_has_locked_keeps_no_other_lease_from_being_prolonged(
+    store: PostgresCheckpointer, url: str, sql: Sql
+) -> None:
+    claims = [store.claim(run_id) for run_id in ("free", "locked")]
+
+    def leases() -> dict[object, object]:
+        return dict(sql("SELECT run_id, lease_until FROM journal_runs"))  # type: ignore[arg-type]
+
+    before = leases()
+    with psycopg.connect(url) as stranger:
+        stranger.execute("SELECT * FROM journal_runs WHERE run_id = 'locked' FOR UPDATE")
+        store.renew(claims)
+        during = leases()
+    store.renew(claims)
+
+    assert during["free"] > before["free"]  # type: ignore[operator]
+    assert during["locked"] == before["locked"]
+    assert leases()["locked"] > before["locked"]  # type: ignore[operator]
 
 
 def test_an_owner_elsewhere_is_believed_until_its_lease_ends(store: PostgresCheckpointer, sql: Sql) -> None:
