@@ -72,8 +72,8 @@ class Matrix:
 
         assert ended is not None
         assert ended["result"]["state"] == self.state, said
-        # Side by side, lanes may share an append, so that a late point is not reached; then nothing was disturbed.
-        assert deaths.count(None) >= len(dies_at) - 1, said
+        # Side by side, lanes may share an append, so that a late point is not reached; the run is over then.
+        assert deaths[0] is None or dies_at[0] > 0.75 * len(wanted.points), said
         for part in wanted.outcome:
             differs = _difference(outcome[part], wanted.outcome[part])
             assert differs is None, f"{part} differs: {differs}; {said}"
