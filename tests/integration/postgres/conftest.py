@@ -1,13 +1,18 @@
 """A real server for this folder's tests, restarted by some of them; every test has a schema of its own."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
+from tests.integration.postgres.wire import Wire, open_wire
 from tests.postgres import fresh_schema, running_server
 from tests.stores import Place
 
 from holdfast.runtime.checkpoint import PostgresCheckpointer
+from holdfast.runtime.checkpoint.postgres_line import PostgresLine
+from holdfast.runtime.journal import Journal
 
 
 @pytest.fixture(scope="session")
@@ -57,3 +62,40 @@ def sql(url: str) -> Callable[..., list[tuple[object, ...]]]:
             return cursor.fetchall() if cursor.description else []
 
     return run
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many appends each batch on a line had."""
+    sizes: list[int] = []
+    send = PostgresLine.send
+
+    def count(line: PostgresLine, batch: Any, ticket: Any) -> None:
+        sizes.append(len(batch))
+        send(line, batch, ticket)
+
+    monkeypatch.setattr(PostgresLine, "send", count)
+    return sizes
+
+
+@pytest.fixture
+async def journal(store: PostgresCheckpointer, sent: list[int]) -> AsyncIterator[Journal]:
+    journal = Journal(store)
+    yield journal
+    await journal.close()
+
+
+@pytest.fixture
+def wire(url: str) -> Iterator[Wire]:
+    with open_wire(url) as wire:
+        yield wire
+
+
+@pytest.fixture
+async def far_journal(wire: Wire, sent: list[int]) -> AsyncIterator[Journal]:
+    """A journal behind a network that can be cut."""
+    store = await asyncio.to_thread(PostgresCheckpointer, wire.url)
+    journal = Journal(store)
+    yield journal
+    await journal.close()
+    store.close()

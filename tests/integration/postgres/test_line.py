@@ -1,21 +1,21 @@
-"""Appends that are sent without waiting for the answer: each written once and in order, whatever is lost on the way."""
+"""Appends that are sent without waiting for the answer: when they count, in which order, and which way each goes."""
 
 import asyncio
 import os
 import random
 import time
 import weakref
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.integration.postgres.wire import Wire, open_wire
-from tests.stores import progress, seqs
+from tests.integration.postgres.owning import append, names, own, until
+from tests.integration.postgres.wire import Wire
+from tests.stores import progress
 
-from holdfast.errors import LeaseLost, RowRefused, StoreBusy, StoreError, StoreUnavailable, StoreUnreadable
-from holdfast.runtime.checkpoint import PostgresCheckpointer, postgres_line, postgres_session
-from holdfast.runtime.checkpoint.base import Claim, Statement
+from holdfast.errors import LeaseLost, RowRefused, StoreUnavailable, StoreUnreadable
+from holdfast.runtime.checkpoint import PostgresCheckpointer, postgres_line
+from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.checkpoint.postgres_line import PostgresLine
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
@@ -23,68 +23,6 @@ from holdfast.runtime.journal import Journal
 Sql = Callable[..., list[tuple[object, ...]]]
 OpenStore = Callable[..., PostgresCheckpointer]
 BIG = "x" * 100_000
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many appends each batch on a line had."""
-    sizes: list[int] = []
-    send = PostgresLine.send
-
-    def count(line: PostgresLine, batch: Any, ticket: Any) -> None:
-        sizes.append(len(batch))
-        send(line, batch, ticket)
-
-    monkeypatch.setattr(PostgresLine, "send", count)
-    return sizes
-
-
-@pytest.fixture
-async def journal(store: PostgresCheckpointer, sent: list[int]) -> AsyncIterator[Journal]:
-    journal = Journal(store)
-    yield journal
-    await journal.close()
-
-
-@pytest.fixture
-def wire(url: str) -> Iterator[Wire]:
-    with open_wire(url) as wire:
-        yield wire
-
-
-@pytest.fixture
-async def far_journal(wire: Wire, sent: list[int]) -> AsyncIterator[Journal]:
-    """A journal behind a network that can be cut."""
-    store = await asyncio.to_thread(PostgresCheckpointer, wire.url)
-    journal = Journal(store)
-    yield journal
-    await journal.close()
-    store.close()
-
-
-async def until(is_so: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.002)
-
-
-async def own(journal: Journal, *run_ids: str) -> dict[str, Claim]:
-    """Claim runs whose next appends go over the line: it is open, and the heads are known."""
-    claims = {run_id: await journal.claim(run_id) for run_id in run_ids}
-    await asyncio.gather(*(append(journal, claim, "first") for claim in claims.values()))
-    await until(lambda: journal._courier._line)
-    return claims
-
-
-async def append(journal: Journal, claim: Claim, name: object, **options: Any) -> Event:
-    (stored,) = await journal.append(claim.run_id, [progress(claim.run_id, name=name)], claim=claim, **options)
-    return stored
-
-
-def names(store: PostgresCheckpointer, run_id: str = "r") -> list[object]:
-    assert seqs(store, run_id) == list(range(1, len(seqs(store, run_id)) + 1))
-    return [event.payload["name"] for event in store.list_events(run_id)]
 
 
 async def test_an_owners_append_is_committed_when_it_is_acknowledged(
@@ -191,89 +129,6 @@ async def test_what_others_write_is_seen_and_a_taken_run_is_lost_without_harm_to
     assert names(other, "s") == ["first", "mine", "late"]
 
 
-async def test_a_statement_that_went_well_counts_for_nothing_until_its_commit_has(
-    journal: Journal, store: PostgresCheckpointer, sql: Sql, sent: list[int]
-) -> None:
-    claims = await own(journal, "r", "s")
-    sql("""CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        IF NEW.body LIKE '%poison%' THEN RAISE EXCEPTION 'refused at the end'; END IF; RETURN NULL; END $$""")
-    sql("""CREATE CONSTRAINT TRIGGER at_the_end AFTER INSERT ON events DEFERRABLE INITIALLY DEFERRED
-        FOR EACH ROW EXECUTE FUNCTION refuse()""")
-
-    with pytest.raises(StoreError, match="refused at the end"):
-        await append(journal, claims["r"], "poison")
-    await append(journal, claims["r"], "good")
-    await append(journal, claims["s"], "good")
-
-    assert sent[0] == 1
-    assert names(store) == names(store, "s") == ["first", "good"]
-
-
-async def test_an_answer_that_was_lost_after_the_commit_is_found_out(
-    far_journal: Journal, wire: Wire, open_store: OpenStore, sent: list[int]
-) -> None:
-    claims = await own(far_journal, "r", "s")
-    other = open_store()
-    wire.keep_answers()
-    waiting = asyncio.gather(*(append(far_journal, claim, "ours") for claim in claims.values()))
-    await until(lambda: len(wire.answers) and len(seqs(other)) == 2)
-    wire.cut()
-    stored = await waiting
-
-    assert sent == [2]
-    assert names(other) == names(other, "s") == ["first", "ours"]
-    assert other.list_events("r", 1) == [stored[0]]
-    while not far_journal._courier._line:
-        await append(far_journal, claims["r"], "by the thread, until there is another line")
-    await append(far_journal, claims["r"], "over a new line")
-    assert len(sent) > 1
-
-
-async def test_a_neighbour_that_is_deleted_does_not_hide_that_a_batch_was_written(
-    far_journal: Journal, wire: Wire, open_store: OpenStore
-) -> None:
-    claims = await own(far_journal, "r", "s")
-    other = open_store()
-    wire.keep_answers()
-    waiting = asyncio.gather(*(append(far_journal, claim, "ours") for claim in claims.values()))
-    await until(lambda: len(wire.answers) and len(seqs(other, "s")) == 2)
-    other.delete_run("r")
-    wire.cut()
-    await waiting
-
-    assert names(other, "s") == ["first", "ours"]
-    assert seqs(other) == []
-
-
-async def test_an_error_while_the_fate_of_a_batch_is_open_says_so(
-    far_journal: Journal, wire: Wire, open_store: OpenStore, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import psycopg
-
-    claims = await own(far_journal, "r")
-    wire.keep_questions()
-    waiting = asyncio.create_task(append(far_journal, claims["r"], "ours"))
-    await until(lambda: b"ours" in wire.questions)
-    monkeypatch.setattr(postgres_session, "LOCK_WAIT_S", 0.2)
-    with psycopg.connect(url) as holder:
-        holder.execute("SELECT * FROM journal_runs FOR UPDATE")
-        wire.cut()
-        with pytest.raises(StoreBusy) as refused:
-            await waiting
-    assert refused.value.facts["may_be_written"] is True
-    wire.deliver_questions()
-    await until(lambda: len(seqs(open_store())) == 2)
-
-
-async def test_an_answer_is_found_even_if_the_loop_does_not_tell_of_it(journal: Journal) -> None:
-    claims = await own(journal, "r")
-    line = journal._courier._line
-    assert line is not None
-    asyncio.get_running_loop().remove_reader(line.fileno())
-
-    await asyncio.wait_for(append(journal, claims["r"], "told by nobody"), 20)
-
-
 async def test_a_listener_that_fails_takes_no_answer_from_anyone(journal: Journal) -> None:
     claims = await own(journal, *(f"r{number}" for number in range(40)))
     told: list[dict[str, Any]] = []
@@ -306,21 +161,6 @@ async def test_what_a_role_or_a_database_has_by_default_does_not_count(
     assert sent == [1] * 5
 
 
-async def test_a_line_that_is_lost_while_idle_is_opened_by_the_next_append(
-    journal: Journal, store: PostgresCheckpointer, sql: Sql
-) -> None:
-    claims = await own(journal, "r")
-    await append(journal, claims["r"], "over the line")
-    sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'")
-    await until(lambda: journal._courier._line is None)
-    await asyncio.sleep(0.1)
-    assert (journal._courier._line, journal._courier._opening) == (None, None)
-
-    await append(journal, claims["r"], "next")
-    await until(lambda: journal._courier._line)
-    assert names(store) == ["first", "over the line", "next"]
-
-
 async def test_a_closed_store_takes_nothing_and_the_journal_still_closes(
     open_store: OpenStore, sent: list[int]
 ) -> None:
@@ -351,78 +191,6 @@ async def test_two_journals_on_one_store_hear_everything(
             other.save_event(progress(name=number))
             await until(lambda number=number: heard[0][-1:] == heard[1][-1:] == [number])  # type: ignore[misc]
     await second.close()
-
-
-async def test_a_statement_that_arrives_after_it_was_given_up_writes_nothing(
-    far_journal: Journal, wire: Wire, open_store: OpenStore, sent: list[int]
-) -> None:
-    claims = await own(far_journal, "r", "s")
-    other = open_store()
-    wire.keep_questions()
-    waiting = asyncio.gather(*(append(far_journal, claim, "ours") for claim in claims.values()))
-    await until(lambda: b"ours" in wire.questions)
-    wire.cut()
-    await waiting
-    wire.deliver_questions()
-    await until(lambda: b"SELECT" in wire.answers)  # the late statement was carried out, and has found nothing to do
-
-    assert sent == [2]
-    assert names(other) == names(other, "s") == ["first", "ours"]
-
-
-async def test_a_statement_that_still_waits_for_a_lock_when_it_is_given_up_is_written_once(
-    far_journal: Journal, wire: Wire, open_store: OpenStore, url: str, sent: list[int]
-) -> None:
-    import psycopg
-
-    claims = await own(far_journal, "r")
-    with psycopg.connect(url) as holder:
-        holder.execute("SELECT * FROM journal_runs FOR UPDATE")
-        waiting = asyncio.create_task(append(far_journal, claims["r"], "ours"))
-        await until(lambda: sent)
-        await asyncio.sleep(0.05)
-        wire.cut()
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-    await waiting
-
-    assert names(open_store()) == ["first", "ours"]
-
-
-async def test_lines_ended_at_random_moments_lose_double_and_disorder_nothing(
-    journal: Journal, open_store: OpenStore, sql: Sql, sent: list[int]
-) -> None:
-    pick = random.Random(seed := random.randrange(1_000_000))
-    print(f"seed {seed}")
-    claims = await own(journal, *(f"r{number}" for number in range(40)))
-    is_done = False
-    acknowledged: list[tuple[str, int, int]] = []
-
-    async def write(claim: Claim) -> None:
-        number = 0
-        while not is_done:
-            number += 1
-            stored = await append(journal, claim, number)
-            acknowledged.append((claim.run_id, stored.seq, number))
-
-    writers = [asyncio.create_task(write(claim)) for claim in claims.values()]
-    for _ in range(15):
-        if pick.random() < 0.7:
-            await until(lambda: journal._courier._line)
-        await asyncio.sleep(pick.uniform(0, 0.1))
-        before = len(acknowledged)
-        sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'")
-        await until(lambda before=before: len(acknowledged) > before)  # type: ignore[misc]
-    await until(lambda: journal._courier._line)
-    is_done = True
-    await asyncio.gather(*writers)
-
-    other = open_store()
-    stored = [(run_id, e.seq, e.payload["name"]) for run_id in claims for e in other.list_events(run_id, 1)]
-    assert Counter(stored) == Counter(acknowledged)
-    for run_id in claims:
-        assert names(other, run_id) == ["first", *range(1, len(names(other, run_id)))]
-    assert len(sent) > 20
 
 
 async def test_readers_are_woken_by_what_others_write_and_not_by_the_line(
