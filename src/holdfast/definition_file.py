@@ -5,16 +5,20 @@ would expand without end, none of which can be seen in the data they become.
 """
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
 from holdfast.definition import Definition, Loc
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, did_you_mean
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 # A file within these bounds loads in about a second at worst; a small file of aliases can stand for gigabytes.
 MAX_FILE_BYTES = 1_000_000
@@ -64,6 +68,19 @@ def load_definition(path: Path, model: type[DefinitionT], fault: type[HoldfastEr
         shown = "; ".join(map(str, unusable.problems[:5]))
         more = f"; and {len(unusable.problems) - 5} more" if len(unusable.problems) > 5 else ""
         raise fault(f"{path}: {shown}{more}.", file=str(path), problems=list(unusable.problems)) from unusable
+
+
+def check_definition_file(
+    path: Path,
+    model: type[DefinitionT],
+    find_faults: Callable[[DefinitionT], Iterable[tuple[Loc, str]]],
+) -> tuple[DefinitionT | None, list[Problem]]:
+    """Return a file's definition and everything that is wrong with it, as `check_definition` does."""
+    try:
+        text = _read_text(path)
+    except _Unusable as unusable:
+        return None, list(unusable.problems)
+    return check_definition(text, model, find_faults)
 
 
 def check_definition(
@@ -198,9 +215,11 @@ def _validate(content: object, line_of: dict[Loc, int], model: type[DefinitionT]
     except ValidationError as error:
         problems = [
             Problem(
-                _find_line(details["loc"], line_of), _field(details["loc"]), _readable(details["type"], details["msg"])
+                _find_line(details["loc"], line_of),
+                _field(details["loc"]),
+                _readable(details) + _suggest(details, model),
             )
-            for details in error.errors(include_url=False, include_input=False)
+            for details in error.errors(include_url=False)
         ]
         raise _Unusable(*sorted(problems, key=lambda problem: problem.line)) from error
 
@@ -226,6 +245,46 @@ _WORDS = {
 }
 
 
-def _readable(kind: str, message: str) -> str:
-    text = _WORDS.get(kind) or message.removeprefix("Value error, ").removeprefix("Input ")
+def _readable(details: "ErrorDetails") -> str:
+    text = _WORDS.get(details["type"]) or details["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return text[:1].lower() + text[1:]
+
+
+def _suggest(details: "ErrorDetails", model: type[Definition]) -> str:
+    """Return the field or value that was probably meant, as a sentence, or nothing."""
+    if details["type"] == "extra_forbidden":
+        return _as_clause(did_you_mean(str(details["loc"][-1]), _list_fields(model, details["loc"][:-1])))
+    if details["type"] in ("enum", "literal_error"):
+        allowed = re.findall(r"'([^']*)'", str(details.get("ctx", {}).get("expected", "")))
+        return _as_clause(did_you_mean(str(details["input"]), allowed))
+    return ""
+
+
+def _as_clause(sentence: str) -> str:
+    return f".{sentence}" if sentence else ""
+
+
+def _list_fields(model: type[Definition], loc: Loc) -> list[str]:
+    """Return the names of the fields that a mapping at this place may have."""
+    schema = model.model_json_schema(by_alias=True)
+    nodes: list[dict[str, Any]] = [schema]
+    for part in loc:
+        inner = (_step_into(node, part) for node in _resolve(nodes, schema))
+        nodes = [node for node in inner if node is not None]
+    return [name for node in _resolve(nodes, schema) for name in node.get("properties", {})]
+
+
+def _step_into(node: dict[str, Any], part: int | str) -> dict[str, Any] | None:
+    inner = node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part)
+    return inner if isinstance(inner, dict) else None
+
+
+def _resolve(nodes: Iterable[dict[str, Any]], schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the nodes themselves: behind references, and each alternative of those that have several."""
+    for node in nodes:
+        if reference := node.get("$ref"):
+            yield from _resolve([schema["$defs"][reference.rpartition("/")[2]]], schema)
+        elif alternatives := node.get("anyOf"):
+            yield from _resolve(alternatives, schema)
+        else:
+            yield node

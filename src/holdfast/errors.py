@@ -20,9 +20,18 @@ HoldfastError
                WorkspaceError: RepositoryMissing  BaseBranchMissing  WorkspaceTooLarge  WorkspaceConflict
 """
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from holdfast.enums import ErrorClass
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a sentence, with a blank before it, that names the known word closest to this one, or nothing."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 class HoldfastError(Exception):
@@ -37,6 +46,10 @@ class HoldfastError(Exception):
         self.message = message
         self.hint = self.default_hint if hint is None else hint
         self.facts = facts
+
+    def __str__(self) -> str:
+        """Return the message and the hint: a traceback, a log and `print(error)` say what to do, too."""
+        return f"{self.message} {self.hint}".rstrip()
 
     def to_dict(self) -> dict[str, Any]:
         return {"code": self.code, "error_class": self.error_class.value, "message": self.message, "hint": self.hint}
@@ -62,7 +75,7 @@ class TemplateInvalid(HoldfastError):
 
     code = "template_invalid"
     error_class = ErrorClass.HUMAN_REQUIRED
-    default_hint = "Correct the file; docs/reference/workflows.md lists every field."
+    default_hint = "Correct the file; `holdfast explain workflows` lists every field."
 
 
 class PersonaInvalid(HoldfastError):
@@ -70,7 +83,7 @@ class PersonaInvalid(HoldfastError):
 
     code = "persona_invalid"
     error_class = ErrorClass.HUMAN_REQUIRED
-    default_hint = "Correct the file; docs/reference/personas.md lists every field."
+    default_hint = "Correct the file; `holdfast explain personas` lists every field."
 
 
 class SchemaInvalid(HoldfastError):

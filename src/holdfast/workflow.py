@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 from holdfast.definition import Argv, Definition, Key, Loc, Name, Version, WorkspacePath, check_not_empty, refuse
 from holdfast.definition_file import load_definition, load_definitions_from_dir
 from holdfast.enums import Backend, Capability, RiskLevel
-from holdfast.errors import HoldfastError, TemplateInvalid
+from holdfast.errors import HoldfastError, SchemaNotFound, TemplateInvalid, did_you_mean
 
 if TYPE_CHECKING:
     from holdfast.artifact_schema import ArtifactSchemaRegistry
@@ -225,6 +225,9 @@ def find_schema_faults(template: WorkflowTemplate, registry: "ArtifactSchemaRegi
     for index, phase in enumerate(template.phases):
         try:
             registry.get_schema(phase.expected_artifact.schema_id)
+        except SchemaNotFound as error:
+            suggestion = did_you_mean(phase.expected_artifact.schema_id, registry.list_ids())
+            yield ("phases", index, "expected_artifact", "schema"), error.message + suggestion
         except HoldfastError as error:
             yield ("phases", index, "expected_artifact", "schema"), error.message
 
@@ -245,10 +248,12 @@ def _find_unknown_names(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]
     phases = {phase.key for phase in template.phases}
     for index, phase in enumerate(template.phases):
         if phase.role not in roles:
-            yield ("phases", index, "role"), f"there is no role {phase.role}; the roles are {', '.join(sorted(roles))}"
+            names = f"the roles are {', '.join(sorted(roles))}.{did_you_mean(phase.role, roles)}".rstrip(".")
+            yield ("phases", index, "role"), f"there is no role {phase.role}; {names}"
         for needed in phase.needs or ():
             if needed not in phases:
-                yield ("phases", index, "needs"), f"there is no phase {needed}"
+                suggestion = did_you_mean(needed, phases)
+                yield ("phases", index, "needs"), f"there is no phase {needed}" + (suggestion and f".{suggestion}")
 
 
 def _find_cycles(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:

@@ -114,7 +114,10 @@ def _encode_checked(value: Any) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    return str(error)[:200].encode(errors="replace").decode() if isinstance(error, TypeError | PayloadInvalid) else ""
+    if not isinstance(error, TypeError | PayloadInvalid):
+        return ""
+    text = error.message if isinstance(error, PayloadInvalid) else str(error)
+    return text[:200].encode(errors="replace").decode()
 
 
 def _type_name(value: object) -> str:

@@ -68,6 +68,7 @@ SECTIONS = {
     "Looking after it": {
         "serve": Entry("Serve the API and the web pages, and drive runs.", "serving:serve"),
         "token": Entry("Tokens for the API: create, list, revoke.", members=TOKENS),
+        "explain": Entry("Explain an error code, or print a page of the documentation.", "explain:explain"),
         "doctor": Entry("Check this machine, with a remedy for what is missing.", "doctor:doctor"),
         "db": Entry("Look after the database: upgrade, check, backup.", members=DATABASE),
     },
@@ -203,7 +204,14 @@ def take_global_options(arguments: list[str]) -> tuple[list[str], set[str]]:
             os.environ["HOLDFAST_DATA_DIR"] = argument.partition("=")[2]
         else:
             kept.append(argument)
-    return _with_resumed(kept), flags
+    return _with_resumed(_without_words(kept)), flags
+
+
+def _without_words(arguments: list[str]) -> list[str]:
+    """Return the options that the words `help` and `version` stand for; other arguments stay as they are."""
+    if arguments[:1] == ["help"]:
+        return [*arguments[1:], "--help"]
+    return ["--version"] if arguments == ["version"] else arguments
 
 
 def _with_resumed(arguments: list[str]) -> list[str]:

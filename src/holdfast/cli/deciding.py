@@ -4,11 +4,17 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli.completion import complete_approvals
 from holdfast.cli.options import JSON, get_user
 from holdfast.cli.output import print_json, print_text, told_to_wait
 from holdfast.cli.reading import find_approval, find_repository
 
-APPROVAL = Annotated[str, typer.Argument(metavar="APPROVAL", help="An approval's id, or the beginning of it.")]
+APPROVAL = Annotated[
+    str,
+    typer.Argument(
+        metavar="APPROVAL", help="An approval's id, or the beginning of it.", autocompletion=complete_approvals
+    ),
+]
 COMMENT = Annotated[
     str, typer.Option("--comment", metavar="TEXT", help="Why; the agent reads it if it has to change something.")
 ]

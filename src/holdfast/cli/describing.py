@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.completion import complete_personas, complete_workflows
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.options import JSON, REPO
-from holdfast.cli.output import Cell, paint, print_json, print_text, table
+from holdfast.cli.output import Cell, paint, print_json, print_text, say, table
 
 if TYPE_CHECKING:
     from holdfast.catalog import Catalog, CatalogEntry
@@ -68,7 +69,9 @@ def list_workflows(repo: REPO = Path(), as_json: JSON = False) -> None:
 
 
 def show_workflow(
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW")], repo: REPO = Path(), as_json: JSON = False
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", autocompletion=complete_workflows)],
+    repo: REPO = Path(),
+    as_json: JSON = False,
 ) -> None:
     """The phases of a workflow: roles, risks, approvals and artifacts.
 
@@ -105,18 +108,41 @@ def validate_workflow(
     Example: holdfast workflows validate .holdfast/workflows/mine.yaml
     """
     from holdfast.binding import find_unfillable
-    from holdfast.workflow import check_schemas, load_workflow_file
+    from holdfast.definition_file import check_definition_file
+    from holdfast.errors import TemplateNotFound
+    from holdfast.workflow import WorkflowTemplate, find_schema_faults
 
-    template, catalog = load_workflow_file(file), open_catalog(repo)
-    check_schemas(template, catalog.artifact_registry())
-    unfillable = find_unfillable(template, (entry.definition for entry in catalog.list_personas()))
+    if not file.is_file():
+        raise TemplateNotFound(f"There is no file {file}.", hint="Name a workflow file of your own.")
+    catalog = open_catalog(repo)
+    registry = catalog.artifact_registry()
+    template, problems = check_definition_file(
+        file, WorkflowTemplate, lambda found: find_schema_faults(found, registry)
+    )
+    personas = [entry.definition for entry in catalog.list_personas_if_whole()]
+    unfillable = find_unfillable(template, personas) if template and personas else []
     if as_json:
-        facts = {"name": template.name, "version": template.version, "hash": template.content_hash}
-        print_json({**facts, "valid": True, "unfillable": unfillable})
-        return
-    print_text(f"✓ {template.name} v{template.version}: {len(template.phases)} phases, {len(template.roles)} roles")
-    for told in unfillable:
-        print_text(f"! {told}")
+        print_json(
+            {
+                "valid": not problems,
+                "file": str(file),
+                "name": template.name if template else None,
+                "version": template.version if template else None,
+                "hash": template.content_hash if template else None,
+                "findings": [{"line": p.line, "field": p.field, "message": p.message} for p in problems],
+                "unfillable": unfillable,
+            }
+        )
+    elif problems:
+        for problem in problems:
+            print_text(f"{file}:{problem.line}: {f'{problem.field}: ' if problem.field else ''}{problem.message}")
+        say(f"✕ {len(problems)} finding{'s' if len(problems) > 1 else ''}. Every field: holdfast explain workflows")
+    elif template is not None:
+        print_text(f"✓ {template.name} v{template.version}: {len(template.phases)} phases, {len(template.roles)} roles")
+        for sentence in unfillable:
+            print_text(f"! {sentence}")
+    if problems:
+        raise typer.Exit(1)
 
 
 def list_personas(repo: REPO = Path(), as_json: JSON = False) -> None:
@@ -141,7 +167,9 @@ def list_personas(repo: REPO = Path(), as_json: JSON = False) -> None:
 
 
 def show_persona(
-    persona: Annotated[str, typer.Argument(metavar="PERSONA")], repo: REPO = Path(), as_json: JSON = False
+    persona: Annotated[str, typer.Argument(metavar="PERSONA", autocompletion=complete_personas)],
+    repo: REPO = Path(),
+    as_json: JSON = False,
 ) -> None:
     """One persona in full.
 

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from holdfast.errors import did_you_mean as did_you_mean
+
 
 class Entry(NamedTuple):
     """A command before it is loaded. `target` is `module:function` below this package; a group has `members`."""
@@ -15,6 +17,9 @@ class Entry(NamedTuple):
     summary: str
     target: str = ""
     members: Mapping[str, "Entry"] | None = None
+
+
+_ALIASES = {"ls": "list"}
 
 
 class LazyGroup(TyperGroup):
@@ -26,6 +31,7 @@ class LazyGroup(TyperGroup):
         return [name for members in self.sections.values() for name in members]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        cmd_name = _ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in self.commands:
             entry = next((members[cmd_name] for members in self.sections.values() if cmd_name in members), None)
             if entry is None:
@@ -128,11 +134,3 @@ def make_group(name: str, summary: str, sections: Mapping[str, Mapping[str, Entr
     group = LazyGroup(name=name, help=summary, no_args_is_help=True, rich_markup_mode=None)
     group.sections = sections
     return group
-
-
-def did_you_mean(given: str, known: list[str]) -> str:
-    """A sentence that names what was probably meant, or nothing."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(given, known, n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""

@@ -6,9 +6,14 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.completion import complete_runs
+
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 YES = Annotated[bool, typer.Option("--yes", help="Approve everything.")]
-RUN_ID = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.")]
+RUN_ID = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.", autocompletion=complete_runs),
+]
 REPO = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository whose .holdfast folder counts too.")]
 
 

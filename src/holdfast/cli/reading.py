@@ -6,11 +6,14 @@ from holdfast.errors import ApprovalNotFound, RunNotFound
 from holdfast.persistence.plain import query
 
 _MIN_PREFIX_CHARS = 4  # shorter ones are typing errors more often than ids
+_MORE = f"Give at least {_MIN_PREFIX_CHARS} characters of it."
 
 
 def find_run_id(given: str) -> str:
     """The full id for an unambiguous beginning of one. Raises `RunNotFound`."""
     ids = _find_ids("runs", given)
+    if not ids and len(given) < _MIN_PREFIX_CHARS:
+        raise RunNotFound(f"{given!r} is too short for the beginning of a run's id.", hint=_MORE)
     if len(ids) > 1:
         raise RunNotFound(f"{given!r} is the beginning of several runs.", hint=f"Give more of it: {', '.join(ids)}.")
     if not ids:
@@ -21,6 +24,8 @@ def find_run_id(given: str) -> str:
 def find_approval(given: str) -> tuple[str, str]:
     """The ids of an approval and its run, for an unambiguous beginning. Raises `ApprovalNotFound`."""
     ids = _find_ids("approvals", given)
+    if not ids and len(given) < _MIN_PREFIX_CHARS:
+        raise ApprovalNotFound(f"{given!r} is too short for the beginning of an approval's id.", hint=_MORE)
     if len(ids) != 1:
         what = "is the beginning of several approvals" if ids else "is no approval"
         raise ApprovalNotFound(f"{given!r} {what}.", hint="See what waits: holdfast approvals")

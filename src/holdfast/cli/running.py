@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from holdfast.cli.completion import complete_role_personas, complete_workflows
 from holdfast.cli.options import JSON, YES, get_user, is_interactive
 
 
@@ -21,7 +22,10 @@ class _Wish(NamedTuple):
 
 
 def run(
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="A workflow's name, or a file.")],
+    workflow: Annotated[
+        str,
+        typer.Argument(metavar="WORKFLOW", help="A workflow's name, or a file.", autocompletion=complete_workflows),
+    ],
     repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository, or any folder.")] = Path(),
     base: Annotated[str, typer.Option("--base", metavar="BRANCH", help="The branch to start from.")] = "main",
     requirements: Annotated[str | None, typer.Option("--requirements", metavar="TEXT", help="What is wanted.")] = None,
@@ -29,7 +33,13 @@ def run(
         str | None, typer.Option("--requirements-file", metavar="FILE", help="What is wanted; - is standard input.")
     ] = None,
     persona: Annotated[
-        list[str] | None, typer.Option("--persona", metavar="ROLE=NAME", help="Who fills a role; can be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--persona",
+            metavar="ROLE=NAME",
+            help="Who fills a role; can be repeated.",
+            autocompletion=complete_role_personas,
+        ),
     ] = None,
     simulate: Annotated[
         bool, typer.Option("--simulate", help="Rehearse with the simulated model; costs nothing.")

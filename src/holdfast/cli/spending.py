@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli.completion import complete_runs
 from holdfast.cli.options import JSON, get_user
 from holdfast.cli.output import Cell, paint, print_json, print_text, table
 from holdfast.cli.reading import find_run_id
@@ -11,7 +12,10 @@ from holdfast.persistence.plain import query
 
 
 def budget(
-    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of it.")] = None,
+    run_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of it.", autocompletion=complete_runs),
+    ] = None,
     add: Annotated[float | None, typer.Option("--add", metavar="USD", help="Let the run spend so much more.")] = None,
     as_json: JSON = False,
 ) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.completion import complete_personas
 from holdfast.cli.options import JSON, get_user
 from holdfast.cli.output import plain, print_json, print_text, say
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def trust(
-    persona: Annotated[str | None, typer.Argument(metavar="PERSONA", help="A persona that asks for consent.")] = None,
+    persona: Annotated[
+        str | None,
+        typer.Argument(metavar="PERSONA", help="A persona that asks for consent.", autocompletion=complete_personas),
+    ] = None,
     repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository.")] = Path(),
     as_json: JSON = False,
 ) -> None:

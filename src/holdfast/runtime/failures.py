@@ -29,7 +29,7 @@ def describe_error(error: BaseException) -> dict[str, Any]:
 
 def _safe_text(error: BaseException) -> str:
     try:
-        text = str(error)
+        text = error.message if isinstance(error, HoldfastError) else str(error)
     except Exception:
         text = f"a {type(error).__name__} without a text"
     return text[:_MAX_ERROR_CHARS].encode(errors="replace").decode()
