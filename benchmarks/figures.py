@@ -28,6 +28,27 @@ def rows(found: Found) -> Iterator[tuple[str, ...]]:
     yield from _import(found)
 
 
+_HEADLINES = {
+    "one_run": ("one run, SQLite", "peer_langgraph.one_run_sqlite", "peer_dbos.one_run_sqlite"),
+    "many_sqlite": ("64 runs at once, SQLite", "peer_langgraph.many_runs_sqlite", "peer_dbos.many_runs_sqlite"),
+    "many_postgres": ("64 runs at once, Postgres", "peer_langgraph.many_runs_postgres", "peer_dbos.many_runs_postgres"),
+}
+
+
+def short_rows(found: Found) -> Iterator[tuple[str, ...]]:
+    """Yield medians without their spread: what, holdfast, raw commits, then each peer."""
+    for block, (title, *peers) in _HEADLINES.items():
+        jobs = plan.BLOCKS[block]
+        ours = found["jobs"].get(f"{block}/{jobs[0].work}", [])
+        raw = f"{median(row['extra']['raw_rate'] for row in ours):,.0f}" if ours else _ABSENT
+        theirs = (_median_rate(found["jobs"].get(f"{block}/{peer}", [])) for peer in peers)
+        yield (title, _median_rate(ours), raw, *theirs)
+
+
+def _median_rate(found: Rows) -> str:
+    return f"{median(row['steps'] / row['wall_s'] for row in found):,.0f}" if found else _ABSENT
+
+
 def rate(found: Rows) -> str:
     return _spread([row["steps"] / row["wall_s"] for row in found], lambda value: f"{value:,.0f}")
 

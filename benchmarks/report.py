@@ -1,4 +1,7 @@
-"""From readings to the README's table: medians, spread, ratios of neighbours in the same round, and targets."""
+"""From readings to tables: the whole one in docs/benchmarks.md, a short one in the README.
+
+Medians, spread, ratios of neighbours in the same round, and targets.
+"""
 
 import json
 import os
@@ -55,28 +58,26 @@ def _read(path: str) -> str:
 
 
 def publish(found: dict[str, Any], root: Path, *, is_whole: bool) -> None:
-    """Print the table; a whole bench also goes into README.md and benchmarks/results."""
+    """Print the table; a whole bench also goes into docs/benchmarks.md, README.md and benchmarks/results."""
     table = render(found)
     print(f"\n{table}\ntook {found['took_s']} s")
     raw = json.dumps(found, indent=1, default=str) + "\n"
     if not is_whole:
         target = root / "var" / "bench-quick.json"
         target.write_text(raw)
-        print("A part only, or quick: README.md is as it was; raw results are in var/bench-quick.json.")
+        print("A part only, or quick: the pages are as they were; raw results are in var/bench-quick.json.")
         return
     results = root / "benchmarks" / "results"
     results.mkdir(exist_ok=True)
     (results / "latest.json").write_text(raw)
-    readme = root / "README.md"
-    readme.write_text(insert(readme.read_text() if readme.exists() else "", table))
+    for page, text in ((root / "docs" / "benchmarks.md", table), (root / "README.md", render_short(found))):
+        page.write_text(insert(page.read_text(), text))
 
 
-def insert(readme: str, table: str) -> str:
-    block = f"{_START}\n{table}\n{_END}"
-    if _START in readme and _END in readme:
-        before, rest = readme.split(_START, 1)
-        return before + block + rest.split(_END, 1)[1]
-    return f"{readme.rstrip()}\n\n## Speed\n\n{block}\n"
+def insert(page: str, table: str) -> str:
+    """Return a page with the table between its two marks."""
+    before, rest = page.split(_START, 1)
+    return f"{before}{_START}\n{table}\n{_END}{rest.split(_END, 1)[1]}"
 
 
 # -- the text ---------------------------------------------------------------------------------------------------------
@@ -103,6 +104,16 @@ def render(found: dict[str, Any]) -> str:
         *_notes(found),
     ]
     return "\n".join(lines).rstrip()
+
+
+def render_short(found: dict[str, Any]) -> str:
+    """Return the table that a first look needs: holdfast, the disk's raw limit and the peers side by side."""
+    lines = [
+        "| steps per second, each one synced | holdfast | raw commits | LangGraph, `sync` | DBOS |",
+        "| --- | --- | --- | --- | --- |",
+        *("| " + " | ".join(row) + " |" for row in figures.short_rows(found)),
+    ]
+    return "\n".join(lines)
 
 
 def _details(found: dict[str, Any]) -> list[str]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The bench: peers go into an environment of their own, .bench-venv. `make bench quick=1` takes a minute and writes
-# nothing into the README; `make bench only=one_run,replay` measures these blocks (see benchmarks/plan.py).
+# no page; `make bench only=one_run,replay` measures these blocks (see benchmarks/plan.py).
 set -euo pipefail
 uv=$(command -v uv || echo .tools/bin/uv)
 python=.bench-venv/bin/python
