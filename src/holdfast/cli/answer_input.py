@@ -5,10 +5,26 @@ stands for, and asks no further. Ctrl-C is no answer: it is raised as `KeyboardI
 """
 
 import contextlib
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 
 _YES = ("y", "yes")
 _NO = ("n", "no")
+
+
+@contextlib.contextmanager
+def plain_interrupts() -> Iterator[None]:
+    """Let Ctrl-C raise `KeyboardInterrupt` at once. An event loop's own way waits until the loop has its turn again."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def read_answer(prompt: str) -> str | None:
@@ -17,7 +33,8 @@ def read_answer(prompt: str) -> str | None:
         sys.stderr.write(prompt)
         sys.stderr.flush()
     try:
-        return input().strip()
+        with plain_interrupts():
+            return input().strip()
     except UnicodeDecodeError:
         return "\ufffd"  # bytes that are no text: an answer that fits no question
     except (EOFError, OSError, RuntimeError, ValueError):

@@ -8,7 +8,8 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
-from holdfast.cli.asking import Answer, ask, call_person, find_question
+from holdfast.cli.answer_input import plain_interrupts
+from holdfast.cli.asking import ask, call_person, find_question
 from holdfast.cli.options import get_user
 from holdfast.cli.output import say
 from holdfast.cli.progress import give_notice, shown_progress
@@ -69,7 +70,8 @@ async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
     question = find_question(run_id)
     if question is None:
         return True  # someone else was faster
-    answer = _ask_with_plain_interrupts(question)
+    with plain_interrupts():
+        answer = ask(question)
     if answer is None:
         return False
     given: dict[str, Any] = {} if answer.result is None else {"result": answer.result}
@@ -89,15 +91,6 @@ async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
     except ApprovalAnswered as error:
         say(f"{error.message} Your answer came too late.")
     return True
-
-
-def _ask_with_plain_interrupts(question: dict[str, Any]) -> Answer | None:
-    """While a person types, Ctrl-C ends the question, which stays open, and with it the command."""
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return ask(question)
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 @contextlib.asynccontextmanager

@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from holdfast.cli.answer_input import plain_interrupts
+
 HELP = "space shows more, q goes on"
 _KEYS = "#command\n^D quit\n"
 _FIRST_WITH_KEYS = 582  # the first version of less that reads a file of keys in source form
@@ -21,7 +23,7 @@ _STOP_KEYS = ("", "q", "Q", "\x04", "\x1b")
 
 def show_in_pager(text: str) -> None:
     """Show a text until its end or until the person has enough. Raises `KeyboardInterrupt` for Ctrl-C."""
-    with _same_terminal():
+    with plain_interrupts(), _same_terminal():
         if own := _find_program(os.environ.get("PAGER", "")):
             _run(own, text, {})
         elif (less := shutil.which("less")) and _reads_keys(less):
@@ -87,43 +89,45 @@ def _same_terminal() -> Iterator[None]:
 
 def _page(text: str) -> None:
     """Print as many lines as fit, then wait for a key; without a terminal to read keys from, print all of it."""
+    can_ask = _take_keys_one_by_one()
     size = shutil.get_terminal_size()
     room = max(size.lines - 1, 2)
     lines = text.splitlines()
     left = room
     for index, line in enumerate(lines):
         rows = max(1, -(-len(line) // max(size.columns, 1)))
-        if rows > left and index:
+        if can_ask and rows > left and index:
             key = _ask_for_key()
-            if key is None:
-                left = sys.maxsize
-            elif key in _STOP_KEYS:
+            if key in _STOP_KEYS:
                 return
-            else:
-                left = 1 if key in "\r\n" else room
+            left = 1 if key in "\r\n" else room
         _write(f"{line}\n")
         left -= rows
 
 
-def _ask_for_key() -> str | None:
+def _take_keys_one_by_one() -> bool:
+    """Let keys arrive as they are pressed, Ctrl-C as an interrupt; false where no key can be read."""
+    try:
+        import termios
+        import tty
+    except ImportError:  # not on this system
+        return False
+    try:
+        tty.setcbreak(0, termios.TCSADRAIN)  # what was typed ahead counts
+    except (termios.error, OSError):
+        return False
+    return True
+
+
+def _ask_for_key() -> str:
+    """The next key; the empty text at the end of input."""
     _write(HELP)
     try:
-        return _read_key()
+        return os.read(0, 1).decode(errors="replace")
+    except OSError:
+        return ""
     finally:
         _write("\r" + " " * len(HELP) + "\r")
-
-
-def _read_key() -> str | None:
-    """One key as it is pressed; the empty text at the end of input, `None` where no key can be read."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        return None
-    try:
-        import tty
-
-        tty.setcbreak(0)  # keys arrive at once; Ctrl-C stays an interrupt
-        return os.read(0, 1).decode(errors="replace")
-    except (ImportError, OSError):
-        return ""
 
 
 def _write(text: str) -> None:
