@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.agents.envelope import Envelope, find_envelope
+from holdfast.agents.rehearsal_chat import Outcome, answer, list_names
 from holdfast.agents.rehearsal_script import fill_in, find_artifact
 from holdfast.agents.rehearsed_work import Topic, find_topic, make_artifact, make_changes, notes_path
 from holdfast.persona import ScriptedTurn
@@ -115,7 +116,11 @@ def _decide(scene: Scene) -> Turn:
 
 
 def _play_helper(scene: Scene) -> Turn:
-    """A subagent, or a chat: it is told what to do in words, so it looks around and reports."""
+    """A conversation, or a subagent, which has no subagents of its own: it looks around and reports."""
+    if "task" in scene.tools:
+        done = (Outcome(seen.name, seen.args, seen.result, seen.is_error) for turn in scene.turns for seen in turn)
+        text, calls = answer(scene.asked_again or scene.first, done, scene.tools)
+        return Turn(text, tuple(Call(name, args) for name, args in calls))
     if not scene.turns:
         return Turn("I will look.", (Call("ls", {"path": "/"}),))
     names = ", ".join(_listed(scene)[:5]) or "nothing"
@@ -228,6 +233,4 @@ def _absolute(play: _Play) -> str:
 
 def _listed(scene: Scene) -> tuple[str, ...]:
     """The paths of the first listing, as far as it is one."""
-    text = next((seen.result for seen in scene.results("ls")), "")
-    quoted = (part.strip().strip("'\"") for part in text.strip("[] \n").replace("\n", ",").split(","))
-    return tuple(path for path in quoted if path.startswith("/") and not path.startswith("/.holdfast"))
+    return list_names(next((seen.result for seen in scene.results("ls")), ""))

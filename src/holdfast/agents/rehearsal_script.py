@@ -11,7 +11,10 @@ _LEFT_OUT = object()
 
 
 def fill_in(turns: Iterable[ScriptedTurn], comment: str) -> tuple[ScriptedTurn, ...]:
-    """Put the comment where the script names it; what names it is left out if there is none, down to a whole turn."""
+    """Put the comment where the script names it; what names it is left out if there is none, down to a whole turn.
+
+    A turn that only says something is joined with the next one, since an answer without calls would be the last.
+    """
     text = " ".join(comment.split())
     filled = (
         ScriptedTurn(
@@ -21,7 +24,17 @@ def fill_in(turns: Iterable[ScriptedTurn], comment: str) -> tuple[ScriptedTurn, 
         )
         for turn in turns
     )
-    return tuple(turn for turn in filled if turn != ScriptedTurn())
+    return _join_texts([turn for turn in filled if turn != ScriptedTurn()])
+
+
+def _join_texts(turns: Sequence[ScriptedTurn]) -> tuple[ScriptedTurn, ...]:
+    joined: list[ScriptedTurn] = []
+    for turn in turns:
+        if joined and not joined[-1].calls and joined[-1].artifact is None:
+            said = joined.pop().say
+            turn = turn.model_copy(update={"say": f"{said}\n\n{turn.say}".strip()})
+        joined.append(turn)
+    return tuple(joined)
 
 
 def find_artifact(turns: Sequence[ScriptedTurn], envelope: Envelope) -> dict[str, Any] | None:
