@@ -1,4 +1,4 @@
-"""`holdfast demo`, and `python -m holdfast.cli.demo`: one of two stories, told with real processes and real kills."""
+"""`holdfast demo`, and `python -m holdfast.cli.demo`: one of two demonstrations with real processes and real kills."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ def demo(
 ) -> None:
     """Watch a run being killed, resumed and finished; needs no key.
 
-    A small project with a fault is made in a temporary folder. A workflow runs on it with the simulated model; its
+    A small project with a bug is made in a temporary folder. A workflow fixes it with a model that plays a script; its
     process is killed, another one goes on, you approve, a third one finishes.
 
     Example: holdfast demo
