@@ -32,6 +32,9 @@ meanwhile to standard error.
 | 2 | wrong usage |
 | 3 | waiting for a person |
 | 130 | ended by Ctrl-C; the run can be resumed |
+
+The end of input (Ctrl-D) answers a question with "later" or "no"; what was asked stays open.
+In the pager it goes on, as `q` does.
 """
 
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from holdfast.config import MAX_TRIES, MAX_WAIT_S
 from holdfast.definition import Argv, Definition, Key, Loc, Name, Version, check_not_empty, refuse
@@ -106,6 +106,25 @@ class CommandSandbox(Definition):
     write: tuple[OwnPath, ...] = ()
 
 
+class ScriptedTurn(Definition):
+    """One answer of a simulated model that plays a script: what it says, the tools it calls, the artifact it writes.
+
+    A call is `tool: {argument: value}`. `$comment` stands for what a person asked to be changed; without such a comment
+    a text, an entry or a field that names it is left out.
+    """
+
+    say: str = ""
+    calls: tuple[dict[Key, dict[str, JsonValue]], ...] = ()
+    artifact: dict[str, JsonValue] | None = None
+
+    @field_validator("calls")
+    @classmethod
+    def _is_one_call_each(cls, value: tuple[dict[str, object], ...]) -> tuple[dict[str, object], ...]:
+        if any(len(call) != 1 for call in value):
+            raise ValueError("should be a list of calls, each of them one tool with its arguments")
+        return value
+
+
 class AgentPersona(Definition):
     """One way to fill a role: a backend and model, a system prompt, capabilities and permissions."""
 
@@ -135,6 +154,8 @@ class AgentPersona(Definition):
     """What one run of the command may cost: reserved before it, and counted where it tells no cost of its own."""
     cost_from: Literal["file", "output"] = "file"
     """Where the command tells what it has cost: in the file it is told of, or as JSON in the last lines it prints."""
+    script: dict[Key, tuple[ScriptedTurn, ...]] = Field(default={})
+    """What a simulated model does, phase by phase; in a phase that is not named it does what it always does."""
 
     @field_validator("sandbox", mode="before")
     @classmethod
@@ -195,6 +216,8 @@ def _find_misfits(persona: AgentPersona) -> Iterator[tuple[Loc, str]]:
     for field in ("sandbox", "cost_per_run_usd", "cost_from"):
         if not is_command and getattr(persona, field) != AgentPersona.model_fields[field].default:
             yield (field,), f"only a command persona has one, and this backend is {persona.backend}"
+    if persona.script and persona.backend is not Backend.SIMULATED:
+        yield ("script",), f"only a simulated persona plays one, and this backend is {persona.backend}"
     for field in ("answer_timeout_s", "idle_timeout_s", "tries", "max_wait_s"):
         if is_command and getattr(persona, field) is not None:
             yield (field,), "a command persona makes no model calls itself; a phase's timeout_seconds bounds it"

@@ -1,8 +1,10 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from holdfast.enums import Backend, Capability
@@ -114,6 +116,9 @@ def test_a_command_persona_needs_no_model() -> None:
         ({"backend": "command", "argv": ["x", "{secret}"]}, "argv.1"),
         ({"backend": "openai_compatible"}, "base_url"),
         ({"backend": "simulated", "base_url": "http://x"}, "base_url"),
+        ({"script": {"plan": [{"say": "Hello."}]}}, "script"),
+        ({"backend": "simulated", "script": {"plan": [{"calls": [{"ls": {}, "glob": {}}]}]}}, "script.plan.0.calls"),
+        ({"backend": "simulated", "script": {"plan": [{"shout": "Hello."}]}}, "script.plan.0.shout"),
         ({"base_url": "ftp://x"}, "base_url"),
         ({"base_url": "https://me:secret@x/v1"}, "base_url"),
         ({"api_key_env": "sk-abc123"}, "api_key_env"),
@@ -169,3 +174,10 @@ def test_one_name_may_stand_in_a_folder_in_several_versions(tmp_path: Path) -> N
     loaded = load_personas_from_dir(tmp_path)
 
     assert [one.version for one in loaded] == [1, 2]
+
+
+def test_the_script_of_the_reference_is_one() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/simulated.md").read_text()
+    (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+
+    assert list(AgentPersona.model_validate(yaml.safe_load(block)).script) == ["plan"]

@@ -102,7 +102,7 @@ def _is_simulated(persona: AgentPersona) -> bool:
 def _open_simulated(wanted: _Wanted) -> "BaseChatModel":
     from holdfast.agents.simulated import open_simulated_model
 
-    return open_simulated_model(wanted.model, max_tokens=wanted.max_output_tokens)
+    return open_simulated_model(wanted.model, max_tokens=wanted.max_output_tokens, script=wanted.persona.script)
 
 
 def _open_openai(wanted: _Wanted) -> "BaseChatModel":

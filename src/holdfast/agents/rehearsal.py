@@ -7,10 +7,14 @@ artifact its phase asks for, and says so. Where its tools fail it goes on, as fa
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from holdfast.agents.envelope import Envelope, find_envelope
+from holdfast.agents.rehearsal_chat import Outcome, answer, list_names
+from holdfast.agents.rehearsal_script import fill_in, find_artifact
 from holdfast.agents.rehearsed_work import Topic, find_topic, make_artifact, make_changes, notes_path
+from holdfast.persona import ScriptedTurn
 
 SLOW_S = 5.0
 _GIANT_CHARS = 400_000
@@ -64,6 +68,7 @@ class Scene:
     turns: tuple[tuple[Seen, ...], ...] = ()
     tools: frozenset[str] = frozenset()
     misbehave: str = ""
+    script: Mapping[str, tuple[ScriptedTurn, ...]] = field(default_factory=dict)
 
     def results(self, name: str) -> Iterator[Seen]:
         return (seen for turn in self.turns for seen in turn if seen.name == name and not seen.is_error)
@@ -77,6 +82,11 @@ class _Play:
     envelope: Envelope
     topic: Topic
     files: tuple[str, ...] = field(default=())
+
+    @property
+    def script(self) -> tuple[ScriptedTurn, ...]:
+        """What the phase's script says, with the comment in it; nothing if there is none."""
+        return fill_in(self.scene.script.get(self.envelope.phase_key, ()), self.envelope.comment)
 
 
 def next_turn(scene: Scene) -> Turn:
@@ -106,7 +116,11 @@ def _decide(scene: Scene) -> Turn:
 
 
 def _play_helper(scene: Scene) -> Turn:
-    """A subagent, or a chat: it is told what to do in words, so it looks around and reports."""
+    """A conversation, or a subagent, which has no subagents of its own: it looks around and reports."""
+    if "task" in scene.tools:
+        done = (Outcome(seen.name, seen.args, seen.result, seen.is_error) for turn in scene.turns for seen in turn)
+        text, calls = answer(scene.asked_again or scene.first, done, scene.tools)
+        return Turn(text, tuple(Call(name, args) for name, args in calls))
     if not scene.turns:
         return Turn("I will look.", (Call("ls", {"path": "/"}),))
     names = ", ".join(_listed(scene)[:5]) or "nothing"
@@ -117,6 +131,8 @@ def _play_helper(scene: Scene) -> Turn:
 
 
 def _work(play: _Play) -> list[Callable[[], Turn]]:
+    if play.script:
+        return [partial(_play_turn, play, turn) for turn in play.script]
     acts: list[Callable[[], Turn]] = [lambda: _look_around(play), lambda: _read(play)]
     if play.scene.misbehave in ("garbage-tools", "giant-output"):
         acts.insert(0, lambda: _begin_badly(play))
@@ -132,6 +148,14 @@ def _repair(play: _Play) -> list[Callable[[], Turn]]:
         return []
     look = Turn("I will look at what I wrote.", (Call("read_file", {"file_path": _absolute(play)}),))
     return [lambda: look, lambda: _hand_in(play)]
+
+
+def _play_turn(play: _Play, turn: ScriptedTurn) -> Turn:
+    """One turn of the script; what it breaks off with is up to the script, as long as the artifact is not withheld."""
+    calls = [Call(name, args) for call in turn.calls for name, args in call.items()]
+    if turn.artifact is not None and not play.scene.misbehave.startswith("no-artifact"):
+        calls += _hand_in(play).calls
+    return Turn(turn.say, tuple(calls))
 
 
 def _look_around(play: _Play) -> Turn:
@@ -171,7 +195,8 @@ def _hand_in(play: _Play) -> Turn:
     is_spoilt = play.scene.misbehave == "invalid-artifact" or (
         play.scene.misbehave == "invalid-artifact-once" and not play.scene.asked_again and play.envelope.attempt == 1
     )
-    artifact: Any = make_artifact(play.envelope, play.topic, remark=play.scene.asked_again)
+    scripted = find_artifact(play.script, play.envelope)
+    artifact: Any = scripted or make_artifact(play.envelope, play.topic, remark=play.scene.asked_again)
     content = json.dumps(
         ["not", "what", "was", "asked", "for"] if is_spoilt else artifact, ensure_ascii=False, indent=2
     )
@@ -208,6 +233,4 @@ def _absolute(play: _Play) -> str:
 
 def _listed(scene: Scene) -> tuple[str, ...]:
     """The paths of the first listing, as far as it is one."""
-    text = next((seen.result for seen in scene.results("ls")), "")
-    quoted = (part.strip().strip("'\"") for part in text.strip("[] \n").replace("\n", ",").split(","))
-    return tuple(path for path in quoted if path.startswith("/") and not path.startswith("/.holdfast"))
+    return list_names(next((seen.result for seen in scene.results("ls")), ""))

@@ -33,7 +33,8 @@ def find_topic(requirements: str, title: str) -> Topic:
     slug = "_".join(word.lower() for word in words[:4]) or "work"
     usual = [word for word in words if len(word) > 3 and word.lower() not in _COMMON_WORDS]
     sentences = [part.strip() for line in lines for part in re.split(r"(?<=[.!?])\s", line) if len(part.strip()) > 9]
-    return Topic(head, slug, max(usual, key=len, default="def"), tuple(sentences[:8]) or (f"{head}, as asked for.",))
+    told = [part for part in sentences if part.rstrip(" .") != head] or [f"{head}."]
+    return Topic(head, slug, max(usual, key=len, default="def"), tuple(told[:8]))
 
 
 def notes_path(topic: Topic) -> str:
@@ -53,14 +54,15 @@ def make_changes(envelope: Envelope, topic: Topic, *, notes: str | None) -> Iter
     if _is_code(envelope):
         yield "write_file", {"file_path": f"/{_FOLDER}/{_module(topic)}.py", "content": _code(topic)}
         yield "write_file", {"file_path": f"/{_FOLDER}/test_{_module(topic)}.py", "content": _test(topic)}
-    section = _section(envelope, topic)
+    section = _section(envelope)
     if notes is not None and _END in notes:
         yield (
             "edit_file",
             {"file_path": notes_path(topic), "old_string": _END, "new_string": f"{section}\n{_END}"},
         )
     else:
-        content = f"# {topic.title}\n\n{section}\n{_END}\n"
+        asked = "\n".join(f"- {sentence}" for sentence in topic.sentences)
+        content = f"# {topic.title}\n\n{asked}\n\n{section}\n{_END}\n"
         yield "write_file", {"file_path": notes_path(topic), "content": content}
 
 
@@ -71,7 +73,8 @@ def make_artifact(envelope: Envelope, topic: Topic, *, remark: str = "") -> Any:
         run_id=envelope.run_id,
         phase_key=envelope.phase_key,
         topic=topic.title,
-        sentences=answer + topic.sentences,
+        sentences=topic.sentences,
+        remarks=answer,
         paths=changed_paths(envelope, topic) or (notes_path(topic).lstrip("/"),),
     )
     return sample(dict(envelope.artifact.schema), facts, schemas=envelope.artifact.schemas)
@@ -86,10 +89,9 @@ def _is_code(envelope: Envelope) -> bool:
     return any(word in named for word in _CODE_WORDS)
 
 
-def _section(envelope: Envelope, topic: Topic) -> str:
+def _section(envelope: Envelope) -> str:
     again = f", attempt {envelope.attempt}" if envelope.attempt > 1 else ""
-    lines = [f"## {envelope.title or envelope.phase_key}{again}", ""]
-    lines += [f"- {sentence}" for sentence in topic.sentences]
+    lines = [f"## {envelope.title or envelope.phase_key}{again}", "", f"Rehearsed. Result: `{envelope.artifact.path}`."]
     if envelope.comment:
         lines += ["", f"Changed as asked: {_one_line(envelope.comment)}"]
     return "\n".join(lines) + "\n"

@@ -8,7 +8,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +17,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from holdfast.agents.schema_merge import merge
+from holdfast.agents.schema_phrases import Facts, count_items, make_phrase
 from holdfast.agents.schema_text import of_format, of_pattern
 from holdfast.artifact_schema import FORMATS
 
@@ -33,22 +33,13 @@ _KEYS_OF_TYPE = {
 _TYPE_ORDER = ("string", "object", "array", "integer", "number", "boolean", "null")
 # What an honest, untroubled agent would say; anything else takes the first value of its list.
 _PREFERRED = ("approve", "fixed", "met", "not_run", "note", "minor", "low", "completed", "passed", "none")
-_PLACES = ("path", "file", "where", "location", "place")
+
+
+__all__ = ["CannotSample", "Facts", "sample"]
 
 
 class CannotSample(Exception):
     """No value satisfies this schema, as far as can be seen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the texts of an instance are about."""
-
-    run_id: str = ""
-    phase_key: str = ""
-    topic: str = "the work"
-    sentences: tuple[str, ...] = ("Done as described.",)
-    paths: tuple[str, ...] = ("README.md",)
 
 
 def sample(schema: Any, facts: Facts | None = None, *, schemas: Mapping[str, Any] | None = None) -> Any:
@@ -194,7 +185,8 @@ class _Sampler:
         first = schema.get("prefixItems", [])
         items = schema.get("items", True)
         least = max(schema.get("minItems", 0), len(first) if is_full else 0)
-        count = min(max(least, 1 if is_full and items is not False else 0), schema.get("maxItems", _MAX_ITEMS))
+        liked = count_items(self._facts, name) if is_full and items is not False else 0
+        count = min(max(least, liked), schema.get("maxItems", _MAX_ITEMS))
         made: list[Any] = []
         singular = name[:-1] if name.endswith("s") else name
         if "contains" in schema:
@@ -213,7 +205,7 @@ class _Sampler:
 
     def _string(self, schema: dict[str, Any], name: str, index: int) -> str:
         least, most = schema.get("minLength", 0), schema.get("maxLength")
-        candidates = [self._fact(name), _fit(self._text(name, index), least, most, index)]
+        candidates = [self._fact(name), _fit(make_phrase(self._facts, name, index), least, most, index)]
         if "format" in schema:
             candidates.insert(1, of_format(schema["format"], index))
         if "pattern" in schema:
@@ -225,16 +217,6 @@ class _Sampler:
     def _fact(self, name: str) -> str | None:
         plain = name.replace("_", "").lower()
         return {"runid": self._facts.run_id or None, "phasekey": self._facts.phase_key or None}.get(plain)
-
-    def _text(self, name: str, index: int) -> str:
-        facts = self._facts
-        words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").strip().lower()
-        if any(words.endswith(word) for word in _PLACES) and facts.paths:
-            return facts.paths[index % len(facts.paths)]
-        if words == "command":
-            return "python -m pytest"
-        label = (words or "note").capitalize() + (f" {index + 1}" if index else "")
-        return f"{label}, for “{facts.topic}”: {facts.sentences[index % len(facts.sentences)]}"
 
 
 def _kind(schema: Mapping[str, Any]) -> str:

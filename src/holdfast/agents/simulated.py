@@ -8,7 +8,8 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -17,9 +18,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field
 
 from holdfast.agents.rehearsal import MISBEHAVIOURS, SLOW_S, Scene, Seen, Turn, next_turn
 from holdfast.errors import ConfigInvalid, PersonaInvalid
+from holdfast.persona import ScriptedTurn
 
 MISBEHAVE_VARIABLE = "HOLDFAST_SIMULATE_MISBEHAVE"
 DELAY_VARIABLE = "HOLDFAST_SIMULATE_DELAY_S"
@@ -33,6 +36,7 @@ class SimulatedChatModel(BaseChatModel):
     priced_as: str
     misbehave: str = ""
     delay_s: float = 0.0
+    script: dict[str, tuple[ScriptedTurn, ...]] = Field(default={})
     max_tokens: int | None = None
 
     @property
@@ -64,12 +68,16 @@ class SimulatedChatModel(BaseChatModel):
 
     def _answer(self, messages: list[BaseMessage], tools: Sequence[Any]) -> ChatResult:
         names = frozenset(tool["function"]["name"] for tool in tools)
-        turn = next_turn(_to_scene(messages, names, self.misbehave))
+        turn = next_turn(replace(_to_scene(messages, names, self.misbehave), script=self.script))
         return ChatResult(generations=[ChatGeneration(message=_to_message(turn, messages, tools, self.model))])
 
 
-def open_simulated_model(name: str, *, max_tokens: int | None = None) -> SimulatedChatModel:
-    """The model of a simulated persona: `rehearsal-1`, or `rehearsal-1:loop` for one that misbehaves.
+def open_simulated_model(
+    name: str, *, max_tokens: int | None = None, script: Mapping[str, tuple[ScriptedTurn, ...]] | None = None
+) -> SimulatedChatModel:
+    """Return the model of a simulated persona: `rehearsal-1`, or `rehearsal-1:loop` for one that misbehaves.
+
+    In a phase that the `script` names it plays that.
 
     The variable `HOLDFAST_SIMULATE_MISBEHAVE` does the same for personas without a suffix, and
     `HOLDFAST_SIMULATE_DELAY_S` slows every call down. Raises `PersonaInvalid`, `ConfigInvalid`.
@@ -81,7 +89,13 @@ def open_simulated_model(name: str, *, max_tokens: int | None = None) -> Simulat
         raise PersonaInvalid(f"A simulated model cannot misbehave by {misbehave!r}.", hint=f"It can by: {known}.")
     delay_s = _read_delay(SLOW_S if misbehave == "slow" else 0.0)
     return SimulatedChatModel(
-        model=name, priced_as=base, misbehave=misbehave, delay_s=delay_s, max_tokens=max_tokens, disable_streaming=True
+        model=name,
+        priced_as=base,
+        misbehave=misbehave,
+        delay_s=delay_s,
+        script=dict(script or {}),
+        max_tokens=max_tokens,
+        disable_streaming=True,
     )
 
 

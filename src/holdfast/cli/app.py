@@ -12,6 +12,7 @@ import typer
 
 from holdfast import __version__
 from holdfast.cli.lazy import Entry, LazyGroup, lighten
+from holdfast.cli.streams import open_closed_streams
 
 RUNS = {
     "list": Entry("List runs, newest first.", "listing:list_runs"),
@@ -126,7 +127,11 @@ def holdfast(
         ctx.fail("--resume, --persona and --simulate before a command are for a conversation, which has no command.")
 
 
+_INTERRUPTED = 130
+
+
 def main() -> None:
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ✓ gets a question mark
     arguments, flags = take_global_options(sys.argv[1:])
@@ -151,8 +156,8 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
         # Whoever read this has gone; without a place to go, what is still buffered would be an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except typer.Abort:
-        return 130
+    except (typer.Abort, KeyboardInterrupt):
+        return _INTERRUPTED
     except Exception as error:
         if is_debug:
             raise

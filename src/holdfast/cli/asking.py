@@ -8,8 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from holdfast.cli.answer_input import read_answer
 from holdfast.cli.listing import describe_asked, describe_change, read_approvals
 from holdfast.cli.output import paint, plain, say
+from holdfast.cli.pager import show_in_pager
 
 _CHOICES = {
     "approve": "approve (a)",
@@ -30,7 +32,6 @@ _OUTCOME_CHOICES = {
 _OUTCOME_KEYS = {"h": "happened", "a": "approve", "f": "reject", "x": "abort", "l": "later"}
 IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
 _SHOWN_LINES = 30
-_IN_PAGER = "space shows more, q goes on"
 
 
 class Answer(NamedTuple):
@@ -48,7 +49,10 @@ def find_question(run_id: str) -> dict[str, Any] | None:
 
 
 def ask(question: dict[str, Any]) -> Answer | None:
-    """Show what is to be approved and read the answer; `None` is "later"."""
+    """Show what is to be approved and read the answer; `None` is "later", and so is the end of input.
+
+    Raises `KeyboardInterrupt` for Ctrl-C.
+    """
     show_question(question)
     if is_in_doubt(question):
         return _ask_what_became()
@@ -61,27 +65,31 @@ def ask(question: dict[str, Any]) -> Answer | None:
             return None
         elif action == "approve":
             return Answer(action, "")
+        elif (text := read_answer(_MORE[action])) is None:
+            return None
         elif action == "edit":
-            if (args := _read_args()) is not None:
+            if (args := _parse_args(text)) is not None:
                 return Answer("approve", "", args)
-        elif comment := _read(_WHY[action]):
-            return Answer(action, comment)
-        elif action == "reject":
-            return Answer(action, "")
+        elif text or action == "reject":
+            return Answer(action, text)
 
 
 def _ask_what_became() -> Answer | None:
     action = _choose(_OUTCOME_CHOICES, _OUTCOME_KEYS)
     if action == "happened":
-        return Answer("approve", "", result=_read("What did it give? The agent reads this (empty is fine) > "))
+        result = read_answer("What did it give? The agent reads this (empty is fine) > ")
+        return None if result is None else Answer("approve", "", result=result)
     return None if action == "later" else Answer(action, "")
 
 
 def _choose(choices: Mapping[str, str], keys: Mapping[str, str]) -> str:
-    """One of the choices, asked for until it is one."""
+    """One of the choices, asked for until it is one; the end of input is "later"."""
     while True:
         say()
-        given = _read(f"{in_rows(list(choices.values()))} > ").lower()
+        answer = read_answer(f"{in_rows(list(choices.values()))} > ")
+        if answer is None:
+            return "later"
+        given = answer.lower()
         action = keys.get(given) or next((word for word in choices if given and word.startswith(given)), "")
         if action in choices:
             return action
@@ -100,7 +108,11 @@ def in_rows(choices: Sequence[str]) -> str:
     return "\n".join(rows)
 
 
-_WHY = {"request_changes": "What should change? > ", "reject": "Why? (empty is fine) > "}
+_MORE = {
+    "edit": "The arguments as JSON > ",
+    "request_changes": "What should change? > ",
+    "reject": "Why? (empty is fine) > ",
+}
 
 
 def _find_senseless(question: dict[str, Any]) -> set[str]:
@@ -111,12 +123,12 @@ def _find_senseless(question: dict[str, Any]) -> set[str]:
     return {"request_changes", "diff"} | (set() if is_tool_call else {"edit"})
 
 
-def _read_args() -> dict[str, Any] | None:
+def _parse_args(text: str) -> dict[str, Any] | None:
     from holdfast.cli.deciding import read_args
     from holdfast.errors import ConfigInvalid
 
     try:
-        return read_args(_read("The arguments as JSON > "))
+        return read_args(text)
     except ConfigInvalid as error:
         say(error.message)
         return None
@@ -159,26 +171,8 @@ def show_long(text: str) -> None:
     lines = text.splitlines()
     if len(lines) <= min(_SHOWN_LINES, max(shutil.get_terminal_size().lines - 12, 8)):
         say("\n".join(f"  {line}" for line in lines))
-    elif not _page(text):
-        say(text)
-
-
-def _page(text: str) -> bool:
-    command = os.environ.get("PAGER") or "less"
-    if not (program := shutil.which(command.split()[0])):
-        return False
-    # The screen is not cleared at the end, so that what was read stays above the question.
-    environment = {"LESS": f"-FRX -Ps{_IN_PAGER}", **os.environ}
-    argv = [program, *command.split()[1:]]
-    with contextlib.suppress(KeyboardInterrupt):
-        subprocess.run(argv, input=text.encode(errors="replace"), env=environment, check=False)
-    return True
-
-
-def _read(prompt: str) -> str:
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
-    return input().strip()
+    else:
+        show_in_pager(text)
 
 
 def call_person(text: str) -> None:

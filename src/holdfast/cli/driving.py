@@ -8,7 +8,8 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
-from holdfast.cli.asking import Answer, ask, call_person, find_question
+from holdfast.cli.answer_input import plain_interrupts
+from holdfast.cli.asking import ask, call_person, find_question
 from holdfast.cli.options import get_user
 from holdfast.cli.output import say
 from holdfast.cli.progress import give_notice, shown_progress
@@ -31,23 +32,35 @@ async def drive(
     phase_keys: Iterable[str],
     can_ask: bool,
     after: int = 0,
+    interrupted: asyncio.Event | None = None,
 ) -> RunResult:
     """Do it and show it. With `can_ask` a person answers each approval here, and the run goes on.
 
-    The run is paused while they think, so whatever happens to this process then, the question stays.
+    The run is paused while they think, so whatever happens to this process then, the question stays. `interrupted` is
+    set if it was Ctrl-C that left the run paused.
     """
+    interrupted = interrupted or asyncio.Event()
     keys = list(phase_keys)
     while True:
         showing = shown_progress(db.store, run_id, phase_keys=keys, after=after)
-        async with showing as view, _stoppable(engine, run_id, view):
+        async with showing as view, _stoppable(engine, run_id, view) as pausing:
             result = await act()
         after = view.last_seq
+        if pausing and result.state is RunStatus.PAUSED:
+            interrupted.set()
+            return result
         if result.state is not RunStatus.PAUSED or result.waiting_for == "person":
             return result
         call_person(f"holdfast: run {run_id[:8]} waits for you ({result.waiting_for})")
         if not can_ask or result.waiting_for not in ("approval", "outcome"):
             return result
-        if not await _settle(engine, run_id):
+        try:
+            is_settled = await _settle(engine, run_id)
+        except KeyboardInterrupt:
+            say()
+            interrupted.set()
+            return result
+        if not is_settled:
             return result
         act = lambda: engine.resume(run_id)  # noqa: E731
 
@@ -57,7 +70,8 @@ async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
     question = find_question(run_id)
     if question is None:
         return True  # someone else was faster
-    answer = _ask_with_plain_interrupts(question)
+    with plain_interrupts():
+        answer = ask(question)
     if answer is None:
         return False
     given: dict[str, Any] = {} if answer.result is None else {"result": answer.result}
@@ -79,21 +93,12 @@ async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
     return True
 
 
-def _ask_with_plain_interrupts(question: dict[str, Any]) -> Answer | None:
-    """While a person types, Ctrl-C is theirs: it means "later"."""
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return ask(question)
-    except (KeyboardInterrupt, EOFError):
-        say()
-        return None
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
 @contextlib.asynccontextmanager
-async def _stoppable(engine: WorkflowEngine, run_id: str, view: RunView) -> AsyncIterator[None]:
-    """Ctrl-C once pauses the run durably; twice leaves at once, and the run can be resumed all the same."""
+async def _stoppable(engine: WorkflowEngine, run_id: str, view: RunView) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Ctrl-C once pauses the run durably; twice leaves at once, and the run can be resumed all the same.
+
+    What it yields holds something once Ctrl-C was pressed. Before there is a run, it raises `KeyboardInterrupt`.
+    """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     pausing: list[asyncio.Task[None]] = []
 
@@ -115,7 +120,11 @@ async def _stoppable(engine: WorkflowEngine, run_id: str, view: RunView) -> Asyn
     previous = signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, on_interrupt)
     try:
-        yield
+        yield pausing
+    except asyncio.CancelledError:
+        if pausing:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, previous)

@@ -74,6 +74,8 @@ def _move(given: str, verb: str, *, is_json: bool, is_yes: bool, **options: Any)
 
 
 async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, **options: Any) -> int:
+    import asyncio
+
     from holdfast.cli.output import finish, told_to_wait
     from holdfast.cli.reading import find_repository
     from holdfast.persistence.plain import query
@@ -84,6 +86,7 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, **optio
 
     phases = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
     callback = YesToAll() if is_yes else None
+    interrupted = asyncio.Event()
     async with open_engine(repo=find_repository(run_id), callback=callback) as (engine, db, _config):
         result = await drive(
             engine,
@@ -93,8 +96,9 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, **optio
             phase_keys=[row["phase_key"] for row in phases],
             can_ask=is_interactive() and not is_json,
             after=db.store.read_heads([run_id]).get(run_id, 0),
+            interrupted=interrupted,
         )
-        return finish(result, is_json=is_json)
+        return finish(result, is_json=is_json, is_interrupted=interrupted.is_set())
 
 
 def _tell_owner(

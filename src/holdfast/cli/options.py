@@ -29,4 +29,4 @@ def get_user() -> str:
 
 def is_interactive() -> bool:
     """Whether a person can be asked something: what they read and what they type is a terminal."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from holdfast.engine.results import RunResult
 
-EXIT_DONE, EXIT_FAILED, EXIT_WAITING = 0, 1, 3
+EXIT_DONE, EXIT_FAILED, EXIT_WAITING, EXIT_INTERRUPTED = 0, 1, 3, 130
 _LEAST_ELASTIC = 16
 MARKS = {
     "completed": "✓",
@@ -105,13 +105,13 @@ def exit_code(state: str) -> int:
     return EXIT_DONE if state == "completed" else EXIT_FAILED
 
 
-def finish(result: "RunResult", *, is_json: bool) -> int:
-    """Show where a run stands after a command, and return the exit code that says the same."""
+def finish(result: "RunResult", *, is_json: bool, is_interrupted: bool = False) -> int:
+    """Show where a run stands after a command, and return the exit code that says the same, or that Ctrl-C ended it."""
     if is_json:
         print_json(to_json(result))
     else:
         show_result(result)
-    return exit_code(result.state.value)
+    return EXIT_INTERRUPTED if is_interrupted else exit_code(result.state.value)
 
 
 def show_result(result: "RunResult") -> None:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from holdfast.agents.rehearsal_chat import HOW_TO_TRY
 from holdfast.catalog import Catalog
 from holdfast.cli.asking import in_rows, is_in_doubt
 from holdfast.cli.opening import open_engine
@@ -230,6 +231,7 @@ def _greet(talk: Talk, *, is_asked_for: bool) -> None:
     if persona.backend is Backend.SIMULATED:
         why = "" if is_asked_for else " No key and no model server was found: holdfast doctor says what is missing."
         _tell(paint(folded(f"This is a rehearsal: a simulated model answers, and costs nothing.{why}"), "paused"))
+        _tell(paint(folded(HOW_TO_TRY), "dim"))
     if named := name_uncommitted(talk.repo):
         told = f"Not committed, so not in the agent's worktree: {named}. Mention a file with @."
         _tell(paint(folded(told), "dim"))

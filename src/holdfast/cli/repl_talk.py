@@ -159,7 +159,8 @@ class Talk:
         if self.question is None:
             return False
         call_person("holdfast: the agent asks you something")
-        show_question(self.question)
+        with contextlib.suppress(KeyboardInterrupt):  # in the pager: enough was read
+            show_question(self.question)
         return True
 
     async def decide(

@@ -71,6 +71,7 @@ def run(
 
 
 async def _run(wish: _Wish) -> int:
+    import asyncio
     import uuid
 
     from holdfast.cli.output import finish, told_to_wait
@@ -85,7 +86,7 @@ async def _run(wish: _Wish) -> int:
         repo=wish.repo, is_starting=True, is_simulated=wish.is_simulated, callback=callback, consents=consents
     )
     async with opened as (engine, db, _config):
-        run_id = str(uuid.uuid4())
+        run_id, interrupted = str(uuid.uuid4()), asyncio.Event()
         result = await drive(
             engine,
             db,
@@ -93,8 +94,9 @@ async def _run(wish: _Wish) -> int:
             lambda: engine.run(template, repo_path=wish.repo, pre_allocated_run_id=run_id, **wish.options),
             phase_keys=[phase.key for phase in template.phases],
             can_ask=is_interactive() and not wish.is_json,
+            interrupted=interrupted,
         )
-        return finish(result, is_json=wish.is_json)
+        return finish(result, is_json=wish.is_json, is_interrupted=interrupted.is_set())
 
 
 async def _create(wish: _Wish) -> int:

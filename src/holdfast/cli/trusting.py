@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.completion import complete_personas
+from holdfast.cli.answer_input import confirm
 from holdfast.cli.options import JSON, get_user
 from holdfast.cli.output import plain, print_json, print_text, say
 
@@ -92,5 +93,5 @@ def _ask(consents: "PersonaConsentStore", wanted: "Agreeable", *lines: str) -> N
     say(f"Nobody here has agreed to this yet ({plain(wanted.name)}):")
     for line in lines:
         say(f"  {plain(line)}")
-    if typer.confirm("Agree to it, until it changes?", default=False, err=True):
+    if confirm("Agree to it, until it changes?"):
         consents.grant(wanted, by=get_user())

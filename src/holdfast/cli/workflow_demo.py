@@ -1,7 +1,7 @@
 """The demo: a workflow is killed in front of your eyes, resumed by another process, approved by you, and finished.
 
-Nothing is staged but the model, which is simulated: the processes, the signal, the repository, the files and the
-journal are real. The exit code is 0 only if what is claimed at the end holds.
+The model's answers come from a script (`demo_engineer.yaml`). Everything else is real: the processes, the signal, the
+repository, the tool calls, the tests, the files and the journal. The exit code is 0 only if every claim holds.
 """
 
 import json
@@ -19,16 +19,27 @@ from typing import Any
 from rich.console import Console
 
 from holdfast.cli.asking import Answer, ask, find_question
-from holdfast.cli.demo_project import WISH, make_project, read_status, see_fault
+from holdfast.cli.demo_project import (
+    REQUEST,
+    SuiteResult,
+    install_engineer,
+    make_project,
+    read_status,
+    run_tests,
+    see_bug,
+)
+from holdfast.cli.following import open_configured_store
 from holdfast.cli.options import is_interactive
-from holdfast.cli.workflow_demo_proof import Proof, check, read_proof
+from holdfast.cli.workflow_demo_proof import Proof, check, find_in_flight, read_proof
 from holdfast.cli.workflow_demo_view import StoryView
+from holdfast.runtime.events import Event
 
 WORKFLOW = "feature-delivery"
 KILLED_IN = "plan"
 _PACE_S = 0.45  # for each answer of the model
-_FAST_PACE_S = 0.15  # only for the process that is killed, so that it cannot be done before the signal arrives
+_FAST_PACE_S = 0.3  # only for the process that is killed, so that it cannot be done before the signal arrives
 _READ_S = 1.2
+_LOOK_S = 0.005
 
 
 class _Broken(Exception):
@@ -44,6 +55,11 @@ class Part:
     exit_code: int = 0
     answer: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def run_id(self) -> str:
+        """The run that it has started, as its lines say; empty before they do."""
+        return next((line.removeprefix("run ").strip() for line in self.lines if line.startswith("run ")), "")
+
 
 class Story:
     """The acts in order; each leaves what happened in `parts`."""
@@ -55,21 +71,24 @@ class Story:
         self._is_fast = is_fast
         self._can_ask = is_interactive() and not is_fast
         self._run_id = ""
-        self._before = ""
+        self._status_before = ""
+        self._tests_before: SuiteResult | None = None
 
     def act(self) -> None:
         view = self._view
         view.show_title()
         make_project(self.project)
-        self._before = read_status(self.project)
-        view.show_act(1, "A project with a fault, and the wish to have it mended")
-        view.show_project(self.project, see_fault(self.project), WISH)
+        self._status_before = read_status(self.project)
+        self._tests_before = run_tests(self.project)
+        view.show_act(1, "A project with a bug, and a request to fix it")
+        view.show_project(self.project, see_bug(self.project), self._tests_before.last_line, REQUEST)
         self._wait()
         view.show_act(2, f"A process works, and is killed in the middle of phase {KILLED_IN}")
         self._start(
-            ["run", WORKFLOW, "--repo", str(self.project), "--simulate", "--requirements", WISH], is_killed=True
+            ["run", WORKFLOW, "--repo", str(self.project), "--simulate", "--requirements", REQUEST], is_killed=True
         )
-        self._run_id = self.parts[0].lines[0].removeprefix("run ").strip()
+        self._run_id = self.parts[0].run_id
+        view.show_in_flight(find_in_flight(_read_events(self._run_id)))
         self._wait()
         view.show_act(3, "Another process resumes the run; what is recorded is not done again")
         self._start(["resume", self._run_id])
@@ -87,10 +106,17 @@ class Story:
         self._view.show_table(proof)
         self._wait()
         self._view.show_act(7, "What the run made, in a worktree of its own")
-        self._view.show_result(self._run_id, proof)
+        tests_after = run_tests(proof.worktree)
+        self._view.show_result(self._run_id, proof, f"{tests_after.tests} tests: {tests_after.last_line}")
         self._wait()
         self._view.show_act(8, "What holds")
-        claims = check(proof, self.parts[0].exit_code, is_untouched=read_status(self.project) == self._before)
+        assert self._tests_before is not None
+        claims = check(
+            proof,
+            self.parts[0].exit_code,
+            is_untouched=read_status(self.project) == self._status_before,
+            tests=(self._tests_before, tests_after),
+        )
         self._view.show_holds(claims)
         return all(holds for _text, holds in claims)
 
@@ -110,7 +136,7 @@ class Story:
             return Answer("approve", "")
         answer = ask(question)
         if answer is None or answer.action == "reject":
-            self._view.say("The story needs a yes here; it says it for you.")
+            self._view.say("The demo needs a yes to go on, and says it for you.")
             return Answer("approve", "")
         return answer
 
@@ -141,7 +167,7 @@ _HOLDFAST = (sys.executable, "-m", "holdfast")
 
 
 def _watch(arguments: list[str], pace_s: float, show: Callable[[str], None], *, is_killed: bool) -> Part:
-    """Run a holdfast command in a process of its own, to its end or until phase `KILLED_IN` writes its first file."""
+    """Run a holdfast command in a process of its own, to its end or until it is killed in phase `KILLED_IN`."""
     environment = {**os.environ, "HOLDFAST_SIMULATE_DELAY_S": str(pace_s)}
     with subprocess.Popen(
         [*_HOLDFAST, *arguments],
@@ -156,14 +182,12 @@ def _watch(arguments: list[str], pace_s: float, show: Callable[[str], None], *, 
         try:
             assert process.stdout is not None
             assert process.stderr is not None
-            is_near = False
             for line in process.stderr:
                 part.lines.append(line.rstrip("\n"))
                 show(part.lines[-1])
-                is_near = is_near or f"{KILLED_IN}: started" in line
-                if is_killed and is_near and ("write_file" in line or "edit_file" in line):
-                    process.send_signal(signal.SIGKILL)
-                    break
+                if is_killed and _is_near(part.lines):
+                    _kill_in_model_call(process, part.run_id)
+                    is_killed = False
             told = process.stdout.read()
         except BaseException:
             process.kill()
@@ -171,6 +195,30 @@ def _watch(arguments: list[str], pace_s: float, show: Callable[[str], None], *, 
         part.exit_code = process.wait()
     part.answer = json.loads(told) if told else {}
     return part
+
+
+def _is_near(lines: list[str]) -> bool:
+    """Whether the phase has looked around and run the tests, so that its next model call writes the artifact."""
+    begun = next((index for index, line in enumerate(lines) if f"{KILLED_IN}: started" in line), None)
+    return begun is not None and any("execute" in line for line in lines[begun:])
+
+
+def _kill_in_model_call(process: "subprocess.Popen[str]", run_id: str) -> None:
+    """Wait until the journal says that the model was asked and has not answered, and kill the process then."""
+    while process.poll() is None:
+        if any(event.kind == "model.request" for event in find_in_flight(_read_events(run_id))):
+            process.send_signal(signal.SIGKILL)
+            return
+        time.sleep(_LOOK_S)
+
+
+def _read_events(run_id: str) -> list[Event]:
+    store = open_configured_store()
+    try:
+        found: list[Event] = store.list_events(run_id)
+        return found
+    finally:
+        store.close()
 
 
 def play(*, is_fast: bool = False, is_kept: bool = False, view: StoryView | None = None) -> int:
@@ -190,6 +238,7 @@ def _play_in(folder: Path, view: StoryView, *, is_fast: bool, is_kept: bool) -> 
     os.environ["XDG_CONFIG_HOME"] = str(folder / "config")
     for name in ("HOLDFAST_DATABASE_URL", "HOLDFAST_CONFIG", "HOLDFAST_RUN_BUDGET_USD", "HOLDFAST_DAY_BUDGET_USD"):
         os.environ.pop(name, None)
+    install_engineer(folder / "config" / "holdfast")
     story = Story(folder, view, is_fast=is_fast)
     try:
         story.act()
@@ -198,7 +247,7 @@ def _play_in(folder: Path, view: StoryView, *, is_fast: bool, is_kept: bool) -> 
         view.show_broken(story.parts[-1].lines if story.parts else [])
         return 1
     except KeyboardInterrupt:
-        view.show_stopped()
+        view.show_stopped(folder if is_kept else None)
         return 130
     view.show_farewell(folder if is_kept else None)
     return 0 if is_proved else 1

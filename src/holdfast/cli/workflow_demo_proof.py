@@ -1,16 +1,19 @@
-"""What the demo's journal and rows say, and the claims that follow. Nothing here was told by the processes."""
+"""What the demo's journal and rows say, and the claims that follow. Nothing here comes from the processes' output."""
 
 import signal
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from holdfast.cli.demo_project import SuiteResult
 from holdfast.cli.following import open_configured_store
 from holdfast.cli.listing import read_run
 from holdfast.persistence.plain import query
 from holdfast.runtime.events import Event
 
 _CALLS = ("model.response", "tool.result")
+_BEGINNINGS = {"model.request": "model.response", "tool.started": "tool.result"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,13 @@ class Proof:
     spent_micros: int
     settled: int
     unanswered_micros: int
+    worktree: Path
+
+    @property
+    def cut_off(self) -> list[str]:
+        """The keys of the calls that were in flight when the first process was killed."""
+        killed_at = next((event.seq for event in self.events if event.kind == "run.resumed"), 0)
+        return [str(e.payload.get("key")) for e in find_in_flight([e for e in self.events if e.seq < killed_at])]
 
     def keys(self, kind: str) -> list[str]:
         return [str(event.payload.get("key")) for event in self.events if event.kind == kind]
@@ -61,8 +71,16 @@ def read_proof(run_id: str, pids: Sequence[int]) -> Proof:
         artifacts=tuple(phase["artifact"] for phase in facts["phases"] if phase["artifact"]),
         spent_micros=sum(row["amount_micros"] for row in money),
         settled=sum(1 for row in money if row["state"] == "settled"),
+        worktree=Path(str(facts["worktree_root"])),
         unanswered_micros=sum(row["amount_micros"] for row in money if row["state"] == "reserved"),
     )
+
+
+def find_in_flight(events: Sequence[Event]) -> list[Event]:
+    """Return the beginnings of the calls that have no answer, in the order in which they were made."""
+    answered = {event.payload.get("key") for event in events if event.kind in _CALLS}
+    begun = {str(event.payload.get("key")): event for event in events if event.kind in _BEGINNINGS}
+    return [event for key, event in begun.items() if key not in answered]
 
 
 def _share_out(events: Sequence[Event], phases: Sequence[str], pids: Sequence[int]) -> dict[tuple[int, str], Share]:
@@ -83,8 +101,11 @@ def _share_out(events: Sequence[Event], phases: Sequence[str], pids: Sequence[in
     return shares
 
 
-def check(proof: Proof, first_exit: int, *, is_untouched: bool) -> list[tuple[str, bool]]:
-    """Every claim with whether it holds."""
+def check(
+    proof: Proof, first_exit: int, *, is_untouched: bool, tests: tuple[SuiteResult, SuiteResult]
+) -> list[tuple[str, bool]]:
+    """Return every claim with whether it holds. `tests` are the project's, before and in what the run made."""
+    before, after = tests
     answers, results = proof.keys("model.response"), proof.keys("tool.result")
     replayed = sum(share.replayed for share in proof.shares.values())
     first = proof.phases[0]
@@ -98,6 +119,12 @@ def check(proof: Proof, first_exit: int, *, is_untouched: bool) -> list[tuple[st
             f"The {replayed} calls of the interrupted phase that were recorded were replayed, not made again",
             replayed > 0,
         ),
+        (
+            "The call that the kill cut off was made again, and has one result"
+            if proof.cut_off
+            else "The kill cut no call off",
+            all((answers + results).count(key) == 1 for key in proof.cut_off),
+        ),
         (f"Each of the {len(answers)} model calls was answered once", len(set(answers)) == len(answers)),
         (f"Each of the {len(results)} tool calls has one result", len(set(results)) == len(results)),
         ("No model call was paid twice", proof.settled == len(answers)),
@@ -106,6 +133,10 @@ def check(proof: Proof, first_exit: int, *, is_untouched: bool) -> list[tuple[st
             0 < proof.seq_of("human.approval.received", "plan") < proof.seq_of("phase.started", "implement"),
         ),
         (f"All {len(proof.phases)} artifacts are there and valid", len(proof.artifacts) == len(proof.phases)),
+        (
+            f"The project's tests failed before and pass in the run's worktree ({after.tests} tests)",
+            not before.is_passed and after.is_passed and after.tests > before.tests,
+        ),
         ("Your own checkout was not touched", is_untouched),
         (
             f"The journal has {len(proof.events)} events without a gap and ends with the run completed",

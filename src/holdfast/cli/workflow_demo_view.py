@@ -1,7 +1,7 @@
 """How the workflow demo looks: the same hand as the demo of flows, readable at 40 columns, in files and in ASCII."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,10 @@ from holdfast.cli.results import read_diff
 
 if TYPE_CHECKING:
     from holdfast.cli.workflow_demo_proof import Proof, Share
+    from holdfast.runtime.events import Event
 
 _INDENT = 5
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _STYLES = {"✓": "green", "✕": "red", "◔": "yellow", "↷": "cyan", "●": "bold"}
 
 
@@ -26,12 +28,14 @@ class StoryView(View):
     def show_title(self, feature: str = "") -> None:
         self._print()
         self._print(("holdfast", "bold"), "  A workflow is killed, goes on, asks you, and is done")
-        self._print(("The model is simulated: no key, no network. All else is real.", "dim"), indent=10)
+        told = "The model plays a script: no key, no network. Processes, kill, tools, tests and files are real."
+        self._print((told, "dim"), indent=10)
 
-    def show_project(self, folder: Path, fault: str, wish: str) -> None:
+    def show_project(self, folder: Path, bug: str, tests: str, request: str) -> None:
         self._print(("repository  ", "dim"), str(folder), indent=_INDENT, hang=12)
-        self._print(("fault       ", "dim"), fault, indent=_INDENT, hang=12)
-        self._print(("wish        ", "dim"), f"“{wish}”", indent=_INDENT, hang=12)
+        self._print(("bug         ", "dim"), bug, indent=_INDENT, hang=12)
+        self._print(("its tests   ", "dim"), (tests, "red"), indent=_INDENT, hang=12)
+        self._print(("request     ", "dim"), f"“{request}”", indent=_INDENT, hang=12)
         self._print(
             ("workflow    ", "dim"), "spec → plan → a person approves → implement → review", indent=_INDENT, hang=12
         )
@@ -49,17 +53,26 @@ class StoryView(View):
     def show_end(self, pid: int, exit_code: int) -> None:
         if exit_code == -9:
             self._print(
-                (f"✗ kill -9 {pid}", "bold red"), ("  gone, without a chance to tidy up", "red"), indent=_INDENT
+                (f"✗ kill -9 {pid}", "bold red"), ("  gone at once, in the middle of its work", "red"), indent=_INDENT
             )
         else:
             told = {0: "done", 3: "waits for a person; no process is needed for that"}.get(exit_code, "failed")
             self._print((f"process {pid} ended with exit code {exit_code}: {told}", "dim"), indent=_INDENT, hang=2)
 
+    def show_in_flight(self, events: "Sequence[Event]") -> None:
+        """Say what the kill cut off, as the journal has it."""
+        for event in events:
+            phase = event.lane_id.partition("/")[0]
+            is_model = event.kind == "model.request"
+            call = f"a model call of phase {phase}" if is_model else f"{event.payload.get('tool')} in phase {phase}"
+            told = f"in flight: {call}. It was cut off and has no result, so it is made again."
+            self._print((told, "yellow"), indent=_INDENT, hang=2)
+
     def show_own_answer(self, question: dict[str, Any]) -> None:
         shown = question["shown"]
         self._print(
-            f"{question['phase_key']} handed in {shown.get('artifact')} ({describe_change(shown)}). "
-            "Nobody is asked here, so the demo says yes.",
+            f"Phase {question['phase_key']} is done and waits for approval ({shown.get('artifact')}, "
+            f"{describe_change(shown)}). Nobody can be asked here, so the demo says yes.",
             indent=_INDENT,
         )
 
@@ -86,26 +99,25 @@ class StoryView(View):
             ]
             table.add_row(phase, *(self._text(cell) for cell in cells))
         self._console.print(Padding(table, (0, 0, 0, _INDENT if self._console.width >= 60 else 0)))
+        spent_micros = proof.spent_micros - proof.unanswered_micros
         self._print(
-            f"cost ${proof.spent_micros / 1_000_000:.4f} (simulated dollars)",
-            (f", of it ${proof.unanswered_micros / 1_000_000:.4f} held for the call that the kill cut off", "dim")
+            f"cost ${spent_micros / 1_000_000:.4f} (simulated dollars)",
+            (f"; ${proof.unanswered_micros / 1_000_000:.4f} stays reserved for the call that was cut off", "dim")
             if proof.unanswered_micros
             else "",
             indent=_INDENT,
         )
 
-    def show_result(self, run_id: str, proof: "Proof") -> None:
+    def show_result(self, run_id: str, proof: "Proof", tests: str) -> None:
+        """Show what is left of the run: its artifacts, its report, what the tests say there, and the whole diff."""
         for path in proof.artifacts:
             self._print(("artifact  ", "dim"), path, indent=_INDENT, hang=10)
-        changes = read_diff(run_id).split("diff --git a/")[1:]
-        added = [[line for line in change.splitlines() if _is_added(line)] for change in changes]
-        told = f"{len(changes)} files, +{sum(map(len, added))} lines, for example"
-        self._print(("diff      ", "dim"), f"{told} {changes[0].partition(' ')[0]}:", indent=_INDENT, hang=10)
-        for line in added[0]:
-            self._print((line, "green"), indent=_INDENT + 10, hang=2)
         self._print(("report    ", "dim"), str(Path(*Path(proof.report).parts[-3:])), indent=_INDENT, hang=10)
-        told = "A simulated model writes stand-ins through real tools; a real one would have mended the fault here."
-        self._print((told, "dim"), indent=_INDENT)
+        self._print(("tests     ", "dim"), (tests, "green"), indent=_INDENT, hang=10)
+        self._print(("diff", "dim"), indent=_INDENT)
+        for line in read_diff(run_id).splitlines():
+            if not line.startswith(("diff --git", "index ")):
+                self._print((line or " ", _DIFF_STYLES.get(line[:1], "")), indent=_INDENT + 2, hang=2)
 
     def show_holds(self, claims: Iterable[tuple[str, bool]]) -> None:
         for text, holds in claims:
@@ -115,7 +127,11 @@ class StoryView(View):
     def show_broken(self, lines: list[str]) -> None:
         for line in lines[-10:]:
             self._print((line, "red"), indent=_INDENT)
-        self._print(("The story did not go as it must; the exit code says so.", "bold red"))
+        self._print(("The demo did not go as it must; the exit code says so.", "bold red"))
+
+    def show_stopped(self, kept: Path | None = None) -> None:
+        self._print()
+        self._print(f"Stopped; {kept} is left as it is." if kept else "Stopped; the temporary folder is removed.")
 
     def show_farewell(self, kept: Path | None) -> None:
         self._print()
@@ -128,7 +144,3 @@ class StoryView(View):
             indent=2,
         )
         self._print()
-
-
-def _is_added(line: str) -> bool:
-    return line.startswith("+") and not line.startswith("+++")

@@ -58,13 +58,14 @@ def test_a_person_watches_asks_for_changes_and_approves(wanted: list[str], envir
     assert shown["approvals"][0]["comment"] == "Mention subtraction"
 
 
-def test_later_leaves_the_question_open(wanted: list[str], environment: dict[str, str]) -> None:
+@pytest.mark.parametrize(("keys", "code"), [("l\n", 3), ("\x04", 3), ("\x03", 130)], ids=["later", "ctrl-d", "ctrl-c"])
+def test_later_leaves_the_question_open(wanted: list[str], environment: dict[str, str], keys: str, code: int) -> None:
     terminal = Terminal(*wanted, env=environment, columns=40)
     terminal.wait_for("later (l) >")
 
-    terminal.type("\x03")
+    terminal.type(keys)
 
-    assert terminal.end() == 3
+    assert terminal.end() == code
     assert "It waits for you" in terminal.screen
     assert len(read(environment, "approvals")) == 1
 
@@ -73,7 +74,7 @@ def test_ctrl_c_pauses_twice_leaves_at_once_and_the_run_goes_on(wanted: list[str
     first = Terminal(*wanted, "--yes", env={**environment, **SLOW})
     first.wait_for("write_file")
     first.type("\x03")
-    assert first.end() == 3
+    assert first.end() == 130
     run_id = run_id_on(first.screen)
     assert f"Go on: holdfast resume {run_id[:8]}" in first.screen
     shown = read(environment, "runs", "show", run_id)

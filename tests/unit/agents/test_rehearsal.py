@@ -7,6 +7,7 @@ from jsonschema import validate
 
 from holdfast.agents.envelope import Envelope, ExpectedFile, PhaseInput, find_envelope, to_block
 from holdfast.agents.rehearsal import MISBEHAVIOURS, Scene, Seen, Turn, next_turn
+from holdfast.persona import ScriptedTurn
 
 SCHEMA = {
     "type": "object",
@@ -23,11 +24,19 @@ ENVELOPE = Envelope(
     inputs=(PhaseInput("spec", "out/spec.json"),),
 )
 TOOLS = frozenset({"ls", "read_file", "grep", "write_file", "edit_file", "task"})
+CHAT_TOOLS = TOOLS | {"execute"}
 
 
-def perform(envelope: Envelope, misbehave: str = "", asked_again: str = "", most: int = 12) -> list[Turn]:
+def perform(
+    envelope: Envelope,
+    misbehave: str = "",
+    asked_again: str = "",
+    most: int = 12,
+    script: dict[str, tuple[ScriptedTurn, ...]] | None = None,
+) -> list[Turn]:
     """Let it play, with tools that always answer, until it has nothing more to ask for."""
-    scene = Scene(f"Do this.\n\n{to_block(envelope)}", asked_again, tools=TOOLS, misbehave=misbehave)
+    text = f"Do this.\n\n{to_block(envelope)}"
+    scene = Scene(text, asked_again, tools=TOOLS, misbehave=misbehave, script=script or {})
     turns: list[Turn] = []
     while len(turns) < most:
         turns.append(next_turn(scene))
@@ -130,13 +139,114 @@ def test_two_performances_are_the_same(misbehave: str) -> None:
     assert perform(ENVELOPE, misbehave) == perform(ENVELOPE, misbehave)
 
 
-def test_without_an_envelope_it_looks_and_reports() -> None:
-    scene = Scene("Look at the code.", tools=TOOLS)
+def test_a_subagent_looks_and_reports() -> None:
+    scene = Scene("Look at the code.", tools=TOOLS - {"task"})
     first = next_turn(scene)
     last = next_turn(replace(scene, turns=((Seen("ls", {}, "['/a.py', '/b/']"),),)))
 
     assert [call.name for call in first.calls] == ["ls"]
     assert last == Turn("Looked at: /a.py, /b/.")
+
+
+def talk(message: str, results: dict[str, str], tools: frozenset[str] = CHAT_TOOLS) -> list[Turn]:
+    """Let it answer a message of a person, with tools that answer this, until it asks for nothing more."""
+    scene = Scene("Hello.", message, tools=tools)
+    turns = [next_turn(scene)]
+    while turns[-1].calls:
+        seen = tuple(
+            Seen(call.name, call.args, results.get(call.name, ""), is_error=call.name not in results)
+            for call in turns[-1].calls
+        )
+        scene = replace(scene, turns=(*scene.turns, seen))
+        turns.append(next_turn(scene))
+    return turns
+
+
+NUMBERED = "     1\tdef add(a, b):\n     2\t    return a - b\n     3\t"
+
+
+@pytest.mark.parametrize(
+    ("message", "path"),
+    [
+        ("edit calc.py", "/calc.py"),
+        ("Please fix the sum in @src/calc.py.", "/src/calc.py"),
+        ("Add a hint to the Makefile", "/Makefile"),
+        ("improve something", "/README.md"),
+    ],
+)
+def test_in_a_conversation_a_request_for_a_change_edits_a_file(message: str, path: str) -> None:
+    turns = talk(message, {"ls": "['/README.md', '/src/']", "read_file": NUMBERED, "edit_file": "Done."})
+
+    (edit,) = [call for turn in turns for call in turn.calls if call.name == "edit_file"]
+    assert edit.args["file_path"] == path
+    assert edit.args["old_string"] == "    return a - b"
+    assert edit.args["new_string"].startswith("    return a - b\n")
+    assert "/diff" in turns[-1].text
+
+
+def test_in_a_conversation_a_file_that_is_not_there_is_made() -> None:
+    turns = talk("write ideas.md", {"write_file": "Done."})
+
+    assert list(written(turns)) == ["/ideas.md"]
+
+
+@pytest.mark.parametrize(
+    ("message", "command"),
+    [("run git push --dry-run", "git push --dry-run"), ("Please run `make test` now.", "make test")],
+)
+def test_in_a_conversation_a_command_is_run(message: str, command: str) -> None:
+    turns = talk(message, {"execute": "all is well\nmore"})
+    refused = talk(message, {})
+
+    assert [(call.name, call.args) for call in turns[0].calls] == [("execute", {"command": command})]
+    assert turns[-1].text == "It ran and said: all is well"
+    assert refused[-1].text.startswith("It was not run")
+
+
+@pytest.mark.parametrize("message", ["What does add do?", "Hello", "Is that wrong? Should I fix it?", "run x"])
+def test_in_a_conversation_everything_else_gets_a_look_and_a_hint(message: str) -> None:
+    turns = talk(message, {"ls": "['/a.py']"}, tools=CHAT_TOOLS - {"execute"})
+
+    assert [call.name for turn in turns for call in turn.calls] == ["ls"]
+    assert turns[-1].text.startswith("Looked at: /a.py.")
+    assert "edit README.md" in turns[-1].text
+
+
+SCRIPT = {
+    "plan": (
+        ScriptedTurn(say="First.", calls=({"ls": {"path": "/"}}, {"execute": {"command": "true"}})),
+        ScriptedTurn(say="You said: $comment"),
+        ScriptedTurn(artifact={"summary": "Ready.", "notes": ["one", "$comment"]}),
+        ScriptedTurn(say="Over."),
+    )
+}
+
+
+def test_a_script_is_played_turn_by_turn_and_its_artifact_gets_run_and_phase() -> None:
+    turns = perform(ENVELOPE, script=SCRIPT)
+
+    assert [(turn.text, [call.name for call in turn.calls]) for turn in turns] == [
+        ("First.", ["ls"]),  # it was given no `execute`
+        ("", ["write_file"]),
+        ("Over.", []),
+    ]
+    artifact = json.loads(written(turns)["/out/plan.json"])
+    assert artifact == {"runId": "r-1", "phaseKey": "plan", "summary": "Ready.", "notes": ["one"]}
+
+
+def test_a_script_answers_a_comment_where_it_names_it() -> None:
+    commented = replace(ENVELOPE, comment="Name\nthe files.")
+    turns = perform(commented, script=SCRIPT)
+    repair = perform(commented, "", "notes are wrong", script=SCRIPT)
+
+    assert [turn.text for turn in turns] == ["First.", "You said: Name the files.", "Over."]
+    assert [json.loads(written(done)["/out/plan.json"])["notes"] for done in (turns, repair)] == [
+        ["one", "Name the files."]
+    ] * 2
+
+
+def test_a_phase_that_the_script_does_not_name_is_played_as_ever() -> None:
+    assert perform(replace(ENVELOPE, phase_key="other"), script=SCRIPT) == perform(replace(ENVELOPE, phase_key="other"))
 
 
 def test_it_calls_no_tool_it_was_not_given() -> None:
