@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import yaml
-from pydantic import ValidationError
-
-from holdfast.definition import Definition, Loc
 from holdfast.errors import HoldfastError
+from holdfast.extras import needing_extras
+
+with needing_extras(__name__):
+    import yaml
+    from pydantic import ValidationError
+
+    from holdfast.definition import Definition, Loc
 
 # A file within these bounds loads in about a second at worst; a small file of aliases can stand for gigabytes.
 MAX_FILE_BYTES = 1_000_000
