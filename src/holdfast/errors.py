@@ -1,6 +1,7 @@
 """Every error holdfast raises on purpose. `code` is stable: programs and scripts match on it.
 
 HoldfastError
+├── set-up     ExtraMissing
 ├── input      RunIdInvalid  PayloadInvalid  ConfigInvalid
 │              TemplateInvalid  PersonaInvalid  SchemaInvalid
 │              TemplateNotFound  PersonaNotFound  SchemaNotFound
@@ -53,6 +54,17 @@ class HoldfastError(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         return {"code": self.code, "error_class": self.error_class.value, "message": self.message, "hint": self.hint}
+
+
+class ExtraMissing(HoldfastError, ImportError):
+    """A command or module, `what`, needs packages that were not installed; the fact `extra` names them."""
+
+    code = "extra_missing"
+    error_class = ErrorClass.HUMAN_REQUIRED
+
+    def __init__(self, what: str, extra: str) -> None:
+        hint = f"Install it: pip install 'holdfast[{extra}]'"
+        super().__init__(f"{what} needs the extra {extra}.", hint=hint, what=what, extra=extra)
 
 
 class RunIdInvalid(HoldfastError):

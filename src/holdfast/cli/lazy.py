@@ -3,12 +3,23 @@
 import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from holdfast.errors import did_you_mean as did_you_mean
+
+if TYPE_CHECKING:
+    from holdfast.extras import Extra
+
+# What commands need beside the core, by module or by command; they say so before they do anything. What is missing
+# only on some way through another command is found on that way.
+_EXTRAS: "dict[str, Extra]" = {
+    **dict.fromkeys(("starting", "running", "moving", "deciding", "describing", "trusting"), "agents"),
+    **dict.fromkeys(("results:merge", "database:upgrade", "database:check"), "agents"),
+    "serving": "server",
+}
 
 
 class Entry(NamedTuple):
@@ -64,6 +75,7 @@ def load(name: str, entry: Entry) -> Any:
     if entry.members is not None:
         return make_group(name, entry.summary, {"Commands": entry.members})
     module_name, _, function_name = entry.target.partition(":")
+    extra = _EXTRAS.get(entry.target) or _EXTRAS.get(module_name)
     function = getattr(importlib.import_module(f"holdfast.cli.{module_name}"), function_name)
     if isinstance(function, typer.Typer):
         group = typer.main.get_group(function)
@@ -71,7 +83,10 @@ def load(name: str, entry: Entry) -> Any:
         return group
     single = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
     single.command(name, cls=LightCommand)(function)
-    return lighten(typer.main.get_command(single))
+    command = typer.main.get_command(single)
+    assert isinstance(command, LightCommand)
+    command.extra = extra
+    return lighten(command)
 
 
 class _PlainValue:
@@ -124,10 +139,20 @@ def _lighten_param(param: Any) -> Any:
 
 
 class LightCommand(TyperCommand):
-    """A command whose `--help` is read like its other options, see `lighten`."""
+    """A command whose `--help` is read like its other options, see `lighten`, and that names the extra it lacks."""
+
+    extra: "Extra | None" = None
 
     def get_help_option(self, ctx: Any) -> Any:
         return _lighten_param(super().get_help_option(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        from holdfast.extras import needing_extras, require_extra
+
+        if self.extra is not None:
+            require_extra(self.extra, ctx.command_path)
+        with needing_extras(ctx.command_path):
+            return super().invoke(ctx)
 
 
 def make_group(name: str, summary: str, sections: Mapping[str, Mapping[str, Entry]]) -> LazyGroup:

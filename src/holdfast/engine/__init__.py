@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.results import PhaseResult, RunError, RunResult
+from holdfast.extras import needing_extras
 
 if TYPE_CHECKING:
     from holdfast.config import Config
@@ -16,18 +17,21 @@ __all__ = ["ApprovalRequest", "PhaseResult", "RunError", "RunResult", "WorkflowE
 
 def build_agent(persona: "AgentPersona", config: "Config", *, root_dir: Path, middleware: list[Any], **kw: Any) -> Any:
     """The agent for a persona. Looked up here at every call, so that a program can put its own in its place."""
-    from holdfast.agents.build import build_agent as build
+    with needing_extras(__name__):
+        from holdfast.agents.build import build_agent as build
 
     return build(persona, config, root_dir=root_dir, middleware=middleware, **kw)
 
 
 def __getattr__(name: str) -> Any:
     if name == "WorkflowEngine":
-        from holdfast.engine.lifecycle import WorkflowEngine
+        with needing_extras(__name__):
+            from holdfast.engine.lifecycle import WorkflowEngine
 
         return WorkflowEngine
     if name == "ApprovalRequest":
-        from holdfast.engine.scope import ApprovalRequest
+        with needing_extras(__name__):
+            from holdfast.engine.scope import ApprovalRequest
 
         return ApprovalRequest
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,16 +7,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, event, make_url
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
-
 from holdfast.config import DATABASE_CONNECTIONS
 from holdfast.errors import ConfigInvalid, HoldfastError, StoreBusy
-from holdfast.persistence.schema import upgrade_rows
+from holdfast.extras import needing_extras
 from holdfast.runtime.checkpoint.base import JournalStore
 from holdfast.runtime.stores import open_store
+
+with needing_extras(__name__):
+    from sqlalchemy import URL, event, make_url
+    from sqlalchemy.exc import InterfaceError, OperationalError
+    from sqlalchemy.exc import TimeoutError as PoolTimeout
+    from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+
+    from holdfast.persistence.schema import upgrade_rows
 
 
 class Database:

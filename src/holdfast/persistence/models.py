@@ -7,10 +7,13 @@ that says why. `RunEventRow` maps the runtime's own table.
 import json
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, Text
-from sqlalchemy.engine import Dialect
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-from sqlalchemy.types import TypeDecorator
+from holdfast.extras import needing_extras
+
+with needing_extras(__name__):
+    from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, Text
+    from sqlalchemy.engine import Dialect
+    from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+    from sqlalchemy.types import TypeDecorator
 
 
 class PlainText(TypeDecorator[str]):

@@ -1,5 +1,6 @@
 """Where a run works: its git worktree, snapshots of it, the way of its result to the user, and detached commands."""
 
+from holdfast.workspace.bubblewrap import SandboxProbe, find_bubblewrap
 from holdfast.workspace.copies import CopyReport, copy_files
 from holdfast.workspace.deliver import Delivered, deliver_result
 from holdfast.workspace.diffs import DiffSummary, FileChange, changed_paths, diff, is_named, summarize_diff
@@ -15,7 +16,7 @@ from holdfast.workspace.merge import (
 )
 from holdfast.workspace.private import CopyLimits
 from holdfast.workspace.restoring import Removed, Restored, remove_workspace, restore
-from holdfast.workspace.sandbox import Sandbox, SandboxProbe, probe, to_sandboxed, workspace_sandbox
+from holdfast.workspace.sandbox import Sandbox, to_sandboxed, workspace_sandbox
 from holdfast.workspace.snapshots import (
     LeftOut,
     LeftOutReason,
@@ -86,5 +87,5 @@ __all__ = [
     "SandboxProbe",
     "workspace_sandbox",
     "to_sandboxed",
-    "probe",
+    "find_bubblewrap",
 ]

@@ -1,12 +1,9 @@
 """Runs a command in bubblewrap: the worktree can be written, the rest of the machine only read.
 
-The spool's runner stays outside: it has to write the exit code where the command cannot. Whether bubblewrap works is
-found out by running it; in containers it is often there and not allowed.
+The spool's runner stays outside: it has to write the exit code where the command cannot. Which bubblewrap, if one
+works here, `bubblewrap.find_bubblewrap` says.
 """
 
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,12 +32,6 @@ class Sandbox:
     inherits_env: bool = False
 
 
-@dataclass(frozen=True)
-class SandboxProbe:
-    works: bool
-    reason: str
-
-
 def workspace_sandbox(
     workspace: Workspace, *, data_dir: Path, home: Path, env: Mapping[str, str], has_network: bool = True
 ) -> Sandbox:
@@ -54,9 +45,12 @@ def workspace_sandbox(
     )
 
 
-def to_sandboxed(sandbox: Sandbox, argv: Sequence[str], *, cwd: Path) -> list[str]:
-    """The command line that runs `argv` inside. Later mounts lie over earlier ones, so the order is the policy."""
-    command = ["bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+def to_sandboxed(sandbox: Sandbox, argv: Sequence[str], *, cwd: Path, program: str) -> list[str]:
+    """Return the command line that runs `argv` inside, by the bubblewrap `program`.
+
+    Later mounts lie over earlier ones, so the order is the policy.
+    """
+    command = [program, "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
     if not sandbox.has_network:
         command.append("--unshare-net")
     command += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108 (inside)
@@ -79,30 +73,3 @@ def _hide(path: Path) -> list[str]:
     if real.is_dir():
         return ["--tmpfs", str(real)]
     return ["--ro-bind", "/dev/null", str(real)] if real.exists() else []
-
-
-def probe() -> SandboxProbe:
-    """Run a small command in a sandbox: it must get out its answer, write inside and fail to write outside."""
-    if shutil.which("bwrap") is None:
-        return SandboxProbe(works=False, reason="bubblewrap is not installed (the command bwrap was not found).")
-    with tempfile.TemporaryDirectory() as folder:
-        inside, outside = Path(folder, "inside").resolve(), Path(folder, "outside").resolve()
-        inside.mkdir()
-        outside.mkdir()
-        script = f"echo in > {inside}/file && ! touch {outside}/file 2>/dev/null && echo contained"
-        sandbox = Sandbox(writable=(inside,), read_only=(outside,), env={"PATH": "/usr/bin:/bin"}, has_network=False)
-        try:
-            tried = subprocess.run(
-                to_sandboxed(sandbox, ["/bin/sh", "-c", script], cwd=inside),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=20,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as failed:
-            return SandboxProbe(works=False, reason=f"bubblewrap did not run: {failed}")
-        if tried.returncode or tried.stdout.strip() != "contained" or (outside / "file").exists():
-            lines = tried.stderr.strip().splitlines()
-            return SandboxProbe(works=False, reason=f"bubblewrap failed: {lines[-1] if lines else tried.returncode}")
-    return SandboxProbe(works=True, reason="bubblewrap contains commands on this machine.")

