@@ -102,6 +102,10 @@ class Problem(BaseModel):
     hint: str | None = None
     errors: list[dict[str, Any]] | None = None
     paths: list[str] | None = Field(default=None, description="Of a conflict: the files it is about.")
+    role_id: str | None = Field(default=None, description="Of `persona_ineligible`: the role nobody is ready for.")
+    missing: list[dict[str, str]] | None = Field(
+        default=None, description="Of `persona_ineligible`: what each `persona` lacks (`finding`), and the `remedy`."
+    )
 
 
 class RunRef(BaseModel):

@@ -228,8 +228,9 @@ def _greet(talk: Talk, *, is_asked_for: bool) -> None:
     persona = talk.persona
     _tell(f"{paint('holdfast', 'bold')} · {persona.name} on {talk.repo.name} ({talk.branch})")
     if persona.backend is Backend.SIMULATED:
-        why = "" if is_asked_for else " No key and no model server was found: holdfast doctor says what is missing."
-        _tell(paint(folded(f"This is a rehearsal: a simulated model answers, and costs nothing.{why}"), "paused"))
+        _tell(paint(folded("This is a rehearsal: a simulated model answers, and costs nothing."), "paused"))
+        if not is_asked_for:
+            _tell(paint(folded("Nobody else is ready: export OPENROUTER_API_KEY=…, or see /personas."), "paused"))
     if named := name_uncommitted(talk.repo):
         told = f"Not committed, so not in the agent's worktree: {named}. Mention a file with @."
         _tell(paint(folded(told), "dim"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.catalog import Catalog
+from holdfast.cli.describing import describe_readiness, read_personas
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.listing import approvals, list_runs, read_approvals
 from holdfast.cli.options import get_user
@@ -108,10 +109,11 @@ class Commands:
         rows: list[list[str | Cell]] = [
             [
                 Cell(f"{'›' if entry.definition.name == current else ' '} {entry.definition.name}", "bold"),
+                describe_readiness(entry.definition, missing),
                 entry.definition.backend.value,
                 entry.definition.model or "",
             ]
-            for entry in self.personas
+            for entry, missing in await asyncio.to_thread(read_personas, self._talk.repo)
         ]
         self._talk.tell(table(rows))
 
