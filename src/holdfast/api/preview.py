@@ -257,7 +257,7 @@ async def _limits(server: Server, body: StartRun, guess: Estimate | None) -> Lim
     today = datetime.now(UTC).date().isoformat()
     limit = config.day_budget_usd
     spent = (await read_money(server.db, since_day=today)).by_day.get(today, 0) if limit is not None else 0
-    budget = body.budget_usd if body.budget_usd is not None else config.run_budget_usd
+    budget = config.run_budget_usd if body.budget_usd is None and not body.simulate else body.budget_usd
     left = None if limit is None else max(0.0, limit - to_usd(spent))
     notes = tell_limits(guess, budget_usd=budget, left_usd=left, day_usd=limit)
     return LimitsPreview(budget_usd=budget, day_limit_usd=limit, day_left_usd=left, notes=notes)

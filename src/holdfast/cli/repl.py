@@ -212,7 +212,8 @@ class _Repl:
 
     def _below(self) -> str:
         talk = self._talk
-        cost = f" · ${talk.view.cost_micros / 1_000_000:.4f}" if talk.view.cost_micros else ""
+        played = " simulated" if talk.view.is_simulated else ""
+        cost = f" · ${talk.view.cost_micros / 1_000_000:.4f}{played}" if talk.view.cost_micros else ""
         run = f" · {talk.run_id[:8]}" if talk.run_id else ""
         return f" {talk.persona.name} · {talk.persona.model or 'own model'}{cost} · {talk.branch}{run} · /help"
 
