@@ -252,7 +252,7 @@ def test_nobody_ready_is_said_in_few_words_with_all_of_them_beside() -> None:
 def test_a_persona_that_is_named_and_not_ready_says_what_it_needs() -> None:
     pool = [own(NOBODY, name="away"), persona("openai", name="keyed")]
 
-    with pytest.raises(PersonaIneligible, match="cannot be given to away: .*does not answer") as refused:
+    with pytest.raises(PersonaIneligible, match=r"cannot be given to away: .*does not answer") as refused:
         bind(pool, Readiness({"OPENAI_API_KEY": "k"}), overrides={"finder": "away"})
 
     assert refused.value.hint == f"Start the model server at {NOBODY}."
