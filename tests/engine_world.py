@@ -127,14 +127,19 @@ class Turn:
         return await handler(request)
 
     async def use_model(
-        self, text: str = "fine", *, tokens: tuple[int, int] = (100, 10), error: Exception | None = None
+        self,
+        text: str = "fine",
+        *,
+        tokens: tuple[int, int] = (100, 10),
+        error: Exception | None = None,
+        model: str = "rehearsal-1",
     ) -> Any:
         """Call a model through the middleware; the handler stands for the provider."""
         from langchain.agents.middleware import ModelRequest, ModelResponse
         from langchain_core.messages import AIMessage, HumanMessage
 
         used = {"input_tokens": tokens[0], "output_tokens": tokens[1], "total_tokens": sum(tokens)}
-        chat_model: Any = SimpleNamespace(model="rehearsal-1", max_tokens=1000, _llm_type="fake")
+        chat_model: Any = SimpleNamespace(model=model, max_tokens=1000, _llm_type="fake")
         request = ModelRequest(
             model=chat_model, messages=[HumanMessage(text)], tools=[], tool_choice=None, model_settings={}
         )

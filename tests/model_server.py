@@ -102,6 +102,8 @@ class ModelServer:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.received: list[Received] = []
+        self.looked_at: list[str] = []
+        """The paths of requests that are no calls: somebody looks who answers here."""
         self.is_asked = threading.Event()
         self._times: Counter[tuple[str, int]] = Counter()
         self._loop = asyncio.new_event_loop()
@@ -139,6 +141,9 @@ class ModelServer:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+            if head[0].startswith("GET "):
+                await self._list_models(head[0].split()[1], writer)
+                return
             body = json.loads(await reader.readexactly(int(headers.get("content-length", 0))))
             received = Received(head[0].split()[1], headers, body, self._place_of(body))
             self.received.append(received)
@@ -148,6 +153,11 @@ class ModelServer:
             pass  # the client was killed, or the test is over
         finally:
             writer.close()
+
+    async def _list_models(self, path: str, writer: asyncio.StreamWriter) -> None:
+        self.looked_at.append(path)
+        models = {"object": "list", "data": [{"id": "my-model", "object": "model"}]}
+        await send(writer, 200 if path == "/v1/models" else 404, json.dumps(models).encode())
 
     def _place_of(self, body: Mapping[str, Any]) -> tuple[str, int]:
         messages = body["messages"]

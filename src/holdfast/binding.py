@@ -1,13 +1,14 @@
 """Binds a persona to each role of a workflow: always the same one for the same input, with the reasons in words.
 
 The order of preference is fixed: the role's preferred backends, then the higher version, then name, then hash. Binding
-trusts the availability it is given and looks at no keys.
+trusts the availability it is given and looks at no keys; where that holds a `readiness`, only whoever is ready is
+chosen, and servers are asked in the order of preference, until one is.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cmp_to_key
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from holdfast.consent import Consent, PersonaConsentStore
 from holdfast.definition import content_hash, version_order
@@ -21,6 +22,7 @@ __all__ = [
     "Binding",
     "Candidate",
     "Consent",
+    "Missing",
     "PersonaConsentStore",
     "bind_personas",
     "find_unfillable",
@@ -29,11 +31,30 @@ __all__ = [
 ]
 
 
+class Missing(NamedTuple):
+    """What keeps a persona from working: that in words, the thing it needs, and what to do."""
+
+    finding: str
+    thing: str
+    remedy: str
+
+
+class PersonaReadiness(Protocol):
+    """Knows what personas need of this machine; whatever it answered once it answers again."""
+
+    def find_missing(self, persona: AgentPersona, /) -> Missing | None: ...
+
+    def is_known(self, persona: AgentPersona, /) -> bool:
+        """Whether that takes no time, because no server is to be asked."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class BackendAvailability:
     """The backends a run may use. A simulated persona is chosen only where `simulated` is among them."""
 
     available_backends: frozenset[Backend]
+    readiness: PersonaReadiness | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "available_backends", frozenset(map(Backend, self.available_backends)))
@@ -41,10 +62,15 @@ class BackendAvailability:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A persona looked at for a role, and why it cannot take it; without reasons it can."""
+    """A persona looked at for a role, and why it cannot take it; without reasons it can.
+
+    `missing` is what it needs to be ready; one that is not `is_certain` can take it if its server answers.
+    """
 
     persona: AgentPersona
     reasons: tuple[str, ...]
+    missing: Missing | None = None
+    is_certain: bool = True
 
     @property
     def is_eligible(self) -> bool:
@@ -87,10 +113,15 @@ def bind_personas(
     return bindings
 
 
-def rank_candidates(role: Role, personas: Iterable[AgentPersona], availability: BackendAvailability) -> list[Candidate]:
-    """Every persona once, the one that would be chosen first, the ones that cannot fill the role last."""
+def rank_candidates(
+    role: Role, personas: Iterable[AgentPersona], availability: BackendAvailability, *, asks_servers: bool = True
+) -> list[Candidate]:
+    """Return every persona once, the one that would be chosen first, the ones that cannot fill the role last.
+
+    Unless it `asks_servers`, those whose server is yet to be asked count as ready.
+    """
     unique = {persona.content_hash: persona for persona in personas}
-    candidates = [Candidate(persona, _find_reasons(role, persona, availability)) for persona in unique.values()]
+    candidates = [_consider(role, one, availability, asks_servers=asks_servers) for one in unique.values()]
     return sorted(candidates, key=lambda candidate: (not candidate.is_eligible, *_preference(role, candidate.persona)))
 
 
@@ -102,6 +133,16 @@ def find_unfillable(template: WorkflowTemplate, personas: Iterable[AgentPersona]
         for role in template.roles
         if not any(candidate.is_eligible for candidate in rank_candidates(role, known, anywhere))
     ]
+
+
+def _consider(role: Role, persona: AgentPersona, availability: BackendAvailability, *, asks_servers: bool) -> Candidate:
+    reasons, readiness = _find_reasons(role, persona, availability), availability.readiness
+    if reasons or readiness is None:
+        return Candidate(persona, reasons)
+    if not asks_servers and not readiness.is_known(persona):
+        return Candidate(persona, (), is_certain=False)
+    missing = readiness.find_missing(persona)
+    return Candidate(persona, () if missing is None else (missing.finding,), missing)
 
 
 def _find_reasons(role: Role, persona: AgentPersona, availability: BackendAvailability) -> tuple[str, ...]:
@@ -128,19 +169,32 @@ def _compare_versions(left: int | str, right: int | str) -> int:
     return (first < second) - (first > second)
 
 
+_MOST_NAMED = 3
 _ASKED_FOR = "chosen because it was asked for"
 _HIGHER_FIRST = cmp_to_key(_compare_versions)
 
 
 def _bind(role: Role, pool: list[AgentPersona], availability: BackendAvailability, wanted: str | None) -> Binding:
-    candidates = rank_candidates(role, pool, availability)
-    if wanted is not None:
-        candidates = _named(role, candidates, wanted)
+    candidates = _rank_until_certain(role, pool, availability, wanted)
     chosen, others = candidates[0] if candidates else None, candidates[1:]
     if chosen is None or not chosen.is_eligible:
         raise _nobody(role, candidates, wanted)
     explanation = _explain(role, chosen.persona, others, is_override=wanted is not None)
     return _make_binding(role, chosen.persona, explanation)
+
+
+def _rank_until_certain(
+    role: Role, pool: list[AgentPersona], availability: BackendAvailability, wanted: str | None
+) -> list[Candidate]:
+    """Ask the server of the first candidate until the first one is certain; nobody waits for servers behind it."""
+    while True:
+        candidates = rank_candidates(role, pool, availability, asks_servers=False)
+        if wanted is not None:
+            candidates = _named(role, candidates, wanted)
+        if not candidates or candidates[0].is_certain or availability.readiness is None:
+            return candidates
+        if availability.readiness.find_missing(candidates[0].persona) is None:
+            return candidates
 
 
 def _named(role: Role, candidates: list[Candidate], wanted: str) -> list[Candidate]:
@@ -156,16 +210,40 @@ def _named(role: Role, candidates: list[Candidate], wanted: str) -> list[Candida
 
 
 def _nobody(role: Role, candidates: list[Candidate], wanted: str | None) -> PersonaIneligible:
+    missing = _list_missing(candidates)
+    facts: dict[str, Any] = {"role_id": role.id, "missing": missing}
     if wanted is not None:
         why = " and ".join(candidates[0].reasons)
-        return PersonaIneligible(f"Role {role.id} cannot be given to {wanted}: {why}.", role_id=role.id)
-    why = _list_reasons(candidates) or "there are no personas"
+        hint = missing[0]["remedy"] if missing else None
+        return PersonaIneligible(f"Role {role.id} cannot be given to {wanted}: {why}.", hint=hint, **facts)
+    if missing:
+        return PersonaIneligible(
+            f"Nobody is ready for role {role.id}: {describe_missing(missing)}.",
+            hint=f"{missing[0]['remedy']} Or rehearse with the simulated model. Who is ready: holdfast personas list",
+            **facts,
+        )
+    why = _list_reasons(candidates, most_named=_MOST_NAMED) or "there are no personas"
     needed = ", ".join(role.required_capabilities) or "nothing"
     return PersonaIneligible(
         f"No persona can fill role {role.id}, which needs {needed}: {why}.",
         hint="Make a backend available (set its key), add a persona, or rehearse with the simulated backend.",
-        role_id=role.id,
+        **facts,
     )
+
+
+def _list_missing(candidates: Iterable[Candidate]) -> list[dict[str, str]]:
+    return [
+        {"persona": candidate.persona.name, **candidate.missing._asdict()}
+        for candidate in candidates
+        if candidate.missing is not None
+    ]
+
+
+def describe_missing(missing: Sequence[Mapping[str, str]]) -> str:
+    """Name the first few things of which one would make somebody ready."""
+    things = list(dict.fromkeys(entry["thing"] for entry in missing))
+    *first, last = things if len(things) <= _MOST_NAMED else [*things[:_MOST_NAMED], "another model"]
+    return f"it needs {', '.join(first)} or {last}" if first else f"it needs {last}"
 
 
 def _make_binding(role: Role, persona: AgentPersona, explanation: str) -> Binding:
@@ -178,10 +256,10 @@ def _make_binding(role: Role, persona: AgentPersona, explanation: str) -> Bindin
 
 
 def _explain(role: Role, chosen: AgentPersona, others: list[Candidate], *, is_override: bool) -> str:
-    able = [candidate.persona for candidate in others if candidate.is_eligible]
+    able = [candidate for candidate in others if candidate.is_eligible]
     parts = [_why_chosen(role, chosen, is_override=is_override)]
     if able and not is_override:
-        parts.append("after it: " + ", ".join(f"{other.name} ({_why_after(role, chosen, other)})" for other in able))
+        parts.append("after it: " + ", ".join(f"{one.persona.name} ({_why_after(role, chosen, one)})" for one in able))
     if unable := _list_reasons(others):
         parts.append(f"not eligible because {unable}")
     return "; ".join(parts)
@@ -201,7 +279,12 @@ def was_asked_for(explanation: str) -> bool:
     return _ASKED_FOR in explanation.partition(";")[0]
 
 
-def _why_after(role: Role, chosen: AgentPersona, other: AgentPersona) -> str:
+def _why_after(role: Role, chosen: AgentPersona, candidate: Candidate) -> str:
+    unasked = "" if candidate.is_certain else ", its server was not asked"
+    return f"{_compare(role, chosen, candidate.persona)}{unasked}"
+
+
+def _compare(role: Role, chosen: AgentPersona, other: AgentPersona) -> str:
     if _backend_rank(role, chosen) != _backend_rank(role, other):
         return f"backend {other.backend} is less preferred"
     if version_order(chosen.version) != version_order(other.version):
@@ -209,12 +292,17 @@ def _why_after(role: Role, chosen: AgentPersona, other: AgentPersona) -> str:
     return "by name" if chosen.name != other.name else "by hash"
 
 
-def _list_reasons(candidates: list[Candidate]) -> str:
+def _list_reasons(candidates: list[Candidate], *, most_named: int | None = None) -> str:
     names_by_reason: dict[str, list[str]] = {}
     for candidate in candidates:
         if not candidate.is_eligible:
             names_by_reason.setdefault(" and ".join(candidate.reasons), []).append(candidate.persona.name)
-    return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in names_by_reason.items())
+    return "; ".join(f"{reason} ({_name(names, most_named)})" for reason, names in names_by_reason.items())
+
+
+def _name(names: Sequence[str], most: int | None) -> str:
+    more = 0 if most is None else max(0, len(names) - most)
+    return ", ".join(names[:most]) + (f" and {more} more" if more else "")
 
 
 def check_consent(personas: Iterable[AgentPersona], consent_store: PersonaConsentStore | None) -> None:

@@ -175,33 +175,38 @@ def _how_to_contain(reason: str) -> str:
 
 def _models(config: Config) -> Iterator[Check]:
     """Which backends could be used: a key or program is there, and the server answers."""
-    from holdfast.enums import Backend
-
     if not is_installed("agents"):
         return
+    from holdfast.enums import Backend
+    from holdfast.persona import DEFAULT_KEY_VARIABLES
     from holdfast.readiness import SERVERS, is_reachable
 
-    for backend, (is_ready, told) in find_models(config).items():
+    for backend, (is_ready, finding, remedy) in find_models(config).items():
         if not is_ready:
-            yield Check(f"model: {backend}", "warning", told, "Not needed for --simulate.")
-        elif (address := SERVERS.get(Backend(backend))) and not is_reachable(address):
-            yield Check(f"model: {backend}", "warning", f"{told}, {address} does not answer", "Check the network.")
+            yield Check(f"model: {backend}", "warning", finding, f"{remedy} Not needed for --simulate.")
+        elif Backend(backend) in DEFAULT_KEY_VARIABLES and not is_reachable(address := SERVERS[Backend(backend)]):
+            yield Check(f"model: {backend}", "warning", f"{finding}, {address} does not answer", "Check the network.")
         else:
-            yield Check(f"model: {backend}", "good", told)
+            yield Check(f"model: {backend}", "good", finding)
 
 
-def find_models(config: Config) -> dict[str, tuple[bool, str]]:
-    """For each backend of the catalog whether it is set up, and by what that is known."""
+def find_models(config: Config) -> dict[str, tuple[bool, str, str]]:
+    """For each backend of the catalog whether somebody is ready, by what that is known, and what to do if not."""
     from holdfast.catalog import Catalog
-    from holdfast.readiness import list_needs
+    from holdfast.consent import open_consents
+    from holdfast.readiness import open_readiness
 
-    found: dict[str, tuple[bool, str]] = {}
-    for entry in Catalog.for_repository(Path(), config.config_dir).list_personas():
+    found: dict[str, tuple[bool, str, str]] = {}
+    entries = Catalog.for_repository(Path(), config.config_dir).list_personas()
+    readiness = open_readiness(entries, config, repo=Path(), consents=open_consents(config))
+    readiness.ask_servers(entry.definition for entry in entries)
+    for entry in entries:
         backend = entry.definition.backend.value
-        if backend == "simulated" or found.get(backend, (False, ""))[0]:
+        if backend == "simulated" or found.get(backend, (False, "", ""))[0]:
             continue
-        needs = list_needs(entry.definition)
-        found[backend] = all(need.is_met for need in needs), ", ".join(need.told for need in needs)
+        needs = readiness.list_needs(entry.definition)
+        remedy = next((need.remedy for need in needs if not need.is_met), "")
+        found[backend] = not remedy, ", ".join(need.finding for need in needs), remedy
     return found
 
 

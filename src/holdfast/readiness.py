@@ -1,77 +1,194 @@
-"""What a persona needs of this machine before it can work: a key, a program, a model server that answers."""
+"""What a persona needs of this machine before it can work: a key, a program, a model server that answers.
 
+`Readiness` is the one answer to "is this persona ready", for binding, previews, listings and checks alike.
+"""
+
+import copy
+import importlib.util
 import os
 import shutil
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from holdfast.binding import BackendAvailability
+from holdfast.binding import BackendAvailability, Missing
+from holdfast.catalog import CatalogEntry, load_model_table, trust_of
+from holdfast.config import Config
+from holdfast.consent import PersonaConsentStore
 from holdfast.enums import Backend
 from holdfast.keys import find_key
+from holdfast.model_servers import TIMEOUT_S, ServerAnswer, ask_server
 from holdfast.persona import AgentPersona
 
 SERVERS = {
     Backend.OPENROUTER: "https://openrouter.ai",
     Backend.OPENAI: "https://api.openai.com",
     Backend.ANTHROPIC: "https://api.anthropic.com",
-    Backend.OLLAMA: "http://localhost:11434",
+    Backend.OLLAMA: "http://127.0.0.1:11434",
 }
-_REACH_S = 2.0
+PLACEHOLDER_MODEL = "your-model"
+"""The model of a shipped persona that is a form to fill in; no server is asked for it."""
+_CLIENTS = {Backend.ANTHROPIC: "langchain_anthropic", Backend.OLLAMA: "langchain_ollama"}
+_FRESH_S = 60.0  # one command asks each server once; a conversation that lasts hours notices a server that was started
 
 
 class Need(NamedTuple):
-    """One thing a persona needs: whether it is there, that in words, and what to do if it is not."""
+    """One thing a persona needs: whether it is there, that in words, the thing itself, and what to do without it."""
 
     is_met: bool
-    told: str
+    finding: str
+    thing: str
     remedy: str
 
 
-def list_needs(persona: AgentPersona, environ: Mapping[str, str] = os.environ) -> list[Need]:
-    """Everything a persona needs here; a simulated one needs nothing."""
-    return [] if persona.backend is Backend.SIMULATED else list(_look(persona, environ))
+class Readiness:
+    """Looks once, remembers for a minute. A persona that `is_trusted` refuses is not ready, and no server is asked."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str] | None = None,
+        *,
+        config_dir: Path | None = None,
+        is_trusted: Callable[[AgentPersona], bool] | None = None,
+    ) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._config_dir = config_dir
+        self._is_trusted = is_trusted or (lambda _persona: True)
+        self._assumes_trust = False
+        self._answers: dict[tuple[Backend, str], tuple[float, ServerAnswer]] = {}
+
+    def before_trust(self) -> "Readiness":
+        """Return the same with the same answers, for the question whom a person has to agree to.
+
+        Whoever is not trusted counts as having a server that answers; it is not asked.
+        """
+        same = copy.copy(self)
+        same._assumes_trust = True
+        return same
+
+    def list_needs(self, persona: AgentPersona) -> list[Need]:
+        """Return everything a persona needs here; a simulated one needs nothing."""
+        return list(self._look(persona))
+
+    def find_missing(self, persona: AgentPersona) -> Missing | None:
+        """Return the first thing that keeps a persona from working here and now; only then is a server asked."""
+        unmet = next((need for need in self._look(persona) if not need.is_met), None)
+        return None if unmet is None else Missing(unmet.finding, unmet.thing, unmet.remedy)
+
+    def is_ready(self, persona: AgentPersona) -> bool:
+        return self.find_missing(persona) is None
+
+    def is_known(self, persona: AgentPersona) -> bool:
+        """Whether `find_missing` answers without asking a server."""
+        place = self._find_server(persona)
+        if place is None or self._recall(place) is not None:
+            return True
+        return not self._is_trusted(persona) or any(not need.is_met for need in self._look_here(persona))
+
+    def ask_servers(self, personas: Iterable[AgentPersona]) -> None:
+        """Ask the servers of all these personas at once, so that silent ones cost their time once."""
+        unknown = [persona for persona in personas if not self.is_known(persona)]
+        places = {place for persona in unknown if (place := self._find_server(persona)) is not None}
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            for _ in pool.map(lambda place: self._ask(*place), places):
+                pass
+
+    def _look(self, persona: AgentPersona) -> Iterator[Need]:
+        if persona.backend is Backend.SIMULATED:
+            return
+        is_trusted = self._is_trusted(persona)
+        if not is_trusted and not self._assumes_trust:
+            yield Need(False, "nobody has agreed to it yet", "consent", "Read it, then agree: holdfast trust --repo .")
+            return
+        has_all = True
+        for need in self._look_here(persona):
+            has_all = has_all and need.is_met
+            yield need
+        place = self._find_server(persona)
+        if place is not None and has_all and is_trusted:
+            yield from self._look_there(persona, *place)
+
+    def _look_here(self, persona: AgentPersona) -> Iterator[Need]:
+        """What is known without asking anybody."""
+        if persona.model == PLACEHOLDER_MODEL:
+            yield Need(False, "no model is named yet", "a model of your own", _describe_form(persona))
+        if client := _CLIENTS.get(persona.backend):
+            extra = f"holdfast[{persona.backend}]"
+            if importlib.util.find_spec(client) is None:
+                yield Need(False, f"{extra} is not installed", extra, f"Install it: pip install '{extra}'")
+        if variable := persona.key_variable:
+            is_set = bool(find_key(variable, self._environ))
+            yield Need(is_set, f"{variable} is {'set' if is_set else 'not set'}", variable, f"Set {variable}.")
+        if persona.argv:
+            program = persona.argv[0]
+            is_there = shutil.which(program) is not None
+            finding = f"{program} is {'there' if is_there else 'not on the path'}"
+            yield Need(is_there, finding, f"the program {program}", f"Install {program}.")
+
+    def _look_there(self, persona: AgentPersona, backend: Backend, address: str) -> Iterator[Need]:
+        answer = self._ask(backend, address)
+        server = f"a model server at {address}"
+        if not answer.is_model_server:
+            yield Need(False, f"{address} {answer.finding}", server, _describe_remedy(persona, address, answer))
+            return
+        yield Need(True, f"{address} answers", server, "")
+        if backend is Backend.OLLAMA:
+            yield from self._look_for_model(persona, answer)
+
+    def _look_for_model(self, persona: AgentPersona, answer: ServerAnswer) -> Iterator[Need]:
+        """Ollama has what was pulled and nothing else; a fallback that is there will do."""
+        table = load_model_table(self._config_dir)
+        names = [table.resolve_id(persona.backend, name) for name in (persona.model, *persona.fallback_models)]
+        if {_with_tag(name) for name in names}.isdisjoint(map(_with_tag, answer.models or ())):
+            model = names[0]
+            yield Need(False, f"ollama has no {model}", f"the model {model}", f"Fetch it: ollama pull {model}")
+
+    def _find_server(self, persona: AgentPersona) -> tuple[Backend, str] | None:
+        """The server to ask; none where a key or a program is what counts."""
+        if persona.backend is Backend.SIMULATED or persona.key_variable or persona.argv:
+            return None
+        return persona.backend, persona.base_url or SERVERS[persona.backend]
+
+    def _ask(self, backend: Backend, address: str) -> ServerAnswer:
+        place = (backend, address)
+        if (known := self._recall(place)) is not None:
+            return known
+        answer = ask_server(backend, address)
+        self._answers[place] = (time.monotonic(), answer)
+        return answer
+
+    def _recall(self, place: tuple[Backend, str]) -> ServerAnswer | None:
+        known = self._answers.get(place)
+        return known[1] if known is not None and time.monotonic() - known[0] < _FRESH_S else None
 
 
-def _look(persona: AgentPersona, environ: Mapping[str, str]) -> Iterator[Need]:
-    if variable := persona.key_variable:
-        is_set = bool(find_key(variable, environ))
-        yield Need(is_set, f"{variable} is {'set' if is_set else 'not set'}", f"Set {variable}.")
-    if persona.argv:
-        program = persona.argv[0]
-        is_there = shutil.which(program) is not None
-        yield Need(is_there, f"{program} is {'there' if is_there else 'not on the path'}", f"Install {program}.")
-    elif not variable:
-        address = persona.base_url or SERVERS.get(persona.backend, "")
-        answers = is_reachable(address)
-        yield Need(
-            answers, f"{address} {'answers' if answers else 'does not answer'}", f"Start the model server at {address}."
-        )
+def open_readiness(
+    entries: Iterable[CatalogEntry[AgentPersona]], config: Config, *, repo: Path | None, consents: PersonaConsentStore
+) -> Readiness:
+    """Return what answers for these personas; a repository's own that nobody has agreed to make no connection."""
+    is_trusted = None if repo is None else trust_of(repo, entries, consents)
+    return Readiness(config_dir=config.config_dir, is_trusted=is_trusted)
 
 
-def is_ready(persona: AgentPersona, environ: Mapping[str, str] = os.environ) -> bool:
-    return all(need.is_met for need in list_needs(persona, environ))
+def list_missing(persona: AgentPersona, readiness: Readiness, consents: PersonaConsentStore) -> list[Missing]:
+    """Return what a listing says is missing: what keeps it from working, and a consent that it asks for."""
+    missing = [Missing(*need[1:]) for need in readiness.list_needs(persona) if not need.is_met]
+    if persona.requires_consent and not consents.has_consent(persona):
+        remedy = f"Read it, then agree: holdfast trust {persona.name}"
+        missing.append(Missing("nobody has agreed to it yet", "consent", remedy))
+    return missing
 
 
-def find_backends(personas: Iterable[AgentPersona], environ: Mapping[str, str] = os.environ) -> set[Backend]:
-    """The backends that a persona could use here and now; `simulated` is not among them."""
-    found: set[Backend] = set()
-    looked_at: set[tuple[object, ...]] = set()
-    for persona in personas:
-        same = (persona.backend, persona.key_variable, persona.argv and persona.argv[0], persona.base_url)
-        if persona.backend in found or persona.backend is Backend.SIMULATED or same in looked_at:
-            continue
-        looked_at.add(same)
-        if is_ready(persona, environ):
-            found.add(persona.backend)
-    return found
-
-
-def find_available(personas: Iterable[AgentPersona], *, is_simulated: bool) -> BackendAvailability:
-    """What a run may be bound to: the simulated backend for a rehearsal, else whatever works here."""
-    found = {Backend.SIMULATED} if is_simulated else find_backends(personas)
-    return BackendAvailability(available_backends=frozenset(found))
+def find_available(*, is_simulated: bool, readiness: Readiness | None = None) -> BackendAvailability:
+    """Return what a run may be bound to: the simulated backend for a rehearsal, else whoever is ready here."""
+    if is_simulated:
+        return BackendAvailability(available_backends=frozenset({Backend.SIMULATED}))
+    real = frozenset(Backend) - {Backend.SIMULATED}
+    return BackendAvailability(available_backends=real, readiness=readiness or Readiness())
 
 
 def is_reachable(address: str) -> bool:
@@ -79,7 +196,24 @@ def is_reachable(address: str) -> bool:
     parts = urlsplit(address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        socket.create_connection((parts.hostname or "", port), timeout=_REACH_S).close()
+        socket.create_connection((parts.hostname or "", port), timeout=TIMEOUT_S).close()
     except OSError:
         return False
     return True
+
+
+def _describe_form(persona: AgentPersona) -> str:
+    copy_it = f"Copy {persona.name} under a name of your own and set base_url and model"
+    return f"{copy_it}; see docs/howto/use-your-own-model.md."
+
+
+def _describe_remedy(persona: AgentPersona, address: str, answer: ServerAnswer) -> str:
+    if "key" in answer.finding:
+        return f"Name the variable that holds its key in api_key_env of {persona.name}."
+    if "does not answer" in answer.finding:
+        return f"Start the model server at {address}."
+    return f"Correct base_url of {persona.name}; a model server lists its models at {address.rstrip('/')}/models."
+
+
+def _with_tag(name: str) -> str:
+    return name if ":" in name else f"{name}:latest"

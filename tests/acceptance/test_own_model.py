@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,8 +11,13 @@ from typing import Any
 
 import pytest
 from tests.acceptance.cli import terminal
-from tests.model_server import WITH_KEY, Hangs, ModelServer, Says, asks, own_persona
+from tests.model_server import ASKS_BEFORE_TOUCH, WITH_KEY, Hangs, ModelServer, Reply, Says, asks, own_persona
 
+from holdfast.agents.schema_sample import sample
+from holdfast.artifact_schema import ArtifactSchemaRegistry
+from holdfast.catalog import PACKAGE_DIR
+
+ROOT = Path(__file__).parents[2]
 KEY = "own-key-73ba21cc90"
 WORKFLOW = {
     "name": "note",
@@ -116,3 +122,76 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
 
     assert result["state"] == "failed"
     assert result["error"]["message"].endswith("It was my-model at 127.0.0.1:9, asked once.")
+
+
+@pytest.mark.timeout(240)
+def test_nobody_is_asked_about_a_tool_that_the_agent_does_not_have(tmp_path: Path) -> None:
+    touch = asks(("execute", {"command": "touch /tmp/x"}), ("frobnicate", {"path": "../outside"}))
+    write = asks(("write_file", {"file_path": "/note.json", "content": '{"text": "A note."}'}))
+    with ModelServer({"": [touch, write, Says("Written.")]}) as server:
+        shell = Shell(tmp_path, server.address)
+        # It may use commands if a person agrees, and has no capability that gives it the tool.
+        persona = own_persona(server.address, "doc_write, research", ASKS_BEFORE_TOUCH)
+        (shell.personas / "mine.yaml").write_text(persona)
+
+        result = shell.run("run", "note.yaml", *[word for word in WORDS if word != "--yes"])
+
+    assert result["state"] == "completed"
+    assert server.looked_at == ["/v1/models"]  # once, however often it is looked for
+    events = [json.loads(line) for line in shell.tell("runs", "events", result["run_id"], "--json").stdout.splitlines()]
+    refused = [event["payload"] for event in events if event["kind"] == "tool.result"][:2]
+    assert [(call["tool"], call["denied"]) for call in refused] == [
+        ("execute", "the agent has no tool of this name"),
+        ("frobnicate", "the agent has no tool of this name"),
+    ]
+    assert not [event for event in events if event["kind"].startswith("human.")]
+    answers = [message["content"] for message in server.received[1].body["messages"] if message["role"] == "tool"]
+    assert all("is not a valid tool" in answer for answer in answers)
+
+
+def hand_in(phase: str, schema_id: str) -> Reply:
+    """A model's answer that writes a valid artifact of the phase."""
+    registry = ArtifactSchemaRegistry(roots=[PACKAGE_DIR / "artifacts"])
+    content = sample(registry.get_schema(schema_id), schemas=registry.get_referenced(schema_id))
+    path = f"/.holdfast/results/{schema_id.partition('/')[2].partition('@')[0]}.json"
+    return asks(("write_file", {"file_path": path, "content": json.dumps(content)}))
+
+
+@pytest.mark.timeout(400)
+def test_the_how_to_followed_literally_gives_a_run_that_runs_the_tests(tmp_path: Path) -> None:
+    page = (ROOT / "docs/howto/use-your-own-model.md").read_text()
+    (commands,) = [block for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if "base_url" in block]
+    repo, home = tmp_path / "repo", tmp_path / "home"
+    repo.mkdir()
+    home.mkdir()
+    (repo / "test_total.py").write_text(
+        "import unittest\n\nclass Total(unittest.TestCase):\n    def test_it(self): self.assertEqual(1 + 1, 2)\n"
+    )
+    test = asks(("execute", {"command": "python3 -m unittest -v test_total"}))
+    phases = {"spec": "dev/spec@1", "plan": "dev/plan@1", "implement": "dev/change@1", "review": "dev/review@1"}
+    script: dict[str, list[Any]] = {
+        f"You do phase `{key}`": [hand_in(key, schema_id), Says("Done.")] for key, schema_id in phases.items()
+    }
+    script["You do phase `implement`"].insert(0, test)
+    with ModelServer(script) as server:
+        literal = commands.replace("http://localhost:8080/v1", server.address).replace('"…"', '"A total." --yes --json')
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "XDG_"))},
+            "HOME": str(home),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        done = subprocess.run(
+            ["bash", "-ec", literal], cwd=repo, env=environment, capture_output=True, text=True, check=False
+        )
+
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    listed, _, result = done.stdout.partition("{")
+    assert re.match(r"NAME +STATE.*\nmine +ready ", listed)
+    assert json.loads("{" + result)["state"] == "completed"
+    told = [
+        message["content"]
+        for received in server.received
+        for message in received.body["messages"]
+        if message["role"] == "tool"
+    ]
+    assert any("test_it" in text and "OK" in text for text in told)  # the agent has seen its test pass

@@ -116,7 +116,7 @@ def test_what_is_wrong_is_told_at_its_field(served: Served, open_page: OpenPage,
 def test_personas_are_chosen_with_a_reason_and_can_be_overridden(served: Served, open_page: OpenPage) -> None:
     page = open_page(served, "/new?workflow=feature-delivery")
     expect(page.get_by_role("radio", name=re.compile("^feature-delivery"))).to_be_checked()
-    unable = page.locator("#role-developer option", has_text="openai-sol-implementer: backend openai is not available")
+    unable = page.locator("#role-developer option", has_text="openai-sol-implementer: OPENAI_API_KEY is not set")
     expect(unable).to_be_disabled()
 
     page.get_by_role("radio", name=re.compile("^Rehearse first")).check()

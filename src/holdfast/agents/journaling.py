@@ -194,7 +194,7 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
             return live[0] if args is None else told_of_change(live[0], args)
 
         try:
-            work = self._make_tool_call(place, call, rule, effect)
+            work = self._make_tool_call(place, call, rule, effect, is_known=is_known)
             result = await self._in_flight.finish(work, tool_key=place.key)
         except Refusal as refusal:
             raise self._unwrapped(refusal, place.lane_id) from refusal.error.__cause__
@@ -205,13 +205,19 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         return answer
 
     async def _make_tool_call(
-        self, place: _Place, call: ToolCall, rule: ToolRule, make: Callable[[Mapping[str, Any] | None], Awaitable[Any]]
+        self,
+        place: _Place,
+        call: ToolCall,
+        rule: ToolRule,
+        make: Callable[[Mapping[str, Any] | None], Awaitable[Any]],
+        *,
+        is_known: bool,
     ) -> Any:
         told = {"tool": call.name, "call_id": call.call_id, "args": describe_args(call)}
         hashes = fingerprint_of(tool=call.name, arguments=encode_or_opaque(dict(call.args)))
         record = self._log.records.by_key.get(("step", place.key))
         is_new = record is None or record.is_skipped or record.state is StepState.OPEN
-        permit = await self._permits.get(place.key, place.lane_id, call, is_new=is_new)
+        permit = await self._permits.get(place.key, place.lane_id, call, is_new=is_new, is_known=is_known)
         told.update(permit.told)
         if permit.refusal is not None:
             step = Step(place.key, place.lane_id, fingerprint=hashes, kinds=TOOL_CALL, details=told)

@@ -41,6 +41,10 @@ class ToolApprover(Protocol):
         """The answer that was given to the call of this key, if someone was asked."""
         ...
 
+    def was_asked(self, key: str) -> bool:
+        """Whether someone was asked about the call of this key, answered or not."""
+        ...
+
 
 @dataclass(frozen=True)
 class Permit:
@@ -59,13 +63,22 @@ def digest_of(call: ToolCall) -> str:
     return hashlib.sha256(told.encode()).hexdigest()
 
 
+_NO_SUCH_TOOL = denied("no such tool", "the agent has no tool of this name")
+
+
 class Permits:
     def __init__(self, allow: Allow | None, approver: ToolApprover | None) -> None:
         self._allow = allow
         self._approver = approver
 
-    async def get(self, key: str, lane_id: str, call: ToolCall, *, is_new: bool) -> Permit:
-        """Leave for a call. One that was begun before had it, whatever would be said of it now."""
+    async def get(self, key: str, lane_id: str, call: ToolCall, *, is_new: bool, is_known: bool = True) -> Permit:
+        """Leave for a call. One that was begun before had it, whatever would be said of it now.
+
+        Nobody is asked about a tool that the agent does not have: its framework says so to the agent, and nothing
+        happens. What someone was asked about by an earlier version is theirs to answer, or to end the run by it.
+        """
+        if not is_known and (self._approver is None or not self._approver.was_asked(key)):
+            return Permit(None, {"policy": _NO_SUCH_TOOL.to_dict(), "denied": _NO_SUCH_TOOL.reason} if is_new else {})
         judgement = self._allow(call.name, call.args) if self._allow is not None else None
         if isinstance(judgement, str):
             judgement = denied("policy", judgement)

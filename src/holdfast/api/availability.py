@@ -1,7 +1,7 @@
 """Which personas could work here and now, and what keeps the others from it."""
 
 import asyncio
-from collections.abc import Iterator
+from pathlib import Path
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -9,16 +9,17 @@ from pydantic import BaseModel, Field
 from holdfast.agents.build import list_permitted_tools
 from holdfast.api.auth import Viewer
 from holdfast.api.catalog import RepoQuery
+from holdfast.api.engines import Engines
 from holdfast.api.params import ServerDep
 from holdfast.api.portraits import Portrait, portray
 from holdfast.api.responses import READ
-from holdfast.catalog import Catalog, CatalogEntry
+from holdfast.catalog import CatalogEntry
 from holdfast.catalog.models import ModelCard, ModelTable, load_model_table
 from holdfast.config import Config
 from holdfast.consent import PersonaConsentStore, open_consents
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
-from holdfast.readiness import list_needs
+from holdfast.readiness import Readiness, list_missing
 
 router = APIRouter(tags=["catalog"])
 
@@ -52,22 +53,25 @@ async def list_availability(
     server: ServerDep, _identity: Viewer, repo_path: RepoQuery = None
 ) -> PersonaAvailabilityList:
     repo = None if repo_path is None else await server.engines.resolve_repository(repo_path)
-    return await asyncio.to_thread(_collect, server.engines.catalog(repo), server.config)
+    return await asyncio.to_thread(_collect, server.engines, repo, server.config)
 
 
-def _collect(catalog: Catalog, config: Config) -> PersonaAvailabilityList:
+def _collect(engines: Engines, repo: Path | None, config: Config) -> PersonaAvailabilityList:
     table = load_model_table(config.config_dir)
     consents = open_consents(config)
-    items = [_to_item(entry, table, consents) for entry in catalog.list_personas()]
+    entries = engines.catalog(repo).list_personas()
+    readiness = engines.readiness(entries, repo)
+    readiness.ask_servers(entry.definition for entry in entries)
+    items = [_to_item(entry, table, readiness, consents) for entry in entries]
     order = ("ready", "missing", "rehearsal")
     return PersonaAvailabilityList(items=sorted(items, key=lambda item: order.index(item.portrait.group)))
 
 
 def _to_item(
-    entry: CatalogEntry[AgentPersona], table: ModelTable, consents: PersonaConsentStore
+    entry: CatalogEntry[AgentPersona], table: ModelTable, readiness: Readiness, consents: PersonaConsentStore
 ) -> PersonaAvailability:
     persona = entry.definition
-    missing = list(_find_missing(persona, consents))
+    missing = list_missing(persona, readiness, consents)
     card = table.find_model(persona.backend, persona.model) if persona.model else None
     tools = [] if persona.backend is Backend.COMMAND else list_permitted_tools(persona)
     prices = to_prices(card)
@@ -75,21 +79,13 @@ def _to_item(
     return PersonaAvailability(
         name=persona.name,
         is_available=not missing,
-        reasons=[reason for reason, _ in missing],
-        remedy=" ".join(remedy for _, remedy in missing),
+        reasons=[one.finding for one in missing],
+        remedy=f"Where the server runs: {' '.join(one.remedy for one in missing)}" if missing else "",
         model_id=model_id,
         prices=prices,
         tools=tools,
         portrait=portray(entry, is_available=not missing, model_id=model_id, prices=prices, tools=tools),
     )
-
-
-def _find_missing(persona: AgentPersona, consents: PersonaConsentStore) -> Iterator[tuple[str, str]]:
-    for need in list_needs(persona):
-        if not need.is_met:
-            yield need.told, f"Where the server runs: {need.remedy[0].lower()}{need.remedy[1:]}"
-    if persona.requires_consent and not consents.has_consent(persona):
-        yield "nobody has agreed to it yet", "Consent is recorded once, on the server's machine."
 
 
 def to_prices(card: ModelCard | None) -> ModelPrices | None:

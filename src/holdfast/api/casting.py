@@ -15,7 +15,6 @@ from holdfast.binding import (
 from holdfast.engine.wording import sentence_case
 from holdfast.errors import HoldfastError
 from holdfast.persona import AgentPersona
-from holdfast.readiness import find_available
 from holdfast.workflow import Role, WorkflowTemplate
 
 
@@ -61,10 +60,9 @@ def cast_roles(
     overrides: Mapping[str, str],
     *,
     consents: PersonaConsentStore,
-    is_simulated: bool,
+    available: BackendAvailability,
 ) -> tuple[list[RolePreview], dict[str, AgentPersona]]:
     """A preview of each role in the template's order, and the personas of those that are filled."""
-    available = find_available(pool, is_simulated=is_simulated)
     cast = [_cast(role, template, pool, available, consents, overrides.get(role.id)) for role in template.roles]
     return [shown for shown, _ in cast], {shown.role_id: persona for shown, persona in cast if persona is not None}
 

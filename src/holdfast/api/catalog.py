@@ -100,6 +100,7 @@ def metrics_route(http: HttpMetrics) -> APIRouter:
     )
     async def show_metrics(server: ServerDep, _identity: Viewer) -> Response:
         counts = await count_by_state(server.db)
+        real_micros, simulated_micros = await read_total_micros(server.db)
         by_state: dict[Labels, float] = {
             (("state", state.value),): float(counts.get(state.value, 0)) for state in RunStatus
         }
@@ -121,7 +122,13 @@ def metrics_route(http: HttpMetrics) -> APIRouter:
             *gauge(
                 "holdfast_cost_usd_total",
                 "Money spent and reserved.",
-                {(): to_usd(await read_total_micros(server.db))},
+                {(): to_usd(real_micros)},
+                "counter",
+            ),
+            *gauge(
+                "holdfast_simulated_cost_usd_total",
+                "What rehearsals made up; no money.",
+                {(): to_usd(simulated_micros)},
                 "counter",
             ),
             *server.metrics.lines(),

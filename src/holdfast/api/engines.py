@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
-from holdfast.catalog import Catalog, check_trust, list_used
+from holdfast.catalog import Catalog, CatalogEntry, check_trust, list_used
 from holdfast.config import Config
 from holdfast.consent import open_consents
 from holdfast.engine.conversation_partner import choose_persona
@@ -14,12 +14,12 @@ from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.errors import RepositoryNotAllowed
 from holdfast.persistence.db import Database
 from holdfast.persona import AgentPersona
-from holdfast.readiness import find_available
+from holdfast.readiness import Readiness, find_available, open_readiness
 from holdfast.workflow import WorkflowTemplate
 
 _KEEP_S = 5.0  # reading two dozen files for each of many runs started together would hold them all up
 _YAML = (".yaml", ".yml")
-_Parts = tuple[list[AgentPersona], ArtifactSchemaRegistry]
+_Parts = tuple[list[CatalogEntry[AgentPersona]], ArtifactSchemaRegistry]
 
 
 class Engines:
@@ -28,20 +28,23 @@ class Engines:
         self._config = config
         self._kept: dict[Path | None, tuple[float, _Parts]] = {}
 
-    async def for_repository(self, repo: Path | None, *, is_simulated: bool = False) -> WorkflowEngine:
+    async def for_repository(
+        self, repo: Path | None, *, is_simulated: bool = False, readiness: Readiness | None = None
+    ) -> WorkflowEngine:
         """An engine with the personas and schemas of this repository, the user and the package.
 
         A persona file that cannot be used is no reason to leave bound runs alone: `check_trust` tells who starts one.
+        `readiness` is one that was asked before.
         """
-        personas, registry = await self._parts(repo)
-        available = await asyncio.to_thread(find_available, personas, is_simulated=is_simulated)
+        entries, registry = await self._parts(repo)
+        readiness = readiness or await asyncio.to_thread(self.readiness, entries, repo)
         return WorkflowEngine(
             db=self._db,
             config=self._config,
-            persona_pool=personas,
+            persona_pool=[entry.definition for entry in entries],
             artifact_registry=registry,
             consent_store=open_consents(self._config),
-            available_backends=available,
+            available_backends=find_available(is_simulated=is_simulated, readiness=readiness),
         )
 
     def catalog(self, repo: Path | None) -> Catalog:
@@ -64,19 +67,29 @@ class Engines:
         return entry.definition
 
     async def check_trust(
-        self, repo: Path, name_or_file: str, *, is_simulated: bool, overrides: Mapping[str, str]
-    ) -> None:
-        """Raise `ConsentRequired` unless whoever runs the server has agreed to the repository's own definitions."""
+        self,
+        repo: Path,
+        name_or_file: str,
+        *,
+        is_simulated: bool,
+        overrides: Mapping[str, str],
+        readiness: Readiness | None = None,
+    ) -> Readiness:
+        """Raise `ConsentRequired` unless whoever runs the server has agreed to the repository's own definitions.
 
-        def check() -> None:
+        Returns who is ready, as it was found here: the engine that binds the run must not find others.
+        """
+
+        def check() -> Readiness:
             catalog = self.catalog(repo)
             named = str(repo / name_or_file) if "/" in name_or_file or name_or_file.endswith(_YAML) else name_or_file
-            personas = [entry.definition for entry in catalog.list_personas()]
-            available = find_available(personas, is_simulated=is_simulated)
+            ready = readiness or self.readiness(catalog.list_personas(), repo)
+            available = find_available(is_simulated=is_simulated, readiness=ready.before_trust())
             used = list_used(catalog, catalog.get_workflow(named), available, overrides)
             check_trust(repo, used, open_consents(self._config))
+            return ready
 
-        await asyncio.to_thread(check)
+        return await asyncio.to_thread(check)
 
     async def choose_partner(self, repo: Path, wanted: str | None, *, is_simulated: bool) -> AgentPersona:
         """Who a conversation about this repository is with; raises as `get_persona` does."""
@@ -106,4 +119,8 @@ class Engines:
 
     def _load(self, repo: Path | None) -> _Parts:
         catalog = self.catalog(repo)
-        return [entry.definition for entry in catalog.list_personas_if_whole()], catalog.artifact_registry()
+        return catalog.list_personas_if_whole(), catalog.artifact_registry()
+
+    def readiness(self, entries: Sequence[CatalogEntry[AgentPersona]], repo: Path | None) -> Readiness:
+        """Who of these is ready where the server runs."""
+        return open_readiness(entries, self._config, repo=repo, consents=open_consents(self._config))

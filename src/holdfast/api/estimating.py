@@ -119,8 +119,8 @@ def _tell(
     match basis:
         case "simulated":
             return "$0", (
-                "A rehearsal calls no real model: nothing is paid. Its made-up prices count against limits, "
-                "so that these can be rehearsed too."
+                "A rehearsal calls no real model: nothing is paid, and the limits of the settings do not count. "
+                "A limit set here is rehearsed with made-up prices."
             )
         case "runs":
             dearest = f"the dearest was {money(high)}."

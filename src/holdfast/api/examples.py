@@ -58,6 +58,8 @@ BY_FIELD: Mapping[str, Any] = {
     "forked_from": None,
     "final_report_path": None,
     "cost_usd": 1.12,
+    "simulated_usd": 0.0,
+    "cost": "$1.12",
     "unsettled_usd": 0.04,
     "budget_usd": 4.0,
     "amount_usd": 2.5,

@@ -37,10 +37,10 @@ async def start_run(server: Server, wanted: StartRun, *, by: str, key: str | Non
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
         repo = await server.engines.resolve_repository(wanted.repo_path)
         template = await server.engines.find_workflow(repo, wanted.workflow)
-        await server.engines.check_trust(
+        readiness = await server.engines.check_trust(
             repo, wanted.workflow, is_simulated=wanted.simulate, overrides=wanted.persona_overrides
         )
-        engine = await server.engines.for_repository(repo, is_simulated=wanted.simulate)
+        engine = await server.engines.for_repository(repo, is_simulated=wanted.simulate, readiness=readiness)
         await engine.create(
             template,
             repo_path=repo,

@@ -14,7 +14,8 @@ from holdfast.api.shaping import find_template, to_facts, to_usd
 from holdfast.engine.chronicle import Chronicle, Sum
 from holdfast.engine.loading import get_run
 from holdfast.engine.timeline import Timeline, draw_timeline
-from holdfast.persistence.runs import StoredRun, read_artifacts
+from holdfast.engine.wording import cost
+from holdfast.persistence.runs import StoredRun, read_artifacts, read_spent
 from holdfast.workflow import WorkflowTemplate
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -37,7 +38,10 @@ class CostTable(BaseModel):
 
 
 class RunCost(BaseModel):
-    spent_usd: float
+    spent_usd: float = Field(description="Real money alone; that of a rehearsal is in `simulated_usd`.")
+    simulated_usd: float
+    is_simulated: bool = Field(description="The amounts in the tables are made up by the simulated model.")
+    spent: str = Field(description="What was spent, in words.", examples=["$1.12", "rehearsal, $0.12 simulated"])
     reserved_usd: float = Field(description="For calls without an answer: under way, or cut off by a crash.")
     input_tokens: int
     output_tokens: int
@@ -82,9 +86,15 @@ async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> 
     tables = {"Phase": chronicle.by_phase, "Model": chronicle.by_model}
     if template is not None and (personas := _by_persona(chronicle, template, stored)):
         tables["Persona"] = personas
+    spent = await read_spent(server.db, stored.run.id)
+    is_simulated = bool(stored.run.is_simulated)
+    words = cost(to_usd(spent.settled_micros), to_usd(spent.simulated_micros))
     return RunCost(
-        spent_usd=to_usd(chronicle.total.micros),
-        reserved_usd=to_usd(chronicle.reserved_micros),
+        spent_usd=to_usd(spent.settled_micros),
+        simulated_usd=to_usd(spent.simulated_micros),
+        is_simulated=is_simulated,
+        spent=f"rehearsal, {words}" if is_simulated and spent.simulated_micros else words,
+        reserved_usd=to_usd(spent.reserved_micros),
         input_tokens=chronicle.total.input_tokens,
         output_tokens=chronicle.total.output_tokens,
         tables=[_to_table(by, sums, limits if by == "Phase" else {}) for by, sums in tables.items()],

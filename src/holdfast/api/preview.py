@@ -31,6 +31,7 @@ from holdfast.errors import HoldfastError, PersonaIneligible, TemplateNotFound
 from holdfast.persistence.listings import read_money
 from holdfast.persistence.statistics import read_past_runs
 from holdfast.persona import AgentPersona
+from holdfast.readiness import Readiness, find_available
 from holdfast.workflow import WorkflowTemplate, check_schemas
 from holdfast.workspace.git import Git
 from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository, resolve_base
@@ -75,6 +76,7 @@ class _Seen:
     roles: list[RolePreview]
     personas: dict[str, AgentPersona]
     problems: list[FieldProblem]
+    readiness: Readiness | None = None
 
 
 @router.post("/preview", responses=WRITE, summary="What starting a run would do")
@@ -93,7 +95,7 @@ async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> Run
         problems.append(to_problem("workflow", error))
     seen = await asyncio.to_thread(_look, server, body, repo, template)
     if repo is not None and template is not None:
-        problems += await _find_missing_trust(server, body, repo)
+        problems += await _find_missing_trust(server, body, repo, seen.readiness)
     guess = await _estimate(server, template, seen.personas, is_simulated=body.simulate)
     return RunPreview(
         workflow=body.workflow,
@@ -138,11 +140,17 @@ async def _find_workflow(server: Server, repo: Path | None, name: str) -> Workfl
     return entry.definition
 
 
-async def _find_missing_trust(server: Server, body: StartRun, repo: Path) -> list[FieldProblem]:
+async def _find_missing_trust(
+    server: Server, body: StartRun, repo: Path, readiness: Readiness | None
+) -> list[FieldProblem]:
     """What the repository brings along and nobody has agreed to."""
     try:
         await server.engines.check_trust(
-            repo, body.workflow, is_simulated=body.simulate, overrides=body.persona_overrides
+            repo,
+            body.workflow,
+            is_simulated=body.simulate,
+            overrides=body.persona_overrides,
+            readiness=readiness,
         )
     except PersonaIneligible:
         return []  # told beside its role; until it is known who works, nobody can agree to them
@@ -161,15 +169,17 @@ def _look(server: Server, body: StartRun, repo: Path | None, template: WorkflowT
         check_schemas(template, catalog.artifact_registry())
     except HoldfastError as error:
         problems.append(to_problem("workflow", error))
+    entries = catalog.list_personas()
+    readiness = server.engines.readiness(entries, repo)
+    available = find_available(is_simulated=body.simulate, readiness=readiness.before_trust())
+    pool = [entry.definition for entry in entries]
+    if not body.simulate:
+        readiness.ask_servers(pool)
     roles, personas = cast_roles(
-        template,
-        [entry.definition for entry in catalog.list_personas()],
-        body.persona_overrides,
-        consents=open_consents(server.config),
-        is_simulated=body.simulate,
+        template, pool, body.persona_overrides, consents=open_consents(server.config), available=available
     )
     problems += find_role_problems(template, roles, body.persona_overrides)
-    return _Seen(repository, template, roles, personas, problems)
+    return _Seen(repository, template, roles, personas, problems, readiness)
 
 
 def _look_at_repository(
@@ -247,7 +257,7 @@ async def _limits(server: Server, body: StartRun, guess: Estimate | None) -> Lim
     today = datetime.now(UTC).date().isoformat()
     limit = config.day_budget_usd
     spent = (await read_money(server.db, since_day=today)).by_day.get(today, 0) if limit is not None else 0
-    budget = body.budget_usd if body.budget_usd is not None else config.run_budget_usd
+    budget = config.run_budget_usd if body.budget_usd is None and not body.simulate else body.budget_usd
     left = None if limit is None else max(0.0, limit - to_usd(spent))
     notes = tell_limits(guess, budget_usd=budget, left_usd=left, day_usd=limit)
     return LimitsPreview(budget_usd=budget, day_limit_usd=limit, day_left_usd=left, notes=notes)

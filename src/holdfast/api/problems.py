@@ -109,6 +109,8 @@ def from_error(error: HoldfastError, request_id: str) -> Response:
     if "retry_after_s" in error.facts:
         headers["Retry-After"] = str(error.facts["retry_after_s"])
     more: dict[str, Any] = {"paths": list(error.paths)} if isinstance(error, WorkspaceConflict) else {}
+    if error.facts.get("missing"):
+        more |= {"role_id": error.facts["role_id"], "missing": error.facts["missing"]}
     if "field" in error.facts:
         more["errors"] = [
             {"where": ["body", error.facts["field"]], "message": f"{error.message} {error.hint}".rstrip()}

@@ -38,15 +38,7 @@ async def list_runs(
     page = found[:limit]
     phases = await list_phases(server.db, [item.run.id for item in page])
     return RunPage(
-        items=[
-            to_run_item(
-                item.run,
-                phases.get(item.run.id, ()),
-                cost_micros=item.cost_micros,
-                reason=server.find_reason(item.run.id),
-            )
-            for item in page
-        ],
+        items=[to_run_item(item, phases.get(item.run.id, ()), reason=server.find_reason(item.run.id)) for item in page],
         next_cursor=to_cursor(page[-1].run) if len(found) > limit else None,
     )
 

@@ -102,6 +102,10 @@ class Problem(BaseModel):
     hint: str | None = None
     errors: list[dict[str, Any]] | None = None
     paths: list[str] | None = Field(default=None, description="Of a conflict: the files it is about.")
+    role_id: str | None = Field(default=None, description="Of `persona_ineligible`: the role nobody is ready for.")
+    missing: list[dict[str, str]] | None = Field(
+        default=None, description="Of `persona_ineligible`: what each `persona` lacks (`finding`), and the `remedy`."
+    )
 
 
 class RunRef(BaseModel):
@@ -124,7 +128,11 @@ class RunItem(RunRef):
     error: Any = None
     pause_reason: str | None = None
     waiting_for: str | None = Field(default=None, description="Why nothing moves, if nothing does.")
-    cost_usd: float
+    cost_usd: float = Field(description="Real money alone.")
+    simulated_usd: float = Field(
+        description="What the simulated model made up; it counts against no limit but its own."
+    )
+    cost: str = Field(description="Both in words.", examples=["$1.12", "$0.12 simulated"])
     heading: str = Field(
         description="Its title, or the first line of what is wanted.", examples=["Add a --verbose flag"]
     )
@@ -250,7 +258,9 @@ class BudgetChart(BaseModel):
 
 class BudgetReport(BaseModel):
     day: str
-    spent_today_usd: float
+    spent_today_usd: float = Field(description="Real money alone, as in all that follows.")
+    simulated_today_usd: float = Field(description="What rehearsals made up today; it counts against no limit.")
+    simulated_usd: float = Field(description="What they made up in all these days.")
     day_limit_usd: float | None
     run_limit_usd: float | None
     days: list[Spent]

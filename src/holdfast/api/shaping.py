@@ -34,8 +34,10 @@ from holdfast.engine.telling import (
     tell_run,
     tell_title,
 )
+from holdfast.engine.wording import cost
 from holdfast.enums import Role
 from holdfast.errors import CursorInvalid, TemplateLoadFailed
+from holdfast.persistence.listings import ListedRun
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
 from holdfast.persistence.runs import Spent, StoredRun
 from holdfast.runtime.events import Event
@@ -46,15 +48,18 @@ def to_usd(micros: int) -> float:
     return micros / 1_000_000
 
 
-def to_run_item(run: RunRow, phases: Iterable[RunPhaseRow], *, cost_micros: int, reason: str | None) -> RunItem:
-    return RunItem.model_validate(_run_fields(run, to_facts(run, phases, reason=reason), cost_micros))
+def to_run_item(listed: ListedRun, phases: Iterable[RunPhaseRow], *, reason: str | None) -> RunItem:
+    facts = to_facts(listed.run, phases, reason=reason)
+    return RunItem.model_validate(_run_fields(listed.run, facts, listed.cost_micros, listed.simulated_micros))
 
 
-def _run_fields(run: RunRow, facts: RunFacts, cost_micros: int) -> dict[str, Any]:
+def _run_fields(run: RunRow, facts: RunFacts, cost_micros: int, simulated_micros: int) -> dict[str, Any]:
     return {
         **{name: getattr(run, name) for name in _SAME_NAMES},
         "run_id": run.id,
         "cost_usd": to_usd(cost_micros),
+        "simulated_usd": to_usd(simulated_micros),
+        "cost": cost(to_usd(cost_micros), to_usd(simulated_micros)),
         "waiting_for": facts.waiting_for,
         "heading": to_heading(run),
         "now": tell_now(facts),
@@ -143,7 +148,7 @@ def to_detail(
             current[row.phase_key, row.attempt] = row
     return RunDetail.model_validate(
         {
-            **_run_fields(run, facts, spent.total_micros),
+            **_run_fields(run, facts, spent.total_micros, spent.simulated_micros),
             "requirements_md": run.requirements_md,
             "phases": [_to_phase(row, accepted.get(row.phase_key)) for row in stored.phases.values()],
             "artifacts": [_to_artifact(row, is_current=row in current.values()) for row in artifacts],

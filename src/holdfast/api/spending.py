@@ -27,9 +27,12 @@ async def show_budget(
     since = today - timedelta(days=days - 1)
     spent = await read_money(server.db, since_day=since.isoformat())
     spent_today = to_usd(spent.by_day.get(today.isoformat(), 0))
+    simulated_today = to_usd(spent.simulated_by_day.get(today.isoformat(), 0))
     return BudgetReport(
         day=today.isoformat(),
         spent_today_usd=spent_today,
+        simulated_today_usd=simulated_today,
+        simulated_usd=to_usd(sum(spent.simulated_by_day.values())),
         day_limit_usd=server.config.day_budget_usd,
         run_limit_usd=server.config.run_budget_usd,
         days=_to_spent(spent.by_day),
@@ -37,7 +40,7 @@ async def show_budget(
         by_persona=_dearest_first(spent.by_persona),
         by_model=_dearest_first(spent.by_model),
         chart=_to_chart(spent.by_day, since, days, server.config.day_budget_usd),
-        today=_tell_today(spent_today, server.config),
+        today=_tell_today(spent_today, simulated_today, server.config),
     )
 
 
@@ -77,7 +80,7 @@ def to_scale(largest: float) -> list[float]:
     return [float(f"{n * step:.6g}") for n in range(math.ceil(largest / step - 1e-9) + 1)]
 
 
-def _tell_today(spent: float, config: Config) -> Note:
+def _tell_today(spent: float, simulated: float, config: Config) -> Note:
     limit, each = config.day_budget_usd, config.run_budget_usd
     share = spent / limit if limit else 0.0
     if share >= 1:
@@ -89,5 +92,7 @@ def _tell_today(spent: float, config: Config) -> Note:
     of_run = "A run has no limit unless it is started with one."
     if each is not None:
         of_run = f"A run may spend {money(each)} unless it is started with another limit."
-    counts = "Rehearsals count too, with the made-up prices of the simulated model."
+    counts = "Rehearsals count against no limit."
+    if simulated:
+        counts = f"Rehearsals made up {money(simulated)} today; that is no money and counts against no limit."
     return Note("bad" if share >= 1 else "waiting" if share >= 0.8 else "good", f"{told} {of_run} {counts}")

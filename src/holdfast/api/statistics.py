@@ -11,8 +11,8 @@ from holdfast.api.auth import Viewer
 from holdfast.api.params import ServerDep
 from holdfast.api.responses import READ
 from holdfast.api.shaping import to_usd
-from holdfast.engine.wording import duration, money, plural
-from holdfast.persistence.statistics import RECENT_RUNS, PastRun, read_past_runs
+from holdfast.engine.wording import cost, duration, money, plural
+from holdfast.persistence.statistics import RECENT_RUNS, PastPhase, PastRun, read_past_runs
 
 router = APIRouter(tags=["catalog"])
 
@@ -20,7 +20,8 @@ router = APIRouter(tags=["catalog"])
 class PhaseStatistics(BaseModel):
     key: str
     median_s: float
-    median_cost_usd: float
+    median_cost_usd: float = Field(description="Real money; 0 where the figures are of rehearsals.")
+    median_simulated_usd: float
     told: str = Field(description="Both in words.", examples=["2 min · $0.12"])
 
 
@@ -36,8 +37,9 @@ class WorkflowStatistics(BaseModel):
     is_rehearsed: bool = Field(description="The figures are of rehearsals, because there is nothing else.")
     median_s: float | None
     median_waited_s: float | None = Field(description="Of that time, how long people were waited for.")
-    median_cost_usd: float | None
+    median_cost_usd: float | None = Field(description="Real money; `null` where the figures are of rehearsals.")
     most_cost_usd: float | None
+    median_simulated_usd: float | None = Field(description="What rehearsals made up, where the figures are of them.")
     phases: list[PhaseStatistics]
     facts: list[tuple[str, str]] = Field(description="The same in words.", examples=[[["Median time", "24 min"]]])
     note: str = Field(description="What the figures are of, where that is not plain.")
@@ -69,7 +71,8 @@ def _of_workflow(name: str, runs: list[PastRun]) -> WorkflowStatistics:
     is_rehearsed = bool(measured) and not real
     median_s = _median(run.seconds or 0.0 for run in measured)
     waited_s = _median(run.waited_s for run in measured)
-    cost_usd = _median_usd(run.cost_micros for run in measured)
+    cost_usd = _median_usd(run.cost_micros for run in real)
+    simulated_usd = _median_usd(run.simulated_micros for run in measured) if is_rehearsed else None
     waited = f"Of that time, people were waited for {duration(waited_s)}." if (waited_s or 0) > 1 else ""
     return WorkflowStatistics(
         workflow=name,
@@ -82,11 +85,12 @@ def _of_workflow(name: str, runs: list[PastRun]) -> WorkflowStatistics:
         median_s=median_s,
         median_waited_s=waited_s,
         median_cost_usd=cost_usd,
-        most_cost_usd=to_usd(max(run.cost_micros for run in measured)) if measured else None,
+        most_cost_usd=to_usd(max(run.cost_micros for run in real)) if real else None,
+        median_simulated_usd=simulated_usd,
         phases=_phases(measured),
         facts=[
             ("Median time", duration(median_s)),
-            ("Median cost", "only rehearsed" if is_rehearsed else money(cost_usd)),
+            ("Median cost", f"only rehearsed, {money(simulated_usd)} simulated" if is_rehearsed else money(cost_usd)),
             (plural(len(runs), "run"), _tell_states(Counter(run.state for run in runs))),
         ],
         note="Times are of rehearsals: no run with real models is completed yet." if is_rehearsed else waited,
@@ -100,17 +104,24 @@ def _tell_states(counts: Counter[str]) -> str:
 
 
 def _phases(runs: list[PastRun]) -> list[PhaseStatistics]:
-    seconds: dict[str, list[float]] = defaultdict(list)
-    micros: dict[str, list[int]] = defaultdict(list)
+    by_key: dict[str, list[PastPhase]] = defaultdict(list)
     for run in runs:
         for phase in run.phases:
-            seconds[phase.phase_key].append(phase.seconds)
-            micros[phase.phase_key].append(phase.cost_micros)
-    return [_of_phase(key, median(took), _median_usd(micros[key]) or 0.0) for key, took in seconds.items()]
+            by_key[phase.phase_key].append(phase)
+    return [_of_phase(key, phases) for key, phases in by_key.items()]
 
 
-def _of_phase(key: str, seconds: float, usd: float) -> PhaseStatistics:
-    return PhaseStatistics(key=key, median_s=seconds, median_cost_usd=usd, told=f"{duration(seconds)} · {money(usd)}")
+def _of_phase(key: str, phases: list[PastPhase]) -> PhaseStatistics:
+    seconds = median(phase.seconds for phase in phases)
+    real = _median_usd(phase.cost_micros for phase in phases) or 0.0
+    simulated = _median_usd(phase.simulated_micros for phase in phases) or 0.0
+    return PhaseStatistics(
+        key=key,
+        median_s=seconds,
+        median_cost_usd=real,
+        median_simulated_usd=simulated,
+        told=f"{duration(seconds)} · {cost(real, simulated)}",
+    )
 
 
 def _median(values: Iterable[float]) -> float | None:

@@ -2,7 +2,7 @@
 
 from holdfast.catalog.lookup import PACKAGE_DIR, Catalog, CatalogEntry, CatalogRoot, Source
 from holdfast.catalog.models import ModelCard, ModelTable, Prices, load_model_table
-from holdfast.catalog.trust import Demands, check_trust, find_demands, list_used
+from holdfast.catalog.trust import Demands, check_trust, find_demands, list_used, trust_of
 
 __all__ = [
     "PACKAGE_DIR",
@@ -17,5 +17,6 @@ __all__ = [
     "check_trust",
     "find_demands",
     "list_used",
+    "trust_of",
     "load_model_table",
 ]

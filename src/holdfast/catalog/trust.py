@@ -4,7 +4,7 @@ A repository may be a stranger's. Its workflows can name commands, its personas 
 and commands that nobody is asked about. Whatever a user has in a folder of their own they have agreed to by that.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,19 @@ def check_trust(repo: Path, entries: Iterable[CatalogEntry[Any]], consents: Pers
             repository=str(repo),
             demands=lines,
         )
+
+
+def trust_of(
+    repo: Path, entries: Iterable[CatalogEntry[AgentPersona]], consents: PersonaConsentStore
+) -> Callable[[AgentPersona], bool]:
+    """Return a function that says whether a person has agreed to what a persona of these asks for, as of the call."""
+    found = {entry.definition.content_hash: entry for entry in entries if _is_of(repo.resolve(), entry)}
+
+    def is_trusted(persona: AgentPersona) -> bool:
+        entry = found.get(persona.content_hash)
+        return entry is None or all(map(consents.has_consent, find_demands(repo, [entry])))
+
+    return is_trusted
 
 
 def list_used(

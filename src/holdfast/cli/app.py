@@ -178,7 +178,12 @@ def _describe(error: Exception) -> str:
     from holdfast.errors import HoldfastError
 
     if isinstance(error, HoldfastError):
-        return _one_line(f"{error.code}: {error.message} {error.hint}")
+        told = _one_line(f"{error.code}: {error.message}")
+        # A hint of several lines is several ways to go on; every other error is one line.
+        first, *others = error.hint.splitlines() or [""]
+        return (
+            "\n".join([told, *(f"  {line}" for line in (first, *others))]) if others else _one_line(f"{told} {first}")
+        )
     told = _one_line(f"internal_error: {type(error).__name__}: {error}")
     return f"{told} What was acknowledged is safe; --debug shows where it was."
 

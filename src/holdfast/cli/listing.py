@@ -1,16 +1,30 @@
 """The commands that look at rows: runs list, runs show and approvals."""
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.options import JSON, RUN_ID
-from holdfast.cli.output import MARKS, Cell, mark, next_step, paint, phase_row, print_json, print_text, table
+from holdfast.cli.output import (
+    MARKS,
+    Cell,
+    describe_cost,
+    mark,
+    next_step,
+    paint,
+    phase_row,
+    print_json,
+    print_text,
+    table,
+)
 from holdfast.cli.reading import find_run_id
 from holdfast.persistence.driven import find_driven
 from holdfast.persistence.plain import query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _OF_OPEN_RUNS = "run_id IN (SELECT id FROM runs WHERE state IN ('pending', 'running', 'paused'))"
 _RUN_HEADINGS = ["STATE", "RUN", "WHAT", "STARTED", "COST", "NOW"]
@@ -57,13 +71,17 @@ def read_runs(
     found = query(
         f"SELECT id AS run_id, state, workflow, title, repo_path, created_at, updated_at, ended_at, error, "  # noqa: S608
         f"pause_reason, requirements_md, "
-        f"(SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = runs.id) AS cost_micros "
+        f"is_simulated, (SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = runs.id "
+        f"AND is_simulated = 0) AS cost_micros, (SELECT COALESCE(SUM(amount_micros), 0) FROM ledger "
+        f"WHERE run_id = runs.id AND is_simulated <> 0) AS simulated_micros "
         f"FROM runs {where} ORDER BY created_at DESC, id DESC LIMIT :limit",
         {**dict(given.values()), "limit": limit},
     )
     driven = find_driven([row["run_id"] for row in found if row["state"] == "running"])
     for row in found:
         row["cost_usd"] = int(row.pop("cost_micros") or 0) / 1_000_000
+        row["simulated_usd"] = int(row.pop("simulated_micros") or 0) / 1_000_000
+        row["is_simulated"] = bool(row["is_simulated"])
         row["is_driven"] = row["run_id"] in driven
     return found
 
@@ -75,7 +93,7 @@ def _run_row(row: dict[str, Any]) -> list[str | Cell]:
         row["run_id"][:8],
         f"{row['workflow']}: {wanted[:40]}" if wanted else row["workflow"],
         row["created_at"][:16].replace("T", " "),
-        f"${row['cost_usd']:.4f}",
+        describe_cost(row["cost_usd"], row["simulated_usd"]).removeprefix("rehearsal, "),
         _now(row),
     ]
 
@@ -121,7 +139,8 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
         print_json(facts)
         return
     state, limit = facts["state"], facts["budget_micros"]
-    money = f"${facts['cost_usd']:.4f}" + (f" of ${limit / 1_000_000:.2f}" if limit is not None else "")
+    money = describe_cost(facts["cost_usd"], facts["simulated_usd"])
+    money += f" of ${limit / 1_000_000:.2f}" if limit is not None else ""
     waits = f" ({facts['pause_reason']})" if facts["pause_reason"] else ""
     print_text(f"{mark(state)} {paint(facts['workflow'], 'bold')} · {state}{waits} · {money}")
     print_text(f"  {_tell(facts)}")
@@ -143,7 +162,10 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
         if item["about"] == "outcome":
             following = "what became of a call is not known. Look: holdfast approvals"
         print_text(f"\n◔ Phase {item['phase_key']} waits for you: {following}")
-    following = next_step(facts["run_id"], state, facts["pause_reason"], facts["final_report_path"])
+    exhausted = find_exhausted(facts["run_id"]) if facts["pause_reason"] == "budget" else {}
+    following = next_step(
+        facts["run_id"], state, facts["pause_reason"], facts["final_report_path"], exhausted=exhausted
+    )
     if facts["is_driven"]:
         following = f"Watch it: holdfast runs watch {facts['run_id'][:8]}"
     if following and not waiting:
@@ -171,8 +193,11 @@ def read_run(run_id: str) -> dict[str, Any]:
     )
     accepted = {item["phase_key"]: item["path"] for item in artifacts if item["state"] == "accepted"}
     spent = query(
-        "SELECT state, SUM(amount_micros) AS total FROM ledger WHERE run_id = :id GROUP BY state", {"id": run_id}
+        "SELECT state, is_simulated, SUM(amount_micros) AS total FROM ledger WHERE run_id = :id "
+        "GROUP BY state, is_simulated",
+        {"id": run_id},
     )
+    real = [row for row in spent if not row["is_simulated"]]
     return {
         "run_id": run.pop("id"),
         **run,
@@ -191,9 +216,24 @@ def read_run(run_id: str) -> dict[str, Any]:
         ],
         "artifacts": artifacts,
         "approvals": read_approvals(run_id),
-        "cost_usd": sum(int(row["total"] or 0) for row in spent) / 1_000_000,
-        "unsettled_usd": sum(int(row["total"] or 0) for row in spent if row["state"] == "reserved") / 1_000_000,
+        "cost_usd": _sum_usd(real),
+        "simulated_usd": _sum_usd(row for row in spent if row["is_simulated"]),
+        "unsettled_usd": _sum_usd(row for row in real if row["state"] == "reserved"),
     }
+
+
+def _sum_usd(rows: "Iterable[dict[str, Any]]") -> float:
+    return sum(int(row["total"] or 0) for row in rows) / 1_000_000
+
+
+def find_exhausted(run_id: str) -> dict[str, Any]:
+    """Which limit did not allow a run's next call, the last time that happened."""
+    rows = query(
+        "SELECT body FROM events WHERE run_id = :id AND type = 'budget.exhausted' ORDER BY seq DESC LIMIT 1",
+        {"id": run_id},
+    )
+    payload = json.loads(rows[0]["body"]).get("payload") if rows else {}
+    return payload if isinstance(payload, dict) else {}
 
 
 def read_approvals(

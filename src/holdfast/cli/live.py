@@ -54,7 +54,7 @@ def _headline(view: RunView) -> Text:
         (view.workflow or "run", "bold"),
         (f"  {view.run_id[:8]}  ", "dim"),
         (state, _STYLES.get(view.state, "")),
-        f"  ${view.cost_micros / 1_000_000:.4f}",
+        f"  ${view.cost_micros / 1_000_000:.4f}{' simulated' if view.past.is_simulated else ''}",
         (f" of ${view.budget_micros / 1_000_000:.2f}" if view.budget_micros is not None else "", "dim"),
     )
 

@@ -11,7 +11,7 @@ from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.engine.scope import ApprovalCallback, ApprovalRequest
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.persistence.db import Database
-from holdfast.readiness import find_available
+from holdfast.readiness import Readiness, find_available, open_readiness
 
 
 @contextlib.asynccontextmanager
@@ -22,15 +22,18 @@ async def open_engine(
     is_simulated: bool = False,
     callback: ApprovalCallback | None = None,
     consents: PersonaConsentStore | None = None,
+    readiness: Readiness | None = None,
 ) -> AsyncIterator[tuple[WorkflowEngine, Database, Config]]:
     """An engine on the configured database, which is made or brought up to date first.
 
-    Only for runs that start, a broken persona file is an error.
+    Only for runs that start, a broken persona file is an error. `readiness` is one that was asked before.
     """
     config = load_config()
     catalog = Catalog.for_repository(repo, config.config_dir)
     entries = catalog.list_personas() if is_starting else catalog.list_personas_if_whole()
     personas = [entry.definition for entry in entries]
+    consents = consents or open_consents(config)
+    ready = readiness or open_readiness(entries, config, repo=repo, consents=consents)
     db = Database(config.database_url, connections=config.database_connections)
     try:
         await db.init_schema()
@@ -39,8 +42,8 @@ async def open_engine(
             config=config,
             persona_pool=personas,
             artifact_registry=catalog.artifact_registry(),
-            consent_store=consents or open_consents(config),
-            available_backends=find_available(personas, is_simulated=is_simulated),
+            consent_store=consents,
+            available_backends=find_available(is_simulated=is_simulated, readiness=ready),
             approval_callback=callback,
         )
         yield engine, db, config

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def to_json(result: "RunResult") -> dict[str, Any]:
             for phase in result.phases
         ],
         "cost_usd": result.cost_usd,
+        "simulated_usd": result.simulated_usd,
         "final_report_path": result.final_report_path,
         "error": result.error.to_dict() if result.error else None,
     }
@@ -116,11 +117,14 @@ def finish(result: "RunResult", *, is_json: bool, is_interrupted: bool = False) 
 
 def show_result(result: "RunResult") -> None:
     state = result.state.value
-    print_text(f"{mark(state)} {state} · ${result.cost_usd:.4f} · run {result.run_id}")
+    print_text(f"{mark(state)} {state} · {describe_cost(result.cost_usd, result.simulated_usd)} · run {result.run_id}")
     print_text(table([phase_row(vars(phase) | {"state": phase.state.value}) for phase in result.phases]))
     if result.error:
         print_text(f"  {result.error.code}: {result.error.message}\n  {result.error.hint}".rstrip())
-    if following := next_step(str(result.run_id), state, result.waiting_for, result.final_report_path):
+    following = next_step(
+        str(result.run_id), state, result.waiting_for, result.final_report_path, exhausted=result.exhausted
+    )
+    if following:
         print_text(f"\n{following}")
 
 
@@ -141,11 +145,27 @@ def phase_row(phase: dict[str, Any]) -> list[str | Cell]:
     ]
 
 
-def next_step(run_id: str, state: str, waiting_for: str | None, report: str | None) -> str:
-    """What a person does next, as commands to copy."""
+def describe_cost(real_usd: float, simulated_usd: float) -> str:
+    """`$0.1200`, or for a rehearsal `rehearsal, $0.1200 simulated`; the two are never added."""
+    if not simulated_usd:
+        return f"${real_usd:.4f}"
+    return f"{f'${real_usd:.4f} and' if real_usd else 'rehearsal,'} ${simulated_usd:.4f} simulated"
+
+
+def next_step(
+    run_id: str,
+    state: str,
+    waiting_for: str | None,
+    report: str | None,
+    *,
+    exhausted: Mapping[str, Any] | None = None,
+) -> str:
+    """What a person does next, as commands to copy; `exhausted` is which limit a run without money has hit."""
     short = run_id[:8]
     if state == "paused" and waiting_for == "budget":
-        return f"It needs more money: holdfast budget {short} --add USD, then holdfast resume {short}"
+        from holdfast.engine.wording import advise_on_budget
+
+        return advise_on_budget(run_id, exhausted or {})
     if state == "paused" and waiting_for in ("approval", "outcome"):
         return f"It waits for you: holdfast approvals\nThen: holdfast approve ID, and holdfast resume {short}"
     if state == "paused" and waiting_for == "stalled":

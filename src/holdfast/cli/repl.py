@@ -213,7 +213,8 @@ class _Repl:
 
     def _below(self) -> str:
         talk = self._talk
-        cost = f" · ${talk.view.cost_micros / 1_000_000:.4f}" if talk.view.cost_micros else ""
+        played = " simulated" if talk.view.is_simulated else ""
+        cost = f" · ${talk.view.cost_micros / 1_000_000:.4f}{played}" if talk.view.cost_micros else ""
         run = f" · {talk.run_id[:8]}" if talk.run_id else ""
         return f" {talk.persona.name} · {talk.persona.model or 'own model'}{cost} · {talk.branch}{run} · /help"
 
@@ -229,8 +230,9 @@ def _greet(talk: Talk, *, is_asked_for: bool) -> None:
     persona = talk.persona
     _tell(f"{paint('holdfast', 'bold')} · {persona.name} on {talk.repo.name} ({talk.branch})")
     if persona.backend is Backend.SIMULATED:
-        why = "" if is_asked_for else " No key and no model server was found: holdfast doctor says what is missing."
-        _tell(paint(folded(f"This is a rehearsal: a simulated model answers, and costs nothing.{why}"), "paused"))
+        _tell(paint(folded("This is a rehearsal: a simulated model answers, and costs nothing."), "paused"))
+        if not is_asked_for:
+            _tell(paint(folded("Nobody else is ready: export OPENROUTER_API_KEY=…, or see /personas."), "paused"))
         _tell(paint(folded(HOW_TO_TRY), "dim"))
     if named := name_uncommitted(talk.repo):
         told = f"Not committed, so not in the agent's worktree: {named}. Mention a file with @."

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.catalog import Catalog
+from holdfast.cli.describing import describe_readiness, read_personas
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.listing import approvals, list_runs, read_approvals
 from holdfast.cli.options import get_user
-from holdfast.cli.output import Cell, folded, paint, plain, table
+from holdfast.cli.output import Cell, describe_cost, folded, paint, plain, table
 from holdfast.cli.reading import find_approval
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.repl_view import TalkView
@@ -108,10 +109,11 @@ class Commands:
         rows: list[list[str | Cell]] = [
             [
                 Cell(f"{'›' if entry.definition.name == current else ' '} {entry.definition.name}", "bold"),
+                describe_readiness(entry.definition, missing),
                 entry.definition.backend.value,
                 entry.definition.model or "",
             ]
-            for entry in self.personas
+            for entry, missing in await asyncio.to_thread(read_personas, self._talk.repo)
         ]
         self._talk.tell(table(rows))
 
@@ -143,14 +145,18 @@ class Commands:
 
     async def _cost(self, _rest: str) -> None:
         rows = query(
-            "SELECT attempt, COUNT(*) AS calls, SUM(amount_micros) AS total FROM ledger WHERE run_id = :id "
-            "GROUP BY attempt ORDER BY attempt",
+            "SELECT attempt, is_simulated, COUNT(*) AS calls, SUM(amount_micros) AS total FROM ledger "
+            "WHERE run_id = :id GROUP BY attempt, is_simulated ORDER BY attempt, is_simulated",
             {"id": self._talk.run_id or ""},
         )
         for row in rows:
             calls = f"{row['calls']} model call{'s' if row['calls'] != 1 else ''}"
-            self._talk.tell(f"  turn {row['attempt']}: {calls}, {_usd(row['total'])}")
-        self._talk.tell(f"  in all {_usd(sum(int(row['total'] or 0) for row in rows))}")
+            played = " simulated" if row["is_simulated"] else ""
+            self._talk.tell(f"  turn {row['attempt']}: {calls}, {_usd(row['total'])}{played}")
+        real, simulated = (
+            sum(int(row["total"] or 0) for row in rows if bool(row["is_simulated"]) is kind) for kind in (False, True)
+        )
+        self._talk.tell(f"  in all {describe_cost(real / 1_000_000, simulated / 1_000_000)}")
 
     # -- changing -----------------------------------------------------------------------------------------------------
 

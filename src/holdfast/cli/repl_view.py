@@ -38,6 +38,8 @@ class TalkView:
     turns: int = 0
     is_answering: bool = False
     cost_micros: int = 0
+    is_simulated: bool = False
+    """Some of that is made up by the simulated model."""
     calls: list[ToolCallView] = field(default_factory=list)
     tail: str = ""
     """The end of the text under way, which is no whole line yet."""
@@ -201,7 +203,8 @@ class TalkView:
                 self._emit(paint(f"    {plain(str(error['hint']))}", "dim"))
         calls = f"{self._turn_calls} tool call{'s' if self._turn_calls != 1 else ''} · " if self._turn_calls else ""
         took = max(event.ts - self._turn_began, 0.0)
-        self._emit(paint(f"  {calls}{took:.0f} s · ${self._turn_cost / 1_000_000:.4f}", "dim"))
+        played = " simulated" if self.is_simulated and self._turn_cost else ""
+        self._emit(paint(f"  {calls}{took:.0f} s · ${self._turn_cost / 1_000_000:.4f}{played}", "dim"))
 
     def _on_money(self, event: Event) -> None:
         entry, amount = event.payload.get("entry"), event.payload.get("amount_micros")
@@ -210,6 +213,7 @@ class TalkView:
             self._money[entry] = amount
             self.cost_micros += change
             self._turn_cost += change
+            self.is_simulated = self.is_simulated or event.payload.get("simulated") is True
 
     def _on_exhausted(self, event: Event) -> None:
         self._emit(f"  {paint('◔', 'paused')} {plain(str(event.payload.get('message', '')))}")

@@ -1,13 +1,20 @@
 """The command that starts a run."""
 
+import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from holdfast.cli.completion import complete_role_personas, complete_workflows
 from holdfast.cli.options import JSON, YES, get_user, is_interactive
+from holdfast.errors import PersonaIneligible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_SHORT_CHARS = 60
 
 
 class _Wish(NamedTuple):
@@ -67,7 +74,30 @@ def run(
         "started_by": get_user(),
     }
     wish = _Wish(workflow, repo, options, simulate, yes, as_json)
-    raise typer.Exit(asyncio.run(_create(wish) if detach else _run(wish)))
+    try:
+        code = asyncio.run(_create(wish) if detach else _run(wish))
+    except PersonaIneligible as error:
+        if missing := error.facts.get("missing"):
+            error.hint = f"{_describe_remedy(missing)}\nOr rehearse without: {_rehearsal_command(wish)}"
+        raise
+    raise typer.Exit(code)
+
+
+def _describe_remedy(missing: "Sequence[Mapping[str, str]]") -> str:
+    """What to do for the first that lacks a key, else for the first."""
+    entry = next((entry for entry in missing if entry["finding"] == f"{entry['thing']} is not set"), None)
+    remedy = missing[0]["remedy"] if entry is None else f"Set a key: export {entry['thing']}=…"
+    return f"{remedy}   Who is ready: holdfast personas list"
+
+
+def _rehearsal_command(wish: _Wish) -> str:
+    words = ["holdfast", "run", wish.workflow, "--repo", str(wish.repo)]
+    requirements = wish.options["requirements_md"]
+    if requirements and len(requirements) <= _SHORT_CHARS and requirements.isprintable():
+        words += ["--requirements", requirements]
+    elif requirements:
+        return f"{shlex.join(words)} --requirements … --simulate"
+    return shlex.join([*words, "--simulate"])
 
 
 async def _run(wish: _Wish) -> int:
@@ -80,10 +110,15 @@ async def _run(wish: _Wish) -> int:
         from holdfast.cli.driving import drive
         from holdfast.cli.opening import YesToAll, open_engine
 
-    template, consents = _prepare(wish)
+    template, consents, readiness = _prepare(wish)
     callback = YesToAll() if wish.is_yes else None
     opened = open_engine(
-        repo=wish.repo, is_starting=True, is_simulated=wish.is_simulated, callback=callback, consents=consents
+        repo=wish.repo,
+        is_starting=True,
+        is_simulated=wish.is_simulated,
+        callback=callback,
+        consents=consents,
+        readiness=readiness,
     )
     async with opened as (engine, db, _config):
         run_id, interrupted = str(uuid.uuid4()), asyncio.Event()
@@ -103,8 +138,10 @@ async def _create(wish: _Wish) -> int:
     from holdfast.cli.opening import open_engine
     from holdfast.cli.output import print_json, say
 
-    template, consents = _prepare(wish)
-    opened = open_engine(repo=wish.repo, is_starting=True, is_simulated=wish.is_simulated, consents=consents)
+    template, consents, readiness = _prepare(wish)
+    opened = open_engine(
+        repo=wish.repo, is_starting=True, is_simulated=wish.is_simulated, consents=consents, readiness=readiness
+    )
     async with opened as (engine, _db, _config):
         run_id = await engine.create(template, repo_path=wish.repo, **wish.options)
     if wish.is_json:
@@ -114,8 +151,8 @@ async def _create(wish: _Wish) -> int:
     return 0
 
 
-def _prepare(wish: _Wish) -> tuple[Any, Any]:
-    """The template, and where consents are found once a person has agreed to what needs it."""
+def _prepare(wish: _Wish) -> tuple[Any, Any, Any]:
+    """The template, where consents are found once a person has agreed to what needs it, and who is ready."""
     from holdfast.cli.describing import get_workflow
     from holdfast.cli.output import say
     from holdfast.cli.trusting import agree
@@ -126,9 +163,10 @@ def _prepare(wish: _Wish) -> tuple[Any, Any]:
     overrides = wish.options["persona_overrides"]
     if named := name_uncommitted(wish.repo):
         say(f"Not committed, so the run does not see it: {named}.")
-    return entry.definition, agree(
+    consents, readiness = agree(
         wish.repo, entry, overrides, is_simulated=wish.is_simulated, is_yes=wish.is_yes, can_ask=can_ask
     )
+    return entry.definition, consents, readiness
 
 
 def _split(item: str) -> tuple[str, str]:

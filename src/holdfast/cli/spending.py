@@ -1,14 +1,23 @@
 """The command about money: what was spent, what may be, and more of it for a run."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.cli.completion import complete_runs
+from holdfast.cli.listing import find_exhausted
 from holdfast.cli.options import JSON, get_user
-from holdfast.cli.output import Cell, paint, print_json, print_text, table
+from holdfast.cli.output import Cell, describe_cost, paint, print_json, print_text, table
 from holdfast.cli.reading import find_run_id
 from holdfast.persistence.plain import query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SUMS = (
+    "SUM(CASE WHEN l.is_simulated = 0 THEN l.amount_micros ELSE 0 END) AS spent_micros, "
+    "SUM(CASE WHEN l.is_simulated <> 0 THEN l.amount_micros ELSE 0 END) AS simulated_micros"
+)
 
 
 def budget(
@@ -44,15 +53,16 @@ def read_day() -> dict[str, Any]:
 
     config = load_config()
     today = datetime.now(UTC).date().isoformat()
-    (spent,) = query("SELECT SUM(amount_micros) AS total FROM ledger WHERE day = :day", {"day": today}) or [{}]
+    (spent,) = query(f"SELECT {_SUMS} FROM ledger l WHERE day = :day", {"day": today}) or [{}]  # noqa: S608
     runs = query(
-        "SELECT r.id AS run_id, r.state, r.workflow, r.budget_micros, SUM(l.amount_micros) AS spent_micros "
+        f"SELECT r.id AS run_id, r.state, r.workflow, r.budget_micros, {_SUMS} "  # noqa: S608
         "FROM ledger l JOIN runs r ON r.id = l.run_id "
         "GROUP BY r.id, r.state, r.workflow, r.budget_micros, r.created_at ORDER BY r.created_at DESC LIMIT 20"
     )
     return {
         "day": today,
-        "spent_usd": _usd(spent.get("total")) or 0.0,
+        "spent_usd": _usd(spent.get("spent_micros")) or 0.0,
+        "simulated_usd": _usd(spent.get("simulated_micros")) or 0.0,
         "day_limit_usd": config.day_budget_usd,
         "run_limit_usd": config.run_budget_usd,
         "runs": [
@@ -61,6 +71,7 @@ def read_day() -> dict[str, Any]:
                 "state": row["state"],
                 "workflow": row["workflow"],
                 "spent_usd": _usd(row["spent_micros"]),
+                "simulated_usd": _usd(row["simulated_micros"]),
                 "limit_usd": _usd(row["budget_micros"]),
             }
             for row in runs
@@ -69,27 +80,39 @@ def read_day() -> dict[str, Any]:
 
 
 def read_run_budget(run_id: str) -> dict[str, Any]:
-    (run,) = query("SELECT state, budget_micros, pause_reason FROM runs WHERE id = :id", {"id": run_id})
+    (run,) = query("SELECT state, budget_micros, pause_reason, is_simulated FROM runs WHERE id = :id", {"id": run_id})
     rows = query(
-        "SELECT phase_key, state, SUM(amount_micros) AS total, COUNT(*) AS calls FROM ledger WHERE run_id = :id "
-        "GROUP BY phase_key, state ORDER BY phase_key",
+        f"SELECT phase_key, state, {_SUMS} FROM ledger l WHERE run_id = :id GROUP BY phase_key, state "  # noqa: S608
+        "ORDER BY phase_key",
         {"id": run_id},
     )
-    total = sum(int(row["total"] or 0) for row in rows)
-    limit = run["budget_micros"]
-    phases: dict[str, int] = {}
-    for row in rows:
-        phases[row["phase_key"]] = phases.get(row["phase_key"], 0) + int(row["total"] or 0)
+    total, simulated = (_sum(rows, name) for name in ("spent_micros", "simulated_micros"))
+    limit, waits_for = run["budget_micros"], run["pause_reason"]
+    counted = simulated if run["is_simulated"] else total  # a rehearsal's own limit is rehearsed with play money
     return {
         "run_id": run_id,
         "state": run["state"],
-        "waiting_for": run["pause_reason"],
+        "waiting_for": waits_for,
+        "limit_hit": find_exhausted(run_id).get("limit") if waits_for == "budget" else None,
+        "is_simulated": bool(run["is_simulated"]),
         "spent_usd": _usd(total),
-        "reserved_usd": _usd(sum(int(row["total"] or 0) for row in rows if row["state"] == "reserved")),
+        "simulated_usd": _usd(simulated),
+        "reserved_usd": _usd(_sum((row for row in rows if row["state"] == "reserved"), "spent_micros")),
         "limit_usd": _usd(limit),
-        "left_usd": None if limit is None else _usd(max(limit - total, 0)),
-        "phases": [{"key": key, "spent_usd": _usd(spent)} for key, spent in phases.items()],
+        "left_usd": None if limit is None else _usd(max(limit - counted, 0)),
+        "phases": [
+            {
+                "key": key,
+                "spent_usd": _usd(_sum(of_phase := [row for row in rows if row["phase_key"] == key], "spent_micros")),
+                "simulated_usd": _usd(_sum(of_phase, "simulated_micros")),
+            }
+            for key in dict.fromkeys(row["phase_key"] for row in rows)
+        ],
     }
+
+
+def _sum(rows: "Iterable[dict[str, Any]]", name: str) -> int:
+    return sum(int(row[name] or 0) for row in rows)
 
 
 def _usd(micros: Any) -> float | None:
@@ -102,10 +125,12 @@ def _show_all(facts: dict[str, Any], *, is_json: bool) -> None:
         return
     limit = facts["day_limit_usd"]
     print_text(f"today     ${facts['spent_usd']:.4f} of {'no limit' if limit is None else f'${limit:.2f}'}")
+    if facts["simulated_usd"]:
+        print_text(f"          and ${facts['simulated_usd']:.4f} simulated, in rehearsals; it counts against no limit")
     each = facts["run_limit_usd"]
     print_text(f"each run  {'no limit' if each is None else f'${each:.2f}'} unless it was started with --budget")
     rows: list[list[str | Cell]] = [
-        [run["run_id"][:8], run["workflow"], Cell(run["state"], run["state"]), _of(run["spent_usd"], run["limit_usd"])]
+        [run["run_id"][:8], run["workflow"], Cell(run["state"], run["state"]), _describe_spent(run)]
         for run in facts["runs"]
     ]
     if rows:
@@ -116,16 +141,24 @@ def _show_run(facts: dict[str, Any], *, is_added: bool, is_json: bool) -> None:
     if is_json:
         print_json(facts)
         return
-    print_text(f"run {facts['run_id'][:8]}: {paint(_of(facts['spent_usd'], facts['limit_usd']), 'bold')}")
-    print_text(table([[f"  {phase['key']}", f"${phase['spent_usd']:.4f}"] for phase in facts["phases"]]))
+    print_text(f"run {facts['run_id'][:8]}: {paint(_describe_spent(facts), 'bold')}")
+    print_text(
+        table([[f"  {phase['key']}", _describe_spent(phase).removeprefix("rehearsal, ")] for phase in facts["phases"]])
+    )
     if facts["reserved_usd"]:
         print_text(f"  of it ${facts['reserved_usd']:.4f} reserved for calls that have not answered")
-    if is_added and facts["state"] == "paused":
+    if is_added and facts["limit_hit"] == "day":
+        from holdfast.engine.wording import advise_on_budget
+
+        print_text(f"It waits for the day's limit. {advise_on_budget(facts['run_id'], {'limit': 'day'})}")
+    elif is_added and facts["state"] == "paused":
         print_text(f"Go on: holdfast resume {facts['run_id'][:8]}")
 
 
-def _of(spent: float, limit: float | None) -> str:
-    return f"${spent:.4f}" + (f" of ${limit:.2f}" if limit is not None else "")
+def _describe_spent(facts: dict[str, Any]) -> str:
+    limit = facts.get("limit_usd")
+    told = describe_cost(facts["spent_usd"], facts["simulated_usd"])
+    return told + (f" of ${limit:.2f}" if limit is not None else "")
 
 
 def _top_up(run_id: str, amount: float) -> None:

@@ -91,16 +91,18 @@ def init(
     }
     written = {str(path): _write_new(path, text) for path, text in files.items()}
     models = find_models(config)
-    following = _next_command(is_any_ready=any(is_ready for is_ready, _ in models.values()))
+    following = _next_command(is_any_ready=any(is_ready for is_ready, _, _ in models.values()))
     if as_json:
-        backends = [{"backend": name, "ready": is_ready, "found": told} for name, (is_ready, told) in models.items()]
+        backends = [
+            {"backend": name, "ready": is_ready, "found": finding} for name, (is_ready, finding, _) in models.items()
+        ]
         files_told = [{"path": path, "written": is_new} for path, is_new in written.items()]
         print_json({"files": files_told, "backends": backends, "next": following})
         return
     for path, is_new in written.items():
         print_text(f"{'✓ wrote' if is_new else '– kept'}  {path}")
-    for backend, (is_ready, told) in models.items():
-        print_text(f"{'✓' if is_ready else '–'} {backend}: {told}")
+    for backend, (is_ready, finding, _) in models.items():
+        print_text(f"{'✓' if is_ready else '–'} {backend}: {finding}")
     print_text(f"\nNext:\n  {following}")
 
 

@@ -14,6 +14,7 @@ from holdfast.cli.output import plain, print_json, print_text, say
 if TYPE_CHECKING:
     from holdfast.catalog import CatalogEntry
     from holdfast.consent import Agreeable, PersonaConsentStore
+    from holdfast.readiness import Readiness
     from holdfast.workflow import WorkflowTemplate
 
 
@@ -61,30 +62,33 @@ def agree(
     is_simulated: bool,
     is_yes: bool,
     can_ask: bool,
-) -> "PersonaConsentStore":
-    """The consents to run this with. A person who can be asked is asked for what is missing; `--yes` is consent.
+) -> "tuple[PersonaConsentStore, Readiness]":
+    """The consents to run this with, and who is ready for it.
+
+    A person who can be asked is asked for what is missing; `--yes` is consent.
 
     Raises `ConsentRequired` if the repository's own definitions need a consent that there is not.
     """
     from holdfast.catalog import Catalog, check_trust, find_demands, list_used
     from holdfast.config import load_config
     from holdfast.consent import AnyConsent, open_consents
-    from holdfast.readiness import find_available
+    from holdfast.readiness import find_available, open_readiness
 
-    if is_yes:
-        return AnyConsent()
     config = load_config()
-    consents = open_consents(config)
+    consents = AnyConsent() if is_yes else open_consents(config)
     catalog = Catalog.for_repository(repo, config.config_dir)
-    personas = [entry.definition for entry in catalog.list_personas()]
-    used = list_used(catalog, workflow, find_available(personas, is_simulated=is_simulated), overrides)
+    readiness = open_readiness(catalog.list_personas(), config, repo=repo, consents=consents)
+    if is_yes:
+        return consents, readiness
+    available = find_available(is_simulated=is_simulated, readiness=readiness.before_trust())
+    used = list_used(catalog, workflow, available, overrides)
     if can_ask:
         for demands in find_demands(repo, used):
             _ask(consents, demands, *demands.lines)
         for persona in (entry.definition for entry in used[1:] if entry.definition.requires_consent):
             _ask(consents, persona, f"the persona asks for consent: {persona.description}")
     check_trust(repo, used, consents)
-    return consents
+    return consents, readiness
 
 
 def _ask(consents: "PersonaConsentStore", wanted: "Agreeable", *lines: str) -> None:

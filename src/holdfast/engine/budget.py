@@ -1,7 +1,8 @@
 """Money: the worst case is reserved with a model call's request and settled with its response, in their transactions.
 
 Rule: the limit is checked by the statement that reserves, inside the transaction, so that parallel calls cannot pass it
-together. A reservation whose call never answered stays counted.
+together. A reservation whose call never answered stays counted. A rehearsal counts its play money against the limits
+of its own run, so that a pause can be rehearsed; real money and the day's limit never meet it.
 """
 
 import functools
@@ -11,6 +12,8 @@ from typing import Any
 
 from holdfast.catalog.models import ModelCard, ModelTable, load_model_table
 from holdfast.engine.scope import RunScope
+from holdfast.engine.wording import advise_on_budget
+from holdfast.enums import Backend
 from holdfast.persistence.rows import now_text, update
 from holdfast.persistence.runs import read_budget, read_spent_in_scopes
 from holdfast.persona import AgentPersona
@@ -21,15 +24,18 @@ from holdfast.workflow import Phase
 
 _RESERVE = """
 INSERT INTO ledger (id, run_id, phase_key, attempt, step_key, state, amount_micros, reserved_micros, model, persona,
-                    day, created_at)
-SELECT :id, :run_id, :phase_key, :attempt, :step_key, 'reserved', :amount, :amount, :model, :persona, :day, :now
+                    day, is_simulated, created_at)
+SELECT :id, :run_id, :phase_key, :attempt, :step_key, 'reserved', :amount, :amount, :model, :persona, :day,
+       :is_simulated, :now
 WHERE (SELECT budget_micros IS NULL OR budget_micros >= :amount + (
-           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = :run_id)
+           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger
+           WHERE run_id = :run_id AND is_simulated = :is_simulated)
        FROM runs WHERE id = :run_id)
   AND (:phase_limit < 0 OR :phase_limit >= :amount + (
-           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = :run_id AND phase_key = :phase_key))
+           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger
+           WHERE run_id = :run_id AND phase_key = :phase_key AND is_simulated = :is_simulated))
   AND (:day_limit < 0 OR :day_limit >= :amount + (
-           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE day = :day))
+           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE day = :day AND is_simulated = 0))
 """
 
 
@@ -60,6 +66,15 @@ class PhaseMoney:
         limit = self.phase.budget_micros
         return None if limit is None else limit + self.scope.history.raised_micros[self.phase.key]
 
+    @property
+    def is_simulated(self) -> bool:
+        return self.scope.persona_of(self.phase).backend is Backend.SIMULATED
+
+    @property
+    def day_limit_micros(self) -> int | None:
+        """The day's limit on real money; a rehearsal has none."""
+        return None if self.is_simulated else _to_micros(self.scope.config.day_budget_usd)
+
     @functools.cached_property
     def _models(self) -> ModelTable:
         return load_model_table(self.scope.config.config_dir)
@@ -87,21 +102,23 @@ class PhaseMoney:
         """What to tell the person: which limit the last call would have passed."""
         scope, needed = self.scope, self.last_asked_micros
         day = now_text()[:10]
-        spent = await scope.from_rows(read_spent_in_scopes(scope.db, scope.run_id, self.phase.key, day))
+        spent = await scope.from_rows(
+            read_spent_in_scopes(scope.db, scope.run_id, self.phase.key, day, is_simulated=self.is_simulated)
+        )
         limits = {
             "phase": self.phase_limit_micros,
-            "day": _to_micros(scope.config.day_budget_usd),
+            "day": self.day_limit_micros,
             "run": await scope.from_rows(read_budget(scope.db, scope.run_id)),
         }
-        hints = {"day": "resume tomorrow, or raise day_budget_usd", "phase": "top the run up", "run": "top the run up"}
         for name, limit in limits.items():
             if limit is not None and spent[name] + needed > limit:
                 break
         told = (
             f"The next call of phase {self.phase.key!r} may cost ${needed / 1e6:.4f}, and of the {name}'s "
-            f"${(limit or 0) / 1e6:.4f} are ${spent[name] / 1e6:.4f} spent or reserved: {hints[name]}, then resume."
+            f"${(limit or 0) / 1e6:.4f} are ${spent[name] / 1e6:.4f} spent or reserved."
         )
         facts = {"limit_micros": limit, "spent_micros": spent[name], "needed_micros": needed}
+        told = f"{told} {advise_on_budget(scope.run_id, {'limit': name, **facts})}"
         return BudgetPause(told, limit=name, phase=self.phase.key, **facts)
 
 
@@ -123,7 +140,8 @@ class Reservation:
         self.entry_id = uuid.uuid4().hex
         scope, money = self.money.scope, self.money
         now = now_text()
-        limit, day_limit = money.phase_limit_micros, _to_micros(scope.config.day_budget_usd)
+        limit, day_limit = money.phase_limit_micros, money.day_limit_micros
+        is_simulated = self.persona.backend is Backend.SIMULATED
         statement = Statement(
             _RESERVE,
             {
@@ -136,6 +154,7 @@ class Reservation:
                 "model": self.model,
                 "persona": self.persona.name,
                 "day": now[:10],
+                "is_simulated": int(is_simulated),
                 "now": now,
                 "phase_limit": -1 if limit is None else limit,
                 "day_limit": -1 if day_limit is None else day_limit,
@@ -147,6 +166,7 @@ class Reservation:
             entry=self.entry_id,
             step=self.step_key,
             amount_micros=self.amount_micros,
+            **({"simulated": True} if is_simulated else {}),
         )
         return Beside([event], [statement])
 

@@ -127,6 +127,7 @@ class Chronicle:
         self.last_ts: float | None = None
         self.last_seq = 0
         self.exhausted = ""
+        self.is_simulated = False  # whether some of its money is made up
         self.stalled = ""
         self.paused_by = ""
         self.cancelled = ("", "")
@@ -323,6 +324,7 @@ class Chronicle:
         if event.kind == "budget.exhausted":
             self.exhausted = _text(payload.get("message"))
         elif event.kind == "budget.reserved":
+            self.is_simulated = self.is_simulated or payload.get("simulated") is True
             self._reserved[entry] = (lane_of(event)[0] or "run", micros)
         elif event.kind == "budget.settled":
             self._reserved.pop(entry, None)

@@ -13,7 +13,7 @@ from holdfast.consent import PersonaConsentStore
 from holdfast.enums import Backend, Capability
 from holdfast.errors import ConsentRequired, PersonaIneligible, PersonaInvalid, PersonaNotFound
 from holdfast.persona import AgentPersona
-from holdfast.readiness import is_ready, list_needs
+from holdfast.readiness import Readiness
 
 Entries = Sequence[CatalogEntry[AgentPersona]]
 
@@ -31,8 +31,9 @@ def choose_persona(
     simulated = [entry for entry in entries if entry.definition.backend is Backend.SIMULATED]
     if not is_simulated:
         real = [entry for entry in entries if entry.definition.backend is not Backend.SIMULATED]
+        readiness = Readiness()
         for entry in sorted(real, key=_preference):
-            if is_ready(entry.definition) and _is_trusted(entry, repo, consents):
+            if _is_trusted(entry, repo, consents) and readiness.is_ready(entry.definition):
                 return entry.definition
     if not simulated:
         raise PersonaIneligible("There is no persona to talk with.", hint="See holdfast personas list, and set a key.")
@@ -53,9 +54,9 @@ def get_persona(entries: Entries, repo: Path, consents: PersonaConsentStore, nam
     persona = found[name].definition
     check_trust(repo, [found[name]], consents)
     check_consent([persona], consents)
-    missing = [need for need in list_needs(persona) if not need.is_met]
-    if missing:
-        raise PersonaIneligible(f"Persona {name} cannot answer here: {missing[0].told}.", hint=missing[0].remedy)
+    missing = Readiness().find_missing(persona)
+    if missing is not None:
+        raise PersonaIneligible(f"Persona {name} cannot answer here: {missing.finding}.", hint=missing.remedy)
     return persona
 
 

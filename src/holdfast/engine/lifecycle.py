@@ -292,7 +292,9 @@ class WorkflowEngine:
         bindings = bind_personas(
             template, self._personas, self._available, overrides=persona_overrides, consent_store=self._consent
         )
-        limit = budget_usd if budget_usd is not None else self._config.run_budget_usd
+        # The setting is about real money; a rehearsal has a limit if it is started with one.
+        is_rehearsal = all(binding.backend is Backend.SIMULATED for binding in bindings.values())
+        limit = self._config.run_budget_usd if budget_usd is None and not is_rehearsal else budget_usd
         new = NewRun(
             run_id=new_run_id(pre_allocated_run_id),
             template=template,

@@ -13,7 +13,7 @@ from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunAlreadyTerminal, RunMetadataMissing, RunNotFound, TemplateLoadFailed
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunPhaseRow
-from holdfast.persistence.runs import StoredRun, find_run, read_artifacts, read_spent
+from holdfast.persistence.runs import StoredRun, find_run, read_artifacts, read_exhausted, read_spent
 from holdfast.persona import AgentPersona
 from holdfast.workflow import WorkflowTemplate
 
@@ -108,6 +108,8 @@ async def read_result(db: Database, run_id: RunId) -> RunResult:
         final_report_path=stored.run.final_report_path,
         cost_micros=spent.total_micros,
         waiting_for=stored.run.pause_reason,
+        simulated_micros=spent.simulated_micros,
+        exhausted=await read_exhausted(db, stored.run.id) if stored.run.pause_reason == "budget" else {},
     )
 
 

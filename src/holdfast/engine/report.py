@@ -17,6 +17,7 @@ from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow
 from holdfast.persistence.rows import now_text
 from holdfast.persistence.runs import (
+    Spent,
     StoredRun,
     read_approvals,
     read_artifacts,
@@ -91,6 +92,7 @@ async def _collect(about: Reported, state: RunStatus, told: Mapping[str, Any]) -
         ],
         "approvals": [_approval_facts(row) for row in approvals],
         "cost_usd": spent.total_micros / 1_000_000,
+        "simulated_usd": spent.simulated_micros / 1_000_000,
         "unsettled_usd": spent.reserved_micros / 1_000_000,
         "error": told.get("error"),
         "cancelled": {"reason": told.get("reason", ""), "by": told.get("by", "")} if "reason" in told else None,
@@ -107,8 +109,9 @@ def _phase_facts(
     title: str,
     row: RunPhaseRow | None,
     artifacts: Sequence[ArtifactRow],
-    by_phase: Mapping[str, int],
+    by_phase: Mapping[str, Spent],
 ) -> dict[str, Any]:
+    spent = by_phase.get(key, Spent())
     accepted = [item for item in artifacts if item.phase_key == key and item.state == "accepted"]
     return {
         "key": key,
@@ -116,7 +119,8 @@ def _phase_facts(
         "state": row.state if row else "pending",
         "attempts": row.attempt if row else 0,
         "artifact": accepted[-1].path if accepted else None,
-        "cost_usd": by_phase.get(key, 0) / 1_000_000,
+        "cost_usd": spent.total_micros / 1_000_000,
+        "simulated_usd": spent.simulated_micros / 1_000_000,
         "error": row.error if row else None,
     }
 
@@ -175,7 +179,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         report["summary"],
         "",
         f"Run `{report['runId']}` on `{report['repository']}`, from {report['started_at']} to {report['ended_at']}, "
-        f"for ${report['cost_usd']:.4f}.",
+        f"{_describe_cost(report)}.",
     ]
     if report["unsettled_usd"]:
         lines.append(f"${report['unsettled_usd']:.4f} of it is reserved for calls whose answer never came.")
@@ -189,9 +193,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
     lines += ["", "## Phases", "", "| phase | state | attempts | artifact | cost |", "| --- | --- | --- | --- | --- |"]
     for phase in report["phases"]:
         artifact = f"`{phase['artifact']}`" if phase["artifact"] else "–"
-        lines.append(
-            f"| {phase['title']} | {phase['state']} | {phase['attempts']} | {artifact} | ${phase['cost_usd']:.4f} |"
-        )
+        lines.append(f"| {phase['title']} | {phase['state']} | {phase['attempts']} | {artifact} | {_dollars(phase)} |")
     if report["approvals"]:
         lines += ["", "## Decisions", ""]
         lines += [f"- {_decision(item)}" for item in report["approvals"]]
@@ -201,6 +203,19 @@ def to_markdown(report: Mapping[str, Any]) -> str:
     if report["requirements"]:
         lines += ["", "## What was wanted", "", report["requirements"]]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _describe_cost(report: Mapping[str, Any]) -> str:
+    is_rehearsal = report["simulated_usd"] and not report["cost_usd"]
+    return f"a rehearsal, {_dollars(report)}" if is_rehearsal else f"for {_dollars(report)}"
+
+
+def _dollars(facts: Mapping[str, Any]) -> str:
+    """Four digits behind the point, as amounts are compared here."""
+    real, simulated = (facts.get(name) or 0.0 for name in ("cost_usd", "simulated_usd"))
+    if not simulated:
+        return f"${real:.4f}"
+    return f"${real:.4f} and ${simulated:.4f} simulated" if real else f"${simulated:.4f} simulated"
 
 
 def _decision(item: Mapping[str, Any]) -> str:

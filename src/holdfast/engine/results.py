@@ -1,7 +1,7 @@
 """What the engine's verbs return: where a run stands now."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -53,8 +53,17 @@ class RunResult:
     phases: tuple[PhaseResult, ...]
     final_report_path: str | None
     cost_micros: int = 0
+    """Real money alone."""
     waiting_for: str | None = None
+    simulated_micros: int = 0
+    """What the simulated model made up."""
+    exhausted: Mapping[str, Any] = field(default_factory=dict)
+    """Of a run that waits for money: which limit was hit, and by how much."""
 
     @property
     def cost_usd(self) -> float:
         return self.cost_micros / 1_000_000
+
+    @property
+    def simulated_usd(self) -> float:
+        return self.simulated_micros / 1_000_000

@@ -27,10 +27,10 @@ class Pause(NamedTuple):
 PAUSES = {
     "approval": Pause("Waits for an approval", "Waiting for you", "It waits for a person's approval."),
     "budget": Pause(
-        "Its budget is used up",
+        "A budget is used up",
         "Out of budget",
-        "Its budget is used up. It goes on when it is given more.",
-        "Out of budget: give it more?",
+        "A budget is used up. It goes on when the limit is raised.",
+        "Out of budget: raise the limit?",
     ),
     "person": Pause("A person paused it", "Paused", "A person paused it. Resume it to go on."),
     "outcome": Pause(

@@ -47,6 +47,9 @@ class PhaseToolApprover:
             return None
         return _to_answer(record.answer, str(record.result))
 
+    def was_asked(self, key: str) -> bool:
+        return ("approval", f"{key}/approval") in self._scope.log.records.by_key
+
     async def _request(self, asked_as: str, lane_id: str, request: ApprovalRequest) -> None:
         event = self._scope.log.event(
             EventKind.HUMAN_APPROVAL_REQUESTED,

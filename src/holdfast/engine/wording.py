@@ -1,6 +1,6 @@
 """Quantities and names as people say them, once for the command line and the pages. Pure: no clock, no I/O."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -19,6 +19,27 @@ def money(usd: float | None) -> str:
     if amount < 0.1:
         return f"{sign}${float(f'{amount:.2g}'):.6f}".rstrip("0")
     return f"{sign}${amount:,.2f}"
+
+
+def cost(real_usd: float, simulated_usd: float) -> str:
+    """`$1.12`, `$0.12 simulated`, `$1.12 and $0.12 simulated`: play money is never added to real money."""
+    if not simulated_usd:
+        return money(real_usd)
+    played = f"{money(simulated_usd)} simulated"
+    return f"{money(real_usd)} and {played}" if real_usd else played
+
+
+def advise_on_budget(run_id: str, exhausted: Mapping[str, Any]) -> str:
+    """What to do about the limit that was hit, with the command; `exhausted` is what its event says."""
+    short = run_id[:8]
+    if exhausted.get("limit") == "day":
+        raised = f"raise day_budget_usd in the settings (or HOLDFAST_DAY_BUDGET_USD) and holdfast resume {short}"
+        return f"Tomorrow (UTC): holdfast resume {short}. Sooner: {raised}"
+    amounts = [exhausted.get(name) for name in ("spent_micros", "needed_micros", "limit_micros")]
+    spent, needed, limit = (int(amount) if isinstance(amount, int | float) else 0 for amount in amounts)
+    cents = max(1, -(-(spent + needed - limit) // 10_000))
+    of_phase = "the phase" if exhausted.get("limit") == "phase" else "the run"
+    return f"Give {of_phase} more: holdfast budget {short} --add {cents / 100:.2f}, then holdfast resume {short}"
 
 
 def duration(seconds: float | None) -> str:

@@ -60,7 +60,11 @@ class Database:
         if self.path is not None:
             Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(lambda: self.store)
-        await asyncio.to_thread(upgrade_rows, self._engine_url(is_async=False))
+        await asyncio.to_thread(self.upgrade_tables)
+
+    def upgrade_tables(self) -> None:
+        """Bring the rows' tables up to date, without the journal's. Raises `StoreNewer`."""
+        upgrade_rows(self._engine_url(is_async=False))
 
     @contextlib.asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:

@@ -24,24 +24,28 @@ class RunFilter:
 class ListedRun:
     run: RunRow
     cost_micros: int
+    simulated_micros: int
 
 
 async def list_page(
     db: Database, wanted: RunFilter, *, limit: int, after: tuple[str, str] | None = None
 ) -> list[ListedRun]:
     """At most `limit` runs, newest first, that come after the run with this time of creation and id."""
-    cost = (
-        select(func.coalesce(func.sum(LedgerRow.amount_micros), 0))
-        .where(LedgerRow.run_id == RunRow.id)
-        .correlate(RunRow)
-        .scalar_subquery()
-    )
-    query = _filtered(select(RunRow, cost), wanted)
+    query = _filtered(select(RunRow, _sum_of_run(is_simulated=0), _sum_of_run(is_simulated=1)), wanted)
     if after is not None:
         query = query.where(tuple_(RunRow.created_at, RunRow.id) < tuple_(*after))
     query = query.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit)
     async with db.session() as session:
-        return [ListedRun(run, int(micros or 0)) for run, micros in await session.execute(query)]
+        return [ListedRun(run, int(real or 0), int(play or 0)) for run, real, play in await session.execute(query)]
+
+
+def _sum_of_run(*, is_simulated: int) -> Any:
+    return (
+        select(func.coalesce(func.sum(LedgerRow.amount_micros), 0))
+        .where(LedgerRow.run_id == RunRow.id, LedgerRow.is_simulated == is_simulated)
+        .correlate(RunRow)
+        .scalar_subquery()
+    )
 
 
 async def list_phases(db: Database, run_ids: Sequence[str]) -> dict[str, list[RunPhaseRow]]:
@@ -113,21 +117,26 @@ async def read_phase_times(db: Database, run_id: str) -> Sequence[RunPhaseRow]:
 
 @dataclass(frozen=True)
 class Money:
-    """Micro-dollars per day, and since the first of those days per workflow, persona and model."""
+    """Real micro-dollars per day, and since the first of those days per workflow, persona and model.
+
+    Those that rehearsals made up are apart, by day.
+    """
 
     by_day: dict[str, int]
     by_workflow: dict[str, int]
     by_persona: dict[str, int]
     by_model: dict[str, int]
+    simulated_by_day: dict[str, int]
 
 
 async def read_money(db: Database, *, since_day: str) -> Money:
     amount = func.sum(LedgerRow.amount_micros)
     async with db.session() as session:
 
-        async def read(column: Any) -> dict[str, int]:
+        async def read(column: Any, *, is_simulated: int = 0) -> dict[str, int]:
             query = select(column, amount).join(RunRow, RunRow.id == LedgerRow.run_id)
-            rows = await session.execute(query.where(LedgerRow.day >= since_day).group_by(column).order_by(column))
+            query = query.where(LedgerRow.day >= since_day, LedgerRow.is_simulated == is_simulated)
+            rows = await session.execute(query.group_by(column).order_by(column))
             return {name: int(total or 0) for name, total in rows}
 
         return Money(
@@ -135,9 +144,13 @@ async def read_money(db: Database, *, since_day: str) -> Money:
             await read(RunRow.workflow),
             await read(LedgerRow.persona),
             await read(LedgerRow.model),
+            await read(LedgerRow.day, is_simulated=1),
         )
 
 
-async def read_total_micros(db: Database) -> int:
+async def read_total_micros(db: Database) -> tuple[int, int]:
+    """All real money ever, and all that rehearsals made up."""
+    query = select(LedgerRow.is_simulated, func.sum(LedgerRow.amount_micros)).group_by(LedgerRow.is_simulated)
     async with db.session() as session:
-        return int(await session.scalar(select(func.coalesce(func.sum(LedgerRow.amount_micros), 0))) or 0)
+        totals = {bool(is_simulated): int(total or 0) for is_simulated, total in await session.execute(query)}
+    return totals.get(False, 0), totals.get(True, 0)

@@ -195,7 +195,7 @@ class LedgerRow(Base):
     """One model call's money, in micro-dollars: reserved with its request, settled with its response."""
 
     __tablename__ = "ledger"
-    __table_args__ = (Index("ledger_by_run", "run_id"), Index("ledger_by_day", "day"))
+    __table_args__ = (Index("ledger_by_run", "run_id"), Index("ledger_by_day", "day", "is_simulated"))
 
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"))
@@ -210,6 +210,8 @@ class LedgerRow(Base):
     input_tokens: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     output_tokens: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     day: Mapped[str] = _text()
+    is_simulated: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """Play money of the simulated model: it counts apart, and against no limit of real money."""
     created_at: Mapped[str] = _text()
     settled_at: Mapped[str | None] = mapped_column(PlainText, default=None)
 

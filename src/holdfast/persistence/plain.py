@@ -17,9 +17,24 @@ _JSON_COLUMNS = {"error", "shown", "findings", "definition"}
 def query(sql: str, params: Mapping[str, Any] | None = None, *, config: Config | None = None) -> list[Row]:
     """Rows as dictionaries; `[]` where there is no database or no table yet."""
     config = config or load_config()
-    path = config.database_path
-    rows = _query_sqlite(path, sql, params or {}) if path else _query_postgres(config.database_url, sql, params or {})
+    try:
+        rows = _query(config, sql, params or {})
+    except _SchemaOutdated:
+        from holdfast.persistence.db import Database
+
+        # An earlier version made it, and nothing of this one has written to it yet.
+        Database(config.database_url).upgrade_tables()
+        rows = _query(config, sql, params or {})
     return [{name: _decoded(name, value) for name, value in row.items()} for row in rows]
+
+
+class _SchemaOutdated(StoreUnreadable):
+    """A column is not there."""
+
+
+def _query(config: Config, sql: str, params: Mapping[str, Any]) -> list[Row]:
+    path = config.database_path
+    return _query_sqlite(path, sql, params) if path else _query_postgres(config.database_url, sql, params)
 
 
 def _query_sqlite(path: Path, sql: str, params: Mapping[str, Any]) -> list[Row]:
@@ -35,7 +50,8 @@ def _query_sqlite(path: Path, sql: str, params: Mapping[str, Any]) -> list[Row]:
     except sqlite3.OperationalError as error:
         if "no such table" in str(error):
             return []
-        raise StoreUnreadable(f"{path} cannot be read: {error}.") from error
+        outdated = "no such column" in str(error)
+        raise (_SchemaOutdated if outdated else StoreUnreadable)(f"{path} cannot be read: {error}.") from error
     except sqlite3.DatabaseError as error:
         raise StoreUnreadable(f"{path} cannot be used as a store: {error}.") from error
 
@@ -50,6 +66,8 @@ def _query_postgres(url: str, sql: str, params: Mapping[str, Any]) -> list[Row]:
             return connection.execute(re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql), params).fetchall()
     except psycopg.errors.UndefinedTable:
         return []
+    except psycopg.errors.UndefinedColumn as error:
+        raise _SchemaOutdated(f"The database cannot be read: {error}.") from error
     except psycopg.Error as error:
         from holdfast.runtime.checkpoint.postgres_session import parse_url, to_store_error
 

@@ -1,9 +1,10 @@
 """Reading what the engine needs of a run, in as few queries as there are questions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, select
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import (
@@ -12,6 +13,7 @@ from holdfast.persistence.models import (
     ArtifactRow,
     LedgerRow,
     RunBindingRow,
+    RunEventRow,
     RunPhaseRow,
     RunRow,
     WorkflowTemplateRow,
@@ -96,10 +98,14 @@ async def find_approval(db: Database, approval_id: str) -> ApprovalRow | None:
 
 @dataclass(frozen=True)
 class Spent:
-    """Money in micro-dollars: settled by responses, and reserved for calls that have none (yet, or for ever)."""
+    """Money in micro-dollars: settled by responses, and reserved for calls that have none (yet, or for ever).
 
-    settled_micros: int
-    reserved_micros: int
+    What the simulated model made up is apart, and in none of the others.
+    """
+
+    settled_micros: int = 0
+    reserved_micros: int = 0
+    simulated_micros: int = 0
 
     @property
     def total_micros(self) -> int:
@@ -107,24 +113,20 @@ class Spent:
 
 
 async def read_spent(db: Database, run_id: str) -> Spent:
-    query = (
-        select(LedgerRow.state, func.sum(LedgerRow.amount_micros))
-        .where(LedgerRow.run_id == run_id)
-        .group_by(LedgerRow.state)
-    )
-    async with db.session() as session:
-        by_state = {state: int(total or 0) for state, total in await session.execute(query)}
-    return Spent(by_state.get("settled", 0), by_state.get("reserved", 0))
+    by_phase = (await read_spent_by_phase(db, run_id)).values()
+    return Spent(*(sum(amounts) for amounts in zip(*map(astuple, by_phase), strict=True)))
 
 
-async def read_spent_by_phase(db: Database, run_id: str) -> dict[str, int]:
-    query = (
-        select(LedgerRow.phase_key, func.sum(LedgerRow.amount_micros))
-        .where(LedgerRow.run_id == run_id)
-        .group_by(LedgerRow.phase_key)
-    )
+async def read_spent_by_phase(db: Database, run_id: str) -> dict[str, Spent]:
+    kinds = (LedgerRow.phase_key, LedgerRow.is_simulated, LedgerRow.state)
+    query = select(*kinds, func.sum(LedgerRow.amount_micros)).where(LedgerRow.run_id == run_id).group_by(*kinds)
+    found: dict[str, Spent] = {}
     async with db.session() as session:
-        return {phase_key: int(total or 0) for phase_key, total in await session.execute(query)}
+        for phase_key, is_simulated, state, total in await session.execute(query):
+            name = "simulated_micros" if is_simulated else f"{'reserved' if state == 'reserved' else 'settled'}_micros"
+            before = found.get(phase_key, Spent())
+            found[phase_key] = replace(before, **{name: getattr(before, name) + int(total or 0)})
+    return found
 
 
 async def list_overdue(db: Database, now: str, *, run_id: str | None = None) -> Sequence[ApprovalRow]:
@@ -138,15 +140,34 @@ async def list_overdue(db: Database, now: str, *, run_id: str | None = None) -> 
         return list(await session.scalars(query))
 
 
-async def read_spent_in_scopes(db: Database, run_id: str, phase_key: str, day: str) -> dict[str, int]:
-    """What counts against each limit by now: the run's, the phase's and the day's, in micro-dollars."""
+async def read_spent_in_scopes(
+    db: Database, run_id: str, phase_key: str, day: str, *, is_simulated: bool
+) -> dict[str, int]:
+    """What counts against each limit by now: the run's, the phase's and the day's, in micro-dollars.
+
+    A rehearsal counts its play money against the limits of its own run, and nothing against the day's.
+    """
     amount = func.coalesce(func.sum(LedgerRow.amount_micros), 0)
-    of_run, of_phase = LedgerRow.run_id == run_id, LedgerRow.phase_key == phase_key
+    of_run = and_(LedgerRow.run_id == run_id, LedgerRow.is_simulated == int(is_simulated))
+    of_phase = LedgerRow.phase_key == phase_key
     async with db.session() as session:
         run = await session.scalar(select(amount).where(of_run))
         phase = await session.scalar(select(amount).where(of_run, of_phase))
-        today = await session.scalar(select(amount).where(LedgerRow.day == day))
+        today = await session.scalar(select(amount).where(LedgerRow.day == day, LedgerRow.is_simulated == 0))
     return {"run": int(run or 0), "phase": int(phase or 0), "day": int(today or 0)}
+
+
+async def read_exhausted(db: Database, run_id: str) -> dict[str, Any]:
+    """What was said when a limit did not allow the next call, the last time that happened; else nothing."""
+    query = (
+        select(RunEventRow)
+        .where(RunEventRow.run_id == run_id, RunEventRow.type == "budget.exhausted")
+        .order_by(RunEventRow.seq.desc())
+        .limit(1)
+    )
+    async with db.session() as session:
+        event = await session.scalar(query)
+    return event.payload if event is not None else {}
 
 
 async def read_budget(db: Database, run_id: str) -> int | None:

@@ -14,6 +14,7 @@ from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, LedgerRow, RunPhaseRow, RunRow
 
 RECENT_RUNS = 500
+_SORTS = (LedgerRow.run_id, LedgerRow.phase_key, LedgerRow.is_simulated)
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class PastPhase:
     phase_key: str
     seconds: float
     cost_micros: int
+    simulated_micros: int = 0
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class PastRun:
     seconds: float | None
     waited_s: float
     phases: list[PastPhase] = field(default_factory=list)
+    simulated_micros: int = 0
+    """What the simulated model made up; `cost_micros` is real money alone."""
 
 
 async def read_past_runs(db: Database, *, limit: int = RECENT_RUNS) -> list[PastRun]:
@@ -45,11 +49,11 @@ async def read_past_runs(db: Database, *, limit: int = RECENT_RUNS) -> list[Past
     async with db.session() as session:
         runs = list(await session.scalars(newest))
         costs = await session.execute(
-            select(LedgerRow.run_id, LedgerRow.phase_key, func.sum(LedgerRow.amount_micros))
-            .where(LedgerRow.run_id.in_(recent))
-            .group_by(LedgerRow.run_id, LedgerRow.phase_key)
+            select(*_SORTS, func.sum(LedgerRow.amount_micros)).where(LedgerRow.run_id.in_(recent)).group_by(*_SORTS)
         )
-        spent = {(run_id, phase_key): int(total or 0) for run_id, phase_key, total in costs}
+        spent: dict[tuple[str, str, bool], int] = defaultdict(int)
+        for run_id, phase_key, is_simulated, total in costs:
+            spent[run_id, phase_key, bool(is_simulated)] += int(total or 0)
         asked = await session.execute(
             select(ApprovalRow.run_id, ApprovalRow.requested_at, ApprovalRow.decided_at).where(
                 ApprovalRow.run_id.in_(recent)
@@ -62,14 +66,15 @@ async def read_past_runs(db: Database, *, limit: int = RECENT_RUNS) -> list[Past
         for row in await session.scalars(select(RunPhaseRow).where(RunPhaseRow.run_id.in_(recent))):
             took = seconds_between(row.started_at, row.ended_at)
             if row.state == "completed" and took is not None:
-                phases[row.run_id].append(PastPhase(row.phase_key, took, spent.get((row.run_id, row.phase_key), 0)))
-    totals: dict[str, int] = defaultdict(int)
-    for (run_id, _phase_key), micros in spent.items():
-        totals[run_id] += micros
-    return [_to_past(run, totals[run.id], waits[run.id], phases[run.id]) for run in runs]
+                amounts = (spent.get((row.run_id, row.phase_key, is_simulated), 0) for is_simulated in (False, True))
+                phases[row.run_id].append(PastPhase(row.phase_key, took, *amounts))
+    totals: dict[tuple[str, bool], int] = defaultdict(int)
+    for (run_id, _phase_key, is_simulated), micros in spent.items():
+        totals[run_id, is_simulated] += micros
+    return [_to_past(run, totals[run.id, False], totals[run.id, True], waits[run.id], phases[run.id]) for run in runs]
 
 
-def _to_past(run: RunRow, cost_micros: int, waited_s: float, phases: list[PastPhase]) -> PastRun:
+def _to_past(run: RunRow, cost_micros: int, simulated_micros: int, waited_s: float, phases: list[PastPhase]) -> PastRun:
     return PastRun(
         run_id=run.id,
         workflow=run.workflow,
@@ -80,6 +85,7 @@ def _to_past(run: RunRow, cost_micros: int, waited_s: float, phases: list[PastPh
         seconds=seconds_between(run.started_at, run.ended_at),
         waited_s=waited_s,
         phases=phases,
+        simulated_micros=simulated_micros,
     )
 
 

@@ -12,11 +12,10 @@ from tests.integration.agents.served import KEY_VARIABLE, ServedPhase
 from tests.model_server import ModelServer, Says, asks
 
 from holdfast.agents.secrets import BLANK, read_key
-from holdfast.enums import Backend
 from holdfast.errors import BackendUnavailable
 from holdfast.keys import KEYRING_SERVICE, find_key
 from holdfast.persona import AgentPersona
-from holdfast.readiness import find_backends
+from holdfast.readiness import Readiness
 
 KEPT = "kept-in-the-keyring-91d4"
 ROOT = Path(__file__).parents[3]
@@ -47,13 +46,13 @@ def test_the_variable_comes_before_the_keyring(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_backend_whose_key_is_in_the_keyring_is_there() -> None:
-    assert find_backends([served()], {}) == {Backend.OPENAI_COMPATIBLE}
+    assert Readiness({}).is_ready(served())
 
 
 def test_one_whose_key_is_nowhere_is_not(kept: FileKeyring) -> None:
     kept.delete_password(KEYRING_SERVICE, KEY_VARIABLE)
 
-    assert find_backends([served()], {}) == set()
+    assert not Readiness({}).is_ready(served())
     with pytest.raises(BackendUnavailable, match=f"{KEY_VARIABLE} is not set") as missing:
         read_key(KEY_VARIABLE, persona="served")
     assert f"keyring set {KEYRING_SERVICE} {KEY_VARIABLE}" in missing.value.hint

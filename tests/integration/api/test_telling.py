@@ -168,7 +168,7 @@ async def test_the_budget_says_what_counts_and_brings_every_day(api: Api) -> Non
     assert len(report["chart"]["days"]) == 7
     assert report["chart"]["days"][-1]["name"] == report["day"]
     assert report["chart"]["lines_usd"] == [0, 0.5, 1]
-    assert "Rehearsals count too" in report["today"]["text"]
+    assert "Rehearsals count against no limit." in report["today"]["text"]
 
 
 async def test_tokens_that_are_over_come_last_and_say_why(api: Api) -> None:

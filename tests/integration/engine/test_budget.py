@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from tests.engine_processes import Zygote
 from tests.engine_world import Turn, World, phase, template
 
+from holdfast.catalog import load_model_table
+from holdfast.engine.wording import advise_on_budget
 from holdfast.enums import Backend, RunStatus
 from holdfast.errors import HoldfastError
+from holdfast.persistence.listings import read_money, read_total_micros
+from holdfast.persistence.rows import now_text
+from holdfast.persistence.runs import read_spent_in_scopes
 
 SIMULATED: dict[str, Any] = {"backends": frozenset({Backend.SIMULATED})}
 # rehearsal-1 costs $1 for a million tokens in and $5 for a million out; up to 1000 tokens may come out.
@@ -19,10 +24,14 @@ WORST = 5_000
 """Micro-dollars for the output alone; what a request says costs a little more."""
 
 
-def calls(count: int) -> Any:
+REAL: dict[str, Any] = {"backends": frozenset({Backend.OPENROUTER})}
+REAL_MODEL = "deepseek-v4-pro"
+
+
+def calls(count: int, model: str = "rehearsal-1") -> Any:
     async def script(turn: Turn) -> None:
         for number in range(count):
-            await turn.use_model(f"call {number}", tokens=(100, 10))
+            await turn.use_model(f"call {number}", tokens=(100, 10), model=model)
         turn.hand_in()
 
     return script
@@ -38,17 +47,25 @@ async def test_a_call_is_reserved_with_its_request_and_settled_with_its_response
     ] * 2
     assert all(WORST < row.reserved_micros < 2 * WORST for row in rows)
     assert kinds == ["model.request", "budget.reserved", "model.response", "budget.settled"] * 2
-    assert result.cost_micros == 300
+    assert (result.cost_micros, result.simulated_micros) == (0, 300)  # play money costs nothing
 
 
-@pytest.mark.parametrize("limit", ["run", "phase", "day"])
-async def test_a_limit_pauses_the_run_before_the_call_and_it_goes_on_after_a_top_up(world: World, limit: str) -> None:
-    enough_for_one = (WORST + 1_000) / 1_000_000
+@pytest.mark.parametrize(("limit", "kind"), [("run", "play"), ("phase", "play"), ("run", "real"), ("day", "real")])
+async def test_a_limit_pauses_the_run_before_the_call_and_it_goes_on_after_a_top_up(
+    world: World, limit: str, kind: str
+) -> None:
+    card = load_model_table().models[REAL_MODEL]
+    worst = card.cost_micros(input_tokens=0, output_tokens=1000) if kind == "real" else WORST
+    enough_for_one = (worst + 1_000) / 1_000_000
     options: dict[str, Any] = {"budget_usd": enough_for_one} if limit == "run" else {}
     spec = phase("spec", budget_usd=enough_for_one) if limit == "phase" else phase("spec")
-    engine = {**SIMULATED, **({"day_budget_usd": enough_for_one} if limit == "day" else {})}
+    engine = {
+        **(REAL if kind == "real" else SIMULATED),
+        **({"day_budget_usd": enough_for_one} if limit == "day" else {}),
+    }
+    many = calls(20, REAL_MODEL if kind == "real" else "rehearsal-1")
 
-    paused = await world.run(calls(20), spec, engine=engine, **options)
+    paused = await world.run(many, spec, engine=engine, **options)
 
     row = await world.run_row(paused.run_id)
     assert paused.state is RunStatus.PAUSED
@@ -63,12 +80,64 @@ async def test_a_limit_pauses_the_run_before_the_call_and_it_goes_on_after_a_top
         engine["day_budget_usd"] = 1
     else:
         await world.engine().top_up(paused.run_id, 1, by="ann")
-    result = await world.engine(calls(20), **engine).resume(paused.run_id)
+    assert advise_on_budget(str(paused.run_id), exhausted.payload) in exhausted.payload["message"]
+    result = await world.engine(many, **engine).resume(paused.run_id)
 
     assert result.state is RunStatus.COMPLETED
     assert result.phases[0].attempts == 1
     assert len(world.events(paused.run_id, "model.response")) == 20
     assert len(await world.ledger(paused.run_id)) == 20
+
+
+async def test_a_rehearsal_touches_no_limit_of_real_money(world: World) -> None:
+    tight = {"day_budget_usd": 0.000001, "run_budget_usd": 0.000001}
+
+    played = await world.run(calls(3), engine={**SIMULATED, **tight})
+
+    assert (played.state, played.cost_micros, played.simulated_micros) == (RunStatus.COMPLETED, 0, 450)
+    assert [row.is_simulated for row in await world.ledger(played.run_id)] == [1, 1, 1]
+    assert (await read_spent_in_scopes(world.db, str(played.run_id), "spec", now_text()[:10], is_simulated=False)) == {
+        "run": 0,
+        "phase": 0,
+        "day": 0,
+    }
+
+
+async def test_real_money_is_not_less_for_a_rehearsal_before_it(world: World) -> None:
+    card = load_model_table().models[REAL_MODEL]
+    enough_for_one = (card.cost_micros(input_tokens=0, output_tokens=1000) + 1_000) / 1_000_000
+    await world.run(calls(40), engine=SIMULATED)
+
+    real = await world.run(calls(1, REAL_MODEL), engine={**REAL, "day_budget_usd": enough_for_one})
+
+    assert (real.state, real.simulated_micros) == (RunStatus.COMPLETED, 0)
+    assert [row.is_simulated for row in await world.ledger(real.run_id)] == [0]
+    money = await read_money(world.db, since_day="")
+    assert (sum(money.by_day.values()), sum(money.simulated_by_day.values())) == (real.cost_micros, 40 * 150)
+    assert await read_total_micros(world.db) == (real.cost_micros, 40 * 150)
+
+
+@pytest.mark.parametrize(
+    ("exhausted", "advice"),
+    [
+        (
+            {"limit": "run", "spent_micros": 990_000, "needed_micros": 40_000, "limit_micros": 1_000_000},
+            "Give the run more: holdfast budget 3f2a1b2c --add 0.03, then holdfast resume 3f2a1b2c",
+        ),
+        (
+            {"limit": "phase", "spent_micros": 0, "needed_micros": 1, "limit_micros": 0},
+            "Give the phase more: holdfast budget 3f2a1b2c --add 0.01, then holdfast resume 3f2a1b2c",
+        ),
+        (
+            {"limit": "day", "spent_micros": 1, "needed_micros": 1, "limit_micros": 1},
+            "Tomorrow (UTC): holdfast resume 3f2a1b2c. Sooner: raise day_budget_usd in the settings "
+            "(or HOLDFAST_DAY_BUDGET_USD) and holdfast resume 3f2a1b2c",
+        ),
+        ({}, "Give the run more: holdfast budget 3f2a1b2c --add 0.01, then holdfast resume 3f2a1b2c"),
+    ],
+)
+def test_the_advice_fits_the_limit_that_was_hit(exhausted: dict[str, Any], advice: str) -> None:
+    assert advise_on_budget("3f2a1b2c-0000", exhausted) == advice
 
 
 async def test_a_run_without_enough_money_pauses_again(world: World) -> None:
@@ -132,7 +201,7 @@ async def test_a_reservation_whose_call_was_killed_stays_counted(world: World, z
     rows = await world.ledger(run_id)
     assert result.state is RunStatus.COMPLETED
     assert sorted(row.state for row in rows) == ["reserved", "settled", "settled"]
-    assert result.cost_micros == sum(row.amount_micros for row in rows)
+    assert result.cost_micros + result.simulated_micros == sum(row.amount_micros for row in rows)
 
 
 async def test_a_failed_call_stays_counted(world: World) -> None:

@@ -13,7 +13,8 @@ from holdfast.persistence.db import Database
 from holdfast.persistence.feed import find_moved, give_positions, needs_positions, read_stretches
 from holdfast.persistence.listings import RunFilter, list_due, list_page, read_money
 from holdfast.persistence.models import Base
-from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent
+from holdfast.persistence.plain import query
+from holdfast.persistence.runs import Spent, read_approvals, read_artifacts, read_spent
 from holdfast.runtime.events import create_event
 from holdfast.runtime.stores import open_journal
 
@@ -61,7 +62,7 @@ def to_row(table: Table, number: int) -> dict[str, Any]:
 
 
 KNOWN = {
-    "runs": {"state": "running"},
+    "runs": {"state": "running", "is_simulated": 0},
     "approvals": {"state": "pending"},
     "artifacts": {"state": "accepted"},
     "ledger": {"state": "settled"},
@@ -113,6 +114,33 @@ async def test_nothing_is_lost_and_what_is_new_has_its_default(first: Any) -> No
                 values = set(connection.execute(select(column)).scalars())
                 assert len(values) == 1, f"{name}.{column.name}"
     assert db.store.list_events("runs 2")[-1].payload["number"] == 2
+    await db.dispose()
+
+
+async def test_the_money_of_rehearsals_that_were_is_marked(first: Any) -> None:
+    db, engine, tables, _before = first
+    runs = tables.tables["runs"]
+    with engine.begin() as connection:
+        connection.execute(runs.update().where(runs.c.id.in_(("runs 7", "runs 8"))).values(is_simulated=1))
+
+    await db.init_schema()
+
+    money = await read_money(db, since_day="")
+    assert sum(money.simulated_by_day.values()) == 7 + 8
+    assert sum(money.by_day.values()) == sum(range(MANY)) - (7 + 8)
+    assert await read_spent(db, "runs 7") == Spent(simulated_micros=7)
+    await db.dispose()
+
+
+async def test_a_listing_brings_an_older_database_up_to_date_first(
+    first: Any, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, _engine, _tables, _before = first
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", database_url)
+
+    (row,) = query("SELECT SUM(is_simulated) AS played, COUNT(*) AS n FROM ledger")
+
+    assert (int(row["played"]), row["n"]) == (0, MANY)
     await db.dispose()
 
 

@@ -48,4 +48,4 @@ export class RunList {
 	}
 }
 
-export const stampOf = (run) => [run.state, run.updated_at, run.cost_usd, run.now, run.pause_reason].join(" ");
+export const stampOf = (run) => [run.state, run.updated_at, run.cost, run.now, run.pause_reason].join(" ");

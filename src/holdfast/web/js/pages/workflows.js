@@ -1,5 +1,5 @@
 import { getJson, runUrl, whyNot, withQuery } from "../api.js";
-import { duration, money, plural, toMs } from "../format.js";
+import { duration, plural, toMs } from "../format.js";
 import { h } from "../h.js";
 import { graph, graphLegend } from "../parts/graph.js";
 import { button, empty, holds, kept, mark, note, notFound, pageHead, pairs, searchPage, section, statusMark, table, time } from "../parts/ui.js";
@@ -104,7 +104,7 @@ function lastRuns(runs) {
 		[h("a.foreign", { href: runUrl(run.run_id) }, run.heading), run.is_simulated && [" ", h("span.tag", "rehearsal")]],
 		time(run.created_at),
 		duration(run.ended_at && (toMs(run.ended_at) - toMs(run.started_at)) / 1000),
-		money(run.cost_usd),
+		run.cost,
 	];
 	return table(["State", "Run", "Started", ">Took", ">Cost"], runs.map(cells));
 }

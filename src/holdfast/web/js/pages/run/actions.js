@@ -63,7 +63,7 @@ const VERBS = {
 	fork: (view) => fork(view),
 	abort(view) {
 		const done = plural(view.run.phases.filter((phase) => phase.state === "completed").length, "completed phase");
-		const spent = `The ${money(view.run.cost_usd)} spent are spent. You can fork it later from any phase.`;
+		const spent = `The ${view.run.cost} spent are spent. You can fork it later from any phase.`;
 		return askAndPost(view, "abort", {
 			title: "Abort this run?",
 			body: [
@@ -85,8 +85,7 @@ const VERBS = {
 		return askAndPost(view, "retry", { title: "Retry this run?", body: h("p", told), label: "Retry" });
 	},
 	top_up(view) {
-		const { budget_usd: budget, cost_usd: cost } = view.run;
-		const spent = money(cost);
+		const { budget_usd: budget, cost: spent } = view.run;
 		const none = `It has no limit of its own; ${spent} are spent. The amount goes to the limit it waits for.`;
 		const amount = h("input", { name: "amount", type: "number", min: "0.01", max: "1000000", step: "0.01", value: "1", required: true });
 		return askAndPost(view, "budget", {

@@ -12,26 +12,27 @@ export function cost(panel, view) {
 	return { update };
 }
 
-function figuresOf(run, { spent_usd: spent, reserved_usd: reserved, input_tokens: input, output_tokens: output, tables }) {
-	if (!spent && !reserved) return h("div.card", empty("Nothing spent", "No model call has been paid for."));
+function figuresOf(run, { spent, reserved_usd: reserved, input_tokens: input, output_tokens: output, tables, ...sums }) {
+	if (!sums.spent_usd && !sums.simulated_usd && !reserved) return h("div.card", empty("Nothing spent", "No model call has been paid for."));
 	const figures = [
-		["Spent", money(spent), limitBar(run)],
+		["Spent", spent, limitBar(run)],
 		["Reserved for calls without an answer", money(reserved), h("p.small.soft", "Under way, or cut off by a crash and perhaps paid.")],
 		["Tokens", `${count(input)} in`, h("p.small.soft.num", `${count(output)} out`)],
 	];
 	const figure = ([label, value, more]) => h("div.card.padded", h("div.small.soft", label), h("div.big.num", value), more);
-	return [h("div.cost-figures", figures.map(figure)), tables.map(table)];
+	return [h("div.cost-figures", figures.map(figure)), tables.map((each) => table(each, sums.is_simulated ? "Simulated" : "Spent"))];
 }
 
-function limitBar({ budget_usd: budget, cost_usd: spent }) {
+function limitBar({ budget_usd: budget, cost_usd: cost, simulated_usd: simulated, is_simulated: isRehearsal }) {
+	const spent = isRehearsal ? simulated : cost;
 	if (budget === null) return h("p.small.soft", "No limit of its own.");
 	const meter = { min: 0, max: 1, low: 0.7, high: 0.9, optimum: 0, value: Math.min(1, spent / budget), "aria-label": "Part of the budget that is used" };
 	return h("div", h("meter", meter), h("p.small.soft.num", `of ${money(budget)}`));
 }
 
-function table({ by, has_limits: hasLimits, rows }) {
+function table({ by, has_limits: hasLimits, rows }, amount) {
 	const columns = [
-		["Spent", "", (row) => money(row.spent_usd)],
+		[amount, "", (row) => money(row.spent_usd)],
 		hasLimits && ["Limit", ".soft", (row) => money(row.limit_usd)],
 		["Calls", "", (row) => count(row.calls)],
 		["Tokens in", ".soft", (row) => count(row.input_tokens)],
