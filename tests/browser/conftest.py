@@ -9,8 +9,9 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 from tests.browser.world import CHROMIUM, FLAGS, SCREENSHOTS, Served
 
+PATIENCE_MS = 100_000  # less than a test may stand still: Playwright knows best what it has waited for
+expect.set_options(timeout=PATIENCE_MS)
 # What a browser says by itself about requests that were refused or lost; the tests do both on purpose.
-expect.set_options(timeout=20_000)
 EXPECTED = re.compile(r"Failed to load resource|Failed to fetch dynamically|net::ERR_|\[DOM\]")
 
 
@@ -56,7 +57,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", hear)
         page.on("pageerror", lambda error: complaints.append(f"{error}"))
         if role:

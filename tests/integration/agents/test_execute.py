@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.integration.agents.phase import LANE, RUN_ID, Phase, is_sleeping
 from tests.integration.agents.scripted import ScriptedModel, asks, says
+from tests.progress import until
 
 from holdfast.agents.shell import open_shell
 from holdfast.agents.tool_rules import command_rules, file_tool_rules
@@ -154,9 +155,3 @@ async def abandon(task: "asyncio.Task[Any]") -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-async def until(is_so: Any) -> None:
-    async with asyncio.timeout(30):
-        while not is_so():
-            await asyncio.sleep(0.02)

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.integration.postgres.owning import append, names, own, until
+from tests.integration.postgres.owning import append, names, own
 from tests.integration.postgres.wire import Wire
+from tests.progress import until
 from tests.stores import progress
 
 from holdfast.errors import LeaseLost, RowRefused, StoreUnavailable, StoreUnreadable
