@@ -1,4 +1,4 @@
-"""What all tests share: a time limit, a Postgres, an empty database, a process to fork engines from, compiled modules."""
+"""What all tests share: a time limit, a Postgres, an empty database, a process to fork engines from, kept bytecode."""
 
 import asyncio
 import contextlib
