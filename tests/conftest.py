@@ -5,7 +5,7 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +54,16 @@ def pytest_runtest_call() -> Iterator[None]:
 def pytest_runtest_teardown() -> Iterator[None]:
     with progress.watch.armed():
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a test that is skipped has failed: every tool is expected to be there."""
+    report = yield
+    if os.environ.get("CI") == "true" and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome, report.longrepr = "failed", f"skipped, which is a failure in CI: {reason}"
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,8 @@ from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
-from tests.browser.world import CHROMIUM, FLAGS, SCREENSHOTS, Served
+from tests.browser.world import FLAGS, SCREENSHOTS, Served
+from tests.tools import CHROMIUM, find_browser_fault
 
 PATIENCE_MS = 100_000  # less than a test may stand still: Playwright knows best what it has waited for
 expect.set_options(timeout=PATIENCE_MS)
@@ -15,10 +16,10 @@ expect.set_options(timeout=PATIENCE_MS)
 EXPECTED = re.compile(r"Failed to load resource|Failed to fetch dynamically|net::ERR_|\[DOM\]")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not CHROMIUM:
-        for item in items:
-            item.add_marker(pytest.mark.skip(reason="no Chromium is installed: scripts/install-test-tools.sh gets it"))
+@pytest.fixture(scope="session", autouse=True)
+def _tools() -> None:
+    if fault := find_browser_fault():
+        pytest.skip(fault)
 
 
 @pytest.fixture(scope="module")

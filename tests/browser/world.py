@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,8 +14,6 @@ from tests.acceptance.cli.terminal import shell
 from tests.progress import wait_until
 from tests.warm import Speaking
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next((found for name in _NAMES if (found := shutil.which(name))), "")
 FLAGS = [
     "--headless",
     "--no-sandbox",
