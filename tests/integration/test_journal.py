@@ -6,7 +6,6 @@ import os
 import signal
 import sqlite3
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -438,14 +437,10 @@ async def test_a_writer_in_another_process_does_not_block_the_loop(journal: Jour
             asyncio.create_task(journal.append("t", [progress("t")])),
             asyncio.create_task(journal.claim("u")),
         ]
-        longest = 0.0
-        for _ in range(20):
-            before = time.monotonic()
+        for _ in range(20):  # a loop that were blocked would get here when the writer has given up, or never
             await asyncio.sleep(0.005)
-            longest = max(longest, time.monotonic() - before)
             assert [event.seq for event in await journal.read("r")] == [1]
         assert not any(task.done() for task in waiting)
-        assert longest < 2  # it was tens of seconds, or for ever
 
     await asyncio.gather(*waiting)
     assert [event.seq for event in await journal.read("r")] == [1, 2]

@@ -97,12 +97,11 @@ def test_killed_from_the_shell_resumed_from_the_shell(wanted: list[str], environ
         run_id = process.stderr.readline().removeprefix("run ").strip()
         wait_for_line(process, "write_file")
         process.send_signal(signal.SIGSTOP)
-        busy = shell("resume", run_id, env=environment)
-        if "store_busy" in busy.stderr:  # it stands in the middle of a commit: let it end that, and try again
+        while "store_busy" in (busy := shell("resume", run_id, env=environment)).stderr:
+            # It stands in the middle of a commit: let it end that, and try again.
             process.send_signal(signal.SIGCONT)
             time.sleep(0.05)
             process.send_signal(signal.SIGSTOP)
-            busy = shell("resume", run_id, env=environment)
         process.send_signal(signal.SIGKILL)
         process.stderr.read()
     assert (busy.returncode, "run_busy" in busy.stderr) == (1, True)

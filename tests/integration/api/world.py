@@ -27,7 +27,7 @@ from holdfast.persistence.db import Database
 from holdfast.runtime.stores import open_journal
 
 ROLES = [role.value for role in Role]
-FAST = ServerOptions(poll_s=0.1, heartbeat_s=0.2, grace_s=5.0, body_timeout_s=0.5, send_timeout_s=1.0, recheck_s=0.2)
+FAST = ServerOptions(poll_s=0.1, heartbeat_s=0.2, grace_s=5.0, recheck_s=0.2)
 TERMINAL = ("completed", "failed", "cancelled")
 
 WORKFLOW = """

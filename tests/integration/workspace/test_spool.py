@@ -133,7 +133,7 @@ async def test_background_child_that_keeps_the_output_does_not_block(run: Run, s
 
 async def test_time_out_ends_the_whole_group(run: Run) -> None:
     outcome = await run(
-        "k", "trap '' TERM; sh -c 'trap \"\" TERM; sleep 300' & setsid sleep 300 & echo $!; wait", timeout_s=0.3
+        "k", "trap '' TERM; sh -c 'trap \"\" TERM; sleep 300' & setsid sleep 300 & echo $!; wait", timeout_s=3
     )
 
     assert outcome.timed_out
@@ -240,7 +240,7 @@ async def test_two_engines_at_once_start_it_once(run: Run, tmp_path: Path) -> No
 
 async def test_time_out_is_kept_while_no_engine_lives(run: Run, tmp_path: Path, spool_dir: Path) -> None:
     command = "echo x > started; sleep 300"
-    engine = _start_engine(command, tmp_path, spool_dir, timeout_s=0.5)
+    engine = _start_engine(command, tmp_path, spool_dir, timeout_s=3)
     await until(lambda: _lines(tmp_path / "started"))
     engine.kill()
     engine.wait()
@@ -292,7 +292,7 @@ async def test_stopped_runner_does_not_keep_a_command_alive(
     run: Run, spool_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.workspace.spool_watch._BACKUP_S", 0.2)
-    task = asyncio.ensure_future(run("k", "echo x > started; sleep 300", timeout_s=0.5))
+    task = asyncio.ensure_future(run("k", "echo x > started; sleep 300", timeout_s=3))
     await until(lambda: _lines(tmp_path / "started"))
     runner, leader = _pids(spool_dir, "k")
     os.kill(runner, signal.SIGSTOP)
