@@ -14,7 +14,7 @@ make_tools() { "$python" -m venv .tools >/dev/null 2>&1 && .tools/bin/pip instal
 if ! make_tools; then
   rm -rf .tools
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    echo "Python has no venv here; installing Debian's python3-venv" >&2
+    echo "Python has no venv here. Installing python3-venv with apt-get …"
     apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y python3-venv >/dev/null
     make_tools
   else

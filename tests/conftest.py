@@ -1,14 +1,16 @@
-"""What all tests share: a Postgres, an empty database to copy, a process to fork engines from, compiled modules."""
+"""What all tests share: a time limit, a Postgres, an empty database, a process to fork engines from, kept bytecode."""
 
 import asyncio
 import contextlib
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from tests import progress
 from tests.engine_processes import Zygote
 from tests.postgres import fresh_schema, running_server
 
@@ -22,6 +24,10 @@ def _keep_compiled_modules() -> None:
 
 
 _keep_compiled_modules()
+# How long an example takes says how busy the machine is.
+_CLOCKED = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("tests", deadline=None, suppress_health_check=_CLOCKED)
+settings.load_profile("tests")
 gc.disable()  # until the tests are collected: what is imported stays, and each look through it takes half a second
 
 
@@ -30,6 +36,34 @@ def pytest_collection_finish() -> None:
     """From here on garbage is looked for among what the tests make."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    with progress.watch.armed():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    with progress.watch.armed():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    with progress.watch.armed():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a test that is skipped has failed: every tool is expected to be there."""
+    report = yield
+    if os.environ.get("CI") == "true" and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome, report.longrepr = "failed", f"skipped, which is a failure in CI: {reason}"
+    return report
 
 
 @pytest.fixture(scope="session")

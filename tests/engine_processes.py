@@ -12,14 +12,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.progress import wait_until
+
 ROOT = Path(__file__).parents[1]
-DEADLINE_S = 60.0
 
 
 class Zygote:
@@ -82,13 +81,6 @@ class Child:
         except ProcessLookupError:
             return False
         return True
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S:g} s in vain until {what}"
-        time.sleep(0.005)
 
 
 # -- in the other process ---------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 """A `git` before the real one that stands still at one of its commands until it is let on."""
 
-import asyncio
 import os
 import shutil
 from pathlib import Path
 
 import pytest
+from tests.progress import until
 
 _SCRIPT = """#!/bin/sh
 case " $* " in *" {command} "*)
@@ -34,9 +34,7 @@ class SlowGit:
         self.let_on()
 
     async def wait_until_reached(self) -> None:
-        async with asyncio.timeout(30):
-            while not (self._folder / "reached").exists():
-                await asyncio.sleep(0.01)
+        await until((self._folder / "reached").exists, "git is called")
 
     def let_on(self) -> None:
         (self._folder / "let-on").touch()

@@ -17,10 +17,11 @@ import sys
 import tempfile
 import termios
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.progress import wait_until
 
 _ROOT = Path(__file__).parents[1]
 _COMMAND = "holdfast.cli.app:main"
@@ -44,13 +45,10 @@ class WarmProcess:
             self.returncode = self._server.ask(wait=self.pid)
         return self.returncode
 
-    def wait(self, timeout: float) -> int:
-        deadline = time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired("holdfast", timeout)
-            time.sleep(0.005)
-        return code
+    def wait(self) -> int:
+        wait_until(lambda: self.poll() is not None, f"process {self.pid} ends")
+        assert self.returncode is not None
+        return self.returncode
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
@@ -87,7 +85,7 @@ class Speaking:
 
     def end(self, number: int) -> int:
         self.process.send_signal(number)
-        code = self.process.wait(timeout=30)
+        code = self.process.wait()
         self._out.close()
         return code
 

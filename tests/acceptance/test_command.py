@@ -18,7 +18,7 @@ COMMANDS = [[str(Path(sys.executable).parent / "holdfast")], [sys.executable, "-
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **environment}
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
 def loaded_by(statement: str) -> set[str]:

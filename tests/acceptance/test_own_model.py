@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.acceptance.cli import terminal
 from tests.model_server import ASKS_BEFORE_TOUCH, WITH_KEY, Hangs, ModelServer, Reply, Says, asks, own_persona
 
@@ -86,7 +85,6 @@ class Shell:
         return json.loads(done.stdout)
 
 
-@pytest.mark.timeout(240)
 def test_a_run_on_ones_own_server_is_killed_and_resumed(tmp_path: Path) -> None:
     write = asks(("write_file", {"file_path": "/note.json", "content": '{"text": "A note."}'}))
     script = {"": [asks(("ls", {"path": "/"})), [Hangs(), write], Says("Written.")]}
@@ -114,7 +112,6 @@ def test_a_run_on_ones_own_server_is_killed_and_resumed(tmp_path: Path) -> None:
     assert KEY.encode() not in written
 
 
-@pytest.mark.timeout(240)
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     shell = Shell(tmp_path, "http://127.0.0.1:9/v1")
 

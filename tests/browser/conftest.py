@@ -7,17 +7,19 @@ from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
-from tests.browser.world import CHROMIUM, FLAGS, SCREENSHOTS, Served
+from tests.browser.world import FLAGS, SCREENSHOTS, Served
+from tests.tools import CHROMIUM, find_browser_fault
 
+PATIENCE_MS = 100_000  # less than a test may stand still: Playwright knows best what it has waited for
+expect.set_options(timeout=PATIENCE_MS)
 # What a browser says by itself about requests that were refused or lost; the tests do both on purpose.
-expect.set_options(timeout=20_000)
 EXPECTED = re.compile(r"Failed to load resource|Failed to fetch dynamically|net::ERR_|\[DOM\]")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not CHROMIUM:
-        for item in items:
-            item.add_marker(pytest.mark.skip(reason="no Chromium is installed: scripts/install-test-tools.sh gets it"))
+@pytest.fixture(scope="session", autouse=True)
+def _tools() -> None:
+    if fault := find_browser_fault():
+        pytest.skip(fault)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", hear)
         page.on("pageerror", lambda error: complaints.append(f"{error}"))
         if role:

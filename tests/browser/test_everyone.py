@@ -143,7 +143,7 @@ def test_everything_can_be_done_by_keyboard(served: Served, open_page: OpenPage)
             break
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    expect(page.locator(".run-status")).to_contain_text("Completed", timeout=60_000)
+    expect(page.locator(".run-status")).to_contain_text("Completed")
     page.keyboard.press("g")
     page.keyboard.press("r")
     expect(page.locator("h1")).to_have_text("Runs")

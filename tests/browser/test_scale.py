@@ -75,7 +75,7 @@ def test_ten_thousand_runs_are_a_list_of_a_few_rows(full: Served, open_page: Ope
 
 def test_ten_thousand_events_are_a_list_of_a_few_rows(full: Served, open_page: OpenPage) -> None:
     page = open_page(full, f"/runs/{LONG}/events")
-    expect(page.get_by_role("link", name="Events 10,000")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("link", name="Events 10,000")).to_be_visible()
 
     page.get_by_label("Follow what is new").check()
     expect(page.locator(".events").get_by_role("link", name="10000", exact=True)).to_be_visible()

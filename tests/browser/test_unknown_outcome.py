@@ -87,7 +87,7 @@ def test_a_call_in_doubt_is_made_again(lost: Lost, open_page: OpenPage) -> None:
 
     card.get_by_role("button", name="Make the call again").dblclick()
 
-    expect(page.locator(".run-status")).to_contain_text("Completed", timeout=60_000)
+    expect(page.locator(".run-status")).to_contain_text("Completed")
     check_over(lost, page, title, "completed")
     assert lost.count_charges(title) == 2
 
@@ -102,7 +102,7 @@ def test_a_call_that_had_worked_is_given_its_result_and_not_made_again(lost: Los
     result.fill(json.dumps(CHARGED))
     page.get_by_role("button", name="Go on with this result").click()
 
-    expect(page.locator(".run-status")).to_contain_text("Completed", timeout=60_000)
+    expect(page.locator(".run-status")).to_contain_text("Completed")
     check_over(lost, page, title, "completed")
     assert lost.count_charges(title) == 1
     answers = [json.loads(text) for text in told_to_the_model(lost.model) if text.startswith("{")]
@@ -118,7 +118,7 @@ def test_a_call_in_doubt_can_fail_its_phase(lost: Lost, open_page: OpenPage) -> 
     expect(dialog).to_contain_text("Phase “draft” fails; the run can be retried.")
     dialog.get_by_role("button", name="Fail the phase").click()
 
-    expect(page.locator(".run-status")).to_contain_text("failed", timeout=60_000)
+    expect(page.locator(".run-status")).to_contain_text("failed")
     check_over(lost, page, title, "failed")
     assert lost.count_charges(title) == 1
 

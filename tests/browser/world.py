@@ -3,20 +3,17 @@
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 from tests.acceptance.cli.terminal import shell
+from tests.progress import wait_until
 from tests.warm import Speaking
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next((found for name in _NAMES if (found := shutil.which(name))), "")
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -161,7 +158,7 @@ class Served:
 
     def client(self, role: str = "admin") -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.token(role)}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=30)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=None)
 
     def start_run(self, workflow: str = "plain", **more: Any) -> str:
         body = {"workflow": workflow, "repo_path": str(self.repo), "simulate": True, **more}
@@ -170,15 +167,17 @@ class Served:
         assert answer.status_code == 202, answer.text
         return str(answer.json()["run_id"])
 
-    def wait_for(self, run_id: str, *states: str, timeout_s: float = 60) -> dict[str, Any]:
-        until = time.monotonic() + timeout_s
+    def wait_for(self, run_id: str, *states: str) -> dict[str, Any]:
+        """The run's details once it is in one of the states."""
+        detail: dict[str, Any] = {}
+
+        def has_come() -> bool:
+            detail.update(client.get(f"/api/runs/{run_id}").json())
+            return detail["state"] in states
+
         with self.client() as client:
-            while time.monotonic() < until:
-                detail: dict[str, Any] = client.get(f"/api/runs/{run_id}").json()
-                if detail["state"] in states:
-                    return detail
-                time.sleep(0.1)
-        raise AssertionError(f"run {run_id} is {detail['state']}, not {states}: {detail['error']}")
+            wait_until(has_come, lambda: f"run {run_id} is {states}, not {detail['state']}: {detail['error']}")
+        return detail
 
     def decide(self, run_id: str, action: str, comment: str = "", *, role: str = "admin") -> None:
         with self.client(role) as client:

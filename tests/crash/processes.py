@@ -7,15 +7,13 @@ import functools
 import multiprocessing
 import os
 import signal
-import time
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
+from tests.progress import waiting_until
 from tests.stores import ROOT
-
-DEADLINE_S = 60.0
 
 
 @functools.cache
@@ -44,8 +42,8 @@ class Process:
 
     def wait(self) -> Any:
         """Wait for its end and return its outcome, `None` if it was killed. Any other end is an error."""
-        self._process.join(DEADLINE_S)
-        assert self._process.exitcode is not None, f"process {self.pid} is still running after {DEADLINE_S:g} s"
+        with waiting_until(f"process {self.pid} ends"):
+            self._process.join()
         if self._process.exitcode == -signal.SIGKILL:
             return None
         assert self._process.exitcode == 0, f"process {self.pid} ended with {self._process.exitcode}"
@@ -65,11 +63,4 @@ class Process:
     def end(self) -> None:
         if self._process.is_alive():
             self._process.kill()
-        self._process.join(DEADLINE_S)
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S:g} s in vain until {what}"
-        time.sleep(0.002)
+        self._process.join()

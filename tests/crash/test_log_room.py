@@ -40,7 +40,6 @@ def assert_whole(path: Path) -> None:
     connection.close()
 
 
-@pytest.mark.timeout(600)
 def test_a_writer_killed_while_or_after_it_makes_room_loses_nothing(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     path = tmp_path / "a.db"
@@ -68,7 +67,6 @@ def test_a_writer_killed_while_or_after_it_makes_room_loses_nothing(tmp_path: Pa
     assert max(sizes) >= _FULL_BYTES
 
 
-@pytest.mark.timeout(120)
 def test_two_processes_that_write_and_make_room_do_not_disturb_each_other(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     SQLiteCheckpointer(path).close()

@@ -9,8 +9,9 @@ import pytest
 from tests.crash.child import RUN_ID as TRIP_ID
 from tests.crash.owner import RUN_ID, SHORT_LEASE_S, Owner, main
 from tests.crash.points import points_before_appends
-from tests.crash.processes import Process, wait_until
+from tests.crash.processes import Process
 from tests.crash.run import GetReference, NewRun, Run
+from tests.progress import wait_until
 from tests.stores import DISK_KINDS, open_store, progress
 
 from holdfast import cancel_flow, decide

@@ -42,7 +42,7 @@ def test_no_consent_is_lost_when_processes_write_at_the_same_moment(tmp_path: Pa
         assert writer.stdin is not None
         writer.stdin.write(b"go\n")
         writer.stdin.close()
-    codes = [writer.wait(timeout=60) for writer in writers]
+    codes = [writer.wait() for writer in writers]
 
     granted = {consent.persona_name for consent in PersonaConsentStore(path).list_consents()}
     assert codes == [0, 0, 0, 0]

@@ -6,12 +6,12 @@ import os
 import signal
 import sqlite3
 import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.progress import until
 from tests.stores import Place, finish, progress, start_python
 
 from holdfast.errors import (
@@ -69,13 +69,6 @@ async def journal(store: CountingStore) -> AsyncIterator[Journal]:
 def read(path: Path, sql: str) -> list[tuple[Any, ...]]:
     with contextlib.closing(sqlite3.connect(path)) as connection:
         return connection.execute(sql).fetchall()
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.005)
 
 
 # -- group commit -----------------------------------------------------------------------------------------------------
@@ -349,7 +342,7 @@ async def test_of_several_statements_none_remains_if_the_last_is_refused(journal
 
 
 async def take(events: AsyncIterator[Event], count: int) -> list[int]:
-    return [(await asyncio.wait_for(anext(events), 30)).seq for _ in range(count)]
+    return [(await anext(events)).seq for _ in range(count)]
 
 
 async def test_a_follower_sees_every_event_once_and_in_order(journal: Journal) -> None:
@@ -407,7 +400,7 @@ async def test_followers_end_when_the_journal_is_closed(store: CountingStore) ->
     await asyncio.sleep(0)
     await journal.close()
 
-    assert await asyncio.wait_for(asyncio.gather(*readers), 30) == [[1, 2]] * 3
+    assert await asyncio.gather(*readers) == [[1, 2]] * 3
     with pytest.raises(StoreUnreadable, match="closed"):
         await journal.append("r", [progress()])
 
@@ -444,16 +437,12 @@ async def test_a_writer_in_another_process_does_not_block_the_loop(journal: Jour
             asyncio.create_task(journal.append("t", [progress("t")])),
             asyncio.create_task(journal.claim("u")),
         ]
-        longest = 0.0
-        for _ in range(20):
-            before = time.monotonic()
+        for _ in range(20):  # a loop that were blocked would get here when the writer has given up, or never
             await asyncio.sleep(0.005)
-            longest = max(longest, time.monotonic() - before)
             assert [event.seq for event in await journal.read("r")] == [1]
         assert not any(task.done() for task in waiting)
-        assert longest < 2  # it was tens of seconds, or for ever
 
-    await asyncio.wait_for(asyncio.gather(*waiting), 30)
+    await asyncio.gather(*waiting)
     assert [event.seq for event in await journal.read("r")] == [1, 2]
 
 
@@ -552,7 +541,7 @@ async def test_closing_finishes_what_is_being_written(path: Path, has_more: bool
         await asyncio.sleep(0.01)
         assert not closing.done()
 
-    await asyncio.wait_for(asyncio.gather(closing, *appending), 30)
+    await asyncio.gather(closing, *appending)
     assert len(store.list_events("r")) == len(appending)
     store.close()
 

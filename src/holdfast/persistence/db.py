@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import tempfile
+import threading
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,7 @@ class Database:
         self._engine: AsyncEngine | None = None
         self._sessions: async_sessionmaker[AsyncSession] | None = None
         self._store: JournalStore | None = None
+        self._files: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @property
     def address(self) -> str:
@@ -96,6 +99,11 @@ class Database:
         if self._engine is not None:
             await self._engine.dispose()
             self._engine = self._sessions = None
+        for connection in list(self._files):
+            # A connection whose user was cancelled is closed by its thread, which then tells the loop. Where the loop
+            # is closed by then, the thread ends with a traceback on the terminal.
+            if not connection._running:
+                await asyncio.to_thread(_thread_of(connection).join)
         if self._store is not None:
             await asyncio.to_thread(self._store.close)
             self._store = None
@@ -103,15 +111,31 @@ class Database:
     def _make_engine(self) -> AsyncEngine:
         if self.path is None:
             return create_async_engine(self._engine_url(is_async=True), pool_pre_ping=True, **self._pool)
-        engine = create_async_engine(self._engine_url(is_async=True), **self._pool)
+        engine = create_async_engine(self._engine_url(is_async=True), async_creator=self._open_file, **self._pool)
         event.listen(engine.sync_engine, "connect", set_pragmas)
         return engine
+
+    async def _open_file(self) -> Any:
+        """A connection of the driver's, made as SQLAlchemy makes it and remembered while anybody has it."""
+        import aiosqlite
+
+        assert self.path is not None
+        connection = aiosqlite.connect(self.path, check_same_thread=False)
+        _thread_of(connection).daemon = True
+        self._files.add(connection)
+        return await connection
 
     def _engine_url(self, *, is_async: bool) -> URL:
         if self.path is not None:
             # Given as a part, not inside a URL: a path may hold '?' and '%'.
             return URL.create("sqlite+aiosqlite" if is_async else "sqlite", database=self.path)
         return make_url(self._url).set(drivername="postgresql+psycopg")
+
+
+def _thread_of(connection: Any) -> threading.Thread:
+    """The thread a connection of aiosqlite works in; before version 0.22 the connection is the thread."""
+    thread: threading.Thread = getattr(connection, "_thread", connection)
+    return thread
 
 
 def set_pragmas(connection: Any, _record: Any) -> None:

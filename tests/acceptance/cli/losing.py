@@ -6,7 +6,7 @@ import signal
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tests.engine_processes import wait_until
+from tests.progress import wait_until
 
 CHARGE = "echo charged >> charges.txt; [ -e begun ] || { : > begun; sleep 432; }"
 """Charges each time it is run, and ends by itself only the second time."""

@@ -6,20 +6,18 @@ Both fork a process that has imported everything already, unless they are told t
 import fcntl
 import os
 import pty
-import select
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import termios
-import time
 from pathlib import Path
 
+from tests.progress import waiting_until
 from tests.warm import WarmProcess, start_warm
 
 HOLDFAST = str(Path(sys.executable).parent / "holdfast")
-PATIENCE_S = 90.0
 
 
 class Terminal:
@@ -56,10 +54,9 @@ class Terminal:
 
     def wait_for(self, *texts: str) -> str:
         """Read until one of the texts is on the screen after the last one found and the last typing; return which."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not (found := [text for text in texts if text in self.screen[self._place :]]):
-            assert time.monotonic() < deadline, f"it has not said {texts}:\n{self.screen[-3000:]}"
-            assert self._read(), f"it ended without saying {texts}:\n{self.screen[-3000:]}"
+        with waiting_until(lambda: f"it says {texts}:\n{self.screen[-3000:]}"):
+            while not (found := [text for text in texts if text in self.screen[self._place :]]):
+                assert self._read(), f"it ended without saying {texts}:\n{self.screen[-3000:]}"
         self._place = self.screen.index(found[0], self._place) + len(found[0])
         return found[0]
 
@@ -78,15 +75,13 @@ class Terminal:
         while self._read():
             pass
         os.close(self._fd)
-        return self.process.wait(timeout=PATIENCE_S)
+        return self.process.wait()
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(timeout=PATIENCE_S)
+        self.process.wait()
 
     def _read(self) -> bool:
-        ready, _, _ = select.select([self._fd], [], [], PATIENCE_S)
-        assert ready, f"nothing was said for {PATIENCE_S} s:\n{self.screen[-3000:]}"
         try:
             told = os.read(self._fd, 65536)
         except OSError:  # the other side is closed
@@ -101,17 +96,15 @@ def _own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def shell(
-    *arguments: str, env: dict[str, str], cwd: Path | None = None, patience_s: float = PATIENCE_S
-) -> subprocess.CompletedProcess[str]:
+def shell(*arguments: str, env: dict[str, str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         for path in (out, err):
             path.touch()
         process = start_warm(arguments, env, cwd, (os.devnull, str(out), str(err)))
         try:
-            code = process.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            raise
+            code = process.wait()
+        finally:
+            if process.returncode is None:
+                process.send_signal(signal.SIGKILL)
         return subprocess.CompletedProcess(["holdfast", *arguments], code, out.read_text(), err.read_text())

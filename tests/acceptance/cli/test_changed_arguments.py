@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import PATIENCE_S, Terminal, shell
+from tests.acceptance.cli.terminal import Terminal, shell
 from tests.model_server import ASKS_BEFORE_TOUCH, Asks, ModelServer, Reply, Says, asks, own_persona
 
-pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 WANTED = {"command": "touch made.txt"}
 CHANGED = {"command": "touch changed.txt"}
 

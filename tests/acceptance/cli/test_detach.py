@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.cli.terminal import PATIENCE_S, shell
+from tests.acceptance.cli.terminal import shell
 from tests.warm import Speaking
-
-pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 
 
 @pytest.fixture

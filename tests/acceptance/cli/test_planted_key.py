@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.acceptance.cli.terminal import PATIENCE_S, shell
+from tests.acceptance.cli.terminal import shell
 from tests.model_server import WITH_KEY, ModelServer, Refuses, Reply, Says, asks, own_persona
 
-pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 KEY = "own-key-73ba21cc90"
 ARTIFACT = {
     "runId": "00000000-0000-4000-8000-000000000000",

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from tests.acceptance.cli.losing import CHARGE, count_charges, lose_the_charge
-from tests.acceptance.cli.terminal import PATIENCE_S, Terminal, shell
+from tests.acceptance.cli.terminal import Terminal, shell
 from tests.model_server import ASKS_BEFORE_TOUCH, Asks, ModelServer, Reply, Says, asks, own_persona
 
-pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 DRAFT = {
     "runId": "",
     "phaseKey": "final",

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from tests.acceptance.cli.losing import CHARGE, count_charges, lose_the_charge
-from tests.acceptance.cli.terminal import PATIENCE_S, Terminal, shell
+from tests.acceptance.cli.terminal import Terminal, shell
 from tests.model_server import ASKS_BEFORE_TOUCH, WITH_KEY, Asks, ModelServer, Reply, Says, asks, own_persona
 
-pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 KEY = "own-key-73ba21cc90"
 WORD = "ready-steady-go"
 LONG = " ".join(f"word{number}" for number in range(40))
@@ -57,7 +56,7 @@ class World:
 
     def wait_until_asked(self, times: int) -> None:
         while len(self.server.received) < times:
-            assert self.server.is_asked.wait(PATIENCE_S), f"the model was asked {len(self.server.received)} times"
+            self.server.is_asked.wait()
             self.server.is_asked.clear()
 
     def last_request(self) -> str:

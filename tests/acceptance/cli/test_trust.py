@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import PATIENCE_S, Terminal
+from tests.acceptance.cli.terminal import Terminal
 
-pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 COMMANDS = "setup: [[sh, -c, 'echo prepared >> $HOME/ran']]\n"
 
 

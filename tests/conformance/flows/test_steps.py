@@ -7,12 +7,12 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from tests.flow_stores import FlowStore, OwnCheckpointer
+from tests.progress import until
 from tests.stores import finish
 
 from holdfast import Context, Done, HoldfastError, NotDone, RunPaused, decide, run_flow, step_key
@@ -22,13 +22,6 @@ from holdfast.runtime.checkpoint import InMemoryCheckpointer
 
 def broken() -> RuntimeError:
     return RuntimeError("the flow is broken after its steps")
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
 
 
 async def run_twice(flow: Any, store: Any) -> Any:
@@ -511,7 +504,7 @@ async def test_a_clock_set_back_does_not_make_a_sleep_longer(flows: FlowStore, m
 
     monkeypatch.setattr(time, "time", lambda: now() + jump)
 
-    assert await asyncio.wait_for(run_flow(flow, run_id="r", store=flows.named), 30) == "awake"
+    assert await run_flow(flow, run_id="r", store=flows.named) == "awake"
 
 
 # -- a process that dies in the middle --------------------------------------------------------------------------------

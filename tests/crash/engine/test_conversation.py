@@ -25,8 +25,6 @@ SHARE = 12 if IS_TORTURE else 1
 _NUMBERS = frozenset({"messages", "until", "attempt"})
 _TOLD_AS_IT_COMES = {"text.delta", "agent.progress"}
 
-pytestmark = pytest.mark.timeout(7200 if IS_TORTURE else 120)
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ModelServer]:

@@ -11,8 +11,6 @@ KINDS = ("sqlite", "postgres")
 SHARE = 12 if IS_TORTURE else 4
 """The points are dealt out to this many tests, so that they can run side by side."""
 
-pytestmark = pytest.mark.timeout(7200 if IS_TORTURE else 120)
-
 
 @pytest.fixture(scope="session")
 def matrix(new_world: NewWorld, zygote: Zygote) -> Matrix:

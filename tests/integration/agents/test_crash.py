@@ -21,7 +21,6 @@ def player() -> Iterator[Player]:
         yield player
 
 
-@pytest.mark.timeout(3600 if IS_TORTURE else 120)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_phase_killed_at_any_append_or_effect_ends_the_same(player: Player, tmp_path: Path, model: str) -> None:
     undisturbed = player.play(tmp_path / "undisturbed", model=model)["result"]
@@ -37,7 +36,6 @@ def test_a_phase_killed_at_any_append_or_effect_ends_the_same(player: Player, tm
         _assert_same(answer["result"], undisturbed, told)
 
 
-@pytest.mark.timeout(3600 if IS_TORTURE else 120)
 def test_a_phase_killed_twice_ends_the_same(player: Player, tmp_path: Path) -> None:
     undisturbed = player.play(tmp_path / "undisturbed", model=MODELS[0])["result"]
     chance = random.Random(SEED)

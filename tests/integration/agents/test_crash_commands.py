@@ -16,7 +16,6 @@ def player() -> Iterator[Player]:
         yield player
 
 
-@pytest.mark.timeout(3600 if IS_TORTURE else 120)
 @pytest.mark.parametrize("kind", ["execute", "command"])
 def test_killed_at_any_append_or_start_of_a_command_it_ends_the_same(player: Player, tmp_path: Path, kind: str) -> None:
     undisturbed = player.play(tmp_path / "undisturbed", model=kind)["result"]
@@ -34,7 +33,6 @@ def test_killed_at_any_append_or_start_of_a_command_it_ends_the_same(player: Pla
             assert answer["result"][part] == undisturbed[part], f"{part} differs; {told}"
 
 
-@pytest.mark.timeout(3600 if IS_TORTURE else 120)
 def test_killed_twice_it_ends_the_same(player: Player, tmp_path: Path) -> None:
     undisturbed = player.play(tmp_path / "undisturbed", model="execute")["result"]
     chance = random.Random(SEED)

@@ -77,7 +77,6 @@ async def test_the_provider_gets_it_and_the_journal_does_not(phase: Phase) -> No
     assert KEPT.encode() not in written
 
 
-@pytest.mark.timeout(240)
 def test_a_run_from_the_shell_binds_by_it_and_hides_it(tmp_path: Path, kept: FileKeyring) -> None:
     write = asks(("write_file", {"file_path": "/note.json", "content": '{"text": "A note."}'}))
     kept.set_password(KEYRING_SERVICE, "MY_MODEL_KEY", KEY)

@@ -1,12 +1,14 @@
 """What a model says can be watched while it says it, and replay does not depend on it."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 
 import pytest
 from tests.integration.agents.phase import LANE, Phase
 from tests.integration.agents.served import KEY, KEY_VARIABLE, ServedPhase
 from tests.model_server import Breaks, ModelServer, Says
+from tests.progress import until
 
 from holdfast.runtime.events import Event
 
@@ -14,9 +16,16 @@ TEXT = "One word after the other, slowly enough to be watched."
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+def may_end() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, may_end: threading.Event) -> Iterator[ModelServer]:
     monkeypatch.setenv(KEY_VARIABLE, KEY)
-    slow = Says(TEXT, reasoning="I think it over.", piece_chars=4, pause_s=0.05)
+    slow = Says(TEXT, reasoning="I think it over.", piece_chars=1, pause_s=0.01, holds=may_end)
     with ModelServer({"Go": [slow], "Break": [[Breaks("cut"), Says("Whole.")]]}) as running:
         yield running
 
@@ -30,17 +39,18 @@ async def test_the_text_comes_in_pieces_and_is_whole_at_the_end(phase: Phase, se
 
     pieces = told(phase, "text.delta")
     assert "".join(event.payload["text"] for event in pieces) == TEXT
-    assert 1 < len(pieces) < 8
+    assert 1 < len(pieces) < len(TEXT)
     assert {event.visibility for event in pieces} == {"public"}
     assert [event.payload for event in told(phase, "text.done")] == [{"key": f"{LANE}/m0", "chars": len(TEXT)}]
     assert [event.payload["text"] for event in told(phase, "reasoning.summary")] == ["I think it over."]
 
 
-async def test_pieces_are_there_before_the_answer(phase: Phase, server: ModelServer) -> None:
+async def test_pieces_are_there_before_the_answer(phase: Phase, server: ModelServer, may_end: threading.Event) -> None:
+    may_end.clear()
     playing = asyncio.create_task(ServedPhase(phase.folder, address=server.address).play(text="Go."))
-    while not (phase.folder / "run.db").exists() or not told(phase, "text.delta"):
-        await asyncio.sleep(0.01)
-        assert not playing.done()
+    await until(lambda: (phase.folder / "run.db").exists() and told(phase, "text.delta"))
+    assert not playing.done()
+    may_end.set()
     await playing
 
 

@@ -59,7 +59,6 @@ def play(player: Player, tmp_path: Path) -> Play:
     return play
 
 
-@pytest.mark.timeout(3600 if IS_TORTURE else 120)
 def test_a_served_phase_killed_anywhere_ends_the_same(play: Play) -> None:
     undisturbed = play("undisturbed")
     points = undisturbed["result"]["points"]

@@ -6,6 +6,7 @@ import pytest
 from tests.integration.agents.phase import RUN_ID, Phase
 from tests.integration.agents.served import KEY, KEY_VARIABLE, ServedPhase
 from tests.model_server import ModelServer, Refuses, Says
+from tests.progress import until
 
 from holdfast.agents import traffic as module
 from holdfast.agents.traffic import Traffic
@@ -19,10 +20,8 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_VARIABLE, KEY)
 
 
-async def until(phase: Phase, kind: str) -> None:
-    async with asyncio.timeout(60):
-        while kind not in [event.kind for event in phase.events()]:
-            await asyncio.sleep(0.02)
+async def until_told(phase: Phase, kind: str) -> None:
+    await until(lambda: kind in [event.kind for event in phase.events()], f"{kind} is told")
 
 
 async def test_a_call_that_must_wait_says_why_and_reserves_nothing(
@@ -34,7 +33,7 @@ async def test_a_call_that_must_wait_says_why_and_reserves_nothing(
         served = ServedPhase(phase.folder, address=server.address)
         await traffic.enter("here", "another run", no_word)
         playing = asyncio.create_task(served.play(text="Go.", traffic=traffic.lane("here", RUN_ID)))
-        await until(phase, "agent.progress")
+        await until_told(phase, "agent.progress")
 
         before = [(event.kind, event.payload.get("waiting_for")) for event in phase.events()]
         reason = traffic.find_reason(RUN_ID)
@@ -53,7 +52,7 @@ async def test_who_is_told_to_come_later_tells_every_run(phase: Phase) -> None:
     with ModelServer({"": [[Refuses(429, {"retry-after": "2"}), Says("There.")]]}) as server:
         served = ServedPhase(phase.folder, address=server.address)
         playing = asyncio.create_task(served.play(text="Go.", traffic=traffic.lane("here", RUN_ID)))
-        await until(phase, "model.error")
+        await until_told(phase, "model.error")
 
         other = asyncio.create_task(traffic.enter("here", "another run", no_word))
         await asyncio.sleep(0)
@@ -72,7 +71,6 @@ async def test_a_replay_waits_for_nobody(phase: Phase) -> None:
         await served.play(text="Go.", traffic=traffic.lane("here", RUN_ID))
         await traffic.enter("here", "another run", no_word)
 
-        async with asyncio.timeout(30):
-            messages = await served.play(text="Go.", traffic=traffic.lane("here", RUN_ID))
+        messages = await served.play(text="Go.", traffic=traffic.lane("here", RUN_ID))
 
     assert messages[-1].content == "There."

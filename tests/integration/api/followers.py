@@ -38,7 +38,7 @@ class Follower:
         while not (until is not None and until.is_set()):
             self.visits += 1
             try:
-                async with httpx.AsyncClient(timeout=30, verify=_NO_TLS) as client:
+                async with httpx.AsyncClient(timeout=None, verify=_NO_TLS) as client:
                     if await self._follow_once(client, self._chance.choice(self.servers), until):
                         break
             except httpx.HTTPError:

@@ -4,12 +4,13 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import text
-from tests.integration.api.world import Api
+from tests.integration.api.world import FAST, Api
 
 from holdfast.enums import Role
 from holdfast.persistence.access import create_token, list_tokens, revoke_token
@@ -257,6 +258,7 @@ async def test_a_body_over_ten_megabytes_is_refused(api: Api) -> None:
     assert fits.status_code == 202
 
 
+@pytest.mark.parametrize("options", [replace(FAST, body_timeout_s=0.5)])
 async def test_a_body_that_never_comes_is_given_up(api: Api) -> None:
     async def never() -> AsyncIterator[bytes]:
         yield b"{"

@@ -66,13 +66,13 @@ def test_serve_prints_a_link_that_logs_in_once_and_stops_when_told() -> None:
         told = server.stdout.readline() + server.stdout.readline()
         found = re.search(r"(http://127\.0\.0\.1:\d+/)(login\?code=\S+)", told)
         assert found is not None, told
-        with httpx.Client(base_url=found.group(1), timeout=30) as client:
+        with httpx.Client(base_url=found.group(1), timeout=None) as client:
             before = client.get("/api/runs")
             login = client.get(found.group(2))
             after = client.get("/api/session")
             page = client.get("/")
             server.send_signal(signal.SIGINT)
-        _rest, errors = server.communicate(timeout=30)
+        _rest, errors = server.communicate()
     finally:
         server.kill()
         server.wait()

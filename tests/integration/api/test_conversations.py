@@ -34,13 +34,12 @@ async def read(api: Api, run_id: str) -> Conversation:
 
 async def wait_for_answers(api: Api, run_id: str, count: int) -> Conversation:
     """The conversation once that many turns are over and it waits for the next message."""
-    async with asyncio.timeout(60):
-        while True:
-            detail = await api.wait_for(run_id, "paused")
-            conversation = await read(api, run_id)
-            if sum(turn.is_over for turn in conversation.turns) >= count and not conversation.waiting:
-                return conversation
-            await api.wait_for_event(run_id, after=detail["seq"])
+    while True:
+        detail = await api.wait_for(run_id, "paused")
+        conversation = await read(api, run_id)
+        if sum(turn.is_over for turn in conversation.turns) >= count and not conversation.waiting:
+            return conversation
+        await api.wait_for_event(run_id, after=detail["seq"])
 
 
 async def test_a_conversation_is_begun_answered_and_gone_on_with(talking: Api) -> None:

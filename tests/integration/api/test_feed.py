@@ -108,11 +108,10 @@ async def test_clients_that_come_and_go_see_what_many_processes_write_in_one_ord
             await journal.append(run_id := chance.choice(run_ids), [create_event(run_id, "agent.progress", n=number)])
             await asyncio.sleep(0.005)
         children[0].kill()
-        async with asyncio.timeout(90 if not IS_TORTURE else 900):
-            assert [await child.wait() for child in children] == [-9, 0, 0]
-            heads = db.store.read_heads(run_ids)
-            total.set_result(sum(heads.values()))
-            logs = await asyncio.gather(*clients)
+        assert [await child.wait() for child in children] == [-9, 0, 0]
+        heads = db.store.read_heads(run_ids)
+        total.set_result(sum(heads.values()))
+        logs = await asyncio.gather(*clients)
 
     assert all(log == logs[0] for log in logs)
     positions = [position for position, _, _ in logs[0]]
@@ -141,11 +140,10 @@ async def take(feed: Feed, after: int, count: int) -> list[Told]:
     found: list[Told] = []
     stream = feed.follow(after, EVERYTHING, idle_s=5)
     frames = one_by_one(stream)
-    async with asyncio.timeout(60):
-        while len(found) < count:
-            told = to_told(await anext(frames))
-            if told is not None:
-                found.append(told)
+    while len(found) < count:
+        told = to_told(await anext(frames))
+        if told is not None:
+            found.append(told)
     await stream.aclose()
     return found
 
@@ -171,10 +169,9 @@ async def test_another_process_is_heard_at_once_and_a_deleted_run_is_passed_over
         other = open_store(db.address)
         await journal.append("a", [create_event("a", "agent.progress")])
         stream = feed.follow(0, EVERYTHING, idle_s=30)
-        async with asyncio.timeout(60):
-            assert to_told(await anext(stream)) == (1, "a", 1)
-            await asyncio.to_thread(other.save_event, create_event("b", "agent.progress"))
-            assert to_told(await anext(stream)) == (2, "b", 1)
+        assert to_told(await anext(stream)) == (1, "a", 1)
+        await asyncio.to_thread(other.save_event, create_event("b", "agent.progress"))
+        assert to_told(await anext(stream)) == (2, "b", 1)
         await stream.aclose()
         await asyncio.to_thread(other.delete_run, "a")
         await asyncio.to_thread(other.close)
@@ -228,11 +225,10 @@ def live(api: Api) -> Any:
         answer = await follow_all(server, None, request, **params)  # type: ignore[arg-type]
         assert isinstance(answer, EventStream)
         frames = []
-        async with asyncio.timeout(60):
-            async for frame in one_by_one(answer._frames):
-                frames.append(frame)
-                if b"event: run.completed" in frame:
-                    break
+        async for frame in one_by_one(answer._frames):
+            frames.append(frame)
+            if b"event: run.completed" in frame:
+                break
         await answer._frames.aclose()
         return answer.status_code, frames
 

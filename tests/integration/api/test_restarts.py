@@ -10,6 +10,7 @@ from tests.integration.api.child import ServerProcess, serving
 from tests.integration.api.followers import Follower
 from tests.integration.api.world import make_tokens
 from tests.postgres import fresh_schema
+from tests.progress import until
 
 from holdfast.config import load_config
 from holdfast.runtime.stores import open_store
@@ -21,7 +22,7 @@ async def admin_token(folder: Path, **settings: Any) -> str:
 
 def client_of(server: ServerProcess, token: str) -> httpx.AsyncClient:
     headers = {"Authorization": f"Bearer {token}"}
-    return httpx.AsyncClient(base_url=server.url, headers=headers, timeout=30)
+    return httpx.AsyncClient(base_url=server.url, headers=headers, timeout=None)
 
 
 async def start(client: httpx.AsyncClient, folder: Path, *, key: str | None = None) -> str:
@@ -32,9 +33,7 @@ async def start(client: httpx.AsyncClient, folder: Path, *, key: str | None = No
 
 
 async def wait_for_file(path: Path) -> None:
-    async with asyncio.timeout(30):
-        while not path.exists():
-            await asyncio.sleep(0.01)
+    await until(path.exists, f"there is {path.name}")
 
 
 async def test_a_killed_server_goes_on_when_it_is_back_and_a_stopped_one_gives_its_runs_up(folder: Path) -> None:
@@ -52,8 +51,7 @@ async def test_a_killed_server_goes_on_when_it_is_back_and_a_stopped_one_gives_i
 
     with serving(folder) as second:
         follower.servers = [second.url]
-        async with asyncio.timeout(40):
-            log = await following
+        log = await following
         (folder / "gates" / "first.closed").touch()
         async with client_of(second, token) as client:
             again = await start(client, folder, key="k")
@@ -92,8 +90,7 @@ async def test_two_servers_on_one_postgres_share_their_runs(folder: Path, postgr
             for follower in followers:
                 follower.servers = [two.url]
             (folder / "gates" / "second.closed").unlink()
-            async with asyncio.timeout(45):
-                logs = await asyncio.gather(*following)
+            logs = await asyncio.gather(*following)
         store = open_store(url)
         journals = [[event.to_dict() for event in store.list_events(run_id)] for run_id in runs]
         store.close()

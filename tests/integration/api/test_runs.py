@@ -9,6 +9,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 from tests.integration.api.world import Api, open_api
+from tests.progress import until
 
 from holdfast import engine
 from holdfast.catalog import Catalog, find_demands
@@ -206,9 +207,7 @@ async def test_a_run_over_the_limit_says_what_it_waits_for(api: Api) -> None:
         await api.wait_until_reached(run_id, "first")
     waiting = await api.start()
     server = await api.app.state.place.get()
-    async with asyncio.timeout(10):
-        while server.dispatcher.find_reason(waiting) is None:
-            await asyncio.sleep(0)
+    await until(lambda: server.dispatcher.find_reason(waiting) is not None)
 
     told = (await api.viewer.get(f"/api/runs/{waiting}")).json()
 
@@ -327,7 +326,7 @@ async def test_no_request_needs_two_connections_at_once(tmp_path: Path, monkeypa
     monkeypatch.setattr(engine, "build_agent", engine.build_agent)
     monkeypatch.setenv("HOLDFAST_CONFIG", str(tmp_path / "config.toml"))
     (tmp_path / "config.toml").write_text("database_connections = 1")
-    async with open_api(tmp_path) as api, asyncio.timeout(25):  # sooner than who waits for a connection gives up
+    async with open_api(tmp_path) as api:
         done, waiting = await api.start(), await api.start(workflow="asking-notes")
         await asyncio.gather(api.wait_for(done), api.wait_for(waiting, "paused"))
         of_run = ["", "/plan", "/timeline", "/cost", "/changes", "/diff", "/report"]

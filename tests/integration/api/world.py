@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from tests.progress import until, waiting_until
 
 from holdfast import engine
 from holdfast.api.app import create_app
@@ -26,7 +27,7 @@ from holdfast.persistence.db import Database
 from holdfast.runtime.stores import open_journal
 
 ROLES = [role.value for role in Role]
-FAST = ServerOptions(poll_s=0.1, heartbeat_s=0.2, grace_s=5.0, body_timeout_s=0.5, send_timeout_s=1.0, recheck_s=0.2)
+FAST = ServerOptions(poll_s=0.1, heartbeat_s=0.2, grace_s=5.0, recheck_s=0.2)
 TERMINAL = ("completed", "failed", "cancelled")
 
 WORKFLOW = """
@@ -130,7 +131,7 @@ class Api:
 
     async def wait_for(self, run_id: str, *states: str) -> dict[str, Any]:
         """The run's details once it is in one of the states; woken by its events."""
-        async with asyncio.timeout(30):
+        with waiting_until(f"run {run_id} is {states or TERMINAL}"):
             while True:
                 detail: dict[str, Any] = (await self.viewer.get(f"/api/runs/{run_id}")).json()
                 if detail["state"] in (states or TERMINAL):
@@ -143,9 +144,7 @@ class Api:
             return
 
     async def wait_until_reached(self, run_id: str, phase: str) -> None:
-        async with asyncio.timeout(30):
-            while not (self.gates / f"{run_id}.{phase}.reached").exists():
-                await asyncio.sleep(0.01)
+        await until((self.gates / f"{run_id}.{phase}.reached").exists, f"run {run_id} has reached {phase}")
 
     def client(self, token: str | None = None, **headers: str) -> httpx.AsyncClient:
         given = {**headers, **({"Authorization": f"Bearer {token}"} if token else {})}

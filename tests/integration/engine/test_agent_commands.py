@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.engine_world import Turn, World, artifact, phase, template
+from tests.progress import until
 
 import holdfast.engine
 from holdfast.agents.build import build_agent
@@ -37,12 +38,6 @@ def running_a_command(line: str, timeout_s: float = 100) -> Any:
 def is_running(argument: str) -> bool:
     lines = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
     return any(line.split(b"\0")[:2] == [b"sleep", argument.encode()] for line in lines)
-
-
-async def until(is_so: Any) -> None:
-    async with asyncio.timeout(30):
-        while not is_so():
-            await asyncio.sleep(0.02)
 
 
 def find(world: World, name: str) -> list[Path]:

@@ -217,7 +217,9 @@ async def test_a_failed_call_stays_counted(world: World) -> None:
     assert row.state == "reserved"
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     tokens=st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 1_000)), min_size=1, max_size=6),
     budget=st.integers(1_000, 40_000),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.engine_world import World, artifact, phase, template
+from tests.progress import until
 
 import holdfast.engine
 from holdfast.agents.build import build_agent
@@ -96,7 +97,5 @@ async def test_a_command_found_again_after_a_crash_is_paid_for_once(world: World
 
 
 async def _until_there(folder: Path, name: str) -> Path:
-    async with asyncio.timeout(30):
-        while not (found := list(folder.rglob(name))):
-            await asyncio.sleep(0.02)
-    return found[0]
+    await until(lambda: [*folder.rglob(name)], f"there is a file {name}")
+    return next(folder.rglob(name))

@@ -179,7 +179,6 @@ class RunMachine(RuleBasedStateMachine):
         return self._runner.run(doing)
 
 
-@pytest.mark.timeout(300)
 def test_a_run_follows_the_model_whatever_is_done_to_it(migrated: Path, plain_repo: Path) -> None:
     RunMachine.migrated, RunMachine.repo = migrated, plain_repo
 

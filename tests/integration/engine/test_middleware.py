@@ -152,8 +152,7 @@ async def test_a_turn_that_hangs_in_a_tool_ends_soon_after_its_time(
     async def script(turn: Turn) -> None:
         await turn.use_tool("wait", asyncio.Event().wait)
 
-    async with asyncio.timeout(30):
-        result = await world.run(script, phase("spec", timeout_seconds=0.2))
+    result = await world.run(script, phase("spec", timeout_seconds=0.2))
 
     assert result.error is not None
     assert result.error.code == "phase_timeout"

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine_processes import Zygote, wait_until
+from tests.engine_processes import Zygote
 from tests.engine_world import Turn, World, hand_in, phase, template
+from tests.progress import wait_until
 
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError

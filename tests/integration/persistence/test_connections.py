@@ -1,11 +1,16 @@
 """Sessions share a few connections: each for the time of its queries, and nobody waits for ever."""
 
 import asyncio
+import contextlib
+import sqlite3
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import event, text
 from sqlalchemy.pool import Pool
+from tests.progress import until
 
 from holdfast.errors import StoreBusy, StoreUnreadable
 from holdfast.persistence.db import Database
@@ -58,3 +63,46 @@ async def test_a_database_that_cannot_be_read_is_told_as_what_it_is(tmp_path: Pa
         async with db.session() as session:
             await session.execute(text("SELECT 1 FROM runs"))
     await db.dispose()
+
+
+@pytest.mark.parametrize("moment", ["it connects", "it reads"])
+async def test_a_closed_database_leaves_no_thread_behind_whatever_was_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """A thread that has something to say to a loop that is closed would end with a traceback on the terminal."""
+    db = Database(f"sqlite+aiosqlite:///{tmp_path}/holdfast.db", connections=1)
+    await db.init_schema()
+    before = set(threading.enumerate())
+    is_there, may_go_on = threading.Event(), threading.Event()
+
+    def wait() -> int:
+        is_there.set()
+        may_go_on.wait()
+        return 1
+
+    def connect(*args: Any, connect: Any = sqlite3.connect, **options: Any) -> sqlite3.Connection:
+        if moment == "it connects":
+            wait()
+        connection: sqlite3.Connection = connect(*args, **options)
+        connection.create_function("wait", 0, wait)
+        return connection
+
+    async def look() -> None:
+        async with db.session() as session:
+            await session.execute(text("SELECT wait()"))
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    looking = asyncio.create_task(look())
+    await until(is_there.is_set, moment)
+    looking.cancel()
+    await asyncio.wait({looking}, timeout=0.05)
+    looking.cancel()  # a server that is told twice to stop
+    with contextlib.suppress(asyncio.CancelledError):
+        await looking
+    closing = asyncio.create_task(db.dispose())
+    await asyncio.wait({closing}, timeout=0.2)
+    may_go_on.set()
+    await closing
+
+    left = set(threading.enumerate()) - before
+    assert [thread for thread in left if "asyncio" not in thread.name] == []

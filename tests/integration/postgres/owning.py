@@ -1,23 +1,15 @@
 """Runs whose appends go over the line, written to and read."""
 
 import asyncio
-import time
-from collections.abc import Callable
 from typing import Any
 
+from tests.progress import until
 from tests.stores import progress, seqs
 
 from holdfast.runtime.checkpoint import PostgresCheckpointer
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
-
-
-async def until(is_so: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.002)
 
 
 async def own(journal: Journal, *run_ids: str) -> dict[str, Claim]:

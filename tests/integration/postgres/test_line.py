@@ -3,14 +3,14 @@
 import asyncio
 import os
 import random
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.integration.postgres.owning import append, names, own, until
+from tests.integration.postgres.owning import append, names, own
 from tests.integration.postgres.wire import Wire
+from tests.progress import until
 from tests.stores import progress
 
 from holdfast.errors import LeaseLost, RowRefused, StoreUnavailable, StoreUnreadable
@@ -196,27 +196,31 @@ async def test_two_journals_on_one_store_hear_everything(
 async def test_readers_are_woken_by_what_others_write_and_not_by_the_line(
     journal: Journal, store: PostgresCheckpointer, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[float] = []
+    looks: list[Any] = []
     read_heads = store.read_heads
 
     def count(run_ids: Any) -> Any:
-        looks.append(time.monotonic())
+        looks.append(run_ids)
         return read_heads(run_ids)
 
     monkeypatch.setattr(store, "read_heads", count)
     claims = await own(journal, "r")
+    other = open_store()
     heard: list[int] = []
-    with journal.listening("r", heard.append):
-        await until(lambda: looks)
-        await asyncio.sleep(0.1)
+    beside: list[int] = []
+    with journal.listening("r", heard.append), journal.listening("s", beside.append):
+        # What others write is told in order: once this is heard, nothing earlier is on its way any more.
+        other.save_event(progress("s", name="other"))
+        await until(lambda: beside == [1])
         before = len(looks)
         for number in range(30):
             await append(journal, claims["r"], number)
-        await asyncio.sleep(0.1)
         assert heard[-1] == 31
-        assert len(looks) == before
+        other.save_event(progress("s", name="other"))
+        await until(lambda: beside == [1, 2])
+        assert len(looks) == before + 1
 
-        open_store().save_event(progress(name="other"))
+        other.save_event(progress(name="other"))
         await until(lambda: heard[-1] == 32)
 
 

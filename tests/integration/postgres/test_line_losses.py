@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
-from tests.integration.postgres.owning import append, names, own, until
+from tests.integration.postgres.owning import append, names, own
 from tests.integration.postgres.wire import Wire
+from tests.progress import until
 from tests.stores import seqs
 
 from holdfast.errors import StoreBusy, StoreError
@@ -98,7 +99,7 @@ async def test_an_answer_is_found_even_if_the_loop_does_not_tell_of_it(journal: 
     assert line is not None
     asyncio.get_running_loop().remove_reader(line.fileno())
 
-    await asyncio.wait_for(append(journal, claims["r"], "told by nobody"), 20)
+    await append(journal, claims["r"], "told by nobody")
 
 
 async def test_a_line_that_is_lost_while_idle_is_opened_by_the_next_append(

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from socket import create_server
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -14,6 +13,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psycopg
 import pytest
 from tests.postgres import control_server
+from tests.progress import wait_until
 from tests.stores import Place, finish, progress, seqs
 
 from holdfast.errors import (
@@ -33,13 +33,6 @@ from holdfast.runtime.events import create_event
 
 Sql = Callable[..., list[tuple[object, ...]]]
 OpenStore = Callable[..., PostgresCheckpointer]
-
-
-def wait_until(holds: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.01)
 
 
 def one(run_id: str = "r", *rows: Statement, epoch: int | None = None, **payload: object) -> Append:
@@ -480,7 +473,7 @@ def test_a_program_that_closes_nothing_ends_quietly(place: Place) -> None:
     code = "claim = store.claim('r'); store.wait_for_change(0); store.save_event(progress()); print(store.list_runs())"
 
     process = place.start_process(code)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate()
 
     assert (process.returncode, out, err) == (0, "['r']\n", "")
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.progress import until
 
 from holdfast.errors import Nondeterminism, WorkspaceError
 from holdfast.workspace import CommandState, Outcome, clean_environment, remove_spooled, run_spooled, stop_spooled
@@ -34,12 +35,6 @@ async def run(tmp_path: Path, spool_dir: Path) -> AsyncIterator[Run]:
     yield start
     for key in keys:
         await stop_spooled(key, spool_dir=spool_dir)
-
-
-async def _until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def _lines(path: Path) -> list[str]:
@@ -138,7 +133,7 @@ async def test_background_child_that_keeps_the_output_does_not_block(run: Run, s
 
 async def test_time_out_ends_the_whole_group(run: Run) -> None:
     outcome = await run(
-        "k", "trap '' TERM; sh -c 'trap \"\" TERM; sleep 300' & setsid sleep 300 & echo $!; wait", timeout_s=0.3
+        "k", "trap '' TERM; sh -c 'trap \"\" TERM; sleep 300' & setsid sleep 300 & echo $!; wait", timeout_s=3
     )
 
     assert outcome.timed_out
@@ -154,7 +149,7 @@ async def test_output_without_end_is_stopped(run: Run) -> None:
 
 async def test_cancelling_ends_the_group_and_the_next_look_says_so(run: Run, tmp_path: Path, spool_dir: Path) -> None:
     task = asyncio.ensure_future(run("k", "echo $$ > pid; sleep 300"))
-    await _until(lambda: _lines(tmp_path / "pid"))
+    await until(lambda: _lines(tmp_path / "pid"))
     process = identify(int(_lines(tmp_path / "pid")[0]))
     assert process is not None
 
@@ -169,7 +164,7 @@ async def test_cancelling_ends_the_group_and_the_next_look_says_so(run: Run, tmp
 async def test_cancelling_can_leave_it_running(run: Run, tmp_path: Path) -> None:
     command = "echo a >> effects; while [ ! -e go ]; do sleep 0.01; done; echo b >> effects"
     task = asyncio.ensure_future(run("k", command, leave_running=True))
-    await _until(lambda: _lines(tmp_path / "effects"))
+    await until(lambda: _lines(tmp_path / "effects"))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -209,7 +204,7 @@ def _start_engine(command: str, cwd: Path, spool_dir: Path, timeout_s: float = 6
 async def test_command_outlives_a_killed_engine_and_is_found_again(run: Run, tmp_path: Path, spool_dir: Path) -> None:
     command = "echo start >> effects; while [ ! -e go ]; do sleep 0.01; done; echo end >> effects; echo done; exit 5"
     engine = _start_engine(command, tmp_path, spool_dir)
-    await _until(lambda: _lines(tmp_path / "effects"))
+    await until(lambda: _lines(tmp_path / "effects"))
     os.killpg(engine.pid, signal.SIGKILL)
     engine.wait()
     asyncio.get_running_loop().call_later(0.1, (tmp_path / "go").touch)
@@ -225,7 +220,7 @@ async def test_engine_killed_while_starting_the_command_leads_to_one_effect(
     run: Run, tmp_path: Path, spool_dir: Path, delay_ms: int
 ) -> None:
     engine = _start_engine("echo x >> effects", tmp_path, spool_dir)
-    await _until(lambda: (spool_folder(spool_dir, "k") / "command.json").exists() or engine.poll() is not None)
+    await until(lambda: (spool_folder(spool_dir, "k") / "command.json").exists() or engine.poll() is not None)
     await asyncio.sleep(delay_ms / 1000)
     engine.kill()
     engine.wait()
@@ -245,11 +240,11 @@ async def test_two_engines_at_once_start_it_once(run: Run, tmp_path: Path) -> No
 
 async def test_time_out_is_kept_while_no_engine_lives(run: Run, tmp_path: Path, spool_dir: Path) -> None:
     command = "echo x > started; sleep 300"
-    engine = _start_engine(command, tmp_path, spool_dir, timeout_s=0.5)
-    await _until(lambda: _lines(tmp_path / "started"))
+    engine = _start_engine(command, tmp_path, spool_dir, timeout_s=3)
+    await until(lambda: _lines(tmp_path / "started"))
     engine.kill()
     engine.wait()
-    await _until(lambda: (spool_folder(spool_dir, "k") / "rc.json").exists())
+    await until(lambda: (spool_folder(spool_dir, "k") / "rc.json").exists())
 
     outcome = await run("k", command)
 
@@ -262,7 +257,7 @@ async def test_killed_runner_means_lost_and_waits_for_the_command_to_end(
 ) -> None:
     command = "echo x >> effects; while [ ! -e go ]; do sleep 0.01; done; echo y >> effects"
     task = asyncio.ensure_future(run("k", command))
-    await _until(lambda: _lines(tmp_path / "effects"))
+    await until(lambda: _lines(tmp_path / "effects"))
     os.kill(_pids(spool_dir, "k")[0], signal.SIGKILL)
     (tmp_path / "go").touch()
 
@@ -297,8 +292,8 @@ async def test_stopped_runner_does_not_keep_a_command_alive(
     run: Run, spool_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.workspace.spool_watch._BACKUP_S", 0.2)
-    task = asyncio.ensure_future(run("k", "echo x > started; sleep 300", timeout_s=0.5))
-    await _until(lambda: _lines(tmp_path / "started"))
+    task = asyncio.ensure_future(run("k", "echo x > started; sleep 300", timeout_s=3))
+    await until(lambda: _lines(tmp_path / "started"))
     runner, leader = _pids(spool_dir, "k")
     os.kill(runner, signal.SIGSTOP)
     try:
@@ -313,7 +308,7 @@ async def test_stopped_runner_does_not_keep_a_command_alive(
 async def test_same_key_in_another_spool_is_another_command(run: Run, tmp_path: Path, spool_dir: Path) -> None:
     other = tmp_path / "other"
     task = asyncio.ensure_future(run("k", "echo x > started; while [ ! -e go ]; do sleep 0.01; done; exit 6"))
-    await _until(lambda: _lines(tmp_path / "started"))
+    await until(lambda: _lines(tmp_path / "started"))
     await run_spooled("k", "sleep 300 &", cwd=tmp_path, spool_dir=other)
 
     await stop_spooled("k", spool_dir=other)
@@ -324,7 +319,7 @@ async def test_same_key_in_another_spool_is_another_command(run: Run, tmp_path: 
 
 async def test_forgetting_a_command_frees_its_key(run: Run, tmp_path: Path, spool_dir: Path) -> None:
     task = asyncio.ensure_future(run("k", "echo x >> effects; while [ ! -e go ]; do sleep 0.01; done"))
-    await _until(lambda: _lines(tmp_path / "effects"))
+    await until(lambda: _lines(tmp_path / "effects"))
     with pytest.raises(WorkspaceError, match="still runs"):
         remove_spooled("k", spool_dir=spool_dir)
     (tmp_path / "go").touch()

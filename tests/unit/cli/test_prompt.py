@@ -45,4 +45,4 @@ async def test_a_key_typed_while_a_line_is_printed_is_the_prompts_own(terminal: 
 
         assert not flags & (termios.ISIG | termios.ICANON | termios.ECHO)
         with pytest.raises(EOFError):
-            await asyncio.wait_for(reading, 10)
+            await reading
