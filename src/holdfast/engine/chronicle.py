@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.engine.history import find_tree
 from holdfast.engine.wording import brief, error_text
 from holdfast.runtime.events import Event
 
@@ -131,6 +132,8 @@ class Chronicle:
         self.paused_by = ""
         self.cancelled = ("", "")
         """By whom, and why."""
+        self.trees: dict[str, tuple[str, float]] = {}
+        """By phase the files that were recorded last in it, and when."""
         self._reserved: dict[str, tuple[str, int]] = {}
         self._is_paused = False
         self._is_over = False
@@ -151,6 +154,8 @@ class Chronicle:
         before = self.last_ts if self.last_ts is not None else event.ts
         self.first_ts = event.ts if self.first_ts is None else self.first_ts
         self.last_seq, self.last_ts = event.seq, event.ts
+        if (tree := find_tree(event)) and (phase := lane_of(event)[0]):
+            self.trees[phase] = (tree, event.ts)
         if event.kind in _STARTS or event.kind in _ENDS:
             self._take_step(event)
         elif event.kind == "run.resumed":
