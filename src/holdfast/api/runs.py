@@ -16,7 +16,7 @@ from holdfast.api.shaping import from_cursor, to_cursor, to_detail, to_run_item
 from holdfast.engine.loading import get_run
 from holdfast.enums import RunStatus
 from holdfast.persistence.listings import RunFilter, list_page, list_phases
-from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent
+from holdfast.persistence.runs import Spent, read_approvals, read_artifacts, read_spent
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 _LAST_EVENTS = 20
@@ -42,7 +42,7 @@ async def list_runs(
             to_run_item(
                 item.run,
                 phases.get(item.run.id, ()),
-                cost_micros=item.cost_micros,
+                spent=Spent(item.cost_micros - item.reserved_micros, item.reserved_micros),
                 reason=server.find_reason(item.run.id),
             )
             for item in page

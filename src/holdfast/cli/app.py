@@ -39,6 +39,10 @@ TOKENS = {
     "list": Entry("The tokens there are.", "serving:list_all"),
     "revoke": Entry("Make a token useless at once.", "serving:revoke"),
 }
+APPROVALS = {
+    "list": Entry("What waits for a person.", "listing:approvals"),
+    "show": Entry("What is to be approved, why, and the commands to answer.", "approval_view:show_approval"),
+}
 SECTIONS = {
     "Begin": {
         "demo": Entry("Watch a run being killed, resumed and finished; needs no key.", "demo:demo"),
@@ -55,7 +59,7 @@ SECTIONS = {
         "merge": Entry("Bring a run's result to your branch.", "results:merge"),
     },
     "What waits for you": {
-        "approvals": Entry("What waits for a person.", "listing:approvals"),
+        "approvals": Entry("What waits for a person; show one in full.", "listing:approvals", APPROVALS),
         "approve": Entry("Say yes to what a phase made.", "deciding:approve"),
         "reject": Entry("Say no, or ask for changes.", "deciding:reject"),
         "budget": Entry("What was spent, what may be; give a run more.", "spending:budget"),

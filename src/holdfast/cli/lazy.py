@@ -12,7 +12,10 @@ from holdfast.errors import did_you_mean as did_you_mean
 
 
 class Entry(NamedTuple):
-    """A command before it is loaded. `target` is `module:function` below this package; a group has `members`."""
+    """A command before it is loaded. `target` is `module:function` below this package; a group has `members`.
+
+    A group with a target too is that command when none of its members is named.
+    """
 
     summary: str
     target: str = ""
@@ -59,10 +62,18 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+class DefaultGroup(LazyGroup):
+    """A group that is a command itself where no member of it is named."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        self.callback = None  # a member is named, and does all there is to do
+        return super().resolve_command(ctx, args)
+
+
 def load(name: str, entry: Entry) -> Any:
     """The command itself: its module is imported now."""
     if entry.members is not None:
-        return make_group(name, entry.summary, {"Commands": entry.members})
+        return _load_group(name, entry, entry.members)
     module_name, _, function_name = entry.target.partition(":")
     function = getattr(importlib.import_module(f"holdfast.cli.{module_name}"), function_name)
     if isinstance(function, typer.Typer):
@@ -72,6 +83,22 @@ def load(name: str, entry: Entry) -> Any:
     single = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
     single.command(name, cls=LightCommand)(function)
     return lighten(typer.main.get_command(single))
+
+
+def _load_group(name: str, entry: Entry, members: Mapping[str, Entry]) -> LazyGroup:
+    if not entry.target:
+        return make_group(name, entry.summary, {"Commands": members})
+    command = load(name, Entry(entry.summary, entry.target))
+    group = DefaultGroup(
+        name=name,
+        help=command.help,
+        params=command.params,
+        callback=command.callback,
+        invoke_without_command=True,
+        rich_markup_mode=None,
+    )
+    group.sections = {"Commands": members}
+    return group
 
 
 class _PlainValue:

@@ -25,6 +25,8 @@ MARKS = {
     "cancelled": "⊘",
     "pending": "○",
     "skipped": "↷",
+    "stopped": "⊘",
+    "interrupted": "◔",
 }
 TONES = {
     "completed": "32",
@@ -34,6 +36,8 @@ TONES = {
     "awaiting_approval": "33",
     "cancelled": "2",
     "pending": "2",
+    "stopped": "2",
+    "interrupted": "33",
     "bold": "1",
     "dim": "2",
 }
@@ -115,9 +119,12 @@ def finish(result: "RunResult", *, is_json: bool) -> int:
 
 
 def show_result(result: "RunResult") -> None:
+    from holdfast.engine.wording import phase_status
+
     state = result.state.value
     print_text(f"{mark(state)} {state} · ${result.cost_usd:.4f} · run {result.run_id}")
-    print_text(table([phase_row(vars(phase) | {"state": phase.state.value}) for phase in result.phases]))
+    phases = [vars(phase) | {"status": phase_status(phase.state.value, state)} for phase in result.phases]
+    print_text(table([phase_row(phase) for phase in phases]))
     if result.error:
         print_text(f"  {result.error.code}: {result.error.message}\n  {result.error.hint}".rstrip())
     if following := next_step(str(result.run_id), state, result.waiting_for, result.final_report_path):
@@ -129,13 +136,14 @@ def mark(state: str) -> str:
 
 
 def phase_row(phase: dict[str, Any]) -> list[str | Cell]:
+    """A phase with its status, tries, and error or artifact, as columns of a table."""
     error = phase.get("error")
     message = error.get("message", "") if isinstance(error, dict) else getattr(error, "message", "")
-    state = phase["state"]
+    status = phase["status"]
     tries = f"×{phase['attempts']}" if phase["attempts"] > 1 else ""
     return [
-        Cell(f"  {MARKS.get(state, ' ')} {phase['key']}", state),
-        state.replace("_", " "),
+        Cell(f"  {MARKS.get(status, ' ')} {phase['key']}", status),
+        status.replace("_", " "),
         tries,
         Cell(message or phase["artifact"] or "", "dim"),
     ]
@@ -147,7 +155,9 @@ def next_step(run_id: str, state: str, waiting_for: str | None, report: str | No
     if state == "paused" and waiting_for == "budget":
         return f"It needs more money: holdfast budget {short} --add USD, then holdfast resume {short}"
     if state == "paused" and waiting_for in ("approval", "outcome"):
-        return f"It waits for you: holdfast approvals\nThen: holdfast approve ID, and holdfast resume {short}"
+        return (
+            f"It waits for you: holdfast approvals show {short}\nThen: holdfast approve ID, and holdfast resume {short}"
+        )
     if state == "paused" and waiting_for == "stalled":
         return f"Let it go on: holdfast resume {short}   Give up: holdfast abort {short}"
     if state == "paused" and waiting_for == "message":

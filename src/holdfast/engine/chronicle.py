@@ -179,9 +179,14 @@ class Chronicle:
         spent = self.by_phase[phase].micros if phase in self.by_phase else 0
         return spent + sum(micros for of_phase, micros in self._reserved.values() if of_phase == phase)
 
+    @property
+    def is_still(self) -> bool:
+        """Whether the run is over or waits: then nothing of it is under way."""
+        return self._is_over or self._is_paused
+
     def find_open_step(self) -> Step | None:
         """The call that is under way: the latest that has begun and not ended."""
-        if self._is_over or self._is_paused:
+        if self.is_still:
             return None
         return next((step for step in reversed(self.steps.values()) if step.state == "open"), None)
 

@@ -21,6 +21,21 @@ def money(usd: float | None) -> str:
     return f"{sign}${amount:,.2f}"
 
 
+def spending(spent_micros: int, reserved_micros: int = 0) -> str:
+    """`$0.1200`, or `$0.1200 spent, $0.3000 reserved` while calls have not answered."""
+    spent = f"${spent_micros / 1_000_000:.4f}"
+    return f"{spent} spent, ${reserved_micros / 1_000_000:.4f} reserved" if reserved_micros else spent
+
+
+def phase_status(state: str, run_state: str, *, is_driven: bool = True) -> str:
+    """A phase's state as people read it: none is running in a run that is over, paused or interrupted."""
+    if run_state in ("completed", "failed", "cancelled") and state in ("running", "awaiting_approval"):
+        return "stopped"
+    if state == "running" and run_state == "paused":
+        return "paused"
+    return "interrupted" if state == "running" and not is_driven else state
+
+
 def duration(seconds: float | None) -> str:
     """`4 ms`, `38 s`, `14 min`, `2 h 5 min`, `3 d 4 h`."""
     if seconds is None:

@@ -24,6 +24,8 @@ class RunFilter:
 class ListedRun:
     run: RunRow
     cost_micros: int
+    reserved_micros: int
+    """The part of it that is held for calls without an answer."""
 
 
 async def list_page(
@@ -36,12 +38,18 @@ async def list_page(
         .correlate(RunRow)
         .scalar_subquery()
     )
-    query = _filtered(select(RunRow, cost), wanted)
+    reserved = (
+        select(func.coalesce(func.sum(LedgerRow.amount_micros), 0))
+        .where(LedgerRow.run_id == RunRow.id, LedgerRow.state == "reserved")
+        .correlate(RunRow)
+        .scalar_subquery()
+    )
+    query = _filtered(select(RunRow, cost, reserved), wanted)
     if after is not None:
         query = query.where(tuple_(RunRow.created_at, RunRow.id) < tuple_(*after))
     query = query.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit)
     async with db.session() as session:
-        return [ListedRun(run, int(micros or 0)) for run, micros in await session.execute(query)]
+        return [ListedRun(run, int(total or 0), int(held or 0)) for run, total, held in await session.execute(query)]
 
 
 async def list_phases(db: Database, run_ids: Sequence[str]) -> dict[str, list[RunPhaseRow]]:

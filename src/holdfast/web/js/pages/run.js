@@ -200,7 +200,9 @@ class RunView {
 		const { run } = this;
 		const { workflow, workflow_version: version, started_by: by, forked_from: origin, repo_path: repo } = run;
 		const took = duration(tookSeconds(run, Date.now()));
-		const spent = money(run.cost_usd) + (run.budget_usd ? ` of ${money(run.budget_usd)}` : "");
+		const { cost_usd: cost, reserved_usd: reserved } = run;
+		const apart = reserved ? `${money(cost - reserved)} spent, ${money(reserved)} reserved` : money(cost);
+		const spent = apart + (run.budget_usd ? ` of ${money(run.budget_usd)}` : "");
 		if (!this.#isNew("facts", run.started_at, took, spent, this.isOver)) return;
 		fill(
 			this.facts,

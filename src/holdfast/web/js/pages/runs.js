@@ -248,7 +248,7 @@ class RunsView {
 			cell("workflow.soft", h("div.clip.foreign", run.workflow, run.is_simulated && " · rehearsal")),
 			cell("started.soft.num", time(startOf(run))),
 			cell("took.num", duration(tookSeconds(run, Date.now())), { dataset: isOpen ? { since: startOf(run) } : {} }),
-			cell("cost.num", money(run.cost_usd)),
+			cell("cost.num", money(run.cost_usd - run.reserved_usd)),
 		);
 	}
 
