@@ -16,7 +16,8 @@ from holdfast.cli.lazy import Entry, LazyGroup, lighten
 RUNS = {
     "list": Entry("List runs, newest first.", "listing:list_runs"),
     "show": Entry("What a run is doing, made, cost and waits for.", "listing:show_run"),
-    "events": Entry("The journal of a run.", "following:list_events"),
+    "events": Entry("The journal of a run, event by event.", "events:list_events"),
+    "logs": Entry("What commands, checks and coding agents of a run printed.", "command_logs:list_logs"),
     "watch": Entry("Watch a run that any process drives, until it ends or waits.", "following:watch_run"),
     "diff": Entry("What a run changed in the repository.", "results:show_diff"),
 }
@@ -50,7 +51,7 @@ SECTIONS = {
         "run": Entry("Start a workflow on a repository.", "running:run"),
     },
     "Runs": {
-        "runs": Entry("Look at runs: list, show, events, watch, diff.", members=RUNS),
+        "runs": Entry("Look at runs: list, show, events, logs, watch, diff.", members=RUNS),
         "resume": Entry("Go on with a run that was interrupted, or that waited for you.", "moving:resume"),
         "pause": Entry("Stop a run durably until someone resumes it.", "moving:pause"),
         "retry": Entry("Open a failed run again at the phase that failed.", "moving:retry"),

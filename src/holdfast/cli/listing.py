@@ -13,7 +13,8 @@ from holdfast.cli.reading import find_run_id
 from holdfast.persistence.driven import find_driven
 from holdfast.persistence.plain import query
 
-_OF_OPEN_RUNS = "run_id IN (SELECT id FROM runs WHERE state IN ('pending', 'running', 'paused'))"
+_OPEN = "state IN ('pending', 'running', 'paused')"
+_OF_OPEN_RUNS = f"run_id IN (SELECT id FROM runs WHERE {_OPEN})"  # noqa: S608
 _RUN_HEADINGS = ["STATE", "RUN", "REPOSITORY", "WHAT", "STARTED", "SPENT", "NOW"]
 IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
 STATES = ["pending", "running", "paused", "completed", "failed", "cancelled"]
@@ -314,12 +315,13 @@ def approvals(as_json: JSON = False) -> None:
         return
     if not found:
         print_text("Nothing waits for you.")
+    places = _read_places() if found else {}
     for row in found:
         shown = row["shown"] if isinstance(row["shown"], dict) else {}
         short = paint(row["approval_id"][:8], "bold")
-        print_text(
-            f"{mark('paused')} {short}  {row['phase_key']} of {shown.get('workflow', '')}, run {row['run_id'][:8]}"
-        )
+        workflow, repository = places.get(row["run_id"], ("", ""))
+        where = f"run {row['run_id'][:8]} in {repository}"
+        print_text(f"{mark('paused')} {short}  {row['phase_key']} of {workflow}, {where}")
         since = row["requested_at"][:16].replace("T", " ")
         if row["about"] == "outcome":
             _tell_doubt(row, shown, since)
@@ -334,6 +336,12 @@ def approvals(as_json: JSON = False) -> None:
         following = ", ".join(shown.get("next") or []) or "the run's end"
         print_text(f"    approve leads to {following}: holdfast approve {row['approval_id'][:8]}")
         print_text(f"    in full: holdfast approvals show {row['approval_id'][:8]}")
+
+
+def _read_places() -> dict[str, tuple[str, str]]:
+    """By run that waits its workflow and the name of its repository."""
+    rows = query(f"SELECT id AS run_id, workflow, repo_path FROM runs WHERE {_OPEN}")  # noqa: S608
+    return {row["run_id"]: (row["workflow"], PurePath(row["repo_path"]).name) for row in rows}
 
 
 def _tell_doubt(row: dict[str, Any], shown: dict[str, Any], since: str) -> None:
