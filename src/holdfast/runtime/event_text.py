@@ -198,7 +198,8 @@ class _Words(dict[str, str]):
         if isinstance(value, Mapping) and value.get("question"):
             return self._show(value["question"])
         if isinstance(value, Mapping) and isinstance(value.get("files"), list):
-            changed = f"{len(value['files'])} files, +{value.get('added', 0)} −{value.get('removed', 0)}"
+            count = len(value["files"])
+            changed = f"{count} file{'s' if count != 1 else ''}, +{value.get('added', 0)} −{value.get('removed', 0)}"
             return f"{self._show(value.get('artifact'))}, {changed}"
         return self._show(value)
 
