@@ -121,7 +121,6 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert result["error"]["message"].endswith("It was my-model at 127.0.0.1:9, asked once.")
 
 
-@pytest.mark.timeout(240)
 def test_nobody_is_asked_about_a_tool_that_the_agent_does_not_have(tmp_path: Path) -> None:
     touch = asks(("execute", {"command": "touch /tmp/x"}), ("frobnicate", {"path": "../outside"}))
     write = asks(("write_file", {"file_path": "/note.json", "content": '{"text": "A note."}'}))
@@ -154,7 +153,6 @@ def hand_in(phase: str, schema_id: str) -> Reply:
     return asks(("write_file", {"file_path": path, "content": json.dumps(content)}))
 
 
-@pytest.mark.timeout(400)
 def test_the_how_to_followed_literally_gives_a_run_that_runs_the_tests(tmp_path: Path) -> None:
     page = (ROOT / "docs/howto/use-your-own-model.md").read_text()
     (commands,) = [block for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if "base_url" in block]

@@ -156,7 +156,7 @@ def _failure(program: str, outcome: Outcome, tail: str, usage: Usage | None, *, 
     }
     how = ends.get(outcome.state, f"ended with exit code {outcome.exit_code}")
     last = next((line for line in reversed(tail.splitlines()) if line.strip()), "it printed nothing")
-    hint = "Look at its output in the events of the phase; try the command by hand in the workspace; then retry."
+    hint = "See its output with holdfast runs logs RUN; try the command by hand in the worktree; then retry."
     if is_contained and any(word in tail for word in _SIGNS_OF_THE_SANDBOX):
         hint = f"{_ABOUT_THE_SANDBOX} {hint}"
     return AgentFailed(

@@ -48,7 +48,7 @@ async def list_changes(
     split: Split = False,
 ) -> Changes:
     stored = await get_run(server.db, run_id)
-    patch = await asyncio.to_thread(read_stored_patch, server.config.data_dir, stored, phase, with_own=True)
+    patch = await read_stored_patch(server, stored, phase, with_own=True)
     return await asyncio.to_thread(_to_changes, patch, is_split=split)
 
 
@@ -77,8 +77,11 @@ async def list_asked_changes(
     server: ServerDep,
     _identity: Viewer,
     of: Annotated[
-        Literal["files", "asked"],
-        Query(description="`files` of the attempt, or what changed since it was `asked` the first time."),
+        Literal["files", "asked", "answer"],
+        Query(
+            description="All `files` since the last accepted state, or what changed since it was `asked` the first "
+            "time, or since the last `answer` refused it."
+        ),
     ] = "files",
     since: Annotated[
         int | None, Query(ge=1, le=10_000, description="What the phase handed in, compared with this attempt.")
@@ -89,7 +92,9 @@ async def list_asked_changes(
         raise ApprovalNotFound(f"There is no approval {approval_id}.")
     shown = row.shown if isinstance(row.shown, dict) else {}
     if since is None:
-        patch = str(shown.get("diff" if of == "files" else "diff_since") or "")
+        since_answer = shown.get("since_answer") or {}
+        patches = {"files": shown.get("diff"), "asked": shown.get("diff_since"), "answer": since_answer.get("diff")}
+        patch = str(patches[of] or "")
         return await asyncio.to_thread(_to_changes, patch, is_split=False)
     before = find_artifact(await read_artifacts(server.db, row.run_id), row.phase_key, since)
     if before is None:

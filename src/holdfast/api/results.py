@@ -17,8 +17,9 @@ from holdfast.api.auth import Viewer
 from holdfast.api.params import RunIdPath, ServerDep, ShortText, Text
 from holdfast.api.ranges import to_ranged
 from holdfast.api.responses import READ_ONE, files, problems
+from holdfast.api.server import Server
 from holdfast.engine.loading import get_run
-from holdfast.engine.patches import order_trees, read_patch
+from holdfast.engine.patches import UNFINISHED, find_unfinished, order_trees, read_patch
 from holdfast.errors import ArtifactNotFound, HoldfastError, ReportMissing
 from holdfast.persistence.models import ArtifactRow
 from holdfast.persistence.runs import StoredRun, read_artifacts
@@ -101,16 +102,25 @@ async def read_diff(
     artifacts: Annotated[bool, Query(description="With holdfast's own files, which no merge brings anywhere.")] = False,
 ) -> Response:
     stored = await get_run(server.db, run_id)
-    text = await asyncio.to_thread(read_stored_patch, server.config.data_dir, stored, phase, with_own=artifacts)
+    text = await read_stored_patch(server, stored, phase, with_own=artifacts)
     headers = _download(f"{stored.run.id}.diff")
     return Response(text.encode(errors="replace"), headers=headers, media_type="text/plain")
 
 
-def read_stored_patch(data_dir: Path, stored: StoredRun, phase: str | None, *, with_own: bool) -> str:
-    """Raises what `read_patch` raises."""
-    trees = order_trees((row.phase_key, row.tree, row.ended_at) for row in stored.phases.values())
+async def read_stored_patch(server: Server, stored: StoredRun, phase: str | None, *, with_own: bool) -> str:
+    """Read the patch of a run, with what waits or is under way. Raises what `read_patch` raises."""
+    data_dir, run_id = server.config.data_dir, stored.run.id
+    is_open = stored.run.state in ("running", "paused")
+    keys = [row.phase_key for row in stored.phases.values() if is_open and row.state in UNFINISHED]
+    recorded = (await server.chronicles.get(run_id)).trees if keys else {}
     definition = stored.template.definition if stored.template else None
-    return read_patch(data_dir, stored.run.id, trees, definition, phase, with_own=with_own)
+
+    def read() -> str:
+        unfinished = find_unfinished(data_dir, run_id, recorded, keys)
+        rows = [(row.phase_key, row.tree, row.ended_at) for row in stored.phases.values()]
+        return read_patch(data_dir, run_id, order_trees(rows, unfinished), definition, phase, with_own=with_own)
+
+    return await asyncio.to_thread(read)
 
 
 @router.get("/{run_id}/report", responses=_REPORT, response_class=Response, summary="The final report")

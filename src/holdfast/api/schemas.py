@@ -129,10 +129,11 @@ class RunItem(RunRef):
     pause_reason: str | None = None
     waiting_for: str | None = Field(default=None, description="Why nothing moves, if nothing does.")
     cost_usd: float = Field(description="Real money alone.")
+    reserved_usd: float = Field(description="The part of it that is held for calls without an answer.", examples=[0.04])
     simulated_usd: float = Field(
         description="What the simulated model made up; it counts against no limit but its own."
     )
-    cost: str = Field(description="Both in words.", examples=["$1.12", "$0.12 simulated"])
+    cost: str = Field(description="All of them in words.", examples=["$1.12", "$0.12 simulated"])
     heading: str = Field(
         description="Its title, or the first line of what is wanted.", examples=["Add a --verbose flag"]
     )
@@ -147,6 +148,10 @@ class RunPage(BaseModel):
 class PhaseItem(BaseModel):
     key: str
     state: RunPhaseState
+    status: str = Field(
+        description="The state as people read it: no phase is running in a run that is `paused` or `stopped`.",
+        examples=["paused"],
+    )
     attempts: int
     artifact: str | None
     started_at: str | None
@@ -176,6 +181,18 @@ class Cause(BaseModel):
     text: str = Field(examples=["Phase “implement” starts."])
 
 
+class SinceAnswer(BaseModel):
+    """What the last refusal was, and how much changed after it; `/changes?of=answer` has the difference."""
+
+    approval_id: str
+    attempt: int
+    comment: str
+    by: str
+    files: list[str] = []
+    added: int = 0
+    removed: int = 0
+
+
 class ApprovalItem(BaseModel):
     approval_id: str
     run_id: str
@@ -197,6 +214,8 @@ class ApprovalItem(BaseModel):
     question: str = Field(examples=["Approve “Plan the work”?"])
     facts: list[str] = Field(description="What else to know of it.", examples=[["Phase plan, attempt 1", "Risk high"]])
     causes: list[Cause] = Field(description="The answers there are.")
+    reason: str = Field(description='Why it is asked, as it follows "because".', examples=["phase plan has risk high"])
+    since_answer: SinceAnswer | None = Field(description="After a refusal: what is different from what was refused.")
 
 
 class ApprovalList(BaseModel):

@@ -25,6 +25,7 @@ from holdfast.engine.telling import (
     PhaseFacts,
     Question,
     RunFacts,
+    explain_question,
     find_pause,
     find_refusals,
     tell_asked,
@@ -34,7 +35,7 @@ from holdfast.engine.telling import (
     tell_run,
     tell_title,
 )
-from holdfast.engine.wording import cost
+from holdfast.engine.wording import cost, phase_status
 from holdfast.enums import Role
 from holdfast.errors import CursorInvalid, TemplateLoadFailed
 from holdfast.persistence.listings import ListedRun
@@ -50,16 +51,19 @@ def to_usd(micros: int) -> float:
 
 def to_run_item(listed: ListedRun, phases: Iterable[RunPhaseRow], *, reason: str | None) -> RunItem:
     facts = to_facts(listed.run, phases, reason=reason)
-    return RunItem.model_validate(_run_fields(listed.run, facts, listed.cost_micros, listed.simulated_micros))
+    return RunItem.model_validate(_run_fields(listed.run, facts, listed.spent))
 
 
-def _run_fields(run: RunRow, facts: RunFacts, cost_micros: int, simulated_micros: int) -> dict[str, Any]:
+def _run_fields(run: RunRow, facts: RunFacts, spent: Spent) -> dict[str, Any]:
+    amounts = (spent.total_micros, spent.simulated_micros, spent.reserved_micros)
+    real_usd, simulated_usd, reserved_usd = map(to_usd, amounts)
     return {
         **{name: getattr(run, name) for name in _SAME_NAMES},
         "run_id": run.id,
-        "cost_usd": to_usd(cost_micros),
-        "simulated_usd": to_usd(simulated_micros),
-        "cost": cost(to_usd(cost_micros), to_usd(simulated_micros)),
+        "cost_usd": real_usd,
+        "simulated_usd": simulated_usd,
+        "reserved_usd": reserved_usd,
+        "cost": cost(real_usd, simulated_usd, reserved_usd),
         "waiting_for": facts.waiting_for,
         "heading": to_heading(run),
         "now": tell_now(facts),
@@ -148,9 +152,9 @@ def to_detail(
             current[row.phase_key, row.attempt] = row
     return RunDetail.model_validate(
         {
-            **_run_fields(run, facts, spent.total_micros, spent.simulated_micros),
+            **_run_fields(run, facts, spent),
             "requirements_md": run.requirements_md,
-            "phases": [_to_phase(row, accepted.get(row.phase_key)) for row in stored.phases.values()],
+            "phases": [_to_phase(row, accepted.get(row.phase_key), run.state) for row in stored.phases.values()],
             "artifacts": [_to_artifact(row, is_current=row in current.values()) for row in artifacts],
             "approvals": [to_approval(row, template) for row in approvals],
             "workflow_version": str(template.version) if template else "",
@@ -165,11 +169,12 @@ def to_detail(
     )
 
 
-def _to_phase(row: RunPhaseRow, artifact: str | None) -> PhaseItem:
+def _to_phase(row: RunPhaseRow, artifact: str | None, run_state: str) -> PhaseItem:
     return PhaseItem.model_validate(
         {
             "key": row.phase_key,
             "state": row.state,
+            "status": phase_status(row.state, run_state),
             "attempts": row.attempt,
             "artifact": artifact,
             "started_at": row.started_at,
@@ -204,6 +209,8 @@ def to_approval(row: ApprovalRow, template: WorkflowTemplate | None = None) -> A
         approval_id=row.id,
         question=tell_question(question),
         facts=tell_asked(question),
+        reason=explain_question(question),
+        since_answer=question.shown.get("since_answer"),
         causes=[Cause(action=action, label=label, text=text) for action, (label, text) in causes.items()],
         **{name: getattr(row, name) for name in names},
     )

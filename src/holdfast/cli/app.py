@@ -17,7 +17,8 @@ from holdfast.cli.streams import open_closed_streams
 RUNS = {
     "list": Entry("List runs, newest first.", "listing:list_runs"),
     "show": Entry("What a run is doing, made, cost and waits for.", "listing:show_run"),
-    "events": Entry("The journal of a run.", "following:list_events"),
+    "events": Entry("The journal of a run, event by event.", "events:list_events"),
+    "logs": Entry("What commands, checks and coding agents of a run printed.", "command_logs:list_logs"),
     "watch": Entry("Watch a run that any process drives, until it ends or waits.", "following:watch_run"),
     "diff": Entry("What a run changed in the repository.", "results:show_diff"),
 }
@@ -40,6 +41,10 @@ TOKENS = {
     "list": Entry("The tokens there are.", "serving:list_all"),
     "revoke": Entry("Make a token useless at once.", "serving:revoke"),
 }
+APPROVALS = {
+    "list": Entry("What waits for a person.", "listing:approvals"),
+    "show": Entry("What is to be approved, why, and the commands to answer.", "approval_view:show_approval"),
+}
 SECTIONS = {
     "Begin": {
         "demo": Entry("Watch a run being killed, resumed and finished; needs no key.", "demo:demo"),
@@ -47,7 +52,7 @@ SECTIONS = {
         "run": Entry("Start a workflow on a repository.", "running:run"),
     },
     "Runs": {
-        "runs": Entry("Look at runs: list, show, events, watch, diff.", members=RUNS),
+        "runs": Entry("Look at runs: list, show, events, logs, watch, diff.", members=RUNS),
         "resume": Entry("Go on with a run that was interrupted, or that waited for you.", "moving:resume"),
         "pause": Entry("Stop a run durably until someone resumes it.", "moving:pause"),
         "retry": Entry("Open a failed run again at the phase that failed.", "moving:retry"),
@@ -56,7 +61,7 @@ SECTIONS = {
         "merge": Entry("Bring a run's result to your branch.", "results:merge"),
     },
     "What waits for you": {
-        "approvals": Entry("What waits for a person.", "listing:approvals"),
+        "approvals": Entry("What waits for a person; show one in full.", "listing:approvals", APPROVALS),
         "approve": Entry("Say yes to what a phase made.", "deciding:approve"),
         "reject": Entry("Say no, or ask for changes.", "deciding:reject"),
         "budget": Entry("What was spent, what may be; give a run more.", "spending:budget"),

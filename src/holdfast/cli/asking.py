@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.cli.answer_input import read_answer
-from holdfast.cli.listing import describe_asked, describe_change, read_approvals
+from holdfast.cli.listing import IN_DOUBT, describe_asked, describe_change, read_approvals
 from holdfast.cli.output import paint, plain, say
 from holdfast.cli.pager import show_in_pager
 
@@ -30,7 +30,6 @@ _OUTCOME_CHOICES = {
     "later": "later (l)",
 }
 _OUTCOME_KEYS = {"h": "happened", "a": "approve", "f": "reject", "x": "abort", "l": "later"}
-IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
 _SHOWN_LINES = 30
 
 
@@ -155,6 +154,7 @@ def show_question(question: dict[str, Any]) -> None:
         show_long(describe_asked(shown))
         return
     following = ", ".join(shown.get("next") or []) or "the run's end"
+    since = shown.get("since_answer") or {}
     heading = f"◔ Phase {question['phase_key']} hands in {shown.get('artifact', '')}"
     say(f"\n{paint(heading, 'paused', sys.stderr)}\n  attempt {question['attempt']}, {describe_change(shown)}")
     say()
@@ -162,6 +162,11 @@ def show_question(question: dict[str, Any]) -> None:
     say()
     for path in shown.get("files") or []:
         say(f"  changed: {plain(str(path))}")
+    if shown.get("reason"):
+        say(f"You are asked because {shown['reason']}.")
+    if "files" in since:
+        say(f"Since your last answer: {describe_change(since)}")
+        show_long(str(since.get("diff") or "No file was changed."))
     say(f"Approve: {following} is next.\nRequest changes: the phase runs again with your comment.")
 
 

@@ -47,6 +47,7 @@ def approve(
 
 def reject(
     approval: APPROVAL,
+    why: Annotated[str, typer.Argument(metavar="[COMMENT]", help="Why, or what to change.")] = "",
     comment: COMMENT = "",
     changes: Annotated[bool, typer.Option("--changes", help="Ask for another attempt instead of failing.")] = False,
     as_json: JSON = False,
@@ -55,9 +56,11 @@ def reject(
 
     A tool call that was asked for is not made, and the agent is told why. A call in doubt counts as failed.
 
-    Example: holdfast reject 91c4 --changes --comment "Handle the empty file too"
+    Example: holdfast reject 91c4 --changes "Handle the empty file too"
     """
-    _decide(approval, "request_changes" if changes else "reject", comment, is_json=as_json)
+    if why and comment:
+        raise typer.BadParameter("A comment was given twice.", param_hint="--comment")
+    _decide(approval, "request_changes" if changes else "reject", why or comment, is_json=as_json)
 
 
 def read_args(text: str) -> dict[str, Any]:

@@ -1,41 +1,16 @@
-"""The commands that read a journal: runs events and runs watch."""
+"""Reading journals: the store that is configured, and the command runs watch."""
 
-import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from holdfast.cli.options import JSON, RUN_ID
-from holdfast.cli.output import exit_code, next_step, paint, print_text
+from holdfast.cli.options import RUN_ID
+from holdfast.cli.output import exit_code, next_step, print_text
 from holdfast.cli.reading import find_run_id
 from holdfast.persistence.driven import find_driven
 from holdfast.persistence.plain import query
 
 _LAST_EVENTS = 50  # a pause and what led to it
-
-
-def list_events(
-    run_id: RUN_ID,
-    since: Annotated[int, typer.Option("--since", metavar="N", help="Only events with a higher number.")] = 0,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new ones until the run is over.")] = False,
-    as_json: JSON = False,
-) -> None:
-    """The journal of a run; with --json one object a line.
-
-    Example: holdfast runs events 3f2a --follow
-    """
-    full_id = find_run_id(run_id)
-    if follow:
-        import asyncio
-
-        asyncio.run(_follow(full_id, since, is_json=as_json))
-        return
-    store = open_configured_store()
-    try:
-        for event in store.list_events(full_id, since):
-            _print_event(event, is_json=as_json)
-    finally:
-        store.close()
 
 
 def find_diagnosis(run_id: str) -> str:
@@ -60,31 +35,6 @@ def open_configured_store() -> Any:
     from holdfast.runtime.stores import open_store
 
     return open_store(config.database_url)
-
-
-def _print_event(event: Any, *, is_json: bool) -> None:
-    if is_json:
-        print_text(json.dumps(event.to_dict(), ensure_ascii=False))
-    else:
-        told = json.dumps(event.payload, ensure_ascii=False)
-        print_text(f"{event.seq:>5}  {event.lane_id:<18}  {paint(f'{event.kind:<26}', 'bold')}  {told[:100]}")
-
-
-async def _follow(run_id: str, since: int, *, is_json: bool) -> None:
-    import sys
-
-    from holdfast.runtime.stores import open_journal
-
-    store = open_configured_store()
-    try:
-        async with open_journal(store) as journal:
-            async for event in journal.follow(run_id, since):
-                _print_event(event, is_json=is_json)
-                sys.stdout.flush()
-                if event.is_terminal:
-                    return
-    finally:
-        store.close()
 
 
 def watch_run(run_id: RUN_ID) -> None:

@@ -23,7 +23,10 @@ _EXTRAS: "dict[str, Extra]" = {
 
 
 class Entry(NamedTuple):
-    """A command before it is loaded. `target` is `module:function` below this package; a group has `members`."""
+    """A command before it is loaded. `target` is `module:function` below this package; a group has `members`.
+
+    A group with a target too is that command when none of its members is named.
+    """
 
     summary: str
     target: str = ""
@@ -70,10 +73,18 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+class DefaultGroup(LazyGroup):
+    """A group that is a command itself where no member of it is named."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        self.callback = None  # a member is named, and does all there is to do
+        return super().resolve_command(ctx, args)
+
+
 def load(name: str, entry: Entry) -> Any:
     """The command itself: its module is imported now."""
     if entry.members is not None:
-        return make_group(name, entry.summary, {"Commands": entry.members})
+        return _load_group(name, entry, entry.members)
     module_name, _, function_name = entry.target.partition(":")
     extra = _EXTRAS.get(entry.target) or _EXTRAS.get(module_name)
     function = getattr(importlib.import_module(f"holdfast.cli.{module_name}"), function_name)
@@ -87,6 +98,22 @@ def load(name: str, entry: Entry) -> Any:
     assert isinstance(command, LightCommand)
     command.extra = extra
     return lighten(command)
+
+
+def _load_group(name: str, entry: Entry, members: Mapping[str, Entry]) -> LazyGroup:
+    if not entry.target:
+        return make_group(name, entry.summary, {"Commands": members})
+    command = load(name, Entry(entry.summary, entry.target))
+    group = DefaultGroup(
+        name=name,
+        help=command.help,
+        params=command.params,
+        callback=command.callback,
+        invoke_without_command=True,
+        rich_markup_mode=None,
+    )
+    group.sections = {"Commands": members}
+    return group
 
 
 class _PlainValue:

@@ -1,6 +1,7 @@
 """The commands that look at rows: runs list, runs show and approvals."""
 
 import json
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,22 +27,28 @@ from holdfast.persistence.plain import query
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_OF_OPEN_RUNS = "run_id IN (SELECT id FROM runs WHERE state IN ('pending', 'running', 'paused'))"
-_RUN_HEADINGS = ["STATE", "RUN", "WHAT", "STARTED", "COST", "NOW"]
+_OPEN = "state IN ('pending', 'running', 'paused')"
+_OF_OPEN_RUNS = f"run_id IN (SELECT id FROM runs WHERE {_OPEN})"  # noqa: S608
+_RUN_HEADINGS = ["STATE", "RUN", "REPOSITORY", "WHAT", "STARTED", "SPENT", "NOW"]
+IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
+_SUM = "SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = runs.id AND"
 STATES = ["pending", "running", "paused", "completed", "failed", "cancelled"]
 
 
 def list_runs(
     state: Annotated[str | None, typer.Option("--state", help="Only runs in this state.")] = None,
     workflow: Annotated[str | None, typer.Option("--workflow", help="Only runs of this workflow.")] = None,
-    repo: Annotated[str | None, typer.Option("--repo", help="Only runs whose repository path holds this text.")] = None,
+    repo: Annotated[
+        str | None,
+        typer.Option("--repo", metavar="PATH", help="Only runs of this repository, or with this in its path."),
+    ] = None,
     text: Annotated[str | None, typer.Option("--text", help="Only runs whose title or requirements hold this.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
     as_json: JSON = False,
 ) -> None:
     """List runs, newest first.
 
-    Example: holdfast runs list --state paused
+    Example: holdfast runs list --repo . --state paused
     """
     if state is not None and state not in STATES:
         hint = did_you_mean(state, STATES) or f" The states are {', '.join(STATES)}."
@@ -50,7 +57,7 @@ def list_runs(
     if as_json:
         print_json(found)
     elif found:
-        print_text(table([_run_row(row) for row in found], headings=_RUN_HEADINGS, elastic=2))
+        print_text(table([_run_row(row) for row in found], headings=_RUN_HEADINGS, elastic=3))
     elif state or workflow or repo or text:
         print_text("No run matches.")
     else:
@@ -63,7 +70,7 @@ def read_runs(
     conditions = {
         "state = :state": ("state", state),
         "workflow = :workflow": ("workflow", workflow),
-        "repo_path LIKE :repo": ("repo", repo and f"%{repo}%"),
+        _in_repository(repo): ("repo", repo and _find_repository(repo)),
         "(title LIKE :text OR requirements_md LIKE :text)": ("text", text and f"%{text}%"),
     }
     given = {sql: pair for sql, pair in conditions.items() if pair[1] is not None}
@@ -71,9 +78,8 @@ def read_runs(
     found = query(
         f"SELECT id AS run_id, state, workflow, title, repo_path, created_at, updated_at, ended_at, error, "  # noqa: S608
         f"pause_reason, requirements_md, "
-        f"is_simulated, (SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = runs.id "
-        f"AND is_simulated = 0) AS cost_micros, (SELECT COALESCE(SUM(amount_micros), 0) FROM ledger "
-        f"WHERE run_id = runs.id AND is_simulated <> 0) AS simulated_micros "
+        f"is_simulated, ({_SUM} is_simulated = 0) AS cost_micros, ({_SUM} is_simulated <> 0) AS simulated_micros, "
+        f"({_SUM} is_simulated = 0 AND state = 'reserved') AS reserved_micros "
         f"FROM runs {where} ORDER BY created_at DESC, id DESC LIMIT :limit",
         {**dict(given.values()), "limit": limit},
     )
@@ -81,9 +87,26 @@ def read_runs(
     for row in found:
         row["cost_usd"] = int(row.pop("cost_micros") or 0) / 1_000_000
         row["simulated_usd"] = int(row.pop("simulated_micros") or 0) / 1_000_000
+        row["reserved_usd"] = int(row.pop("reserved_micros") or 0) / 1_000_000
         row["is_simulated"] = bool(row["is_simulated"])
         row["is_driven"] = row["run_id"] in driven
     return found
+
+
+def _in_repository(repo: str | None) -> str:
+    """The condition for runs of a repository: they may have been started in a folder of it."""
+    if repo is None or not Path(repo).is_dir():
+        return "repo_path LIKE :repo"
+    return "(repo_path = :repo OR substr(repo_path, 1, length(:repo) + 1) = :repo || '/')"
+
+
+def _find_repository(repo: str) -> str:
+    """The repository that a folder lies in, or the folder itself; of a text that is no folder, a pattern for `LIKE`."""
+    path = Path(repo)
+    if not path.is_dir():
+        return f"%{repo}%"
+    path = path.resolve()
+    return str(next((folder for folder in (path, *path.parents) if (folder / ".git").exists()), path))
 
 
 def _run_row(row: dict[str, Any]) -> list[str | Cell]:
@@ -91,11 +114,18 @@ def _run_row(row: dict[str, Any]) -> list[str | Cell]:
     return [
         Cell(f"{MARKS.get(row['state'], ' ')} {row['state']}", row["state"]),
         row["run_id"][:8],
+        PurePath(row["repo_path"]).name,
         f"{row['workflow']}: {wanted[:40]}" if wanted else row["workflow"],
-        row["created_at"][:16].replace("T", " "),
-        describe_cost(row["cost_usd"], row["simulated_usd"]).removeprefix("rehearsal, "),
+        _started(row["created_at"]),
+        describe_cost(row["cost_usd"] - row["reserved_usd"], row["simulated_usd"]).removeprefix("rehearsal, "),
         _now(row),
     ]
+
+
+def _started(created_at: str) -> str:
+    """Day and minute; the day alone, with its year, where that is another."""
+    is_this_year = created_at[:4] == _now_text()[:4]
+    return created_at[5:16].replace("T", " ") if is_this_year else created_at[:10]
 
 
 def _now(row: dict[str, Any]) -> str:
@@ -139,12 +169,15 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
         print_json(facts)
         return
     state, limit = facts["state"], facts["budget_micros"]
-    money = describe_cost(facts["cost_usd"], facts["simulated_usd"])
+    is_over = state in ("completed", "failed", "cancelled")
+    money = describe_cost(facts["cost_usd"], facts["simulated_usd"], facts["unsettled_usd"])
     money += f" of ${limit / 1_000_000:.2f}" if limit is not None else ""
     waits = f" ({facts['pause_reason']})" if facts["pause_reason"] else ""
     print_text(f"{mark(state)} {paint(facts['workflow'], 'bold')} · {state}{waits} · {money}")
     print_text(f"  {_tell(facts)}")
     print_text(f"  run {facts['run_id']}\n  on {facts['repo_path']} ({facts['base_branch']})")
+    if not is_over and facts["worktree_root"]:
+        print_text(f"  worktree {facts['worktree_root']}")
     if wanted := facts["requirements_md"].strip():
         print_text(f"  wanted: {wanted.splitlines()[0][:100]}")
     print_text()
@@ -155,13 +188,11 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
         from holdfast.cli.following import find_diagnosis
 
         print_text(f"\n  {find_diagnosis(facts['run_id'])}")
-    is_over = state in ("completed", "failed", "cancelled")
     waiting = [item for item in facts["approvals"] if item["state"] == "pending" and not is_over]
     for item in waiting:
-        following = f"holdfast approve {item['approval_id'][:8]}{describe_deadline(item)}"
-        if item["about"] == "outcome":
-            following = "what became of a call is not known. Look: holdfast approvals"
-        print_text(f"\n◔ Phase {item['phase_key']} waits for you: {following}")
+        print_text(f"\n◔ Phase {item['phase_key']} waits for you: {_summarize(item)}{describe_deadline(item)}")
+        short = item["approval_id"][:8]
+        print_text(f"  Look: holdfast approvals show {short}   Approve: holdfast approve {short}")
     exhausted = find_exhausted(facts["run_id"]) if facts["pause_reason"] == "budget" else {}
     following = next_step(
         facts["run_id"], state, facts["pause_reason"], facts["final_report_path"], exhausted=exhausted
@@ -170,6 +201,16 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
         following = f"Watch it: holdfast runs watch {facts['run_id'][:8]}"
     if following and not waiting:
         print_text(f"\n{following}")
+
+
+def _summarize(approval: dict[str, Any]) -> str:
+    """What an approval is about, in a few words."""
+    shown = approval["shown"] if isinstance(approval["shown"], dict) else {}
+    if approval["about"] == "outcome":
+        return f"what became of a call is not known: {describe_asked(shown)}"
+    if approval["about"] == "tool":
+        return describe_asked(shown)
+    return f"{shown.get('artifact', '')} · {describe_change(shown)}"
 
 
 def _took(phase: dict[str, Any]) -> str:
@@ -183,7 +224,9 @@ def _took(phase: dict[str, Any]) -> str:
 
 
 def read_run(run_id: str) -> dict[str, Any]:
-    """Everything a person asks about one run."""
+    """Everything a person asks about one run; a phase's `status` is its state as people read it."""
+    from holdfast.engine.wording import phase_status
+
     (run,) = query("SELECT * FROM runs WHERE id = :id", {"id": run_id})
     phases = query("SELECT * FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
     artifacts = query(
@@ -198,14 +241,16 @@ def read_run(run_id: str) -> dict[str, Any]:
         {"id": run_id},
     )
     real = [row for row in spent if not row["is_simulated"]]
+    is_driven = run["state"] == "running" and bool(find_driven([run_id]))
     return {
         "run_id": run.pop("id"),
         **run,
-        "is_driven": run["state"] == "running" and bool(find_driven([run_id])),
+        "is_driven": is_driven,
         "phases": [
             {
                 "key": row["phase_key"],
                 "state": row["state"],
+                "status": phase_status(row["state"], run["state"], is_driven=is_driven),
                 "attempts": row["attempt"],
                 "artifact": accepted.get(row["phase_key"]),
                 "started_at": row["started_at"],
@@ -237,15 +282,24 @@ def find_exhausted(run_id: str) -> dict[str, Any]:
 
 
 def read_approvals(
-    run_id: str | None = None, *, state: str | None = None, of_open_runs: bool = False
+    run_id: str | None = None,
+    *,
+    state: str | None = None,
+    of_open_runs: bool = False,
+    approval_id: str | None = None,
 ) -> list[dict[str, Any]]:
-    conditions = {"run_id = :run_id": run_id, "state = :state": state, _OF_OPEN_RUNS: of_open_runs or None}
+    conditions = {
+        "run_id = :run_id": run_id,
+        "state = :state": state,
+        "id = :approval_id": approval_id,
+        _OF_OPEN_RUNS: of_open_runs or None,
+    }
     where = " AND ".join(sql for sql, value in conditions.items() if value is not None)
     return query(
         "SELECT id AS approval_id, run_id, phase_key, attempt, about, state, digest, requested_at, deadline_at, "  # noqa: S608
-        "decided_at, action, comment, decided_by, shown FROM approvals "
+        "decided_at, action, comment, decided_by, first_by, shown FROM approvals "
         f"{f'WHERE {where}' if where else ''} ORDER BY requested_at",
-        {"run_id": run_id, "state": state},
+        {"run_id": run_id, "state": state, "approval_id": approval_id},
     )
 
 
@@ -292,12 +346,13 @@ def approvals(as_json: JSON = False) -> None:
         return
     if not found:
         print_text("Nothing waits for you.")
+    places = _read_places() if found else {}
     for row in found:
         shown = row["shown"] if isinstance(row["shown"], dict) else {}
         short = paint(row["approval_id"][:8], "bold")
-        print_text(
-            f"{mark('paused')} {short}  {row['phase_key']} of {shown.get('workflow', '')}, run {row['run_id'][:8]}"
-        )
+        workflow, repository = places.get(row["run_id"], ("", ""))
+        where = f"run {row['run_id'][:8]} in {repository}"
+        print_text(f"{mark('paused')} {short}  {row['phase_key']} of {workflow}, {where}")
         since = row["requested_at"][:16].replace("T", " ")
         if row["about"] == "outcome":
             _tell_doubt(row, shown, since)
@@ -305,16 +360,22 @@ def approvals(as_json: JSON = False) -> None:
         if shown.get("question"):
             print_text(f"    {shown['question']}\n    {describe_asked(shown)}\n    since {since}")
             print_text(f"    holdfast approve {row['approval_id'][:8]}, or holdfast reject {row['approval_id'][:8]}")
+            print_text(f"    in full: holdfast approvals show {row['approval_id'][:8]}")
             continue
         when = f"since {since}{describe_deadline(row)}"
         print_text(f"    {shown.get('artifact', '')} · {describe_change(shown)} · {when}")
         following = ", ".join(shown.get("next") or []) or "the run's end"
         print_text(f"    approve leads to {following}: holdfast approve {row['approval_id'][:8]}")
+        print_text(f"    in full: holdfast approvals show {row['approval_id'][:8]}")
+
+
+def _read_places() -> dict[str, tuple[str, str]]:
+    """By run that waits its workflow and the name of its repository."""
+    rows = query(f"SELECT id AS run_id, workflow, repo_path FROM runs WHERE {_OPEN}")  # noqa: S608
+    return {row["run_id"]: (row["workflow"], PurePath(row["repo_path"]).name) for row in rows}
 
 
 def _tell_doubt(row: dict[str, Any], shown: dict[str, Any], since: str) -> None:
-    from holdfast.cli.asking import IN_DOUBT
-
     short = row["approval_id"][:8]
     print_text(f"    {IN_DOUBT}\n    {describe_asked(shown)}\n    since {since}")
     print_text(f"    it happened: holdfast approve {short} --result TEXT")

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from holdfast.cli.output import MARKS
 from holdfast.cli.tree import PhaseView, RunView
+from holdfast.engine.wording import cost, exact_money, phase_status
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STYLES = {
@@ -20,6 +21,7 @@ _STYLES = {
     "awaiting_approval": "yellow",
     "cancelled": "dim",
     "pending": "dim",
+    "stopped": "dim",
 }
 _PER_SECOND = 8
 
@@ -50,19 +52,24 @@ def draw(view: RunView, now: float) -> Group:
 
 def _headline(view: RunView) -> Text:
     state = f"{view.state} ({view.reason})" if view.reason else view.state
+    past = view.past
+    reserved_usd = 0.0 if past.is_simulated else past.reserved_micros / 1_000_000
+    total_usd = (past.total.micros + past.reserved_micros) / 1_000_000
+    spent = cost(*((0.0, total_usd) if past.is_simulated else (total_usd, 0.0)), reserved_usd, show=exact_money)
     return _line(
         (view.workflow or "run", "bold"),
         (f"  {view.run_id[:8]}  ", "dim"),
         (state, _STYLES.get(view.state, "")),
-        f"  ${view.cost_micros / 1_000_000:.4f}{' simulated' if view.past.is_simulated else ''}",
+        f"  {spent}",
         (f" of ${view.budget_micros / 1_000_000:.2f}" if view.budget_micros is not None else "", "dim"),
     )
 
 
 def _phase_lines(view: RunView, phase: PhaseView, width: int, now: float) -> list[Text]:
-    style = _STYLES.get(phase.state, "")
+    status = phase_status(phase.state, view.state)
+    style = _STYLES.get(status, "")
     is_working = view.is_working(phase.key)
-    mark = _FRAMES[int(now * _PER_SECOND) % len(_FRAMES)] if is_working else MARKS.get(phase.state, " ")
+    mark = _FRAMES[int(now * _PER_SECOND) % len(_FRAMES)] if is_working else MARKS.get(status, " ")
     elapsed, cost_micros = view.worked_s(phase.key, now), view.past.cost_micros(phase.key)
     head = _line(
         (f"  {mark} {phase.key.ljust(width)}  ", style),

@@ -25,6 +25,8 @@ MARKS = {
     "cancelled": "⊘",
     "pending": "○",
     "skipped": "↷",
+    "stopped": "⊘",
+    "interrupted": "◔",
 }
 TONES = {
     "completed": "32",
@@ -34,6 +36,8 @@ TONES = {
     "awaiting_approval": "33",
     "cancelled": "2",
     "pending": "2",
+    "stopped": "2",
+    "interrupted": "33",
     "bold": "1",
     "dim": "2",
 }
@@ -116,9 +120,13 @@ def finish(result: "RunResult", *, is_json: bool, is_interrupted: bool = False) 
 
 
 def show_result(result: "RunResult") -> None:
+    from holdfast.engine.wording import phase_status
+
     state = result.state.value
-    print_text(f"{mark(state)} {state} · {describe_cost(result.cost_usd, result.simulated_usd)} · run {result.run_id}")
-    print_text(table([phase_row(vars(phase) | {"state": phase.state.value}) for phase in result.phases]))
+    spent = describe_cost(result.cost_usd, result.simulated_usd)
+    print_text(f"{mark(state)} {state} · {spent} · run {result.run_id}")
+    phases = [vars(phase) | {"status": phase_status(phase.state.value, state)} for phase in result.phases]
+    print_text(table([phase_row(phase) for phase in phases]))
     if result.error:
         print_text(f"  {result.error.code}: {result.error.message}\n  {result.error.hint}".rstrip())
     following = next_step(
@@ -133,23 +141,25 @@ def mark(state: str) -> str:
 
 
 def phase_row(phase: dict[str, Any]) -> list[str | Cell]:
+    """A phase with its status, tries, and error or artifact, as columns of a table."""
     error = phase.get("error")
     message = error.get("message", "") if isinstance(error, dict) else getattr(error, "message", "")
-    state = phase["state"]
+    status = phase["status"]
     tries = f"×{phase['attempts']}" if phase["attempts"] > 1 else ""
     return [
-        Cell(f"  {MARKS.get(state, ' ')} {phase['key']}", state),
-        state.replace("_", " "),
+        Cell(f"  {MARKS.get(status, ' ')} {phase['key']}", status),
+        status.replace("_", " "),
         tries,
         Cell(message or phase["artifact"] or "", "dim"),
     ]
 
 
-def describe_cost(real_usd: float, simulated_usd: float) -> str:
-    """`$0.1200`, or for a rehearsal `rehearsal, $0.1200 simulated`; the two are never added."""
-    if not simulated_usd:
-        return f"${real_usd:.4f}"
-    return f"{f'${real_usd:.4f} and' if real_usd else 'rehearsal,'} ${simulated_usd:.4f} simulated"
+def describe_cost(real_usd: float, simulated_usd: float, reserved_usd: float = 0.0) -> str:
+    """Return money as `cost` does, with four digits; a rehearsal says that it is one."""
+    from holdfast.engine.wording import cost, exact_money
+
+    text = cost(real_usd, simulated_usd, reserved_usd, show=exact_money)
+    return f"rehearsal, {text}" if simulated_usd and not real_usd else text
 
 
 def next_step(
@@ -167,7 +177,9 @@ def next_step(
 
         return advise_on_budget(run_id, exhausted or {})
     if state == "paused" and waiting_for in ("approval", "outcome"):
-        return f"It waits for you: holdfast approvals\nThen: holdfast approve ID, and holdfast resume {short}"
+        return (
+            f"It waits for you: holdfast approvals show {short}\nThen: holdfast approve ID, and holdfast resume {short}"
+        )
     if state == "paused" and waiting_for == "stalled":
         return f"Let it go on: holdfast resume {short}   Give up: holdfast abort {short}"
     if state == "paused" and waiting_for == "message":

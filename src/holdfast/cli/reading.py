@@ -33,6 +33,24 @@ def find_approval(given: str) -> tuple[str, str]:
     return ids[0], str(row["run_id"])
 
 
+def find_shown_approval(given: str) -> str:
+    """The id of an approval for the beginning of its id, or of the id of the one run that waits for it.
+
+    Raises `ApprovalNotFound`, also where a run waits for several.
+    """
+    runs = [] if _find_ids("approvals", given) else _find_ids("runs", given)
+    if len(runs) != 1:
+        return find_approval(given)[0]
+    rows = query("SELECT id FROM approvals WHERE run_id = :id AND state = 'pending' ORDER BY id", {"id": runs[0]})
+    ids = [str(row["id"]) for row in rows]
+    if not ids:
+        raise ApprovalNotFound(f"Run {runs[0]} waits for no approval.", hint="See what waits: holdfast approvals")
+    if len(ids) > 1:
+        shorts = ", ".join(each[:8] for each in ids)
+        raise ApprovalNotFound(f"Run {runs[0]} waits for {len(ids)} approvals.", hint=f"Name one of them: {shorts}.")
+    return ids[0]
+
+
 def _find_ids(table: str, given: str) -> list[str]:
     # Not LIKE: what is given may hold its wildcards.
     rows = query(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.completion import complete_personas
 from holdfast.cli.answer_input import confirm
+from holdfast.cli.completion import complete_personas
 from holdfast.cli.options import JSON, get_user
 from holdfast.cli.output import plain, print_json, print_text, say
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.engine.history import find_tree
 from holdfast.engine.wording import brief, error_text
 from holdfast.runtime.events import Event
 
@@ -132,6 +133,8 @@ class Chronicle:
         self.paused_by = ""
         self.cancelled = ("", "")
         """By whom, and why."""
+        self.trees: dict[str, tuple[str, float]] = {}
+        """By phase the files that were recorded last in it, and when."""
         self._reserved: dict[str, tuple[str, int]] = {}
         self._is_paused = False
         self._is_over = False
@@ -152,6 +155,8 @@ class Chronicle:
         before = self.last_ts if self.last_ts is not None else event.ts
         self.first_ts = event.ts if self.first_ts is None else self.first_ts
         self.last_seq, self.last_ts = event.seq, event.ts
+        if (tree := find_tree(event)) and (phase := lane_of(event)[0]):
+            self.trees[phase] = (tree, event.ts)
         if event.kind in _STARTS or event.kind in _ENDS:
             self._take_step(event)
         elif event.kind == "run.resumed":
@@ -175,9 +180,14 @@ class Chronicle:
         spent = self.by_phase[phase].micros if phase in self.by_phase else 0
         return spent + sum(micros for of_phase, micros in self._reserved.values() if of_phase == phase)
 
+    @property
+    def is_still(self) -> bool:
+        """Whether the run is over or waits: then nothing of it is under way."""
+        return self._is_over or self._is_paused
+
     def find_open_step(self) -> Step | None:
         """The call that is under way: the latest that has begun and not ended."""
-        if self._is_over or self._is_paused:
+        if self.is_still:
             return None
         return next((step for step in reversed(self.steps.values()) if step.state == "open"), None)
 

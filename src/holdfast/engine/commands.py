@@ -52,7 +52,7 @@ def check_success(scope: RunScope, result: Mapping[str, Any], what: str) -> None
     told = f": {lines[-1].strip()[:_LAST_LINE_CHARS]}" if lines else "."
     raise ChecksFailed(
         f"{what} ended with {result['outcome']}{told}",
-        hint=f"Its output: holdfast runs events {scope.run_id} --json. Mend the cause, then retry the run.",
+        hint=f"Its output: holdfast runs logs {scope.run_id[:8]}. Correct the cause, then retry the run.",
         output=result["output"],
     )
 

@@ -18,6 +18,8 @@ class History:
     """How often in a row each phase failed and was tried again by itself."""
     restore_to: dict[str, str] = field(default_factory=dict)
     """The files from which a phase starts again that failed and was then retried by a person."""
+    accepted_tree: dict[str, str] = field(default_factory=dict)
+    """The files from which a phase's first attempt started: all before them is accepted, nothing of the phase is."""
     raised_micros: Counter[str] = field(default_factory=Counter)
     """Money that was added where a phase's own limit was in the way."""
     commands: set[str] = field(default_factory=set)
@@ -82,6 +84,7 @@ class History:
             self._failed.discard(phase)
             if tree:
                 self._started_from[phase] = tree
+                self.accepted_tree.setdefault(phase, tree)
         elif event.kind == "phase.failed" and event.payload.get("is_retried"):
             self.failures[phase] += 1
         elif event.kind == "phase.failed":

@@ -1,15 +1,20 @@
 """What a run changed in its repository, as a patch: in all or by one phase, and by default without the engine's files.
 
+What waits for an approval or is under way is a part of it; a merge brings only what is completed.
 Plain values come in, so that the command line can read a patch without an ORM and without validating a template.
 """
 
 import glob
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from holdfast.errors import RunNotInState
-from holdfast.workspace import Workspace, diff, open_workspace
+from holdfast.persistence.rows import to_time_text
+from holdfast.workspace import Workspace, diff, has_object, open_workspace
+
+UNFINISHED = ("running", "awaiting_approval")  # states of phases whose change is not complete, or not accepted
 
 
 def read_patch(
@@ -38,10 +43,30 @@ def read_patch(
     return diff(workspace.repo, before, trees[keys[place]], without=own)
 
 
-def order_trees(rows: Iterable[tuple[str, str | None, str | None]]) -> dict[str, str]:
-    """By phase the tree it left, in the order of their ends; rows are key, tree and end of each phase."""
-    kept = sorted((ended_at or "", key, tree) for key, tree, ended_at in rows if tree)
-    return {key: tree for _ended_at, key, tree in kept}
+def find_unfinished(
+    data_dir: Path, run_id: str, recorded: Mapping[str, tuple[str, float]], phase_keys: Iterable[str]
+) -> dict[str, tuple[str, float]]:
+    """Of these phases the files recorded last, and when; only a waiting phase's are sure to be in the repository."""
+    found = {key: recorded[key] for key in phase_keys if key in recorded}
+    if not found:
+        return {}
+    repo = open_workspace(data_dir, run_id).repo
+    return {key: item for key, item in found.items() if has_object(repo, item[0])}
+
+
+def order_trees(
+    rows: Iterable[tuple[str, str | None, str | None]], unfinished: Mapping[str, tuple[str, float]] | None = None
+) -> dict[str, str]:
+    """By phase the tree it left, in the order of their ends; rows are key, tree and end of each phase.
+
+    `unfinished` has the files of phases that wait or are under way, as far as they were recorded, and when that was.
+    """
+    kept = [(ended_at or "", key, tree) for key, tree, ended_at in rows if tree and key not in (unfinished or {})]
+    kept += [
+        (to_time_text(datetime.fromtimestamp(recorded_at, UTC)), key, tree)
+        for key, (tree, recorded_at) in (unfinished or {}).items()
+    ]
+    return {key: tree for _ended_at, key, tree in sorted(kept)}
 
 
 def own_paths(workspace: Workspace, artifacts: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.agents.secrets import scrub_prompt
 from holdfast.engine.agent_turn import invoke_agent, last_text
+from holdfast.engine.approval_content import describe_result
 from holdfast.engine.approvals import Answer, PhaseApproval, Subject
 from holdfast.engine.artifacts import Verdict, judge_artifact, move_aside, verdict_error
 from holdfast.engine.commands import check_success, run_command
@@ -20,14 +21,13 @@ from holdfast.persistence.rows import insert, now_text
 from holdfast.runtime.durable import Beside, CancelRun, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.workflow import Phase
-from holdfast.workspace import diff, restore, summarize_diff, write_tree
+from holdfast.workspace import restore, write_tree
 
 AGENT_TURN = StepKinds(EventKind.AGENT_STARTED, EventKind.AGENT_FINISHED, EventKind.AGENT_ERROR, EventKind.TOOL_UNKNOWN)
 PIN = StepKinds(completed=EventKind.PHASE_STARTED)
 _JUDGE = StepKinds(completed=EventKind.ARTIFACT_WRITTEN)
 _JUDGE_MISSING = StepKinds(completed=EventKind.ARTIFACT_REJECTED)
 KEEP = StepKinds(completed=EventKind.CHECKPOINT_SAVED)
-_SHOWN_CHARS = 20_000
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PhaseAttempt:
         await self._run_checks()
         kept = await self._keep()
         if self._phase.requires_approval:
-            answer = await self._get_approval(verdict, kept, pinned["tree"])
+            answer = await self._get_approval(verdict)
             if answer.action is ApprovalDecisionAction.REQUEST_CHANGES:
                 return ChangesRequested(answer.comment)
             self._check_approved(answer)
@@ -105,6 +105,7 @@ class PhaseAttempt:
         step = self._step("start", PIN, beside_result=lambda _result: Beside(rows=rows))
         pinned: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(pin))
         scope.history.restore_to.pop(phase.key, None)
+        scope.history.accepted_tree.setdefault(phase.key, pinned["tree"])
         return pinned
 
     async def _work(self, envelope: str) -> Verdict:
@@ -175,26 +176,11 @@ class PhaseAttempt:
         """Keep the files of this attempt under a ref of its own."""
         return await keep_files(self._scope, self._phase, self._attempt, self._step("snapshot", KEEP))
 
-    async def _get_approval(self, verdict: Verdict, kept: dict[str, Any], tree_before: str) -> Answer:
+    async def _get_approval(self, verdict: Verdict) -> Answer:
         scope = self._scope
         subject = await scope.on_disk(lambda: current_subject(scope, self._phase))
-        shown = {
-            "artifact": self._phase.expected_artifact.path,
-            "content": verdict.text[:_SHOWN_CHARS],
-            **await scope.on_disk(lambda: self._changes(tree_before, kept["tree"])),
-            "workflow": scope.template.name,
-            "next": list(_after(scope, self._phase)),
-        }
+        shown = await describe_result(scope, self._phase, self._attempt, verdict.text, subject.tree)
         return await PhaseApproval(scope, self._phase, self._attempt, self._lane_id).get(subject, shown)
-
-    def _changes(self, before: str, after: str) -> dict[str, Any]:
-        summary = summarize_diff(self._scope.place.repo, before, after)
-        return {
-            "diff": diff(self._scope.place.repo, before, after, max_chars=_SHOWN_CHARS),
-            "files": [file.path for file in summary.files],
-            "added": summary.added,
-            "removed": summary.removed,
-        }
 
     def _check_approved(self, answer: Answer) -> None:
         if answer.action is ApprovalDecisionAction.ABORT:
@@ -247,7 +233,3 @@ def current_subject(scope: RunScope, phase: Phase) -> Subject:
 
 def _is_artifact(path: str, artifacts: list[str]) -> bool:
     return any(path == artifact or path.startswith(f"{artifact}.before-") for artifact in artifacts)
-
-
-def _after(scope: RunScope, phase: Phase) -> tuple[str, ...]:
-    return tuple(other.key for other in scope.template.phases if phase.key in (other.needs or ()))

@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.config import Config
 from holdfast.engine.patches import own_paths
 from holdfast.engine.scope import RunScope, to_workspace_error
+from holdfast.engine.wording import phase_status
 from holdfast.enums import RunStatus
 from holdfast.errors import WorkspaceError
 from holdfast.persistence.db import Database
@@ -88,7 +89,8 @@ async def _collect(about: Reported, state: RunStatus, told: Mapping[str, Any]) -
         "summary": _summary(about, state, phases, told),
         "requirements": run.requirements_md,
         "phases": [
-            _phase_facts(key, title, phases.get(key), artifacts, by_phase) for key, title in about.titles.items()
+            _phase_facts(key, title, phases.get(key), artifacts, by_phase) | {"status": _status(phases.get(key), state)}
+            for key, title in about.titles.items()
         ],
         "approvals": [_approval_facts(row) for row in approvals],
         "cost_usd": spent.total_micros / 1_000_000,
@@ -123,6 +125,10 @@ def _phase_facts(
         "simulated_usd": spent.simulated_micros / 1_000_000,
         "error": row.error if row else None,
     }
+
+
+def _status(row: RunPhaseRow | None, state: RunStatus) -> str:
+    return phase_status(row.state if row else "pending", state.value)
 
 
 def _approval_facts(row: ApprovalRow) -> dict[str, Any]:
@@ -193,7 +199,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
     lines += ["", "## Phases", "", "| phase | state | attempts | artifact | cost |", "| --- | --- | --- | --- | --- |"]
     for phase in report["phases"]:
         artifact = f"`{phase['artifact']}`" if phase["artifact"] else "–"
-        lines.append(f"| {phase['title']} | {phase['state']} | {phase['attempts']} | {artifact} | {_dollars(phase)} |")
+        lines.append(f"| {phase['title']} | {phase['status']} | {phase['attempts']} | {artifact} | {_dollars(phase)} |")
     if report["approvals"]:
         lines += ["", "## Decisions", ""]
         lines += [f"- {_decision(item)}" for item in report["approvals"]]

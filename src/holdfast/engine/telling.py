@@ -261,6 +261,21 @@ def tell_question(question: Question) -> str:
     return f"Approve “{question.title or question.phase_key}”{again}?"
 
 
+def explain_question(question: Question) -> str:
+    """Why a person is asked, as it follows "because"."""
+    shown = question.shown
+    if question.about == "outcome":
+        return "its process died during the call, and nothing was recorded of its outcome"
+    if question.about == "tool":
+        policy = shown.get("policy")
+        policy = policy if isinstance(policy, dict) else {}
+        rule = f" (rule {policy['rule']})" if policy.get("rule") else ""
+        return f"{policy.get('reason') or 'the tool policy says so'}{rule}"
+    return str(
+        shown.get("reason") or (f"the phase has risk {question.risk}" if question.risk else "the workflow says so")
+    )
+
+
 def tell_asked(question: Question) -> list[str]:
     """What else to know of a question, in a few words each."""
     shown = question.shown

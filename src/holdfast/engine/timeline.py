@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from holdfast.engine.chronicle import Attempt, Chronicle, Mark, Step
 from holdfast.engine.telling import PhaseFacts, RunFacts, find_pause
-from holdfast.engine.wording import duration, error_text, money, plural
+from holdfast.engine.wording import duration, error_text, money, phase_status, plural
 from holdfast.workflow import Phase, WorkflowTemplate
 
 MAX_STEPS = 300
@@ -168,11 +168,12 @@ def _phase_row(
 
 def _status_of(state: str, run: RunFacts) -> Status:
     """A phase under way stands still when its run does."""
-    if state != "running" or run.state == "running":
-        return Status(*_STATUSES.get(state, ("idle", "idle", state)))
-    if run.state == "paused":
-        return Status("waiting", "waiting", find_pause(run.pause_reason).mark)
-    return Status("idle", "stopped", "Stopped")
+    match phase_status(state, run.state):
+        case "paused":
+            return Status("waiting", "waiting", find_pause(run.pause_reason).mark)
+        case "stopped":
+            return Status("idle", "stopped", "Stopped")
+    return Status(*_STATUSES.get(state, ("idle", "idle", state)))
 
 
 def _queued_before(attempts: Sequence[Attempt], planned: Phase | None, chronicle: Chronicle) -> list[Bar]:
@@ -194,7 +195,8 @@ def _facts(planned: Phase | None, worker: str, chronicle: Chronicle, key: str) -
 
 
 def _to_try(attempt: Attempt, chronicle: Chronicle) -> Try:
-    tone, word = _TRIES.get(attempt.state, ("idle", attempt.state))
+    is_still = attempt.until is None and not attempt.is_working
+    tone, word = ("waiting", "waits") if is_still else _TRIES.get(attempt.state, ("idle", attempt.state))
     steps = chronicle.steps_of(attempt.phase, attempt.n)
     models = sum(step.type == "model" for step in steps)
     calls = f"{plural(models, 'model call')}, {plural(len(steps) - models, 'tool call')}"
@@ -204,17 +206,21 @@ def _to_try(attempt: Attempt, chronicle: Chronicle) -> Try:
 
 def _step_rows(phase: str, chronicle: Chronicle, now: float) -> list[Row]:
     steps = chronicle.steps_of(phase)
-    rows = [_step_row(step, now) for step in steps[:MAX_STEPS]]
+    still_since = chronicle.last_ts if chronicle.is_still else None
+    rows = [_step_row(step, now, still_since=still_since) for step in steps[:MAX_STEPS]]
     if len(steps) > MAX_STEPS:
         rows.append(Row(type="rest", key=f"{phase}/rest", label=f"{len(steps) - MAX_STEPS} more: see Activity"))
     return rows
 
 
-def _step_row(step: Step, now: float) -> Row:
-    is_live = step.state == "open"
-    until = now if is_live or step.until is None else step.until
+def _step_row(step: Step, now: float, *, still_since: float | None = None) -> Row:
+    """`still_since`: since then the run is over or waits, and a call without an answer is no longer under way."""
+    is_live = step.state == "open" and still_since is None
+    until = now if still_since is None else still_since
+    until = until if is_live or step.until is None else step.until
     took = until - step.since
-    tone, word = _CALLS.get(step.state, ("idle", "cut off"))
+    state = step.state if is_live or step.state != "open" else "cut"
+    tone, word = _CALLS.get(state, ("idle", "cut off"))
     facts = [money(step.micros / 1_000_000)] if step.micros else []
     facts += [plural(step.tries, "try", "tries")] if step.tries > 1 else []
     facts += ["its outcome was unknown after a crash"] if step.is_unknown else []
@@ -228,9 +234,9 @@ def _step_row(step: Step, now: float) -> Row:
         status=Status(tone, tone, word),
         seconds=0.0 if is_live else took,
         live_since=step.since if is_live else None,
-        bars=[Bar(kind, step.since, None if is_live else until, step.state, kind)],
+        bars=[Bar(kind, step.since, None if is_live else until, state, kind)],
         ends=[End(step.since if step.until is None else step.until, end)] if end else [],
-        told=f"{step.label}: {step.state}, {duration(took)}",
+        told=f"{step.label}: {state}, {duration(took)}",
         facts=facts,
         error=step.error,
         start_seq=step.start_seq,

@@ -1,6 +1,6 @@
 """Quantities and names as people say them, once for the command line and the pages. Pure: no clock, no I/O."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -21,12 +21,24 @@ def money(usd: float | None) -> str:
     return f"{sign}${amount:,.2f}"
 
 
-def cost(real_usd: float, simulated_usd: float) -> str:
-    """`$1.12`, `$0.12 simulated`, `$1.12 and $0.12 simulated`: play money is never added to real money."""
-    if not simulated_usd:
-        return money(real_usd)
-    played = f"{money(simulated_usd)} simulated"
-    return f"{money(real_usd)} and {played}" if real_usd else played
+def exact_money(usd: float) -> str:
+    """`$0.1200`: as many digits as small calls need, for columns."""
+    return f"${usd:.4f}"
+
+
+def cost(
+    real_usd: float, simulated_usd: float, reserved_usd: float = 0.0, *, show: Callable[[float], str] = money
+) -> str:
+    """`$1.12`, `$0.12 simulated`, `$1.12 and $0.12 simulated`, `$0.12 spent, $0.30 reserved`.
+
+    Play money is never added to real money. `reserved_usd` is the part of the real money that is held for calls without
+    an answer.
+    """
+    simulated = f"{show(simulated_usd)} simulated" if simulated_usd else ""
+    if simulated and not real_usd:
+        return simulated
+    real = f"{show(real_usd - reserved_usd)} spent, {show(reserved_usd)} reserved" if reserved_usd else show(real_usd)
+    return f"{real} and {simulated}" if simulated else real
 
 
 def advise_on_budget(run_id: str, exhausted: Mapping[str, Any]) -> str:
@@ -40,6 +52,15 @@ def advise_on_budget(run_id: str, exhausted: Mapping[str, Any]) -> str:
     cents = max(1, -(-(spent + needed - limit) // 10_000))
     of_phase = "the phase" if exhausted.get("limit") == "phase" else "the run"
     return f"Give {of_phase} more: holdfast budget {short} --add {cents / 100:.2f}, then holdfast resume {short}"
+
+
+def phase_status(state: str, run_state: str, *, is_driven: bool = True) -> str:
+    """A phase's state as people read it: none is running in a run that is over, paused or interrupted."""
+    if run_state in ("completed", "failed", "cancelled") and state in ("running", "awaiting_approval"):
+        return "stopped"
+    if state == "running" and run_state == "paused":
+        return "paused"
+    return "interrupted" if state == "running" and not is_driven else state
 
 
 def duration(seconds: float | None) -> str:

@@ -8,6 +8,7 @@ from sqlalchemy import Select, and_, func, or_, select, tuple_
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, LedgerRow, RunPhaseRow, RunRow
+from holdfast.persistence.runs import Spent
 
 
 @dataclass(frozen=True)
@@ -23,26 +24,34 @@ class RunFilter:
 @dataclass(frozen=True)
 class ListedRun:
     run: RunRow
-    cost_micros: int
-    simulated_micros: int
+    spent: Spent
 
 
 async def list_page(
     db: Database, wanted: RunFilter, *, limit: int, after: tuple[str, str] | None = None
 ) -> list[ListedRun]:
     """At most `limit` runs, newest first, that come after the run with this time of creation and id."""
-    query = _filtered(select(RunRow, _sum_of_run(is_simulated=0), _sum_of_run(is_simulated=1)), wanted)
+    is_real = LedgerRow.is_simulated == 0
+    sums = (
+        _sum_of_run(is_real),
+        _sum_of_run(is_real, LedgerRow.state == "reserved"),
+        _sum_of_run(LedgerRow.is_simulated == 1),
+    )
+    query = _filtered(select(RunRow, *sums), wanted)
     if after is not None:
         query = query.where(tuple_(RunRow.created_at, RunRow.id) < tuple_(*after))
     query = query.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit)
     async with db.session() as session:
-        return [ListedRun(run, int(real or 0), int(play or 0)) for run, real, play in await session.execute(query)]
+        return [
+            ListedRun(run, Spent(int(real or 0) - int(held or 0), int(held or 0), int(play or 0)))
+            for run, real, held, play in await session.execute(query)
+        ]
 
 
-def _sum_of_run(*, is_simulated: int) -> Any:
+def _sum_of_run(*conditions: Any) -> Any:
     return (
         select(func.coalesce(func.sum(LedgerRow.amount_micros), 0))
-        .where(LedgerRow.run_id == RunRow.id, LedgerRow.is_simulated == is_simulated)
+        .where(LedgerRow.run_id == RunRow.id, *conditions)
         .correlate(RunRow)
         .scalar_subquery()
     )

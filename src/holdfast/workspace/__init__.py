@@ -3,7 +3,7 @@
 from holdfast.workspace.bubblewrap import SandboxProbe, find_bubblewrap
 from holdfast.workspace.copies import CopyReport, copy_files
 from holdfast.workspace.deliver import Delivered, deliver_result
-from holdfast.workspace.diffs import DiffSummary, FileChange, changed_paths, diff, is_named, summarize_diff
+from holdfast.workspace.diffs import DiffSummary, FileChange, changed_paths, diff, has_object, is_named, summarize_diff
 from holdfast.workspace.git import Author, Git
 from holdfast.workspace.merge import (
     MergeAction,
@@ -58,6 +58,7 @@ __all__ = [
     "Restored",
     "Removed",
     "diff",
+    "has_object",
     "is_named",
     "summarize_diff",
     "changed_paths",

@@ -62,6 +62,11 @@ def changed_paths(repo: Path, before: str, after: str) -> tuple[str, ...]:
     return tuple(Git(git_dir=repo).run("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after).names)
 
 
+def has_object(repo: Path, object_id: str) -> bool:
+    """Whether a tree or commit is there; one that no ref reaches may have been collected as garbage."""
+    return Git(git_dir=repo).find("rev-parse", "--verify", "--quiet", f"{object_id}^{{tree}}") is not None
+
+
 def is_named(patterns: Sequence[str], path: str) -> bool:
     """Whether a path is one of the given paths, lies in one of them, or is meant by one as a glob."""
     return any(path == name or path.startswith(f"{name.rstrip('/')}/") or fnmatchcase(path, name) for name in patterns)

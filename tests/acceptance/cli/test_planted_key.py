@@ -48,7 +48,13 @@ def run(repo: Path, environment: dict[str, str], flag: str) -> subprocess.Comple
 def assert_nowhere(environment: dict[str, str], done: subprocess.CompletedProcess[str]) -> None:
     shown = {"standard output": done.stdout, "standard error": done.stderr}
     (listed,) = json.loads(shell("runs", "list", "--json", env=environment).stdout)
-    for words in (("runs", "show"), ("runs", "events"), ("runs", "events", "--json"), ("runs", "diff")):
+    for words in (
+        ("runs", "show"),
+        ("runs", "events"),
+        ("runs", "events", "--json"),
+        ("runs", "logs"),
+        ("runs", "diff"),
+    ):
         told = shell(*words, listed["run_id"], env=environment)
         assert told.returncode == 0
         shown[" ".join(words)] = told.stdout + told.stderr

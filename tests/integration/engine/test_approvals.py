@@ -306,3 +306,77 @@ async def test_a_word_that_is_no_answer_is_refused(world: World) -> None:
         await world.engine().decide(waiting.run_id, approval.id, "maybe")
 
     assert error.value.code == "config_invalid"
+
+
+def write_more(turn: Turn) -> None:
+    """Each attempt leaves a file of its own and keeps those of the attempts before."""
+    turn.write(f"made-{len(list(turn.root.glob('made-*'))) + 1}.txt", "made\n")
+    turn.hand_in()
+
+
+async def test_after_changes_were_requested_everything_since_the_accepted_state_is_asked_for(world: World) -> None:
+    phases = ("plan", phase("spec", risk="high"))
+    waiting, first = await paused(world, write_more, *phases)
+    await world.engine(write_more).decide(waiting.run_id, first.id, "request_changes", "one more file", "ann")
+
+    again = await world.engine(write_more).resume(waiting.run_id)
+
+    assert again.state is RunStatus.PAUSED
+    [second] = await world.approvals(waiting.run_id)
+    assert first.shown["files"] == ["made-2.txt", "out/spec.json"]
+    assert second.shown["files"] == ["made-2.txt", "made-3.txt", "out/spec.json"]
+    assert "made-1.txt" not in second.shown["diff"]
+    assert "made-2.txt" in second.shown["diff"]
+    assert "before-spec" not in second.shown["diff"]
+    assert "since_answer" not in first.shown
+    since = second.shown["since_answer"]
+    assert (since["approval_id"], since["attempt"], since["comment"], since["by"]) == (
+        first.id,
+        1,
+        "one more file",
+        "ann",
+    )
+    assert since["files"] == ["made-3.txt"]
+    assert (since["added"], since["removed"]) == (1, 0)
+    assert "made-3.txt" in since["diff"]
+    assert "made-2.txt" not in since["diff"]
+
+
+async def test_the_accepted_state_is_the_same_for_another_process_and_after_a_failed_attempt(world: World) -> None:
+    def script(turn: Turn) -> None:
+        write_more(turn)
+        if len(world.turns) == 2:
+            raise RuntimeError("no luck")
+
+    waiting, first = await paused(world, script, phase("spec", risk="high", attempts=2))
+    await world.engine(script).decide(waiting.run_id, first.id, "request_changes", "more", "ann")
+    await world.engine(script, db=world.open_database()).resume(waiting.run_id)
+
+    [second] = await world.approvals(waiting.run_id)
+    assert second.attempt == 3
+    assert second.shown["files"] == ["made-1.txt", "made-2.txt", "made-3.txt", "out/spec.json"]
+    assert second.shown["since_answer"]["files"] == ["made-2.txt", "made-3.txt"]
+
+
+async def test_what_was_edited_while_it_waited_is_in_the_change_that_is_asked_for(world: World) -> None:
+    waiting, _approval = await paused(world)
+    (world.worktree(waiting.run_id) / "by-hand.txt").write_text("edited\n")
+
+    await world.engine().resume(waiting.run_id)
+
+    [asked_now] = await world.approvals(waiting.run_id)
+    assert "by-hand.txt" in asked_now.shown["diff"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"risk": "high"}, "phase spec has risk high"),
+        ({"risk": "low", "approval": "always"}, "the workflow asks for an approval of phase spec always"),
+        ({"risk": "critical"}, "phase spec has risk critical, for which two different people must approve"),
+    ],
+)
+async def test_an_approval_says_why_it_is_asked(world: World, options: dict[str, Any], why: str) -> None:
+    _waiting, approval = await paused(world, hand_in, phase("spec", **options))
+
+    assert approval.shown["reason"] == why

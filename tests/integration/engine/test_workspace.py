@@ -259,7 +259,7 @@ async def test_a_failing_check_fails_the_phase_with_its_exit_code(world: World) 
     assert result.error is not None
     assert result.error.code == "checks_failed"
     assert result.error.message.endswith("ended with exit code 7: broken")
-    assert f"holdfast runs events {result.run_id}" in result.error.hint
+    assert f"holdfast runs logs {str(result.run_id)[:8]}" in result.error.hint
     [check] = world.events(result.run_id, "tool.result")
     assert check.payload["result"]["output"] == "broken\n"
 

@@ -91,3 +91,29 @@ def test_what_an_agent_wrote_cannot_command_the_terminal() -> None:
     teller.tell("model.response", 1, "spec/1/turn1", result={"$msg": ["AIMessage", {"content": "\x1b[2Jgone"}]})
 
     assert not any("\x1b" in line or "\x07" in line for line in shown(view))
+
+
+def test_money_that_is_spent_and_money_that_is_held_stand_apart() -> None:
+    view = RunView.of("r", ["spec"])
+    teller = Teller(view)
+    teller.tell("run.created", 1, workflow="w", budget_micros=1_000_000)
+    teller.tell("run.started", 1)
+    teller.tell("budget.reserved", 1, "spec/1", entry="a", amount_micros=300_000)
+    teller.tell("budget.settled", 1, "spec/1", entry="a", amount_micros=120_000)
+    assert shown(view)[0] == "w  r  running  $0.1200 of $1.00"
+
+    teller.tell("budget.reserved", 1, "spec/1", entry="b", amount_micros=300_000)
+    assert shown(view)[0] == "w  r  running  $0.1200 spent, $0.3000 reserved of $1.00"
+
+
+def test_no_phase_is_drawn_as_running_in_a_run_that_waits_or_is_over() -> None:
+    for kind, mark in (("run.paused", "◔"), ("run.cancelled", "⊘"), ("run.failed", "⊘")):
+        view = RunView.of("r", ["spec"])
+        teller = Teller(view)
+        teller.tell("run.started", 1)
+        teller.tell("phase.started", 1, "spec/1")
+        assert not shown(view)[1].strip().startswith(mark)
+
+        teller.tell(kind, 2, reason="person")
+
+        assert shown(view)[1].strip().startswith(f"{mark} spec")

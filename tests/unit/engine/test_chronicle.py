@@ -163,3 +163,47 @@ def test_a_failed_attempt_and_the_one_after_it_stand_in_one_row() -> None:
     assert (first.text, first.calls, first.error) == ("Attempt 1 failed", "0 model calls, 1 tool call", "It broke.")
     assert (second.text, second.took, second.seq) == ("Attempt 2 under way", "", 4)
     assert (step.error, [end.type for end in step.ends]) == ("No.", ["failed"])
+
+
+def test_a_run_that_waits_or_is_over_has_nothing_under_way() -> None:
+    begun = [
+        (0, "run.created", "main", {}),
+        (1, "phase.started", "plan/1", {}),
+        (2, "tool.started", "plan/1/turn1", {"key": "t0", "tool": "execute"}),
+    ]
+    paused = chronicle(*begun, (9, "run.paused", "main", {"reason": "outcome"}))
+    over = chronicle(*begun, (9, "run.cancelled", "main", {}))
+
+    for known, state, word, attempt in (
+        (paused, "paused", "Outcome unknown", "Attempt 1 waits"),
+        (over, "cancelled", "Stopped", "Attempt 1 aborted"),
+    ):
+        run = RunFacts(state=state, pause_reason="outcome", phases=[PhaseFacts(key="plan", state="running")])
+        drawn = draw_timeline(run, known, template=None, workers={}, artifacts={}, opened={"plan"}, now=100)
+        phase, call = drawn.rows
+        assert phase.status is not None
+        assert phase.status.word == word
+        assert [each.text for each in phase.tries] == [attempt]
+        assert call.status is not None
+        assert (call.status.word, call.live_since, call.seconds) == ("cut off", None, 7)
+
+
+def test_a_phase_that_waited_when_its_run_ended_waits_no_longer() -> None:
+    known = chronicle((1, "phase.started", "plan/1", {}), (2, "human.approval.requested", "plan/1", {}))
+    run = RunFacts(state="cancelled", phases=[PhaseFacts(key="plan", state="awaiting_approval")])
+
+    (row,) = draw_timeline(run, known, template=None, workers={}, artifacts={}, opened=set(), now=9).rows
+
+    assert row.status is not None
+    assert row.status.word == "Stopped"
+
+
+def test_the_files_recorded_last_are_known_by_phase() -> None:
+    known = chronicle(
+        (1, "run.created", "main", {"tree": "t0"}),
+        (2, "phase.started", "plan/1", {"result": {"tree": "t1"}}),
+        (3, "tool.result", "plan/1/turn1", {"key": "k", "result": {"tree": "t2"}}),
+        (4, "phase.started", "build/1", {"result": {"tree": "t3"}}),
+    )
+
+    assert known.trees == {"plan": ("t2", 3), "build": ("t3", 4)}

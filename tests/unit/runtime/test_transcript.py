@@ -5,6 +5,8 @@ import pytest
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.transcript import transcript
 
+SAID = {"$msg": ["AIMessage", {"content": "Hello", "tool_calls": [{"name": "ls"}, {"name": "grep"}]}]}
+
 
 def at(seconds: float, seq: int, kind: str, lane_id: str = "main", **payload: Any) -> Event:
     return Event(run_id="r", seq=seq, ts=1000.0 + seconds, kind=kind, lane_id=lane_id, payload=payload)
@@ -54,6 +56,37 @@ def test_an_event_of_a_newer_version_keeps_its_kind_and_payload() -> None:
         ("run.paused", {"waiting": ["a", "b"]}, "run paused, waits for a and b"),
         ("run.cancelled", {"by": "", "reason": "too late"}, "run cancelled: too late"),
         ("timer.started", {"key": "sleep", "seconds": 5}, "sleep for 5 s"),
+        ("run.paused", {"reason": "person"}, "run paused (person)"),
+        ("run.completed", {"report": "/r.json"}, "run completed, report in /r.json"),
+        (
+            "phase.started",
+            {"phase": "plan", "attempt_no": 2, "result": {"persona": "p"}},
+            "phase plan started (attempt 2), by p",
+        ),
+        (
+            "phase.reopened",
+            {"phase": "plan", "comment": "more\ntests"},
+            "phase plan starts another attempt: more tests",
+        ),
+        ("tool.started", {"tool": "command", "argv": ["make", "test"]}, "calls make test"),
+        (
+            "tool.result",
+            {"tool": "ls", "args": {"path": "/"}, "result": {"took_s": 0.5, "value": SAID}},
+            "ls / ended after 0.5 s: Hello",
+        ),
+        ("tool.result", {"key": "k", "result": {"exit_code": 1, "output": "no\n"}}, "k ended with exit code 1: no"),
+        ("model.response", {"result": {"value": {"$mr": {"result": [SAID]}}}}, "model answered, calls ls, grep: Hello"),
+        ("human.approval.requested", {"key": "a", "show": {"question": "May it?"}}, "a waits for a person: May it?"),
+        (
+            "human.approval.requested",
+            {"key": "a", "show": {"artifact": "p.json", "files": ["x"], "added": 2}},
+            "a waits for a person: p.json, 1 file, +2 −0",
+        ),
+        (
+            "budget.settled",
+            {"amount_micros": 3500, "input_tokens": 9, "output_tokens": 1},
+            "$0.0035 spent (9 tokens in, 1 out)",
+        ),
     ],
 )
 def test_phrases_say_what_is_there_and_nothing_else(kind: str, payload: dict[str, Any], told: str) -> None:
@@ -90,3 +123,13 @@ def test_long_values_are_cut() -> None:
 @pytest.mark.parametrize("payload", [{"text": 5}, {}, {"text": None}])
 def test_odd_payloads_do_not_stop_the_telling(payload: dict[str, Any]) -> None:
     assert len(transcript([at(0, 1, "text.delta", **payload), at(0, 2, "text.delta", text="x")])) == 2
+
+
+@pytest.mark.parametrize("kind", EventKind)
+@pytest.mark.parametrize(
+    "value", [None, 7, "x\x1b[2J", [], [None], {"$msg": ["M", 3]}, {"$msg": ["M", {"content": [7]}]}], ids=str
+)
+def test_whatever_stands_in_a_payload_is_told_in_printable_text(kind: EventKind, value: Any) -> None:
+    names = ("key", "result", "error", "args", "argv", "show", "waiting", "amount_micros", "comment", "text", "took_s")
+
+    assert tell(kind, **dict.fromkeys(names, value)).isprintable()

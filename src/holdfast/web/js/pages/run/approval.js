@@ -29,6 +29,7 @@ export function approvalCard(approval, view) {
 	const byItself = deadline && `answered with ${shown.on_deadline ?? "reject"} by itself at ${clock(deadline)}`;
 	const told = facts(
 		approval.facts,
+		approval.reason && `Asked because ${approval.reason}`,
 		shown.artifact && h("code.foreign", String(shown.artifact)),
 		h("span", "asked ", time(approval.requested_at)),
 		byItself && h("span.mark.tone-waiting", { title: exact(deadline) }, byItself),
@@ -70,6 +71,7 @@ const SUBJECTS = {
 			["Read it", () => documentView(content)],
 			shown.diff && ["Files", async () => changesView(await get("of=files"))],
 			before && [`Compare with attempt ${before.attempt}`, async () => textDiff(await get(`since=${before.attempt}`))],
+			shown.since_answer?.diff && ["Since the last answer", async () => changesView(await get("of=answer"))],
 			shown.diff_since && ["What changed since it was asked", async () => changesView(await get("of=asked"))],
 			["Raw", () => raw(content, { lines: 60, chars: 12000 })],
 		].filter(Boolean);

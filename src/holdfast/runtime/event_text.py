@@ -1,0 +1,223 @@
+"""One event in words: a phrase on one line, and where it has one a longer text. Pure, and safe to print.
+
+Rule: what an event holds may have been written by anyone, so nothing of it reaches the terminal but printable text.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.jsondata import to_json
+
+_PHRASES: Mapping[str, str] = {
+    EventKind.RUN_CREATED: "run created: {purpose}",
+    EventKind.RUN_STARTED: "run started",
+    EventKind.RUN_RESUMED: "run resumed",
+    EventKind.RUN_PAUSED: "run paused{cause}{waiting}",
+    EventKind.RUN_COMPLETED: "run completed{outcome}",
+    EventKind.RUN_FAILED: "run failed: {error}",
+    EventKind.RUN_CANCEL_REQUESTED: "cancelling asked for{by}{reason}",
+    EventKind.RUN_PAUSE_REQUESTED: "pause asked for{by}",
+    EventKind.RUN_RESUME_REQUESTED: "resume asked for{by}",
+    EventKind.RUN_CANCELLED: "run cancelled{by}{reason}",
+    EventKind.RUN_MERGE_REQUESTED: "merge asked for{by}",
+    EventKind.RUN_MERGED: "merged{branch}{by}",
+    EventKind.WORKSPACE_PREPARED: "workspace ready{root}",
+    EventKind.PHASE_STARTED: "phase {phase} started{attempt_no}{persona}",
+    EventKind.PHASE_SKIPPED: "phase {phase} was done before, not repeated",
+    EventKind.PHASE_COMPLETED: "phase {phase} completed{artifact}",
+    EventKind.PHASE_FAILED: "phase {phase} failed: {error}",
+    EventKind.PHASE_REOPENED: "phase {phase} starts another attempt",
+    EventKind.STEP_STARTED: "{key} started{attempt}",
+    EventKind.STEP_COMPLETED: "{key} completed{attempt}{resolved}: {result}",
+    EventKind.STEP_FAILED: "{key} failed{attempt}: {error}{retry_at}",
+    EventKind.STEP_UNKNOWN: "{key} was in flight when its process died: {resolution}",
+    EventKind.TIMER_STARTED: "{key} for {seconds} s",
+    EventKind.AGENT_STARTED: "agent started",
+    EventKind.AGENT_FINISHED: "agent finished",
+    EventKind.AGENT_ERROR: "agent failed: {error}",
+    EventKind.MODEL_REQUEST: "asks {model}",
+    EventKind.MODEL_RESPONSE: "model answered{took_s}{calls}",
+    EventKind.MODEL_ERROR: "model call failed: {error}{retry_at}",
+    EventKind.TEXT_DELTA: "{text}",
+    EventKind.TOOL_STARTED: "calls {call}",
+    EventKind.TOOL_RESULT: "{call} ended{exit_code}{took_s}",
+    EventKind.TOOL_ERROR: "{call} failed: {error}",
+    EventKind.TOOL_UNKNOWN: "{key} was in flight when its process died: {resolution}",
+    EventKind.CHECKPOINT_SAVED: "files saved",
+    EventKind.HUMAN_APPROVAL_REQUESTED: "{key} waits for a person: {show}",
+    EventKind.HUMAN_APPROVAL_RECEIVED: "{key} answered{by}: {action}{comment}",
+    EventKind.HUMAN_APPROVAL_FIRST: "first of two approvals{by}{comment}",
+    EventKind.ARTIFACT_WRITTEN: "artifact {path} found",
+    EventKind.ARTIFACT_ACCEPTED: "artifact is valid",
+    EventKind.ARTIFACT_REJECTED: "artifact is not valid",
+    EventKind.BUDGET_RESERVED: "{amount_micros} reserved",
+    EventKind.BUDGET_SETTLED: "{amount_micros} spent{tokens}",
+    EventKind.BUDGET_EXHAUSTED: "{message}",
+    EventKind.BUDGET_RAISED: "budget raised by {amount_micros}{by}",
+}
+_IF_THERE: Mapping[str, str] = {
+    "artifact": ": {}",
+    "branch": " into {}",
+    "by": " by {}",
+    "comment": ", {}",
+    "persona": ", by {}",
+    "reason": ": {}",
+    "resolved": ", {}",
+    "retry_at": ", to be tried again",
+    "root": " in {}",
+    "took_s": " after {} s",
+}
+_TARGETS = ("command", "file_path", "pattern", "path", "query", "url", "description")
+
+
+class EventText(NamedTuple):
+    """A phrase on one line, and a text of any length that belongs to it: what was said, printed or commented."""
+
+    phrase: str
+    detail: str = ""
+
+
+def describe_event(event: Event, *, max_chars: int = 80) -> EventText:
+    """Say what an event is about; values within the phrase are cut to `max_chars`, the detail is whole.
+
+    An event of a newer version is shown with its kind and payload.
+    """
+    phrase = _PHRASES.get(event.kind)
+    if phrase is None:
+        facts = _show(event.payload, max_chars) if event.payload else ""
+        return EventText(f"{clean(event.kind)} {facts}".rstrip())
+    words = _Words(event.payload, max_chars)
+    return EventText(phrase.format_map(words), find_detail(event))
+
+
+def find_detail(event: Event) -> str:
+    """The longer text of an event: the model's words, a tool's output, a person's comment."""
+    payload, result = event.payload, event.payload.get("result")
+    if event.kind == EventKind.PHASE_REOPENED:
+        return str(payload.get("comment") or "")
+    if event.kind == EventKind.AGENT_FINISHED and isinstance(result, dict):
+        return str(result.get("text") or "")
+    if event.kind in (EventKind.MODEL_RESPONSE, EventKind.TOOL_RESULT):
+        output = result.get("output") if isinstance(result, dict) else None
+        return output if isinstance(output, str) else message_text(result)
+    return ""
+
+
+def message_text(value: Any) -> str:
+    """The text of the first recorded message in a result, whatever surrounds it; nothing where there is none."""
+    if (message := find_message(value)) is None:
+        return value if isinstance(value, str) else ""
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "\n".join(str(block.get("text", "")) for block in content if isinstance(block, Mapping))
+    return content if isinstance(content, str) else ""
+
+
+def find_message(value: Any) -> Mapping[str, Any] | None:
+    """The first message that a result holds."""
+    if isinstance(value, Mapping):
+        recorded = value.get("$msg")
+        if isinstance(recorded, list) and len(recorded) == 2 and isinstance(recorded[1], Mapping):
+            return recorded[1]
+        value = list(value.values())
+    if isinstance(value, list):
+        return next((found for item in value if (found := find_message(item)) is not None), None)
+    return None
+
+
+def describe_call(payload: Mapping[str, Any]) -> str:
+    """A call in a few words: the command line, or the tool and what it is about; nothing if the event has neither."""
+    args, argv = payload.get("args"), payload.get("argv")
+    argv = argv or (args.get("argv") if isinstance(args, Mapping) else None)
+    if isinstance(argv, list):
+        return " ".join(str(part) for part in argv)
+    target = next((args[name] for name in _TARGETS if args.get(name)), "") if isinstance(args, Mapping) else ""
+    return f"{payload.get('tool') or ''} {target}".strip()
+
+
+class _Words(dict[str, str]):
+    """The words of a payload as a phrase asks for them; what is not there says nothing."""
+
+    def __init__(self, payload: Mapping[str, Any], max_chars: int) -> None:
+        super().__init__()
+        self._payload = payload
+        self._max_chars = max_chars
+        result = payload.get("result")
+        self._result: Mapping[str, Any] = result if isinstance(result, dict) else {}
+
+    def __missing__(self, name: str) -> str:
+        value = self._payload.get(name)
+        if (own := getattr(self, f"_to_{name}", None)) is not None:
+            return str(own(value))
+        if name in _IF_THERE:
+            value = value or self._result.get(name)
+            return _IF_THERE[name].format(self._show(value)) if value else ""
+        if name == "error" and isinstance(value, dict):
+            value = value.get("message") or value.get("type")
+        return self._show(value)
+
+    def _show(self, value: Any) -> str:
+        return _show(value, self._max_chars)
+
+    def _to_attempt(self, value: Any) -> str:
+        return f" (attempt {self._show(value)})" if value not in (None, 1) else ""
+
+    _to_attempt_no = _to_attempt
+
+    def _to_waiting(self, value: Any) -> str:
+        if not value:
+            return ""
+        return f", waits for {' and '.join(map(self._show, value)) if isinstance(value, list) else self._show(value)}"
+
+    def _to_cause(self, _value: Any) -> str:
+        reason = self._payload.get("reason")
+        return f" ({self._show(reason)})" if reason else ""
+
+    def _to_outcome(self, _value: Any) -> str:
+        if "result" in self._payload or "report" not in self._payload:
+            return f": {self._show(self._payload.get('result'))}"
+        return f", report in {self._show(self._payload['report'])}"
+
+    def _to_call(self, _value: Any) -> str:
+        name = (find_message(self._result) or {}).get("name")
+        return self._show(describe_call(self._payload) or name or self._payload.get("key") or "a call")
+
+    def _to_calls(self, _value: Any) -> str:
+        asked = (find_message(self._result) or {}).get("tool_calls")
+        names = (
+            [str(call.get("name")) for call in asked if isinstance(call, Mapping)] if isinstance(asked, list) else []
+        )
+        return f", calls {self._show(', '.join(names))}" if names else ""
+
+    def _to_exit_code(self, _value: Any) -> str:
+        code = self._result.get("exit_code")
+        return f" with exit code {self._show(code)}" if code is not None else ""
+
+    def _to_show(self, value: Any) -> str:
+        if isinstance(value, Mapping) and value.get("question"):
+            return self._show(value["question"])
+        if isinstance(value, Mapping) and isinstance(value.get("files"), list):
+            count = len(value["files"])
+            changed = f"{count} file{'s' if count != 1 else ''}, +{value.get('added', 0)} −{value.get('removed', 0)}"
+            return f"{self._show(value.get('artifact'))}, {changed}"
+        return self._show(value)
+
+    def _to_amount_micros(self, value: Any) -> str:
+        return f"${value / 1_000_000:.4f}" if isinstance(value, int) else self._show(value)
+
+    def _to_tokens(self, _value: Any) -> str:
+        counts = [self._payload.get(name) for name in ("input_tokens", "output_tokens")]
+        return f" ({counts[0]} tokens in, {counts[1]} out)" if any(counts) else ""
+
+
+def _show(value: Any, max_chars: int) -> str:
+    text = value if isinstance(value, str) else to_json(value)[0].decode()
+    return clean(text if len(text) <= max_chars else f"{text[: max_chars - 1]}…")
+
+
+def clean(text: str, *, keep: str = "") -> str:
+    """The text without anything a terminal would obey; characters of `keep` stay."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else " " for char in text)

@@ -1,0 +1,123 @@
+"""Looking at what waits, without a terminal: the content, the change, the reason and the commands to answer."""
+
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.acceptance.cli.conftest import Command, Done
+
+
+@pytest.fixture
+def waiting(start: Command, holdfast: Command) -> dict[str, Any]:
+    """An approval that a run waits for."""
+    assert start().code == 3
+    (approval,) = holdfast("approvals", "--json").json
+    return dict(approval)
+
+
+def answer(holdfast: Command, command: str, comment: str = "") -> Done:
+    """Type a command as it was printed."""
+    program, *arguments = shlex.split(command.replace("…", comment))
+    assert program == "holdfast"
+    return holdfast(*arguments)
+
+
+def test_an_approval_is_shown_with_all_that_an_answer_needs(
+    holdfast: Command, waiting: dict[str, Any], repo: Path
+) -> None:
+    shown = holdfast("approvals", "show", waiting["approval_id"][:8]).out
+
+    assert "Phase draft of small waits for your approval" in shown
+    assert '"phaseKey": "draft"' in shown
+    assert "+++ b/rehearsal/" in shown
+    assert "because phase draft has risk medium" in shown
+    assert waiting["digest"] in shown
+    assert str(repo) in shown
+    worktree = holdfast("runs", "show", waiting["run_id"], "--json").json["worktree_root"]
+    assert worktree in shown
+    short = waiting["approval_id"][:8]
+    for command in (f"approve {short}", f'reject {short} --changes "…"', f"reject {short}"):
+        assert f"  holdfast {command}" in shown
+
+
+def test_an_approval_is_found_by_its_run_and_given_to_programs(holdfast: Command, waiting: dict[str, Any]) -> None:
+    by_run = holdfast("approvals", "show", waiting["run_id"][:8], "--json").json
+
+    assert by_run == holdfast("approvals", "show", waiting["approval_id"], "--json").json
+    assert set(waiting) <= set(by_run)
+    assert by_run["digest"] == waiting["digest"]
+    assert '"phaseKey": "draft"' in by_run["content"]
+    assert by_run["diff"] == waiting["shown"]["diff"]
+    assert by_run["reason"] == "phase draft has risk medium"
+    assert Path(by_run["worktree"]).is_dir()
+    assert by_run["since_answer"] is None
+
+
+def test_the_commands_of_an_approval_work_as_they_are_printed(holdfast: Command, waiting: dict[str, Any]) -> None:
+    first = holdfast("approvals", "show", waiting["approval_id"], "--json").json["commands"]
+    assert answer(holdfast, first["request_changes"], "Say more").code == 0
+    assert answer(holdfast, first["resume"]).code == 3
+
+    second = holdfast("approvals", "show", waiting["run_id"], "--json").json
+    since = second["since_answer"]
+    assert (since["approval_id"], since["attempt"], since["comment"]) == (waiting["approval_id"], 1, "Say more")
+    shown = holdfast("approvals", "show", waiting["run_id"]).out
+    assert "Changed since the last accepted state" in shown
+    assert "Changed since the last answer" in shown
+    assert "Attempt 1 was refused" in shown
+    assert answer(holdfast, second["commands"]["approve"]).code == 0
+    assert answer(holdfast, second["commands"]["resume"]).code == 0
+
+
+def test_an_approval_that_was_answered_says_so_and_offers_nothing(holdfast: Command, waiting: dict[str, Any]) -> None:
+    holdfast("approve", waiting["approval_id"])
+
+    shown = holdfast("approvals", "show", waiting["approval_id"])
+
+    assert shown.code == 0
+    assert "answered with approve" in shown.out
+    assert "holdfast approve" not in shown.out
+    none = holdfast("approvals", "show", waiting["run_id"])
+    assert (none.code, "waits for no approval" in none.err) == (1, True)
+
+
+def test_a_comment_that_is_given_twice_is_refused(holdfast: Command, waiting: dict[str, Any]) -> None:
+    wrong = holdfast("reject", waiting["approval_id"], "one", "--comment", "two")
+
+    assert (wrong.code, "given twice" in wrong.err) == (2, True)
+
+
+def test_what_waits_is_in_the_diff_of_its_run_and_in_no_merge(
+    holdfast: Command, waiting: dict[str, Any], repo: Path
+) -> None:
+    run_id = waiting["run_id"]
+
+    diff = holdfast("runs", "diff", run_id)
+
+    assert diff.out.startswith("diff --git a/rehearsal/")
+    assert f"holdfast approvals show {run_id[:8]}" in diff.err
+    assert holdfast("runs", "diff", run_id, "--phase", "draft").out == diff.out
+    assert holdfast("merge", run_id).code == 1
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=repo, capture_output=True, text=True, check=True)
+    assert status.stdout == ""
+
+
+def test_a_run_that_waits_names_the_approval_with_its_summary(holdfast: Command, waiting: dict[str, Any]) -> None:
+    shown = holdfast("runs", "show", waiting["run_id"]).out
+
+    assert "Phase draft waits for you: .holdfast/results/draft.json · 2 files, +" in shown
+    assert f"holdfast approvals show {waiting['approval_id'][:8]}" in shown
+    assert f"holdfast approve {waiting['approval_id'][:8]}" in shown
+    assert str(Path("worktrees") / waiting["run_id"]) in shown
+
+
+def test_the_listing_is_a_command_of_its_own_and_says_where_the_whole_is(
+    holdfast: Command, waiting: dict[str, Any]
+) -> None:
+    assert holdfast("approvals").out == holdfast("approvals", "list").out
+    assert holdfast("approvals", "list", "--json").json == [waiting]
+    assert f"holdfast approvals show {waiting['approval_id'][:8]}" in holdfast("approvals").out
+    wrong = holdfast("approvals", "shwo")
+    assert (wrong.code, "Did you mean 'show'?" in wrong.err) == (2, True)
