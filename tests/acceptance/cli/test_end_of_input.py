@@ -54,6 +54,7 @@ def test_the_pager_ends_at_a_key(
     words: list[str], environment: dict[str, str], tmp_path: Path, key: str, code: int | None, is_busybox: bool
 ) -> None:
     del environment["PAGER"]
+    environment["LINES"] = "5"
     env = pretend_busybox(tmp_path / "programs", environment) if is_busybox else environment
     with Terminal(*words, env=env, lines=5) as terminal:
         terminal.wait_for("space shows more")
