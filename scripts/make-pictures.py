@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
+from holdfast.cli.results import read_diff
 from holdfast.cli.workflow_demo import play
 from holdfast.cli.workflow_demo_view import StoryView
 
@@ -58,9 +59,9 @@ TEMPLATE = """\
 
 
 class ShortStoryView(StoryView):
-    """The demo as it is, without what a picture has no room for: most tool calls, the project, the result, the end."""
+    """The demo as it is, without what a picture has no room for: looking around, the artifacts' names, the end."""
 
-    _SHOWN = (2, 3, 4, 5, 6)
+    _SHOWN = (2, 3, 4, 5, 6, 7)
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -74,15 +75,18 @@ class ShortStoryView(StoryView):
     def show_project(self, *_: Any) -> None:
         pass
 
-    def show_result(self, *_: Any) -> None:
-        pass
+    def show_result(self, run_id: str, proof: Any, tests: str) -> None:
+        self._print(("tests  ", "dim"), (tests, "green"), indent=5)
+        for line in read_diff(run_id).partition("diff --git a/test_")[0].splitlines():
+            if line[:1] in "+-" and not line.startswith(("+++", "---")):
+                self._print((line, {"+": "green", "-": "red"}[line[:1]]), indent=5)
 
     def show_command(self, arguments: list[str]) -> None:
         super().show_command([Path(word).name if word.startswith("/") else word for word in arguments])
 
     def show_line(self, line: str) -> None:
         is_call = line.startswith("  ")
-        is_shown_call = self._act < 5 and ("write_file" in line or "edit_file" in line)
+        is_shown_call = any(tool in line for tool in ("write_file", "edit_file", "execute"))
         if is_shown_call or not (is_call or line.startswith(("run ", "● run"))):
             super().show_line(line)
 

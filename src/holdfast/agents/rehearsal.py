@@ -1,7 +1,8 @@
 """What the simulated model does, turn by turn, as a pure function of what it has seen.
 
 It looks around, reads what is likely to matter, changes a little where the phase may change anything, writes the
-artifact its phase asks for, and says so. Where its tools fail it goes on, as far as the artifact.
+artifact its phase asks for, and says so. Where its tools fail it goes on, as far as the artifact. In a phase that its
+persona has a script for, it plays that.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The simulated model: no key, no network, no chance. It speaks the real tool-calling protocol.
 
-What it does next depends on its messages and its tools alone, so two runs on the same repository, template and
-requirements make the same calls. `rehearsal` says what it does; here it is made a chat model.
+What it does next depends on its messages, its tools and its persona's script alone, so two runs on the same
+repository, template and requirements make the same calls. `rehearsal` says what it does; here it is made a chat model.
 """
 
 import asyncio

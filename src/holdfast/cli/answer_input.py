@@ -5,6 +5,8 @@ stands for, and asks no further. Ctrl-C is no answer: it is raised as `KeyboardI
 """
 
 import contextlib
+import os
+import select
 import signal
 import sys
 import threading
@@ -34,15 +36,38 @@ def read_answer(prompt: str) -> str | None:
         sys.stderr.flush()
     try:
         with plain_interrupts():
-            return input().strip()
+            wait_for_input()
+            line = "" if sys.stdin is None else sys.stdin.readline()
     except UnicodeDecodeError:
         return "\ufffd"  # bytes that are no text: an answer that fits no question
-    except (EOFError, OSError, RuntimeError, ValueError):
-        # A terminal that is gone is an `OSError`, a standard input that was closed one of the other two.
-        with contextlib.suppress(OSError):
-            sys.stderr.write("\n")
-            sys.stderr.flush()
-        return None
+    except (OSError, ValueError):  # the terminal is gone, or standard input was closed
+        line = ""
+    if line:
+        return line.strip()
+    with contextlib.suppress(OSError):
+        sys.stderr.write("\n")
+        sys.stderr.flush()
+    return None
+
+
+def wait_for_input() -> None:
+    """Wait until the terminal has something to read; a Ctrl-C that comes before the wait begins is not lost.
+
+    Returns at once where standard input is no terminal. Raises `KeyboardInterrupt`.
+    """
+    if threading.current_thread() is not threading.main_thread() or sys.stdin is None or not sys.stdin.isatty():
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    # A signal that arrives between the last look for one and the call that waits would be seen only after it.
+    previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        while sys.stdin.fileno() not in select.select([sys.stdin.fileno(), reader], [], [])[0]:
+            os.read(reader, 4096)
+    finally:
+        signal.set_wakeup_fd(previous)
+        os.close(reader)
+        os.close(writer)
 
 
 def confirm(question: str, *, default: bool = False) -> bool:

@@ -155,7 +155,7 @@ def show_question(question: dict[str, Any]) -> None:
         return
     following = ", ".join(shown.get("next") or []) or "the run's end"
     since = shown.get("since_answer") or {}
-    heading = f"◔ Phase {question['phase_key']} hands in {shown.get('artifact', '')}"
+    heading = f"◔ Phase {question['phase_key']} waits for your approval: {shown.get('artifact', '')}"
     say(f"\n{paint(heading, 'paused', sys.stderr)}\n  attempt {question['attempt']}, {describe_change(shown)}")
     say()
     show_long(str(shown.get("content") or ""))

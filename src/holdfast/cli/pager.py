@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.cli.answer_input import plain_interrupts
+from holdfast.cli.answer_input import plain_interrupts, wait_for_input
 
 HELP = "space shows more, q goes on"
 _KEYS = "#command\n^D quit\n"
@@ -123,6 +123,7 @@ def _ask_for_key() -> str:
     """The next key; the empty text at the end of input."""
     _write(HELP)
     try:
+        wait_for_input()
         return os.read(0, 1).decode(errors="replace")
     except OSError:
         return ""

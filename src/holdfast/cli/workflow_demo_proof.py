@@ -94,11 +94,16 @@ def _share_out(events: Sequence[Event], phases: Sequence[str], pids: Sequence[in
             mine = [event for event in own if event.lane_id.startswith(f"{phase}/")]
             made = sum(1 for event in mine if event.kind in _CALLS)
             is_skipped = any(event.kind == "phase.skipped" for event in mine)
-            is_at_work = any(event.kind in ("agent.started", *_CALLS) for event in mine)
-            replayed = recorded[phase] if is_at_work and not is_skipped else 0
+            attempts = {_attempt_of(event) for event in mine if event.kind in ("agent.started", *_CALLS)}
+            replayed = 0 if is_skipped else sum(recorded[attempt] for attempt in attempts)
             shares[pid, phase] = Share(made, replayed, is_skipped)
-        recorded.update({phase: shares[pid, phase].made for phase in phases})
+        recorded.update(_attempt_of(event) for event in own if event.kind in _CALLS)
     return shares
+
+
+def _attempt_of(event: Event) -> str:
+    """The phase and the number of its attempt, which is as far as a replay goes."""
+    return "/".join(event.lane_id.split("/")[:2])
 
 
 def check(

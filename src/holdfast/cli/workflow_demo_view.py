@@ -28,7 +28,7 @@ class StoryView(View):
     def show_title(self, feature: str = "") -> None:
         self._print()
         self._print(("holdfast", "bold"), "  A workflow is killed, goes on, asks you, and is done")
-        told = "The model plays a script: no key, no network. Processes, kill, tools, tests and files are real."
+        told = "The model plays a script: no key, no network. All else is real."
         self._print((told, "dim"), indent=10)
 
     def show_project(self, folder: Path, bug: str, tests: str, request: str) -> None:
@@ -56,7 +56,7 @@ class StoryView(View):
                 (f"✗ kill -9 {pid}", "bold red"), ("  gone at once, in the middle of its work", "red"), indent=_INDENT
             )
         else:
-            told = {0: "done", 3: "waits for a person; no process is needed for that"}.get(exit_code, "failed")
+            told = {0: "done", 3: "the run waits for a person"}.get(exit_code, "failed")
             self._print((f"process {pid} ended with exit code {exit_code}: {told}", "dim"), indent=_INDENT, hang=2)
 
     def show_in_flight(self, events: "Sequence[Event]") -> None:
@@ -65,7 +65,7 @@ class StoryView(View):
             phase = event.lane_id.partition("/")[0]
             is_model = event.kind == "model.request"
             call = f"a model call of phase {phase}" if is_model else f"{event.payload.get('tool')} in phase {phase}"
-            told = f"in flight: {call}. It was cut off and has no result, so it is made again."
+            told = f"In flight was {call}: cut off, so it is made again."
             self._print((told, "yellow"), indent=_INDENT, hang=2)
 
     def show_own_answer(self, question: dict[str, Any]) -> None:
@@ -102,7 +102,7 @@ class StoryView(View):
         spent_micros = proof.spent_micros - proof.unanswered_micros
         self._print(
             f"cost ${spent_micros / 1_000_000:.4f} (simulated dollars)",
-            (f"; ${proof.unanswered_micros / 1_000_000:.4f} stays reserved for the call that was cut off", "dim")
+            (f", and ${proof.unanswered_micros / 1_000_000:.4f} reserved for the call cut off", "dim")
             if proof.unanswered_micros
             else "",
             indent=_INDENT,

@@ -54,6 +54,7 @@ def test_the_pager_ends_at_a_key(
     words: list[str], environment: dict[str, str], tmp_path: Path, key: str, code: int | None, is_busybox: bool
 ) -> None:
     del environment["PAGER"]
+    environment["LINES"] = "5"
     env = pretend_busybox(tmp_path / "programs", environment) if is_busybox else environment
     with Terminal(*words, env=env, lines=5) as terminal:
         terminal.wait_for("space shows more")
@@ -122,6 +123,7 @@ def test_ctrl_c_ends_the_server_with_130(environment: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(("key", "code"), [(CTRL_D, 0), (CTRL_C, 130)], ids=["ctrl-d", "ctrl-c"])
 def test_the_demo_goes_on_by_itself_or_ends(environment: dict[str, str], tmp_path: Path, key: str, code: int) -> None:
+    del environment["COLUMNS"]  # what the terminal itself says counts
     with Terminal("demo", env={**environment, "TMPDIR": str(tmp_path)}, columns=30, lines=12) as terminal:
         terminal.wait_for("later (l)")
         terminal.type(key)

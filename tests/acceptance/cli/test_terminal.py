@@ -159,6 +159,10 @@ def test_the_demo_holds_what_it_claims(tmp_path: Path, environment: dict[str, st
 
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"✗ kill -9 \d+", done.stdout)
+    assert "a model call of phase plan: cut off, so it is made again." in done.stdout
+    assert done.stdout.index("FAILED (failures=1)") < done.stdout.index("3 tests: OK")
+    changed = {line.strip() for line in done.stdout.splitlines()}
+    assert {"-    for position in range(len(prices) - 1):", "+    return sum(prices)"} <= changed
     claims = done.stdout.partition("What holds\n")[2].split("\n\n")[0].splitlines()
     assert len(claims) >= 10
     assert all(line.strip().startswith("✓") for line in claims)
