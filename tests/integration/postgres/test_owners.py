@@ -1,14 +1,15 @@
 """Who may write to a run on Postgres: the epoch as a fence, leases, owners that died or stand still."""
 
+import contextlib
 import gc
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 
 import psycopg
 import pytest
+from tests.progress import wait_until
 from tests.stores import progress, seqs, start_python
 
 from holdfast.errors import HoldfastError, LeaseLost, RunBusy, RunIdInvalid, StoreBusy
@@ -25,14 +26,16 @@ def append(store: PostgresCheckpointer, claim: Claim, **payload: object) -> None
         raise result
 
 
-def claim_when_free(store: PostgresCheckpointer, run_id: str, timeout_s: float = 20.0) -> Claim:
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            return store.claim(run_id)
-        except RunBusy:
-            assert time.monotonic() < deadline, "the run did not become free"
-            time.sleep(0.02)
+def claim_when_free(store: PostgresCheckpointer, run_id: str) -> Claim:
+    claims: list[Claim] = []
+
+    def is_free() -> bool:
+        with contextlib.suppress(RunBusy):
+            claims.append(store.claim(run_id))
+        return bool(claims)
+
+    wait_until(is_free, f"run {run_id} is free")
+    return claims[0]
 
 
 OWNER = """
@@ -276,7 +279,7 @@ def stop_and_write(*args):
 PostgresTx.write = stop_and_write
 print(append(who="zombie"))
 """
-    process = start_owner(url, code, lease_s=1)
+    process = start_owner(url, code, lease_s=3)
     wait_until_stopped(process)
     with pytest.raises(StoreBusy):
         store.append([Append("r", [prepare(progress(who="nobody"))])], wait_s=0.01)

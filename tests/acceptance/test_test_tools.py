@@ -1,0 +1,71 @@
+"""What `make test` installs: said before it is done, or said to be missing, with the tests that are skipped for it."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "install-test-tools.sh"
+
+
+def run(folder: Path, *, user: int, refused: str = "", has_all: bool = False) -> tuple[list[str], list[str]]:
+    """Run the script on a machine with next to nothing; return what it says and which packages it asked apt-get for."""
+    programs = folder / "bin"
+    programs.mkdir()
+    scripts = {
+        "id": f"echo {user}",
+        "apt-get": f'echo "$*" >> {folder}/asked; case "$*" in *{refused or "nothing"}*) exit 1; esac',
+    }
+    if has_all:
+        scripts |= {"bwrap": "exit 0", "chromium": "exit 0"}
+        node = folder / ".venv/lib/python3.11/site-packages/playwright/driver/node"
+        node.parent.mkdir(parents=True)
+        node.write_text("#!/bin/sh\n")
+        node.chmod(0o755)
+    for name, text in scripts.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    bash = shutil.which("bash") or "/bin/bash"
+    done = subprocess.run([bash, SCRIPT], cwd=folder, env={"PATH": str(programs)}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    asked = (folder / "asked").read_text().splitlines() if (folder / "asked").exists() else []
+    return done.stdout.splitlines(), [line.split("-y ")[1] for line in asked if "install" in line]
+
+
+def test_where_nothing_is_missing_nothing_is_said_or_done(tmp_path: Path) -> None:
+    assert run(tmp_path, user=0, has_all=True) == ([], [])
+
+
+def test_what_is_installed_is_said(tmp_path: Path) -> None:
+    said, asked = run(tmp_path, user=0)
+
+    assert said == ["Installing bubblewrap, chromium, libatomic1 with apt-get, for the tests …"]
+    assert asked == ["bubblewrap chromium libatomic1"]
+
+
+def test_what_cannot_be_installed_names_the_tests_that_are_skipped(tmp_path: Path) -> None:
+    said, asked = run(tmp_path, user=0, refused="chromium")
+
+    assert said[1:] == ["The browser tests will be skipped: chromium is not installed."]
+    assert asked[1:] == ["bubblewrap", "chromium", "libatomic1"]
+
+
+def test_without_root_nothing_is_tried_and_the_command_is_shown(tmp_path: Path) -> None:
+    said, asked = run(tmp_path, user=1000)
+
+    assert "apt-get install bubblewrap chromium libatomic1" in said[0]
+    assert [line.split(" tests")[0] for line in said[1:]] == [
+        "The sandbox",
+        "The browser",
+        "The browser and page module",
+    ]
+    assert asked == []
+
+
+@pytest.mark.parametrize("script", ["install-test-tools.sh", "get-uv.sh"])
+def test_every_use_of_apt_get_is_announced(script: str) -> None:
+    lines = (SCRIPT.parent / script).read_text().splitlines()
+    called = next(number for number, line in enumerate(lines) if "apt-get update" in line)
+
+    assert any("echo" in line and "with apt-get" in line for line in lines[:called])
