@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
+from holdfast.agents.framework import importing_framework
 from holdfast.cli.asking import Answer, ask, call_person, find_question
 from holdfast.cli.options import get_user
 from holdfast.cli.output import say
@@ -40,7 +41,8 @@ async def drive(
     while True:
         showing = shown_progress(db.store, run_id, phase_keys=keys, after=after)
         async with showing as view, _stoppable(engine, run_id, view):
-            result = await act()
+            with importing_framework():  # while git makes the worktree; the first phase would wait for it
+                result = await act()
         after = view.last_seq
         if result.state is not RunStatus.PAUSED or result.waiting_for == "person":
             return result
