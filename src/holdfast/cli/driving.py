@@ -10,6 +10,8 @@ from typing import Any
 
 from holdfast.cli.answer_input import plain_interrupts
 from holdfast.cli.asking import ask, call_person, find_question
+from holdfast.agents.framework import importing_framework
+from holdfast.cli.asking import Answer, ask, call_person, find_question
 from holdfast.cli.options import get_user
 from holdfast.cli.output import say
 from holdfast.cli.progress import give_notice, shown_progress
@@ -44,7 +46,8 @@ async def drive(
     while True:
         showing = shown_progress(db.store, run_id, phase_keys=keys, after=after)
         async with showing as view, _stoppable(engine, run_id, view) as pausing:
-            result = await act()
+            with importing_framework():  # while git makes the worktree; the first phase would wait for it
+                result = await act()
         after = view.last_seq
         if pausing and result.state is RunStatus.PAUSED:
             interrupted.set()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from holdfast.agents.framework import import_framework, is_framework_imported
 from holdfast.engine.budget import PhaseMoney
 from holdfast.engine.scope import RunScope
 from holdfast.errors import PhaseTimeout, RowRefused
@@ -28,6 +29,8 @@ async def invoke_agent(
     Raises what it raises, `PhaseTimeout`, and `BudgetPause` where a limit does not allow the next call. What is in
     flight when it ends is waited for, `drain_s` at most.
     """
+    if not is_framework_imported():
+        await asyncio.to_thread(import_framework)  # a second or more, in which other runs and requests go on
     from holdfast import engine  # build_agent is looked up at call time, so that a test can replace it
     from holdfast.engine.middleware import make_middleware
 
