@@ -93,7 +93,7 @@ def _run_row(row: dict[str, Any]) -> list[str | Cell]:
         row["run_id"][:8],
         f"{row['workflow']}: {wanted[:40]}" if wanted else row["workflow"],
         row["created_at"][:16].replace("T", " "),
-        describe_cost(row["cost_usd"], row["simulated_usd"]).removeprefix("rehearsal, "),
+        "rehearsal" if row["is_simulated"] else f"${row['cost_usd']:.4f}",
         _now(row),
     ]
 
