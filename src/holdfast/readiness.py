@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from holdfast.binding import BackendAvailability, Missing
@@ -34,6 +34,10 @@ PLACEHOLDER_MODEL = "your-model"
 """The model of a shipped persona that is a form to fill in; no server is asked for it."""
 _CLIENTS = {Backend.ANTHROPIC: "langchain_anthropic", Backend.OLLAMA: "langchain_ollama"}
 _FRESH_S = 60.0  # one command asks each server once; a conversation that lasts hours notices a server that was started
+
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Need(NamedTuple):
@@ -60,6 +64,7 @@ class Readiness:
         self._is_trusted = is_trusted or (lambda _persona: True)
         self._assumes_trust = False
         self._answers: dict[tuple[Backend, str], tuple[float, ServerAnswer]] = {}
+        self._keys: dict[str, tuple[float, bool]] = {}
 
     def before_trust(self) -> "Readiness":
         """Return the same with the same answers, for the question whom a person has to agree to.
@@ -85,7 +90,7 @@ class Readiness:
     def is_known(self, persona: AgentPersona) -> bool:
         """Whether `find_missing` answers without asking a server."""
         place = self._find_server(persona)
-        if place is None or self._recall(place) is not None:
+        if place is None or _find_fresh(self._answers, place) is not None:
             return True
         return not self._is_trusted(persona) or any(not need.is_met for need in self._look_here(persona))
 
@@ -121,7 +126,7 @@ class Readiness:
             if importlib.util.find_spec(client) is None:
                 yield Need(False, f"{extra} is not installed", extra, f"Install it: pip install '{extra}'")
         if variable := persona.key_variable:
-            is_set = bool(find_key(variable, self._environ))
+            is_set = self._has_key(variable)
             yield Need(is_set, f"{variable} is {'set' if is_set else 'not set'}", variable, f"Set {variable}.")
         if persona.argv:
             program = persona.argv[0]
@@ -153,17 +158,20 @@ class Readiness:
             return None
         return persona.backend, persona.base_url or SERVERS[persona.backend]
 
+    def _has_key(self, variable: str) -> bool:
+        known = _find_fresh(self._keys, variable)
+        if known is None:  # a keyring may take its time
+            known = bool(find_key(variable, self._environ))
+            self._keys[variable] = (time.monotonic(), known)
+        return known
+
     def _ask(self, backend: Backend, address: str) -> ServerAnswer:
         place = (backend, address)
-        if (known := self._recall(place)) is not None:
-            return known
-        answer = ask_server(backend, address)
-        self._answers[place] = (time.monotonic(), answer)
-        return answer
-
-    def _recall(self, place: tuple[Backend, str]) -> ServerAnswer | None:
-        known = self._answers.get(place)
-        return known[1] if known is not None and time.monotonic() - known[0] < _FRESH_S else None
+        known = _find_fresh(self._answers, place)
+        if known is None:
+            known = ask_server(backend, address)
+            self._answers[place] = (time.monotonic(), known)
+        return known
 
 
 def open_readiness(
@@ -200,6 +208,11 @@ def is_reachable(address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _find_fresh(known: "Mapping[K, tuple[float, V]]", key: K) -> V | None:
+    found = known.get(key)
+    return found[1] if found is not None and time.monotonic() - found[0] < _FRESH_S else None
 
 
 def _describe_form(persona: AgentPersona) -> str:

@@ -53,7 +53,7 @@ def test_money_is_shown_by_day_workflow_persona_and_model(spender: Served, open_
 
     expect(page.get_by_role("meter")).to_have_attribute("aria-valuetext", re.compile(r"^\$6\.4\d of \$8\.00$"))
     expect(page.get_by_text("A run may spend $2.50 unless it is started with another limit.")).to_be_visible()
-    expect(page.get_by_text("Rehearsals made up").first).to_be_visible()
+    expect(page.get_by_text("simulated today, count against no limit")).to_be_visible()
     expect(page.locator(".bar-fill")).to_have_count(len(amounts) + 1)
     expect(page.locator(".limit-text")).to_have_text("limit $8.00")
     expect(page.get_by_role("listitem").filter(has_text="<b>builder</b>")).to_be_visible()

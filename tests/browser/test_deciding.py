@@ -117,7 +117,7 @@ def test_a_run_out_of_money_goes_on_after_a_top_up(served: Served, open_page: Op
     served.wait_for(run_id, "paused")
     page = open_page(served, f"/runs/{run_id}")
 
-    expect(page.locator(".run-status")).to_contain_text("top the run up")
+    expect(page.locator(".run-status")).to_contain_text("Give the run more: holdfast budget")
     page.get_by_role("button", name="Give it more money…").first.click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Amount in US dollars").fill("2")

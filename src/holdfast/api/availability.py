@@ -80,7 +80,7 @@ def _to_item(
         name=persona.name,
         is_available=not missing,
         reasons=[one.finding for one in missing],
-        remedy=f"Where the server runs: {' '.join(one.remedy for one in missing)}" if missing else "",
+        remedy=" ".join(f"Where the server runs: {one.remedy[0].lower()}{one.remedy[1:]}" for one in missing),
         model_id=model_id,
         prices=prices,
         tools=tools,

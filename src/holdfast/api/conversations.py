@@ -76,8 +76,10 @@ async def start_conversation(
 
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
         repo = await server.engines.resolve_repository(body.repo_path)
-        persona = await server.engines.choose_partner(repo, body.persona, is_simulated=body.simulate)
-        engine = await server.engines.for_repository(repo, is_simulated=persona.backend is Backend.SIMULATED)
+        persona, readiness = await server.engines.choose_partner(repo, body.persona, is_simulated=body.simulate)
+        engine = await server.engines.for_repository(
+            repo, is_simulated=persona.backend is Backend.SIMULATED, readiness=readiness
+        )
         await engine.create(
             conversation_template(),
             repo_path=repo,
@@ -118,7 +120,7 @@ async def _find_persona(server: Server, loaded: LoadedRun, body: SendMessage) ->
         return None
     if body.persona is not None:
         repo = await server.engines.resolve_repository(loaded.stored.run.repo_path)
-        persona = await server.engines.choose_partner(repo, body.persona, is_simulated=False)
+        persona, _ = await server.engines.choose_partner(repo, body.persona, is_simulated=False)
     else:
         conversation = await read_conversation(server.db, loaded.run_id)
         persona = conversation.persona_at(conversation.messages, loaded.personas[ROLE])

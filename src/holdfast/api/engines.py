@@ -91,12 +91,16 @@ class Engines:
 
         return await asyncio.to_thread(check)
 
-    async def choose_partner(self, repo: Path, wanted: str | None, *, is_simulated: bool) -> AgentPersona:
-        """Who a conversation about this repository is with; raises as `get_persona` does."""
+    async def choose_partner(
+        self, repo: Path, wanted: str | None, *, is_simulated: bool
+    ) -> tuple[AgentPersona, Readiness]:
+        """Who a conversation about this repository is with, and who is ready; raises as `get_persona` does."""
 
-        def choose() -> AgentPersona:
-            entries = self.catalog(repo).list_personas()
-            return choose_persona(entries, repo, open_consents(self._config), wanted=wanted, is_simulated=is_simulated)
+        def choose() -> tuple[AgentPersona, Readiness]:
+            entries, consents = self.catalog(repo).list_personas(), open_consents(self._config)
+            ready = self.readiness(entries, repo)
+            chosen = choose_persona(entries, repo, consents, wanted=wanted, is_simulated=is_simulated, readiness=ready)
+            return chosen, ready
 
         return await asyncio.to_thread(choose)
 

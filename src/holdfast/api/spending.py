@@ -94,5 +94,5 @@ def _tell_today(spent: float, simulated: float, config: Config) -> Note:
         of_run = f"A run may spend {money(each)} unless it is started with another limit."
     counts = "Rehearsals count against no limit."
     if simulated:
-        counts = f"Rehearsals made up {money(simulated)} today; that is no money and counts against no limit."
+        counts = f"Rehearsals, {money(simulated)} simulated today, count against no limit."
     return Note("bad" if share >= 1 else "waiting" if share >= 0.8 else "good", f"{told} {of_run} {counts}")

@@ -117,7 +117,7 @@ def _run_row(row: dict[str, Any]) -> list[str | Cell]:
         PurePath(row["repo_path"]).name,
         f"{row['workflow']}: {wanted[:40]}" if wanted else row["workflow"],
         _started(row["created_at"]),
-        describe_cost(row["cost_usd"] - row["reserved_usd"], row["simulated_usd"]).removeprefix("rehearsal, "),
+        "rehearsal" if row["is_simulated"] else f"${row['cost_usd'] - row['reserved_usd']:.4f}",
         _now(row),
     ]
 

@@ -27,6 +27,7 @@ from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid, HoldfastError, RunNotFound
 from holdfast.persistence.plain import query
 from holdfast.persona import AgentPersona
+from holdfast.readiness import open_readiness
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TICK_S = 0.125
@@ -83,13 +84,14 @@ async def _talk(repo: Path, run_id: str | None, wanted: str | None, *, is_simula
     config = load_config()
     catalog = Catalog.for_repository(repo, config.config_dir)
     persona = _bound_persona(run_id) if run_id and wanted is None and not is_simulated else None
+    entries, consents = catalog.list_personas(), open_consents(config)
+    readiness = open_readiness(entries, config, repo=repo, consents=consents)
     if persona is None:
-        persona = choose_persona(
-            catalog.list_personas(), repo, open_consents(config), wanted=wanted, is_simulated=is_simulated
-        )
+        persona = choose_persona(entries, repo, consents, wanted=wanted, is_simulated=is_simulated, readiness=readiness)
     # Importing what agents need takes a second or two, which a person spends typing.
     loading = asyncio.create_task(asyncio.to_thread(importlib.import_module, "holdfast.engine.conversation_agent"))
-    async with open_engine(repo=repo, is_simulated=persona.backend is Backend.SIMULATED) as (engine, db, _):
+    is_rehearsal = persona.backend is Backend.SIMULATED
+    async with open_engine(repo=repo, is_simulated=is_rehearsal, readiness=readiness) as (engine, db, _):
         talk = Talk(
             *(engine, db, config), repo=repo, branch=_current_branch(repo), persona=persona, tell=_tell, loading=loading
         )

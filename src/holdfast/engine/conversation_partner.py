@@ -19,19 +19,25 @@ Entries = Sequence[CatalogEntry[AgentPersona]]
 
 
 def choose_persona(
-    entries: Entries, repo: Path, consents: PersonaConsentStore, *, wanted: str | None, is_simulated: bool
+    entries: Entries,
+    repo: Path,
+    consents: PersonaConsentStore,
+    *,
+    wanted: str | None,
+    is_simulated: bool,
+    readiness: Readiness | None = None,
 ) -> AgentPersona:
-    """The persona to talk with; raises as `get_persona` does.
+    """The persona to talk with; raises as `get_persona` does. `readiness` remembers which servers answered.
 
     Without a wish: one that can write code before one that cannot, the user's own before the shipped ones, never one of
     the repository's that nobody has agreed to, and a simulated one only if it was asked for or there is no other.
     """
     if wanted is not None:
-        return get_persona(entries, repo, consents, wanted)
+        return get_persona(entries, repo, consents, wanted, readiness=readiness)
     simulated = [entry for entry in entries if entry.definition.backend is Backend.SIMULATED]
     if not is_simulated:
         real = [entry for entry in entries if entry.definition.backend is not Backend.SIMULATED]
-        readiness = Readiness()
+        readiness = readiness or Readiness()
         for entry in sorted(real, key=_preference):
             if _is_trusted(entry, repo, consents) and readiness.is_ready(entry.definition):
                 return entry.definition
@@ -40,7 +46,9 @@ def choose_persona(
     return max(simulated, key=lambda entry: (len(entry.definition.capabilities), entry.definition.name)).definition
 
 
-def get_persona(entries: Entries, repo: Path, consents: PersonaConsentStore, name: str) -> AgentPersona:
+def get_persona(
+    entries: Entries, repo: Path, consents: PersonaConsentStore, name: str, *, readiness: Readiness | None = None
+) -> AgentPersona:
     """The persona of that name; no file is opened for it.
 
     Raises `PersonaNotFound`, `PersonaIneligible` if it could not answer, and `ConsentRequired` for one that needs a
@@ -54,7 +62,7 @@ def get_persona(entries: Entries, repo: Path, consents: PersonaConsentStore, nam
     persona = found[name].definition
     check_trust(repo, [found[name]], consents)
     check_consent([persona], consents)
-    missing = Readiness().find_missing(persona)
+    missing = (readiness or Readiness()).find_missing(persona)
     if missing is not None:
         raise PersonaIneligible(f"Persona {name} cannot answer here: {missing.finding}.", hint=missing.remedy)
     return persona

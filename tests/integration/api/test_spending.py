@@ -31,7 +31,7 @@ async def test_a_rehearsals_money_stands_apart(api: Api) -> None:
         0.12,
         0.05,
     )
-    assert "Rehearsals made up $0.12 today" in report["today"]["text"]
+    assert "Rehearsals, $0.12 simulated today, count against no limit." in report["today"]["text"]
     for run in (detail, listed):
         assert (run["cost_usd"], run["simulated_usd"], run["cost"]) == (0.05, 0.12, "$0.05 and $0.12 simulated")
     assert (costs["spent_usd"], costs["simulated_usd"], costs["is_simulated"]) == (0.05, 0.12, True)

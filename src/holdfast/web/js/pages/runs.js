@@ -1,5 +1,5 @@
 import { can, getJson, runUrl, whyNot, withQuery } from "../api.js";
-import { count, duration, firstLine, plural, tookSeconds, toStatus } from "../format.js";
+import { count, duration, firstLine, money, plural, tookSeconds, toStatus } from "../format.js";
 import { fill, h } from "../h.js";
 import { waiting, watchRuns } from "../live.js";
 import { RunList, stampOf } from "../model/run-list.js";
@@ -248,7 +248,7 @@ class RunsView {
 			cell("workflow.soft", h("div.clip.foreign", run.workflow, run.is_simulated && " · rehearsal")),
 			cell("started.soft.num", time(startOf(run))),
 			cell("took.num", duration(tookSeconds(run, Date.now())), { dataset: isOpen ? { since: startOf(run) } : {} }),
-			cell("cost.num", run.cost),
+			cell("cost.num", money(run.cost_usd), { title: run.cost }),
 		);
 	}
 
