@@ -136,7 +136,7 @@ def test_listings_name_the_repository(start: Command, holdfast: Command, repo: P
     start()
 
     heading, row = holdfast("runs", "list").out.splitlines()
-    assert heading.split() == ["STATE", "RUN", "REPOSITORY", "WHAT", "STARTED", "SPENT", "NOW"]
+    assert heading.split() == ["STATE", "RUN", "REPO", "WHAT", "NOW", "SPENT", "STARTED"]
     assert row.split()[3] == repo.name
     (listed,) = holdfast("runs", "list", "--json").json
     assert listed["repo_path"] == str(repo)
