@@ -140,5 +140,5 @@ def test_listings_name_the_repository(start: Command, holdfast: Command, repo: P
     assert row.split()[3] == repo.name
     (listed,) = holdfast("runs", "list", "--json").json
     assert listed["repo_path"] == str(repo)
-    assert (listed["reserved_usd"], listed["cost_usd"] > 0) == (0, True)
+    assert listed["reserved_usd"] == 0
     assert f"in {repo.name}" in holdfast("approvals").out
