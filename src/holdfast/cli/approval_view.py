@@ -154,9 +154,11 @@ def _subject(facts: dict[str, Any]) -> Iterator[str]:
         return
     yield f"\n{paint(str(facts['artifact'] or 'The artifact'), 'bold')}\n{_indented(facts['content'])}"
     yield f"\n{paint(f'Changed since the last accepted state: {describe_change(shown)}', 'bold')}"
-    if shown.get("files"):
-        yield _to_diff(_without_artifact(str(facts["diff"] or ""), str(facts["artifact"])))
-        yield f"  All of it: holdfast runs diff {facts['run_id'][:8]} --phase {facts['phase_key']}"
+    if others := _without_artifact(str(facts["diff"] or ""), str(facts["artifact"])):
+        yield _to_diff(others)
+        yield f"  Again, and in full: holdfast runs diff {facts['run_id'][:8]} --phase {facts['phase_key']}"
+    elif shown.get("files"):
+        yield "  Only the artifact."
 
 
 def _call(facts: dict[str, Any]) -> Iterator[str]:

@@ -125,7 +125,7 @@ class Printer:
         place = _to_place(event)
         head = f"{event.seq:>5}  {event.ts - (self._first_at or 0):>8.2f} s  "
         room = max(_find_width() - len(head) - 1, _LEAST_ROOM)
-        first, *more = _wrap(f"{place}{phrase}", room)
+        first, *more = _wrap(f"{place}{phrase}", room, is_prose=True)
         yield paint(head, "dim") + paint(first, _find_tone(event))
         for line in more:
             yield " " * len(head) + paint(line, _find_tone(event))
@@ -167,10 +167,12 @@ def _find_width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else sys.maxsize
 
 
-def _wrap(line: str, room: int) -> list[str]:
+def _wrap(line: str, room: int, *, is_prose: bool = False) -> list[str]:
+    """A line in pieces that fit; the spaces between them stay unless it is prose."""
     if len(line) <= room:
         return [line]
-    return textwrap.wrap(line, room, drop_whitespace=False, break_long_words=False, break_on_hyphens=False) or [""]
+    wrapped = textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False, drop_whitespace=is_prose)
+    return wrapped or [""]
 
 
 def _find_tone(event: Event) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _OPEN = "state IN ('pending', 'running', 'paused')"
 _OF_OPEN_RUNS = f"run_id IN (SELECT id FROM runs WHERE {_OPEN})"  # noqa: S608
-_RUN_HEADINGS = ["STATE", "RUN", "REPOSITORY", "WHAT", "STARTED", "SPENT", "NOW"]
+_RUN_HEADINGS = ["STATE", "RUN", "REPO", "WHAT", "NOW", "SPENT", "STARTED"]
 IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
 _SUM = "SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = runs.id AND"
 STATES = ["pending", "running", "paused", "completed", "failed", "cancelled"]
@@ -57,7 +57,7 @@ def list_runs(
     if as_json:
         print_json(found)
     elif found:
-        print_text(table([_run_row(row) for row in found], headings=_RUN_HEADINGS, elastic=3))
+        print_text(table([_run_row(row) for row in found], headings=_RUN_HEADINGS, elastic=(4, 3), optional=2))
     elif state or workflow or repo or text:
         print_text("No run matches.")
     else:
@@ -116,9 +116,9 @@ def _run_row(row: dict[str, Any]) -> list[str | Cell]:
         row["run_id"][:8],
         PurePath(row["repo_path"]).name,
         f"{row['workflow']}: {wanted[:40]}" if wanted else row["workflow"],
-        _started(row["created_at"]),
-        "rehearsal" if row["is_simulated"] else f"${row['cost_usd'] - row['reserved_usd']:.4f}",
         _now(row),
+        "rehearsal" if row["is_simulated"] else f"${row['cost_usd'] - row['reserved_usd']:.4f}",
+        _started(row["created_at"]),
     ]
 
 

@@ -208,10 +208,17 @@ def told_to_wait(text: str) -> Iterator[None]:
             sys.stderr.flush()
 
 
-def table(rows: Sequence[Sequence[str | Cell]], *, headings: Sequence[str] = (), elastic: int | None = None) -> str:
+def table(
+    rows: Sequence[Sequence[str | Cell]],
+    *,
+    headings: Sequence[str] = (),
+    elastic: int | Sequence[int] = (),
+    optional: int = 0,
+) -> str:
     """Columns as wide as they need to be. On a terminal lines are cut to its width; in a pipe nothing is lost.
 
-    The `elastic` column gives up room first, so that those behind it stay readable.
+    The `elastic` columns give up room first, in this order, so that those behind them stay readable; of the last
+    columns as many as are `optional` are left out where there is still no room for them.
     """
     lines = [[Cell(heading, "dim") for heading in headings]] if headings else []
     lines += [[cell if isinstance(cell, Cell) else Cell(cell, "") for cell in row] for row in rows]
@@ -219,11 +226,27 @@ def table(rows: Sequence[Sequence[str | Cell]], *, headings: Sequence[str] = (),
         return ""
     widths = [max(len(row[column].text) for row in lines) for column in range(len(lines[0]))]
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    if room is not None and elastic is not None:
-        too_much = sum(widths) + 2 * (len(widths) - 1) - room
-        widths[elastic] = max(widths[elastic] - max(too_much, 0), min(widths[elastic], _LEAST_ELASTIC))
-        lines = [[_cut(cell, widths[index]) for index, cell in enumerate(row)] for row in lines]
+    if room is not None:
+        widths = _fit(widths, room, (elastic,) if isinstance(elastic, int) else elastic, optional)
+        lines = [[_cut(cell, width) for cell, width in zip(row, widths, strict=False)] for row in lines]
     return "\n".join(_to_line(row, widths, room) for row in lines)
+
+
+def _fit(widths: Sequence[int], room: int, elastic: Sequence[int], optional: int) -> list[int]:
+    """The widths that fit into the room, as far as elastic and optional columns let them."""
+    fitting = list(widths)
+
+    def too_much() -> int:
+        return sum(fitting) + 2 * (len(fitting) - 1) - room
+
+    for count in range(optional + 1):
+        fitting = list(widths[: len(widths) - count])
+        for column in elastic:
+            least = min(fitting[column], _LEAST_ELASTIC)
+            fitting[column] = max(fitting[column] - max(too_much(), 0), least)
+        if too_much() <= 0:
+            break
+    return fitting
 
 
 def _cut(cell: Cell, width: int) -> Cell:

@@ -3,6 +3,7 @@ ask a person. Every part is a durable step in the attempt's own lane, so a resum
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from holdfast.persistence.rows import insert, now_text
 from holdfast.runtime.durable import Beside, CancelRun, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.workflow import Phase
-from holdfast.workspace import restore, write_tree
+from holdfast.workspace import changed_paths, restore, write_tree
 
 AGENT_TURN = StepKinds(EventKind.AGENT_STARTED, EventKind.AGENT_FINISHED, EventKind.AGENT_ERROR, EventKind.TOOL_UNKNOWN)
 PIN = StepKinds(completed=EventKind.PHASE_STARTED)
@@ -55,10 +56,11 @@ class PhaseAttempt:
         await self._run_checks()
         kept = await self._keep()
         if self._phase.requires_approval:
-            answer = await self._get_approval(verdict)
+            answer, subject = await self._get_approval(verdict)
             if answer.action is ApprovalDecisionAction.REQUEST_CHANGES:
                 return ChangesRequested(answer.comment)
             self._check_approved(answer)
+            kept = await self._keep_approved(kept, subject)
         await self._complete(verdict, kept)
         return None
 
@@ -176,11 +178,25 @@ class PhaseAttempt:
         """Keep the files of this attempt under a ref of its own."""
         return await keep_files(self._scope, self._phase, self._attempt, self._step("snapshot", KEEP))
 
-    async def _get_approval(self, verdict: Verdict) -> Answer:
+    async def _keep_approved(self, kept: dict[str, Any], subject: Subject) -> dict[str, Any]:
+        """Keep the files again if a person changed them while they waited: what was approved is the result."""
+        scope, own = self._scope, self._phase.expected_artifact.path
+        others = _artifacts(scope, [path for path in scope.template.artifact_paths if path != own])
+
+        def find_changed() -> list[str]:
+            paths = changed_paths(scope.place.repo, kept["tree"], subject.tree)
+            return [path for path in paths if not _is_artifact(path, others)]
+
+        if not await scope.on_disk(find_changed):
+            return kept
+        return await keep_files(scope, self._phase, self._attempt, self._step(f"snapshot-{subject.tree[:12]}", KEEP))
+
+    async def _get_approval(self, verdict: Verdict) -> tuple[Answer, Subject]:
         scope = self._scope
         subject = await scope.on_disk(lambda: current_subject(scope, self._phase))
         shown = await describe_result(scope, self._phase, self._attempt, verdict.text, subject.tree)
-        return await PhaseApproval(scope, self._phase, self._attempt, self._lane_id).get(subject, shown)
+        answer = await PhaseApproval(scope, self._phase, self._attempt, self._lane_id).get(subject, shown)
+        return answer, subject
 
     def _check_approved(self, answer: Answer) -> None:
         if answer.action is ApprovalDecisionAction.ABORT:
@@ -222,13 +238,18 @@ class PhaseAttempt:
 def current_subject(scope: RunScope, phase: Phase) -> Subject:
     """What an approval of this phase would be about, by what lies in the workspace now."""
     found = judge_artifact(scope.place.root, phase, scope.run_id, scope.registry)
-    prefix = scope.place.root.relative_to(scope.place.worktree)
-    artifacts = [(prefix / path).as_posix() for path in scope.template.artifact_paths]
+    artifacts = _artifacts(scope, scope.template.artifact_paths)
     tree = write_tree(scope.place).tree_id
     listed = scope.place.git.run("ls-tree", "-r", "-z", "--full-tree", tree).names
     files = [entry for entry in listed if not _is_artifact(entry.partition("\t")[2], artifacts)]
     digest = hashlib.sha256("\0".join(files).encode(errors="surrogateescape")).hexdigest()
     return Subject(found.hash, digest, scope.run.template_hash, tree)
+
+
+def _artifacts(scope: RunScope, paths: Iterable[str]) -> list[str]:
+    """Artifacts as git names them, from the worktree on."""
+    prefix = scope.place.root.relative_to(scope.place.worktree)
+    return [(prefix / path).as_posix() for path in paths]
 
 
 def _is_artifact(path: str, artifacts: list[str]) -> bool:

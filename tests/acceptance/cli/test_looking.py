@@ -136,9 +136,9 @@ def test_listings_name_the_repository(start: Command, holdfast: Command, repo: P
     start()
 
     heading, row = holdfast("runs", "list").out.splitlines()
-    assert heading.split() == ["STATE", "RUN", "REPOSITORY", "WHAT", "STARTED", "SPENT", "NOW"]
+    assert heading.split() == ["STATE", "RUN", "REPO", "WHAT", "NOW", "SPENT", "STARTED"]
     assert row.split()[3] == repo.name
     (listed,) = holdfast("runs", "list", "--json").json
     assert listed["repo_path"] == str(repo)
-    assert (listed["reserved_usd"], listed["cost_usd"] > 0) == (0, True)
+    assert listed["reserved_usd"] == 0
     assert f"in {repo.name}" in holdfast("approvals").out

@@ -1,5 +1,6 @@
 """Approvals over HTTP: answered by the right people, for what they saw, and the run goes on by itself."""
 
+import asyncio
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -181,3 +182,41 @@ async def test_arguments_for_what_a_phase_made_are_refused(api: Api) -> None:
 
     assert (answer.status_code, answer.json()["code"]) == (422, "config_invalid")
     assert (await api.viewer.get("/api/approvals")).json()["items"] == [waiting]
+
+
+async def wait_for_question(api: Api, run_id: str, *, attempt: int) -> dict[str, Any]:
+    async with asyncio.timeout(60):
+        while True:
+            detail = (await api.viewer.get(f"/api/runs/{run_id}")).json()
+            for asked in detail["approvals"]:
+                if (asked["state"], asked["attempt"]) == ("pending", attempt):
+                    return dict(asked)
+            await api.wait_for_event(run_id, after=detail["seq"])
+
+
+async def test_an_approval_says_why_it_is_asked_and_what_changed_since_the_last_answer(api: Api) -> None:
+    run_id, first = await ask(api)
+    path = f"/api/approvals/{first['approval_id']}"
+    await api.approver.post(path, json={"action": "request_changes", "comment": "say more"})
+    second = await wait_for_question(api, run_id, attempt=2)
+    changes = await api.viewer.get(f"/api/approvals/{second['approval_id']}/changes", params={"of": "answer"})
+
+    assert first["reason"] == f"phase {first['phase_key']} has risk high"
+    assert first["since_answer"] is None
+    since = second["since_answer"]
+    assert (since["approval_id"], since["attempt"], since["comment"]) == (first["approval_id"], 1, "say more")
+    assert [file["path"] for file in changes.json()["files"]] == since["files"]
+
+
+async def test_no_phase_of_a_run_that_is_over_runs_or_waits(api: Api) -> None:
+    run_id, _waiting = await ask(api)
+    await api.operator.post(f"/api/runs/{run_id}/abort", json={})
+
+    detail = await api.wait_for(run_id)
+    (listed,) = (await api.viewer.get("/api/runs")).json()["items"]
+
+    assert detail["state"] == "cancelled"
+    assert "stopped" in [phase["status"] for phase in detail["phases"]]
+    assert not {"running", "awaiting_approval"} & {phase["status"] for phase in detail["phases"]}
+    assert listed["repo_path"] == str(api.repo)
+    assert listed["reserved_usd"] == 0

@@ -204,3 +204,21 @@ async def test_a_name_that_is_no_branch_is_refused(working: Api, into: str) -> N
 
     assert answer.status_code in (409, 422), answer.text
     assert git(working.repo, "for-each-ref", "refs/heads") == before
+
+
+async def test_what_waits_is_in_the_diff_and_the_changes_but_in_no_merge(working: Api) -> None:
+    run_id = await working.start(workflow="asking-notes")
+    detail = await working.wait_for(run_id, "paused")
+    (asked,) = detail["approvals"]
+    key = asked["phase_key"]
+
+    diff = await working.viewer.get(f"/api/runs/{run_id}/diff")
+    of_phase = await working.viewer.get(f"/api/runs/{run_id}/diff", params={"phase": key})
+    changes = (await working.viewer.get(f"/api/runs/{run_id}/changes")).json()
+    merge = await working.operator.post(f"/api/runs/{run_id}/merge")
+
+    assert "+done" in diff.text
+    assert of_phase.text == diff.text
+    assert "work.txt" in [file["path"] for file in changes["files"]]
+    assert merge.status_code == 409
+    assert not (working.repo / "work.txt").exists()

@@ -10,6 +10,7 @@ from tests.engine_world import Turn, World, hand_in, phase
 from holdfast.engine import ApprovalRequest
 from holdfast.enums import ApprovalDecisionAction, RunStatus
 from holdfast.errors import HoldfastError
+from holdfast.persistence.models import RunPhaseRow
 
 
 class Person:
@@ -380,3 +381,18 @@ async def test_an_approval_says_why_it_is_asked(world: World, options: dict[str,
     _waiting, approval = await paused(world, hand_in, phase("spec", **options))
 
     assert approval.shown["reason"] == why
+
+
+async def test_what_was_edited_while_it_waited_and_then_approved_is_the_result_of_the_phase(world: World) -> None:
+    waiting, _approval = await paused(world, hand_in, phase("spec", risk="high"))
+    (world.worktree(waiting.run_id) / "by-hand.txt").write_text("edited\n")
+    await world.engine().resume(waiting.run_id)
+    [asked_now] = await world.approvals(waiting.run_id)
+    await world.engine().decide(waiting.run_id, asked_now.id, "approve", digest=asked_now.digest)
+
+    result = await world.engine().resume(waiting.run_id)
+
+    assert result.state is RunStatus.COMPLETED
+    [row] = await world.select(RunPhaseRow, result.run_id)
+    assert "by-hand.txt" in world.git("ls-tree", "--name-only", row.tree)
+    assert world.git("rev-parse", f"{row.snapshot}^{{tree}}").strip() == row.tree
