@@ -35,7 +35,9 @@ class StartRun(_Request):
     )
     workflow: Annotated[Text, Field(min_length=1, max_length=500, description="A name of GET /api/workflows.")]
     repo_path: Annotated[Text, Field(min_length=1, max_length=4000, description="A folder under the workspace root.")]
-    base_branch: BranchName = "main"
+    base_branch: BranchName | None = Field(
+        default=None, description="The branch to start from; else the one that is checked out.", examples=["main"]
+    )
     requirements_md: Text = ""
     persona_overrides: dict[ShortText, ShortText] = Field(default_factory=dict, description="Persona by role.")
     simulate: bool = Field(default=False, description="Bind every role to the simulated model.")

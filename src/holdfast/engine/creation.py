@@ -53,6 +53,7 @@ class NewRun:
             "template_hash": self.template.content_hash,
             "repo_path": self.repo_path,
             "base_branch": self.base_branch,
+            "base_commit": self.base_commit,
             "requirements_md": self.requirements_md,
             "budget_micros": self.budget_micros,
             "started_by": self.started_by,

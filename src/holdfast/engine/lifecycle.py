@@ -31,6 +31,7 @@ from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
 from holdfast.workflow import WorkflowTemplate, check_schemas
+from holdfast.workspace import find_start
 
 _log = logging.getLogger(__name__)
 _ABORT_WAIT_S = 30.0  # how long a live owner is given to act on a request to cancel
@@ -65,7 +66,7 @@ class WorkflowEngine:
         template: WorkflowTemplate,
         *,
         repo_path: str | Path,
-        base_branch: str = "main",
+        base_branch: str | None = "main",
         requirements_md: str = "",
         pre_allocated_run_id: RunId | None = None,
         persona_overrides: Mapping[str, str] | None = None,
@@ -73,8 +74,11 @@ class WorkflowEngine:
         title: str = "",
         started_by: str = "",
     ) -> RunResult:
-        """Start a run and drive it until it is over or waits. Raises, with nothing written, if it cannot start."""
-        new = self._bind(
+        """Start a run and drive it until it is over or waits. Raises, with nothing written, if it cannot start.
+
+        It starts from `base_branch` as it is now; `None` is the one that is checked out. Raises `BaseBranchMissing`.
+        """
+        new = await self._bind(
             template,
             repo_path=repo_path,
             base_branch=base_branch,
@@ -103,7 +107,7 @@ class WorkflowEngine:
         Rows `beside` it and the events that come `then` are written in the same transaction; if a row is refused, so is
         the run.
         """
-        new = self._bind(template, **options)
+        new = await self._bind(template, **options)
         async with self._owner.owning(new.run_id) as (journal, claim):
             await self._write_new(journal, claim, new, beside, then)
         return new.run_id
@@ -269,12 +273,12 @@ class WorkflowEngine:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _bind(
+    async def _bind(
         self,
         template: WorkflowTemplate,
         *,
         repo_path: str | Path,
-        base_branch: str = "main",
+        base_branch: str | None = "main",
         requirements_md: str = "",
         pre_allocated_run_id: RunId | None = None,
         persona_overrides: Mapping[str, str] | None = None,
@@ -293,12 +297,15 @@ class WorkflowEngine:
             template, self._personas, self._available, overrides=persona_overrides, consent_store=self._consent
         )
         limit = budget_usd if budget_usd is not None else self._config.run_budget_usd
+        # crash: nothing is written yet; the commit is fixed here, so that the run starts from what its maker saw.
+        start = await asyncio.to_thread(find_start, path.resolve(), base_branch)
         new = NewRun(
             run_id=new_run_id(pre_allocated_run_id),
             template=template,
             bindings=bindings,
             repo_path=str(path),
-            base_branch=base_branch,
+            base_branch=start.name,
+            base_commit=start.commit,
             requirements_md=requirements_md,
             budget_micros=None if limit is None else round(Decimal(str(limit)) * 1_000_000),
             title=title,
