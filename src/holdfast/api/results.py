@@ -108,9 +108,14 @@ async def read_diff(
 
 def read_stored_patch(data_dir: Path, stored: StoredRun, phase: str | None, *, with_own: bool) -> str:
     """Raises what `read_patch` raises."""
-    trees = order_trees((row.phase_key, row.tree, row.ended_at) for row in stored.phases.values())
+    trees = stored_trees(stored)
     definition = stored.template.definition if stored.template else None
     return read_patch(data_dir, stored.run.id, trees, definition, phase, with_own=with_own)
+
+
+def stored_trees(stored: StoredRun) -> dict[str, str]:
+    """Return the files at the end of each phase, in the order of their ends."""
+    return order_trees((row.phase_key, row.tree, row.ended_at) for row in stored.phases.values())
 
 
 @router.get("/{run_id}/report", responses=_REPORT, response_class=Response, summary="The final report")

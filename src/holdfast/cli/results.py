@@ -1,12 +1,12 @@
-"""What a run made, and how it gets to the user: diffs and merge."""
+"""What a run changed, as a diff."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from holdfast.cli.lazy import did_you_mean
-from holdfast.cli.options import JSON, RUN_ID, get_user
-from holdfast.cli.output import has_colour, plain, print_json, print_text, say
+from holdfast.cli.options import RUN_ID
+from holdfast.cli.output import has_colour, plain, say
 from holdfast.cli.reading import find_run_id
 from holdfast.errors import RunNotInState
 from holdfast.persistence.plain import query
@@ -26,21 +26,24 @@ def show_diff(
     """
     import sys
 
-    text = read_diff(find_run_id(run_id), phase, with_artifacts=with_artifacts)
+    found = find_run_id(run_id)
+    text = read_diff(found, phase, with_artifacts=with_artifacts)
     if not text:
         say("No file was changed.")
     if sys.stdout.isatty():
         text = plain(text)
     sys.stdout.write(coloured(text) if has_colour(sys.stdout) else text)
+    sys.stdout.flush()
+    for line in _read_left_out(found):
+        say(plain(line))
 
 
 def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = False) -> str:
     """The change as git would print it. Raises `RunNotInState` for a phase that has handed nothing in."""
     from holdfast.config import load_config
-    from holdfast.engine.patches import order_trees, read_patch
+    from holdfast.engine.patches import read_patch
 
-    rows = query("SELECT phase_key, tree, ended_at FROM run_phases WHERE run_id = :id", {"id": run_id})
-    trees = order_trees((row["phase_key"], row["tree"], row["ended_at"]) for row in rows)
+    trees = _read_trees(run_id)
     definition = query(_DEFINITION, {"id": run_id})
     made_from = definition[0]["definition"] if definition else None
     try:
@@ -50,37 +53,25 @@ def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = F
         raise
 
 
+def _read_trees(run_id: str) -> dict[str, str]:
+    from holdfast.engine.patches import order_trees
+
+    rows = query("SELECT phase_key, tree, ended_at FROM run_phases WHERE run_id = :id", {"id": run_id})
+    return order_trees((row["phase_key"], row["tree"], row["ended_at"]) for row in rows)
+
+
+def _read_left_out(run_id: str) -> list[str]:
+    """Say what is in the run's worktree and no part of its result, in lines."""
+    from holdfast.config import load_config
+    from holdfast.engine.patches import describe_left_out, find_left_out
+
+    trees = _read_trees(run_id)
+    return describe_left_out(find_left_out(load_config().data_dir, run_id, trees)) if trees else []
+
+
 def coloured(text: str) -> str:
     lines = []
     for line in text.splitlines():
         code = "1" if line.startswith(("diff ", "+++", "---")) else _DIFF_TONES.get(line[:1])
         lines.append(f"\x1b[{code}m{line}\x1b[0m\n" if code else f"{line}\n")
     return "".join(lines)
-
-
-def merge(
-    run_id: RUN_ID,
-    into: Annotated[
-        str | None, typer.Option("--into", metavar="BRANCH", help="The branch to bring it to; else the run's base.")
-    ] = None,
-    as_json: JSON = False,
-) -> None:
-    """Bring a run's result to your branch as commits, without holdfast's own files.
-
-    Example: holdfast merge 3f2a
-    """
-    import asyncio
-
-    merged = asyncio.run(_merge(find_run_id(run_id), into))
-    if as_json:
-        print_json(merged)
-    else:
-        print_text(merged["message"])
-
-
-async def _merge(run_id: str, into: str | None) -> dict[str, Any]:
-    from holdfast.cli.opening import open_engine
-    from holdfast.engine.delivery import merge_run
-
-    async with open_engine() as (_engine, db, config):
-        return await merge_run(db, config, run_id, into=into, by=get_user())

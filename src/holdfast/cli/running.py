@@ -156,6 +156,6 @@ def _complete(wish: _Wish, template: "WorkflowTemplate") -> str:
     if wish.can_ask:
         say(origin)
         options["requirements_md"] = ask_requirements()
-    if not options["requirements_md"]:
+    if not options["requirements_md"].strip():
         raise refuse_missing()
     return ""

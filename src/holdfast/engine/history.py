@@ -30,6 +30,8 @@ class History:
     """A person resumed it knowing that what its agents are told has changed."""
     last_tree: str | None = None
     retried_at: int = 0
+    started_at: int = 0
+    """The number of the last event with which an attempt of a phase started."""
     prepared: int = 0
     _started_from: dict[str, str] = field(default_factory=dict)
     _failed: set[str] = field(default_factory=set)
@@ -76,6 +78,7 @@ class History:
 
     def _add_phase(self, event: Event, phase: str, tree: str | None) -> None:
         if event.kind == "phase.started":
+            self.started_at = event.seq
             attempt = int(event.payload.get("attempt_no", 1))
             self.last_attempt[phase] = max(attempt, self.last_attempt.get(phase, 0))
             self.restore_to.pop(phase, None)

@@ -145,7 +145,7 @@ def _bring(merge: _Merge, options: MergeOptions) -> Merged:
         commit, action = _join(merge, result)
         subjects = tuple(each.subject for each in merge.commits)
     start = tip or git.line("mktree")
-    summary = summarize_diff(merge.workspace.repo, start, commit)
+    summary = summarize_diff(merge.workspace.repo, tip or merge.workspace.base_commit, commit)
     paths = changed_paths(merge.workspace.repo, f"{start}^{{tree}}", f"{commit}^{{tree}}")
     if options.is_dry_run:
         checkout = check_files(git, merge.branch, tip, commit, paths=paths, state=state)

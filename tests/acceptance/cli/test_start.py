@@ -29,7 +29,7 @@ def test_a_run_starts_from_the_current_branch_and_is_merged_there(
     assert first == f"From feature-x at {tip[:7]}; holdfast merge brings the result back there."
     merged = holdfast("merge", done.json["run_id"]).out
     assert merged.startswith("feature-x")
-    assert git(repo, "rev-parse", "feature-x~1") == tip
+    assert git(repo, "merge-base", "feature-x", tip) == tip != git(repo, "rev-parse", "feature-x")
     assert git(repo, "rev-parse", "main") == main
 
 

@@ -12,7 +12,8 @@ from tests.engine_processes import Zygote
 from tests.engine_world import Turn, World, hand_in, phase, template
 
 from holdfast.enums import RunStatus
-from holdfast.errors import HoldfastError
+from holdfast.errors import BaseBranchMissing, HoldfastError
+from holdfast.persistence.listings import RunFilter, list_page
 
 
 def users_state(repo: Path, git: Any) -> dict[str, str]:
@@ -166,7 +167,7 @@ async def test_without_a_branch_a_run_starts_from_the_one_that_is_checked_out(wo
 
 async def test_a_run_starts_from_the_commit_its_maker_saw_wherever_the_branch_goes_meanwhile(world: World) -> None:
     seen = world.git("rev-parse", "main")
-    run_id = await world.engine().create(world.template(), repo_path=world.repo)
+    run_id = await world.engine().create(world.know(template("spec")), repo_path=world.repo)
     (world.repo / "app.py").write_text("print('later')\n")
     world.git("commit", "-q", "-am", "later")
 
