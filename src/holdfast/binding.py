@@ -79,7 +79,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Who fills a role in a run. It is stored with the run and never made again."""
+    """Who fills a role in a run. It is stored with the run and never made again, unless a person asks for another."""
 
     role_id: str
     persona: AgentPersona
@@ -96,8 +96,10 @@ def bind_personas(
     *,
     overrides: Mapping[str, str] | None = None,
     consent_store: PersonaConsentStore | None = None,
+    is_partial: bool = False,
 ) -> dict[str, Binding]:
-    """One binding per role, in the template's order. `overrides` names personas by role id.
+    """One binding per role, in the template's order. `overrides` names personas by role id; a partial binding is of
+    the roles they name and no others.
 
     Raises `PersonaIneligible` if nobody, or not the one asked for, can fill a role, and `ConsentRequired` if a chosen
     persona needs a consent that the store does not hold (without a store: that nobody could have given).
@@ -108,7 +110,8 @@ def bind_personas(
         if role_id not in {role.id for role in template.roles}:
             known = ", ".join(role.id for role in template.roles)
             raise PersonaIneligible(f"Workflow {template.name} has no role {role_id}; its roles are {known}.")
-    bindings = {role.id: _bind(role, pool, availability, wanted.get(role.id)) for role in template.roles}
+    roles = [role for role in template.roles if role.id in wanted or not is_partial]
+    bindings = {role.id: _bind(role, pool, availability, wanted.get(role.id)) for role in roles}
     check_consent((binding.persona for binding in bindings.values()), consent_store)
     return bindings
 

@@ -18,7 +18,8 @@ HoldfastError
 │              IdempotencyKeyReused  ArtifactNotFound  ReportMissing
 └── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted
                BackendUnavailable  AgentFailed  ChecksFailed
-               WorkspaceError: RepositoryMissing  BaseBranchMissing  WorkspaceTooLarge  WorkspaceConflict
+               WorkspaceError: RepositoryMissing  BaseBranchMissing  TargetBranchMissing  WorkspaceTooLarge
+               WorkspaceConflict
 """
 
 from collections.abc import Iterable
@@ -420,6 +421,19 @@ class BaseBranchMissing(WorkspaceError):
     def __init__(self, message: str, *, branches: tuple[str, ...], hint: str | None = None, **facts: Any) -> None:
         super().__init__(message, hint=hint, branches=branches, **facts)
         self.branches = branches
+
+
+class TargetBranchMissing(WorkspaceError):
+    """The branch that a result should be brought to is not in the repository; `can_be_made` says if it could be."""
+
+    code = "branch_missing"
+
+    def __init__(
+        self, message: str, *, branch: str, can_be_made: bool = True, hint: str | None = None, **facts: Any
+    ) -> None:
+        super().__init__(message, hint=hint, branch=branch, **facts)
+        self.branch = branch
+        self.can_be_made = can_be_made
 
 
 class WorkspaceTooLarge(WorkspaceError):

@@ -32,6 +32,13 @@ class ApprovalRule(StrEnum):
     NEVER = "never"
 
 
+class RequirementsRule(StrEnum):
+    """Whether a run must be told what is wanted, or the workflow's instructions are enough."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+
+
 class DeadlineAnswer(StrEnum):
     """What an approval that nobody answered in time is answered with. Never yes, and nothing that costs money."""
 
@@ -137,6 +144,7 @@ class WorkflowTemplate(Definition):
     name: Name
     version: Version
     description: str = ""
+    requirements: RequirementsRule = RequirementsRule.REQUIRED
     roles: Annotated[tuple[Role, ...], AfterValidator(check_not_empty)]
     phases: Annotated[tuple[Phase, ...], AfterValidator(check_not_empty)]
     setup: tuple[Argv, ...] = ()
@@ -164,6 +172,11 @@ class WorkflowTemplate(Definition):
     def artifact_paths(self) -> list[str]:
         """Where the phases hand in."""
         return [phase.expected_artifact.path for phase in self.phases]
+
+    @property
+    def requires_text(self) -> bool:
+        """Whether the command line asks what is wanted before it starts a run."""
+        return self.requirements is RequirementsRule.REQUIRED
 
     def role(self, role_id: str) -> Role:
         """The role of that id; `KeyError` if there is none."""

@@ -5,9 +5,10 @@ import { EMPTY, findMistakes, fromRequest, toBudget, toFieldErrors, toProblems, 
 const form = (changes = {}) => ({ ...EMPTY, workflow: "w", repo_path: "/code/a", requirements_md: "Do it.", ...changes });
 
 test("a form becomes the request that the server knows", () => {
-  const request = toRequest(form({ budget_usd: "$2,50", persona_overrides: { author: "x", reviewer: "" }, title: " t " }));
+  const request = toRequest(form({ budget_usd: "$2,50", persona_overrides: { author: "x", reviewer: "" }, title: " t ", base_branch: " main " }));
   assert.deepEqual(request, { workflow: "w", repo_path: "/code/a", base_branch: "main", requirements_md: "Do it.", persona_overrides: { author: "x" }, simulate: false, title: "t", budget_usd: 2.5 });
   assert.ok(!("budget_usd" in toRequest(form())));
+  assert.ok(!("base_branch" in toRequest(form())), "the branch that is checked out");
 });
 
 test("amounts are read as people write them", () => {

@@ -7,11 +7,13 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from holdfast.api.auth import Viewer
+from holdfast.api.delivering import LeftOutItem
 from holdfast.api.params import ApprovalIdPath, RunIdPath, ServerDep, ShortText
 from holdfast.api.responses import READ_ONE, problems
-from holdfast.api.results import find_artifact, read_stored_patch
+from holdfast.api.results import find_artifact, read_stored_patch, read_trees
 from holdfast.engine.differences import FileChange, Line, Pair, compare, parse_patch, to_pairs
 from holdfast.engine.loading import get_run
+from holdfast.engine.patches import find_left_out, to_facts
 from holdfast.errors import ApprovalNotFound, ArtifactNotFound
 from holdfast.persistence.runs import find_approval, read_artifacts
 
@@ -35,6 +37,9 @@ class ChangedFile(BaseModel):
 
 class Changes(BaseModel):
     files: list[ChangedFile]
+    left_out: list[LeftOutItem] = Field(
+        default_factory=list, description="What is no part of the result, because set-up made it or it was copied in."
+    )
 
 
 @router.get(
@@ -48,8 +53,11 @@ async def list_changes(
     split: Split = False,
 ) -> Changes:
     stored = await get_run(server.db, run_id)
-    patch = await read_stored_patch(server, stored, phase, with_own=True)
-    return await asyncio.to_thread(_to_changes, patch, is_split=split)
+    trees = await read_trees(server, stored)
+    patch = await asyncio.to_thread(read_stored_patch, server, stored, trees, phase, with_own=True)
+    changes = await asyncio.to_thread(_to_changes, patch, is_split=split)
+    groups = await asyncio.to_thread(find_left_out, server.config.data_dir, stored.run.id, trees)
+    return changes.model_copy(update={"left_out": [LeftOutItem(**facts) for facts in to_facts(groups)]})
 
 
 @router.get("/api/runs/{run_id}/difference", responses=READ_ONE, summary="What two attempts handed in, compared")

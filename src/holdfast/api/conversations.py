@@ -46,7 +46,9 @@ class StartConversation(BaseModel):
     )
     repo_path: Annotated[Text, Field(min_length=1, max_length=4000, description="A folder under the workspace root.")]
     text: Said
-    base_branch: BranchName = "main"
+    base_branch: BranchName | None = Field(
+        default=None, description="The branch to start from; else the one that is checked out."
+    )
     persona: ShortText | None = Field(default=None, description="Who answers; else the best that can, as here.")
     simulate: bool = Field(default=False, description="Talk with the simulated model.")
     budget_usd: Usd | None = None

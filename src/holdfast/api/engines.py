@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
@@ -90,6 +90,19 @@ class Engines:
             return ready
 
         return await asyncio.to_thread(check)
+
+    async def check_persona_trust(self, repo: Path, names: Iterable[str]) -> None:
+        """Raise `ConsentRequired` if one of these personas is the repository's own and nobody has agreed to it.
+
+        A name that nobody has is told by the binding.
+        """
+
+        def check() -> None:
+            named = set(names)
+            used = [entry for entry in self.catalog(repo).list_personas() if entry.definition.name in named]
+            check_trust(repo, used, open_consents(self._config))
+
+        await asyncio.to_thread(check)
 
     async def choose_partner(
         self, repo: Path, wanted: str | None, *, is_simulated: bool

@@ -8,10 +8,12 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from holdfast.api.schemas import Decide, ForkRun, StartRun, TopUp
+from holdfast.api.schemas import Decide, ForkRun, ResumeRun, RetryRun, StartRun, TopUp
 from holdfast.api.server import Server
 from holdfast.engine.deciding import NOT_GIVEN
+from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.engine.loading import get_run, load_run
+from holdfast.engine.run_change import ChangeRequest
 from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound, IdempotencyKeyReused, RowRefused, RunBusy, RunNotInState
 from holdfast.persistence.access import find_answer, remember_answer
@@ -60,11 +62,19 @@ async def start_run(server: Server, wanted: StartRun, *, by: str, key: str | Non
 async def fork_run(server: Server, run_id: str, wanted: ForkRun, *, by: str, key: str | None) -> str:
     """Write a fork as a pending run and return its id; raises what `WorkflowEngine.create_fork` raises."""
     stored = await get_run(server.db, run_id)
-    engine = await server.engines.for_repository(None)
+    change = to_change(wanted, by=by)
+    engine = await _engine_for_change(server, stored, change)
 
     async def make(new_id: str, beside: Sequence[Statement]) -> None:
-        told = {"title": wanted.title, "started_by": by}
-        await engine.create_fork(stored.run.id, wanted.phase_key, pre_allocated_run_id=new_id, beside=beside, **told)
+        await engine.create_fork(
+            *(stored.run.id, wanted.phase_key),
+            title=wanted.title,
+            started_by=by,
+            pre_allocated_run_id=new_id,
+            beside=beside,
+            persona_overrides=change.persona_overrides,
+            requirements_md=change.requirements_md,
+        )
 
     return await start_once(server, wanted, make, by=by, key=key, about=f"fork {stored.run.id}")
 
@@ -137,17 +147,56 @@ async def check_failed(server: Server, run_id: str) -> StoredRun:
 
 async def ask_to_go_on(server: Server, run_id: str, *, by: str, verb: str, **facts: Any) -> None:
     """Record who wants the run to go on, durably, and look at once whether somebody can drive it."""
-    event = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by=by, verb=verb, **facts)
-    await write_and_wake(server, run_id, event)
+    await write_and_wake(server, run_id, _resume_requested(run_id, by=by, verb=verb, **facts))
+
+
+async def change_and_go_on(
+    server: Server, stored: StoredRun, change: ChangeRequest, *, verb: str, **facts: Any
+) -> None:
+    """Change a run and record who wants it to go on, both or neither. Raises what `WorkflowEngine.change` raises."""
+    if not change:
+        await ask_to_go_on(server, stored.run.id, by=change.by, verb=verb, **facts)
+        return
+    engine = await _engine_for_change(server, stored, change)
+    event = _resume_requested(stored.run.id, by=change.by, verb=verb, **facts)
+    await engine.change(
+        stored.run.id,
+        persona_overrides=change.persona_overrides,
+        requirements_md=change.requirements_md,
+        by=change.by,
+        is_retry=verb == "retry",
+        then=[event],
+        beside=[_wake_row(stored.run.id)],
+    )
+    server.dispatcher.wake()
+
+
+def to_change(wanted: ResumeRun | RetryRun | ForkRun, *, by: str) -> ChangeRequest:
+    return ChangeRequest(wanted.persona_overrides, wanted.requirements_md, by)
+
+
+async def _engine_for_change(server: Server, stored: StoredRun, change: ChangeRequest) -> WorkflowEngine:
+    """Return an engine that knows the personas of the run's repository. Raises `ConsentRequired`."""
+    if not change.persona_overrides:
+        return await server.engines.for_repository(None)
+    repo = await server.engines.resolve_repository(stored.run.repo_path)
+    await server.engines.check_persona_trust(repo, change.persona_overrides.values())
+    return await server.engines.for_repository(repo, is_simulated=bool(stored.run.is_simulated))
+
+
+def _resume_requested(run_id: str, **facts: Any) -> Event:
+    return create_event(run_id, EventKind.RUN_RESUME_REQUESTED, **facts)
+
+
+def _wake_row(run_id: str) -> Statement:
+    # Unique per request, so that whoever has served one does not take back the next.
+    wake = f"{now_text()} {uuid.uuid4().hex[:8]}"
+    return Statement("UPDATE runs SET wake = :wake WHERE id = :id", {"wake": wake, "id": run_id})
 
 
 async def write_and_wake(server: Server, run_id: str, event: Event) -> int:
     """Append what somebody has to act on, and see that somebody does; the event's number."""
-    # Unique per request, so that whoever has served one does not take back the next.
-    asked = Statement(
-        "UPDATE runs SET wake = :wake WHERE id = :id", {"wake": f"{now_text()} {uuid.uuid4().hex[:8]}", "id": run_id}
-    )
-    (stored,) = await server.journal.append(run_id, [event], rows=[asked])
+    (stored,) = await server.journal.append(run_id, [event], rows=[_wake_row(run_id)])
     server.dispatcher.wake()
     return stored.seq
 

@@ -33,8 +33,8 @@ from holdfast.persistence.statistics import read_past_runs
 from holdfast.persona import AgentPersona
 from holdfast.readiness import Readiness, find_available
 from holdfast.workflow import WorkflowTemplate, check_schemas
-from holdfast.workspace.git import Git
-from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository, resolve_base
+from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository
+from holdfast.workspace.start import find_current_branch, find_start
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 _MOST_BRANCHES = 200
@@ -183,7 +183,7 @@ def _look(server: Server, body: StartRun, repo: Path | None, template: WorkflowT
 
 
 def _look_at_repository(
-    path: Path, base_branch: str, server: Server, problems: list[FieldProblem]
+    path: Path, base_branch: str | None, server: Server, problems: list[FieldProblem]
 ) -> RepositoryPreview | None:
     try:
         repository = find_repository(path)
@@ -191,15 +191,13 @@ def _look_at_repository(
             return _to_repository(path, is_git=False)
         branches = _list_branches(repository)
         try:
-            if branches:  # one without any is begun from nothing, whatever the branch is called
-                resolve_base(repository, base_branch)
+            find_start(path, base_branch)
         except HoldfastError as error:
             problems.append(to_problem("base_branch", error))
-        git = Git(folder=repository.checkout or repository.git_dir, is_exact=False)
         return _to_repository(
             path,
             branches=branches,
-            current_branch=git.find("symbolic-ref", "--quiet", "--short", "HEAD"),
+            current_branch=find_current_branch(repository),
             uncommitted=list(find_dirty_paths(repository, data_dir=server.config.data_dir)),
         )
     except HoldfastError as error:

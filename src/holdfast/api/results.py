@@ -6,6 +6,7 @@ Rule: an agent wrote these. They are never sent as something a browser would run
 import asyncio
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -102,25 +103,28 @@ async def read_diff(
     artifacts: Annotated[bool, Query(description="With holdfast's own files, which no merge brings anywhere.")] = False,
 ) -> Response:
     stored = await get_run(server.db, run_id)
-    text = await read_stored_patch(server, stored, phase, with_own=artifacts)
+    trees = await read_trees(server, stored)
+    text = await asyncio.to_thread(read_stored_patch, server, stored, trees, phase, with_own=artifacts)
     headers = _download(f"{stored.run.id}.diff")
     return Response(text.encode(errors="replace"), headers=headers, media_type="text/plain")
 
 
-async def read_stored_patch(server: Server, stored: StoredRun, phase: str | None, *, with_own: bool) -> str:
-    """Read the patch of a run, with what waits or is under way. Raises what `read_patch` raises."""
+async def read_trees(server: Server, stored: StoredRun) -> dict[str, str]:
+    """Read the files each phase left, in the order of their ends, with what waits or is under way."""
     data_dir, run_id = server.config.data_dir, stored.run.id
     is_open = stored.run.state in ("running", "paused")
     keys = [row.phase_key for row in stored.phases.values() if is_open and row.state in UNFINISHED]
     recorded = (await server.chronicles.get(run_id)).trees if keys else {}
+    unfinished = await asyncio.to_thread(find_unfinished, data_dir, run_id, recorded, keys)
+    return order_trees([(row.phase_key, row.tree, row.ended_at) for row in stored.phases.values()], unfinished)
+
+
+def read_stored_patch(
+    server: Server, stored: StoredRun, trees: Mapping[str, str], phase: str | None, *, with_own: bool
+) -> str:
+    """Read the patch of a run. Raises what `read_patch` raises."""
     definition = stored.template.definition if stored.template else None
-
-    def read() -> str:
-        unfinished = find_unfinished(data_dir, run_id, recorded, keys)
-        rows = [(row.phase_key, row.tree, row.ended_at) for row in stored.phases.values()]
-        return read_patch(data_dir, run_id, order_trees(rows, unfinished), definition, phase, with_own=with_own)
-
-    return await asyncio.to_thread(read)
+    return read_patch(server.config.data_dir, stored.run.id, trees, definition, phase, with_own=with_own)
 
 
 @router.get("/{run_id}/report", responses=_REPORT, response_class=Response, summary="The final report")

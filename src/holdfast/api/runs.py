@@ -7,11 +7,20 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from holdfast.api.auth import Operator, Viewer
-from holdfast.api.moving import ask_to_go_on, check_can_resume, check_failed, fork_run, start_run, top_up
+from holdfast.api.moving import (
+    ask_to_go_on,
+    change_and_go_on,
+    check_can_resume,
+    check_failed,
+    fork_run,
+    start_run,
+    to_change,
+    top_up,
+)
 from holdfast.api.params import IdempotencyKey, RunIdPath, ServerDep, ShortText, Text
 from holdfast.api.problems import naming_fields
 from holdfast.api.responses import READ, READ_ONE, WRITE, WRITE_ONE
-from holdfast.api.schemas import AbortRun, ForkRun, ResumeRun, RunDetail, RunPage, RunRef, StartRun, TopUp
+from holdfast.api.schemas import AbortRun, ForkRun, ResumeRun, RetryRun, RunDetail, RunPage, RunRef, StartRun, TopUp
 from holdfast.api.shaping import from_cursor, to_cursor, to_detail, to_run_item
 from holdfast.engine.loading import get_run
 from holdfast.enums import RunStatus
@@ -88,16 +97,19 @@ def _with_etag(detail: RunDetail, request: Request) -> Response:
 
 @router.post("/{run_id}/resume", status_code=202, responses=WRITE_ONE, summary="Go on with a run")
 async def resume(run_id: RunIdPath, server: ServerDep, identity: Operator, body: ResumeRun | None = None) -> RunRef:
+    """With other personas or requirements, a phase that is under way with what is different starts a new attempt."""
     stored = await check_can_resume(server, run_id)
-    drift = {"accept_drift": True} if body is not None and body.accept_drift else {}
-    await ask_to_go_on(server, stored.run.id, by=identity.name, verb="resume", **drift)
+    body = body or ResumeRun()
+    drift = {"accept_drift": True} if body.accept_drift else {}
+    await change_and_go_on(server, stored, to_change(body, by=identity.name), verb="resume", **drift)
     return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
 
 
 @router.post("/{run_id}/retry", status_code=202, responses=WRITE_ONE, summary="Open a failed run again")
-async def retry(run_id: RunIdPath, server: ServerDep, identity: Operator) -> RunRef:
+async def retry(run_id: RunIdPath, server: ServerDep, identity: Operator, body: RetryRun | None = None) -> RunRef:
+    """At the phase that failed, with other personas or requirements if they are given."""
     stored = await check_failed(server, run_id)
-    await ask_to_go_on(server, stored.run.id, by=identity.name, verb="retry")
+    await change_and_go_on(server, stored, to_change(body or RetryRun(), by=identity.name), verb="retry")
     return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
 
 
@@ -121,7 +133,8 @@ async def abort(run_id: RunIdPath, server: ServerDep, identity: Operator, body: 
 async def fork(
     run_id: RunIdPath, body: ForkRun, server: ServerDep, identity: Operator, idempotency_key: IdempotencyKey = None
 ) -> RunRef:
-    """The original is untouched. The same `Idempotency-Key` again gives the same fork."""
+    """The original is untouched; other personas or requirements count in the fork. The same `Idempotency-Key` again
+    gives the same fork."""
     forked = await fork_run(server, run_id, body, by=identity.name, key=idempotency_key)
     return RunRef(run_id=forked, state=RunStatus.PENDING)
 

@@ -35,7 +35,9 @@ class StartRun(_Request):
     )
     workflow: Annotated[Text, Field(min_length=1, max_length=500, description="A name of GET /api/workflows.")]
     repo_path: Annotated[Text, Field(min_length=1, max_length=4000, description="A folder under the workspace root.")]
-    base_branch: BranchName = "main"
+    base_branch: BranchName | None = Field(
+        default=None, description="The branch to start from; else the one that is checked out.", examples=["main"]
+    )
     requirements_md: Text = ""
     persona_overrides: dict[ShortText, ShortText] = Field(default_factory=dict, description="Persona by role.")
     simulate: bool = Field(default=False, description="Bind every role to the simulated model.")
@@ -43,17 +45,30 @@ class StartRun(_Request):
     title: ShortText = ""
 
 
-class ResumeRun(_Request):
+class _ChangeRun(_Request):
+    """What is to be different in a run from the phase on that is opened next."""
+
+    persona_overrides: dict[ShortText, ShortText] = Field(
+        default_factory=dict, description="Other personas, by role.", examples=[{}]
+    )
+    requirements_md: Text | None = Field(default=None, description="Other requirements.", examples=[None])
+
+
+class ResumeRun(_ChangeRun):
     accept_drift: bool = Field(
         default=False, description="Go on although prompt, tools or model have changed since.", examples=[False]
     )
+
+
+class RetryRun(_ChangeRun):
+    """A failed run to be opened again."""
 
 
 class AbortRun(_Request):
     reason: Annotated[Text, Field(max_length=10_000)] = ""
 
 
-class ForkRun(_Request):
+class ForkRun(_ChangeRun):
     phase_key: Annotated[ShortText, Field(description="The phase to begin with.", examples=["review"])]
     title: ShortText = ""
 

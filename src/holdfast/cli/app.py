@@ -58,7 +58,7 @@ SECTIONS = {
         "retry": Entry("Open a failed run again at the phase that failed.", "moving:retry"),
         "abort": Entry("End a run for good; what it made is kept.", "moving:abort"),
         "fork": Entry("Start a new run from where another stood before a phase.", "moving:fork"),
-        "merge": Entry("Bring a run's result to your branch.", "results:merge"),
+        "merge": Entry("Bring a run's result to your branch.", "merge:merge"),
     },
     "What waits for you": {
         "approvals": Entry("What waits for a person; show one in full.", "listing:approvals", APPROVALS),

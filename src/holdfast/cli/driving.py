@@ -8,10 +8,9 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
+from holdfast.agents.framework import importing_framework
 from holdfast.cli.answer_input import plain_interrupts
 from holdfast.cli.asking import ask, call_person, find_question
-from holdfast.agents.framework import importing_framework
-from holdfast.cli.asking import Answer, ask, call_person, find_question
 from holdfast.cli.options import get_user
 from holdfast.cli.output import say
 from holdfast.cli.progress import give_notice, shown_progress

@@ -5,6 +5,14 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.options import JSON, RUN_ID, YES, get_user, is_interactive
+from holdfast.cli.requirements import (
+    PERSONA,
+    REQUIREMENTS,
+    REQUIREMENTS_FILE,
+    read_overrides,
+    read_requirements,
+    refuse_missing,
+)
 
 
 def resume(
@@ -13,36 +21,56 @@ def resume(
     accept_drift: Annotated[
         bool, typer.Option("--accept-drift", help="Go on although prompt, tools or model have changed since.")
     ] = False,
+    requirements: REQUIREMENTS = None,
+    requirements_file: REQUIREMENTS_FILE = None,
+    persona: PERSONA = None,
     as_json: JSON = False,
 ) -> None:
     """Go on with a run that was interrupted, or that waited for you.
 
+    With other personas or requirements, a phase that is under way with what is different starts anew.
+
     Example: holdfast resume 3f2a
     """
     options = {"accept_drift": True} if accept_drift else {}
-    _move(run_id, "resume", is_yes=yes, is_json=as_json, **options)
+    change = _read_change(requirements, requirements_file, persona)
+    _move(run_id, "resume", is_yes=yes, is_json=as_json, change=change, **options)
 
 
-def retry(run_id: RUN_ID, yes: YES = False, as_json: JSON = False) -> None:
-    """Open a failed run again at the phase that failed.
+def retry(
+    run_id: RUN_ID,
+    yes: YES = False,
+    requirements: REQUIREMENTS = None,
+    requirements_file: REQUIREMENTS_FILE = None,
+    persona: PERSONA = None,
+    as_json: JSON = False,
+) -> None:
+    """Open a failed run again at the phase that failed, with other personas or requirements if you give them.
 
-    Example: holdfast retry 3f2a
+    Example: holdfast retry 3f2a --persona implementer=anthropic-developer
     """
-    _move(run_id, "retry", is_yes=yes, is_json=as_json)
+    change = _read_change(requirements, requirements_file, persona)
+    _move(run_id, "retry", is_yes=yes, is_json=as_json, change=change)
 
 
 def fork(
     run_id: RUN_ID,
     phase: Annotated[str, typer.Argument(metavar="PHASE", help="The phase to begin with.")],
     yes: YES = False,
+    requirements: REQUIREMENTS = None,
+    requirements_file: REQUIREMENTS_FILE = None,
+    persona: PERSONA = None,
     as_json: JSON = False,
 ) -> None:
     """Start a new run from where another stood before a phase, files included.
 
-    Example: holdfast fork 3f2a implement
+    Other personas or requirements count in the new run, from that phase on.
+
+    Example: holdfast fork 3f2a implement --requirements "Add a --quiet flag instead"
     """
     _check_phase(run_id, phase)
-    _tell_owner(run_id, "fork", phase, is_yes=yes, is_json=as_json, started_by=get_user())
+    change = _read_change(requirements, requirements_file, persona)
+    _tell_owner(run_id, "fork", phase, is_yes=yes, is_json=as_json, change=change, started_by=get_user())
 
 
 def pause(run_id: RUN_ID, as_json: JSON = False) -> None:
@@ -65,18 +93,32 @@ def abort(
     _tell_owner(run_id, "abort", is_json=as_json, is_success_if="cancelled", reason=reason, by=get_user())
 
 
-def _move(given: str, verb: str, *, is_json: bool, is_yes: bool, **options: Any) -> None:
+def _read_change(text: str | None, file: str | None, personas: list[str] | None) -> dict[str, Any]:
+    """Read what is to be different, as the engine takes it; empty if nothing is. Raises `BadParameter`."""
+    change: dict[str, Any] = {}
+    if overrides := read_overrides(personas):
+        change["persona_overrides"] = overrides
+    wanted = read_requirements(text, file)
+    if wanted is not None:
+        if not wanted.strip():
+            raise refuse_missing()
+        change["requirements_md"] = wanted
+    return change
+
+
+def _move(given: str, verb: str, *, is_json: bool, is_yes: bool, change: dict[str, Any], **options: Any) -> None:
     import asyncio
 
     from holdfast.cli.reading import find_run_id
 
-    raise typer.Exit(asyncio.run(_drive(find_run_id(given), verb, is_json=is_json, is_yes=is_yes, **options)))
+    moved = _drive(find_run_id(given), verb, is_json=is_json, is_yes=is_yes, change=change, **options)
+    raise typer.Exit(asyncio.run(moved))
 
 
-async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, **options: Any) -> int:
+async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change: dict[str, Any], **options: Any) -> int:
     import asyncio
 
-    from holdfast.cli.output import finish, told_to_wait
+    from holdfast.cli.output import finish, plain, say, told_to_wait
     from holdfast.cli.reading import find_repository
     from holdfast.persistence.plain import query
 
@@ -87,7 +129,14 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, **optio
     phases = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
     callback = YesToAll() if is_yes else None
     interrupted = asyncio.Event()
-    async with open_engine(repo=find_repository(run_id), callback=callback) as (engine, db, _config):
+    opened = open_engine(
+        repo=find_repository(run_id), callback=callback, consents=_agree(run_id, change, is_yes=is_yes, is_json=is_json)
+    )
+    async with opened as (engine, db, _config):
+        if change:
+            changed = await engine.change(run_id, is_retry=verb == "retry", by=get_user(), **change)
+            # crash: the change stands, and the run is as it was otherwise; the same command again goes on.
+            say(plain(changed.describe()))
         result = await drive(
             engine,
             db,
@@ -102,7 +151,14 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, **optio
 
 
 def _tell_owner(
-    given: str, verb: str, *args: str, is_json: bool, is_yes: bool = False, is_success_if: str = "", **options: Any
+    given: str,
+    verb: str,
+    *args: str,
+    is_json: bool,
+    is_yes: bool = False,
+    is_success_if: str = "",
+    change: dict[str, Any] | None = None,
+    **options: Any,
 ) -> None:
     """Ask for something that is over soon, or that is another run's: nothing is watched meanwhile."""
     import asyncio
@@ -117,12 +173,26 @@ def _tell_owner(
             from holdfast.cli.opening import YesToAll, open_engine
 
         callback = YesToAll() if is_yes else None
-        async with open_engine(repo=find_repository(run_id), callback=callback) as (engine, _db, _config):
-            result = await getattr(engine, verb)(run_id, *args, **options)
+        consents = _agree(run_id, change or {}, is_yes=is_yes, is_json=is_json)
+        opened = open_engine(repo=find_repository(run_id), callback=callback, consents=consents)
+        async with opened as (engine, _db, _config):
+            result = await getattr(engine, verb)(run_id, *args, **(change or {}), **options)
             code = finish(result, is_json=is_json)
             return 0 if result.state.value == is_success_if else code
 
     raise typer.Exit(asyncio.run(tell(find_run_id(given))))
+
+
+def _agree(run_id: str, change: dict[str, Any], *, is_yes: bool, is_json: bool) -> Any:
+    """Ask for consent to the personas of a change; return where consents are found, `None` for the usual place."""
+    from holdfast.cli.reading import find_repository
+    from holdfast.cli.trusting import agree_to_personas
+
+    repo = find_repository(run_id)
+    if repo is None or not change.get("persona_overrides"):
+        return None
+    can_ask = is_interactive() and not is_json
+    return agree_to_personas(repo, set(change["persona_overrides"].values()), is_yes=is_yes, can_ask=can_ask)
 
 
 def _check_phase(given: str, phase: str) -> None:

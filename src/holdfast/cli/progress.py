@@ -98,6 +98,7 @@ def to_line(event: Event) -> str | None:
         "human.approval.received": f"  answered: {payload.get('action')} by {payload.get('by') or 'someone'}",
         "budget.exhausted": f"◔ {payload.get('message')}",
         "budget.raised": f"  the budget was raised by ${int(payload.get('amount_micros') or 0) / 1_000_000:.2f}",
+        "run.changed": f"  {_describe_change(payload)}",
         "run.pause.requested": "  someone asked for a pause",
         "run.paused": f"◔ run paused ({payload.get('reason')})",
         "run.failed": f"✕ run failed: {_error(payload)}",
@@ -115,6 +116,13 @@ def _tool_line(event: Event) -> str | None:
     if not event.payload.get("tool") or (event.kind != "tool.started" and event.payload.get("attempt")):
         return None
     return f"    {describe_call(event.payload)}"
+
+
+def _describe_change(payload: dict[str, Any]) -> str:
+    personas = payload.get("personas") if isinstance(payload.get("personas"), dict) else {}
+    parts = ["the requirements"] if "requirements_md" in payload else []
+    parts += [f"{role} is {one.get('name')}" for role, one in (personas or {}).items() if isinstance(one, dict)]
+    return f"changed by {payload.get('by') or 'someone'}: {', '.join(parts)}"
 
 
 def _error(payload: dict[str, Any]) -> str:

@@ -1,12 +1,12 @@
-"""What a run made, and how it gets to the user: diffs and merge."""
+"""What a run changed, as a diff."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from holdfast.cli.lazy import did_you_mean
-from holdfast.cli.options import JSON, RUN_ID, get_user
-from holdfast.cli.output import has_colour, plain, print_json, print_text, say
+from holdfast.cli.options import RUN_ID
+from holdfast.cli.output import has_colour, plain, say
 from holdfast.cli.reading import find_run_id
 from holdfast.errors import RunNotInState
 from holdfast.persistence.plain import query
@@ -40,21 +40,21 @@ def show_diff(
     if sys.stdout.isatty():
         text = plain(text)
     sys.stdout.write(coloured(text) if has_colour(sys.stdout) else text)
+    sys.stdout.flush()
+    for line in _read_left_out(full_id):
+        say(plain(line))
 
 
 def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = False) -> str:
     """The change as git would print it. Raises `RunNotInState` for a phase that has handed nothing in."""
     from holdfast.config import load_config
-    from holdfast.engine.patches import find_unfinished, order_trees, read_patch
+    from holdfast.engine.patches import read_patch
 
-    rows = query("SELECT phase_key, tree, ended_at FROM run_phases WHERE run_id = :id", {"id": run_id})
-    data_dir, open_phases = load_config().data_dir, _find_unfinished_phases(run_id)
-    unfinished = find_unfinished(data_dir, run_id, _read_trees(run_id), open_phases) if open_phases else {}
-    trees = order_trees(((row["phase_key"], row["tree"], row["ended_at"]) for row in rows), unfinished)
+    trees = _read_trees(run_id)
     definition = query(_DEFINITION, {"id": run_id})
     made_from = definition[0]["definition"] if definition else None
     try:
-        return read_patch(data_dir, run_id, trees, made_from, phase, with_own=with_artifacts)
+        return read_patch(load_config().data_dir, run_id, trees, made_from, phase, with_own=with_artifacts)
     except RunNotInState as error:
         error.hint = did_you_mean(phase or "", list(trees)).strip() or error.hint
         raise
@@ -65,7 +65,19 @@ def _find_unfinished_phases(run_id: str) -> dict[str, str]:
     return {row["phase_key"]: row["state"] for row in query(_UNFINISHED, {"id": run_id})}
 
 
-def _read_trees(run_id: str) -> dict[str, tuple[str, float]]:
+def _read_trees(run_id: str) -> dict[str, str]:
+    """Read the files each phase left, in the order of their ends, with what waits or is under way."""
+    from holdfast.config import load_config
+    from holdfast.engine.patches import find_unfinished, order_trees
+
+    rows = query("SELECT phase_key, tree, ended_at FROM run_phases WHERE run_id = :id", {"id": run_id})
+    open_phases = _find_unfinished_phases(run_id)
+    recorded = _read_recorded_trees(run_id) if open_phases else {}
+    unfinished = find_unfinished(load_config().data_dir, run_id, recorded, open_phases)
+    return order_trees(((row["phase_key"], row["tree"], row["ended_at"]) for row in rows), unfinished)
+
+
+def _read_recorded_trees(run_id: str) -> dict[str, tuple[str, float]]:
     from holdfast.cli.following import open_configured_store
     from holdfast.engine.chronicle import Chronicle
 
@@ -82,37 +94,18 @@ def _explain_unfinished(run_id: str, key: str, state: str) -> str:
     return f"Phase {key} is not finished; what it has changed so far is included."
 
 
+def _read_left_out(run_id: str) -> list[str]:
+    """Say what is in the run's worktree and no part of its result, in lines."""
+    from holdfast.config import load_config
+    from holdfast.engine.patches import describe_left_out, find_left_out
+
+    trees = _read_trees(run_id)
+    return describe_left_out(find_left_out(load_config().data_dir, run_id, trees)) if trees else []
+
+
 def coloured(text: str) -> str:
     lines = []
     for line in text.splitlines():
         code = "1" if line.startswith(("diff ", "+++", "---")) else _DIFF_TONES.get(line[:1])
         lines.append(f"\x1b[{code}m{line}\x1b[0m\n" if code else f"{line}\n")
     return "".join(lines)
-
-
-def merge(
-    run_id: RUN_ID,
-    into: Annotated[
-        str | None, typer.Option("--into", metavar="BRANCH", help="The branch to bring it to; else the run's base.")
-    ] = None,
-    as_json: JSON = False,
-) -> None:
-    """Bring a run's result to your branch as commits, without holdfast's own files.
-
-    Example: holdfast merge 3f2a
-    """
-    import asyncio
-
-    merged = asyncio.run(_merge(find_run_id(run_id), into))
-    if as_json:
-        print_json(merged)
-    else:
-        print_text(merged["message"])
-
-
-async def _merge(run_id: str, into: str | None) -> dict[str, Any]:
-    from holdfast.cli.opening import open_engine
-    from holdfast.engine.delivery import merge_run
-
-    async with open_engine() as (_engine, db, config):
-        return await merge_run(db, config, run_id, into=into, by=get_user())

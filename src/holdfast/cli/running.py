@@ -1,18 +1,28 @@
 """The command that starts a run."""
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from holdfast.cli.completion import complete_role_personas, complete_workflows
+from holdfast.cli.completion import complete_workflows
 from holdfast.cli.options import JSON, YES, get_user, is_interactive
+from holdfast.cli.requirements import (
+    PERSONA,
+    REQUIREMENTS,
+    REQUIREMENTS_FILE,
+    ask_requirements,
+    read_overrides,
+    read_requirements,
+    refuse_missing,
+)
 from holdfast.errors import PersonaIneligible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from holdfast.workflow import WorkflowTemplate
 
 _SHORT_CHARS = 60
 
@@ -27,6 +37,10 @@ class _Wish(NamedTuple):
     is_yes: bool
     is_json: bool
 
+    @property
+    def can_ask(self) -> bool:
+        return is_interactive() and not self.is_json
+
 
 def run(
     workflow: Annotated[
@@ -34,20 +48,13 @@ def run(
         typer.Argument(metavar="WORKFLOW", help="A workflow's name, or a file.", autocompletion=complete_workflows),
     ],
     repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository, or any folder.")] = Path(),
-    base: Annotated[str, typer.Option("--base", metavar="BRANCH", help="The branch to start from.")] = "main",
-    requirements: Annotated[str | None, typer.Option("--requirements", metavar="TEXT", help="What is wanted.")] = None,
-    requirements_file: Annotated[
-        str | None, typer.Option("--requirements-file", metavar="FILE", help="What is wanted; - is standard input.")
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="BRANCH", help="The branch to start from; else the one that is checked out."),
     ] = None,
-    persona: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--persona",
-            metavar="ROLE=NAME",
-            help="Who fills a role; can be repeated.",
-            autocompletion=complete_role_personas,
-        ),
-    ] = None,
+    requirements: REQUIREMENTS = None,
+    requirements_file: REQUIREMENTS_FILE = None,
+    persona: PERSONA = None,
     simulate: Annotated[
         bool, typer.Option("--simulate", help="Rehearse with the simulated model; costs nothing.")
     ] = False,
@@ -60,7 +67,8 @@ def run(
 ) -> None:
     """Start a workflow on a repository.
 
-    On a terminal you watch it and answer its questions; Ctrl-C pauses it, holdfast resume goes on.
+    It starts from the branch that is checked out, and holdfast merge brings the result back there. On a terminal
+    you watch it and answer its questions; Ctrl-C pauses it, holdfast resume goes on.
 
     Example: holdfast run feature-delivery --repo . --requirements "Add a --verbose flag" --simulate
     """
@@ -68,8 +76,8 @@ def run(
 
     options = {
         "base_branch": base,
-        "requirements_md": _read_requirements(requirements, requirements_file),
-        "persona_overrides": dict(_split(item) for item in persona or ()),
+        "requirements_md": read_requirements(requirements, requirements_file),
+        "persona_overrides": read_overrides(persona),
         "budget_usd": budget,
         "started_by": get_user(),
     }
@@ -128,7 +136,7 @@ async def _run(wish: _Wish) -> int:
             run_id,
             lambda: engine.run(template, repo_path=wish.repo, pre_allocated_run_id=run_id, **wish.options),
             phase_keys=[phase.key for phase in template.phases],
-            can_ask=is_interactive() and not wish.is_json,
+            can_ask=wish.can_ask,
             interrupted=interrupted,
         )
         return finish(result, is_json=wish.is_json, is_interrupted=interrupted.is_set())
@@ -159,29 +167,37 @@ def _prepare(wish: _Wish) -> tuple[Any, Any, Any]:
     from holdfast.cli.uncommitted import name_uncommitted
 
     entry = get_workflow(wish.workflow, wish.repo)
-    can_ask = is_interactive() and not wish.is_json
     overrides = wish.options["persona_overrides"]
+    origin = _complete(wish, entry.definition) if wish.repo.is_dir() else ""  # else the engine refuses it
+    consents, readiness = agree(
+        wish.repo, entry, overrides, is_simulated=wish.is_simulated, is_yes=wish.is_yes, can_ask=wish.can_ask
+    )
+    if origin:
+        say(origin)
     if named := name_uncommitted(wish.repo):
         say(f"Not committed, so the run does not see it: {named}.")
-    consents, readiness = agree(
-        wish.repo, entry, overrides, is_simulated=wish.is_simulated, is_yes=wish.is_yes, can_ask=can_ask
-    )
     return entry.definition, consents, readiness
 
 
-def _split(item: str) -> tuple[str, str]:
-    role, separator, name = item.partition("=")
-    if not separator or not role or not name:
-        raise typer.BadParameter(f"It takes ROLE=NAME, not {item!r}.", param_hint="--persona")
-    return role, name
+def _complete(wish: _Wish, template: "WorkflowTemplate") -> str:
+    """Fix the branch to start from, and ask what is wanted if nobody has said that; return the line that says where
+    the run starts, unless it was said before the question.
 
+    Raises `BaseBranchMissing`, and `BadParameter` if there is nobody to ask.
+    """
+    from holdfast.cli.output import plain, say
+    from holdfast.workspace.start import find_start
 
-def _read_requirements(text: str | None, file: str | None) -> str:
-    if text is not None and file is not None:
-        raise typer.BadParameter("Give either this or --requirements-file.", param_hint="--requirements")
-    if file is None:
-        return text or ""
-    try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error}.", param_hint="--requirements-file") from error
+    options = wish.options
+    options["requirements_md"] = options["requirements_md"] or ""
+    start = find_start(wish.repo.expanduser().resolve(), options["base_branch"])
+    options["base_branch"] = start.name
+    origin = plain(start.describe())
+    if options["requirements_md"].strip() or not template.requires_text:
+        return origin
+    if wish.can_ask:
+        say(origin)
+        options["requirements_md"] = ask_requirements()
+    if not options["requirements_md"].strip():
+        raise refuse_missing()
+    return ""

@@ -1,6 +1,6 @@
 """Consent: the command that gives it, and the question before a run that needs it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,7 +69,7 @@ def agree(
 
     Raises `ConsentRequired` if the repository's own definitions need a consent that there is not.
     """
-    from holdfast.catalog import Catalog, check_trust, find_demands, list_used
+    from holdfast.catalog import Catalog, list_used
     from holdfast.config import load_config
     from holdfast.consent import AnyConsent, open_consents
     from holdfast.readiness import find_available, open_readiness
@@ -82,13 +82,41 @@ def agree(
         return consents, readiness
     available = find_available(is_simulated=is_simulated, readiness=readiness.before_trust())
     used = list_used(catalog, workflow, available, overrides)
+    return _settle(repo, used, used[1:], consents, can_ask=can_ask), readiness
+
+
+def agree_to_personas(repo: Path, names: set[str], *, is_yes: bool, can_ask: bool) -> "PersonaConsentStore":
+    """The consents to give a run these personas with, as `agree` has them. A name that nobody has is passed over."""
+    from holdfast.catalog import Catalog
+    from holdfast.config import load_config
+    from holdfast.consent import AnyConsent, open_consents
+
+    if is_yes:
+        return AnyConsent()
+    config = load_config()
+    catalog = Catalog.for_repository(repo, config.config_dir)
+    used = [entry for entry in catalog.list_personas() if entry.definition.name in names]
+    return _settle(repo, used, used, open_consents(config), can_ask=can_ask)
+
+
+def _settle(
+    repo: Path,
+    used: "Sequence[CatalogEntry[Any]]",
+    personas: "Sequence[CatalogEntry[Any]]",
+    consents: "PersonaConsentStore",
+    *,
+    can_ask: bool,
+) -> "PersonaConsentStore":
+    """Ask for what is missing where a person can be asked. Raises `ConsentRequired` for what is missing then."""
+    from holdfast.catalog import check_trust, find_demands
+
     if can_ask:
         for demands in find_demands(repo, used):
             _ask(consents, demands, *demands.lines)
-        for persona in (entry.definition for entry in used[1:] if entry.definition.requires_consent):
+        for persona in (entry.definition for entry in personas if entry.definition.requires_consent):
             _ask(consents, persona, f"the persona asks for consent: {persona.description}")
     check_trust(repo, used, consents)
-    return consents, readiness
+    return consents
 
 
 def _ask(consents: "PersonaConsentStore", wanted: "Agreeable", *lines: str) -> None:

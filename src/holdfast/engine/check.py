@@ -157,6 +157,8 @@ def _check_approvals(run_id: str, rows: Sequence[ApprovalRow], events: list[Even
             asked[approval_id] = event.payload.get("digest", "")
             deadlines[approval_id] = event.payload.get("deadline_at")
             superseded.add(event.payload.get("show", {}).get("instead_of", ""))
+        elif event.kind == "run.changed":
+            superseded |= set(event.payload.get("superseded", ()))
         elif event.kind == "run.paused":
             asked |= dict.fromkeys(event.payload.get("asked", ()), "")
         elif event.kind == "human.approval.received" and approval_id:

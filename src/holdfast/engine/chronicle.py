@@ -269,7 +269,7 @@ class Chronicle:
             self.attempts[phase, n] = made
         elif event.kind == "phase.reopened":
             before = self.attempts.get((phase, n - 1)) or attempt
-            is_asked = event.payload.get("reason") == "changes" or event.payload.get("comment")
+            is_asked = event.payload.get("reason") in ("changes", "run_changed") or event.payload.get("comment")
             if before is not None and before.until is None:
                 before.finish(event.ts, "changes" if is_asked else "failed", before.error)
         elif attempt is None:

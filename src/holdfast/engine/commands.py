@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.engine.history import spool_key
 from holdfast.engine.scope import RunScope
 from holdfast.errors import ChecksFailed, WorkspaceError
 from holdfast.runtime.durable import TOOL_CALL, Step
@@ -20,7 +21,7 @@ async def run_command(
 
     async def run() -> dict[str, Any]:
         outcome = await run_spooled(
-            _spool_key(scope, key),
+            spool_key(scope.run_id, key),
             argv,
             cwd=scope.place.root,
             spool_dir=scope.spool_dir,
@@ -60,10 +61,13 @@ def check_success(scope: RunScope, result: Mapping[str, Any], what: str) -> None
 async def stop_commands(scope: RunScope) -> None:
     """End what a cancelled run still has running; it was left alone so far, since a shutdown is no cancellation."""
     for key in sorted(scope.history.commands):
-        await stop_spooled(_spool_key(scope, key), spool_dir=scope.spool_dir)
-    for spool_key in sorted(scope.history.agent_commands):
-        await stop_spooled(spool_key, spool_dir=scope.spool_dir)
+        await stop_spooled(spool_key(scope.run_id, key), spool_dir=scope.spool_dir)
+    for of_agent in sorted(scope.history.agent_commands):
+        await stop_spooled(of_agent, spool_dir=scope.spool_dir)
 
 
-def _spool_key(scope: RunScope, key: str) -> str:
-    return f"{scope.run_id}:{key}"
+async def stop_left_commands(scope: RunScope) -> None:
+    """End what an attempt that was given up still has running, before another one works on its files."""
+    for key in sorted(scope.history.left_commands):
+        await stop_spooled(key, spool_dir=scope.spool_dir)
+    scope.history.left_commands.clear()

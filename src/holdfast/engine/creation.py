@@ -1,7 +1,7 @@
 """A new run as rows: the template and personas it is bound to, its phases, itself."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -11,6 +11,7 @@ from holdfast.binding import Binding
 from holdfast.enums import Backend, RunPhaseState, RunStatus
 from holdfast.errors import RunIdInvalid
 from holdfast.persistence.rows import insert, now_text
+from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.workflow import WorkflowTemplate
 
@@ -53,6 +54,7 @@ class NewRun:
             "template_hash": self.template.content_hash,
             "repo_path": self.repo_path,
             "base_branch": self.base_branch,
+            "base_commit": self.base_commit,
             "requirements_md": self.requirements_md,
             "budget_micros": self.budget_micros,
             "started_by": self.started_by,
@@ -78,8 +80,7 @@ def creation_rows(new: NewRun) -> list[Statement]:
     """Templates and personas are shared by content: what is there already is used as it is."""
     now = now_text()
     rows = [insert("workflow_templates", _definition(new.template, now), or_ignore_on="hash")]
-    personas = {binding.persona_hash: binding.persona for binding in new.bindings.values()}
-    rows += [insert("agent_personas", _definition(persona, now), or_ignore_on="hash") for persona in personas.values()]
+    rows += persona_rows(binding.persona for binding in new.bindings.values())
     rows.append(_run_row(new, now))
     rows += [
         insert(
@@ -89,6 +90,13 @@ def creation_rows(new: NewRun) -> list[Statement]:
         for position, phase in enumerate(new.template.phases)
     ]
     return rows + [_binding_row(new.run_id, binding) for binding in new.bindings.values()]
+
+
+def persona_rows(personas: Iterable[AgentPersona]) -> list[Statement]:
+    """Store personas, each once; one that is there already is used as it is."""
+    now = now_text()
+    unique = {persona.content_hash: persona for persona in personas}
+    return [insert("agent_personas", _definition(persona, now), or_ignore_on="hash") for persona in unique.values()]
 
 
 def _definition(definition: Any, now: str) -> dict[str, Any]:
@@ -126,15 +134,16 @@ def _run_row(new: NewRun, now: str) -> Statement:
 
 
 def _binding_row(run_id: str, binding: Binding) -> Statement:
-    return Statement(
-        _INSERT_BINDING,
-        {
-            "id": uuid.uuid4().hex,
-            "run_id": run_id,
-            "role_id": binding.role_id,
-            "backend": binding.backend.value,
-            "binding_hash": binding.binding_hash,
-            "explanation": binding.explanation,
-            "persona_hash": binding.persona_hash,
-        },
-    )
+    return Statement(_INSERT_BINDING, {"id": uuid.uuid4().hex, **binding_values(run_id, binding)})
+
+
+def binding_values(run_id: str, binding: Binding) -> dict[str, Any]:
+    """Return a binding as the parameters of a statement about its row."""
+    return {
+        "run_id": run_id,
+        "role_id": binding.role_id,
+        "backend": binding.backend.value,
+        "binding_hash": binding.binding_hash,
+        "explanation": binding.explanation,
+        "persona_hash": binding.persona_hash,
+    }

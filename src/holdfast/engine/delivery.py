@@ -4,12 +4,13 @@ Rule: who brings it holds the run meanwhile, so that nobody drives it and no sec
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from holdfast.config import Config
 from holdfast.engine.loading import get_run, read_template
-from holdfast.engine.patches import own_paths
+from holdfast.engine.patches import own_paths, to_facts
 from holdfast.engine.scope import utc_now
 from holdfast.errors import RunNotInState
 from holdfast.persistence.db import Database
@@ -17,34 +18,60 @@ from holdfast.persistence.runs import StoredRun
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.stores import open_journal
 from holdfast.workflow import WorkflowTemplate
-from holdfast.workspace import ResultStep, deliver_result, merge_result, open_workspace
+from holdfast.workspace import (
+    MergeAction,
+    Merged,
+    MergeOptions,
+    ResultStep,
+    Workspace,
+    deliver_result,
+    merge_result,
+    open_workspace,
+    read_setup,
+)
 from holdfast.workspace.to_the_end import to_the_end
+
+_EMPTY = "Nothing to merge: the run changed no files."
+
+
+@dataclass(frozen=True)
+class MergeRequest:
+    """What a person asks of a merge: the branch to bring the result to, and how."""
+
+    into: str | None = None
+    """The branch; without one it is the run's base."""
+    can_create: bool = False
+    is_squashed: bool = False
+    message: str = ""
+    is_dry_run: bool = False
 
 
 async def merge_run(
-    db: Database, config: Config, run_id: str, *, into: str | None = None, by: str = ""
+    db: Database, config: Config, run_id: str, request: MergeRequest | None = None, *, by: str = ""
 ) -> dict[str, Any]:
     """Bring what the completed phases made to the user. Raises `WorkspaceConflict` with nothing changed.
 
-    The journal has who asked for it, and what came of it. May be repeated. Whoever is cancelled meanwhile is so when
-    git has ended and that is written. Raises `RunNotFound`, `RunBusy` while
-    someone drives the run, `TemplateLoadFailed`, and `RunNotInState` if no phase is completed.
+    The journal has who asked for it, and what came of it; a dry run leaves nothing. May be repeated. Whoever is
+    cancelled meanwhile is so when git has ended and that is written. Raises `RunNotFound`, `RunBusy` while
+    someone drives the run, `TemplateLoadFailed`, `TargetBranchMissing`, and `RunNotInState` if no phase is completed.
     """
+    request = request or MergeRequest()
     known = await get_run(db, run_id)
     async with open_journal(db.store) as journal:
         claim = await journal.claim(known.run.id)
         try:
             stored = await get_run(db, known.run.id)
-            template = read_template(stored)
-            steps = _to_steps(stored, template)
-            if not steps:
+            result = _Result.of(stored)
+            if not result.steps:
                 raise RunNotInState(f"Run {run_id} has completed no phase yet; there is nothing to merge.")
-            asked = create_event(claim.run_id, EventKind.RUN_MERGE_REQUESTED, into=into, by=by)
+            if request.is_dry_run:
+                return await to_the_end(asyncio.to_thread(_bring, config, result, request))
+            asked = create_event(claim.run_id, EventKind.RUN_MERGE_REQUESTED, into=request.into, by=by)
             await journal.append(claim.run_id, [asked], claim=claim)
 
             async def bring() -> dict[str, Any]:
                 # crash: the branch may have moved already; the same merge again finds it done, and says so.
-                merged = await asyncio.to_thread(_bring, config, claim.run_id, steps, template, into)
+                merged = await asyncio.to_thread(_bring, config, result, request)
                 told = create_event(claim.run_id, EventKind.RUN_MERGED, **_facts(merged), by=by)
                 await journal.append(claim.run_id, [told], claim=claim)
                 return merged
@@ -54,38 +81,77 @@ async def merge_run(
             await journal.release(claim)
 
 
-def _bring(
-    config: Config, run_id: str, steps: list[ResultStep], template: WorkflowTemplate, into: str | None
+@dataclass(frozen=True)
+class _Result:
+    """What a run has to bring: its completed phases in the order of their ends, and what its one commit would say."""
+
+    run_id: str
+    template: WorkflowTemplate
+    steps: list[ResultStep]
+    summary: str
+
+    @classmethod
+    def of(cls, stored: StoredRun) -> "_Result":
+        template = read_template(stored)
+        done = [row for row in stored.phases.values() if row.state == "completed" and row.tree]
+        done.sort(key=lambda row: row.ended_at or "")
+        title = stored.run.title or stored.run.requirements_md.strip().partition("\n")[0] or template.name
+        body = f"Workflow {template.name}, run {stored.run.id}."
+        steps = [
+            ResultStep(str(row.tree), f"{title[:60]}: {row.phase_key}\n\n{body}", label=row.phase_key) for row in done
+        ]
+        return cls(stored.run.id, template, steps, f"{title[:72]}\n\n{body}")
+
+
+def _bring(config: Config, result: _Result, request: MergeRequest) -> dict[str, Any]:
+    workspace = open_workspace(config.data_dir, result.run_id)
+    own = own_paths(workspace, result.template.artifact_paths)
+    left_out = read_setup(workspace).list_left_out(workspace, result.steps[-1].tree)
+    bring = _bring_to_folder if workspace.is_private else _bring_to_branch
+    merged = bring(workspace, result, request, own)
+    dry = {"dry_run": True} if request.is_dry_run else {}
+    return {"run_id": result.run_id, **dry, **merged, "left_out": to_facts(left_out)}
+
+
+def _bring_to_folder(
+    workspace: Workspace, result: _Result, request: MergeRequest, own: Sequence[str]
 ) -> dict[str, Any]:
-    workspace = open_workspace(config.data_dir, run_id)
-    own = own_paths(workspace, template.artifact_paths)
-    if workspace.is_private:
-        delivered = deliver_result(workspace, steps[-1].tree, without=own)
-        message = f"{len(delivered.paths)} files were written to {delivered.folder}."
-        return {"run_id": run_id, "folder": str(delivered.folder), "paths": list(delivered.paths), "message": message}
-    merged = merge_result(workspace, steps, target_branch=into or workspace.base_branch, at=utc_now(), without=own)
+    delivered = deliver_result(workspace, result.steps[-1].tree, without=own, is_dry_run=request.is_dry_run)
+    words = "would be written" if request.is_dry_run else "were written"
+    message = f"{len(delivered.paths)} files {words} to {delivered.folder}." if delivered.paths else _EMPTY
+    return {"folder": str(delivered.folder), "paths": list(delivered.paths), "message": message}
+
+
+def _bring_to_branch(
+    workspace: Workspace, result: _Result, request: MergeRequest, own: Sequence[str]
+) -> dict[str, Any]:
+    message = request.message or (result.summary if request.is_squashed else "")
+    options = MergeOptions(request.is_squashed, message, request.can_create, request.is_dry_run)
+    target = request.into or workspace.base_branch
+    merged = merge_result(workspace, result.steps, target_branch=target, at=utc_now(), without=own, options=options)
+    return {
+        "action": merged.action.value,
+        "branch": merged.branch,
+        "commit": "" if request.is_dry_run else merged.commit,
+        "commits": list(merged.commits),
+        "files": [{"path": file.path, "added": file.added, "removed": file.removed} for file in merged.summary.files],
+        "message": _describe(merged, is_dry_run=request.is_dry_run),
+    }
+
+
+def _describe(merged: Merged, *, is_dry_run: bool) -> str:
+    if merged.is_empty:
+        return _EMPTY
+    if merged.action is MergeAction.NOTHING_TO_DO:
+        return f"Nothing to merge: {merged.branch} has the result already."
     action = merged.action.value.replace("_", " ")
     changed = f"{len(merged.summary.files)} files, +{merged.summary.added} −{merged.summary.removed}"
     where = f" and its checkout {merged.checkout}" if merged.checkout else ""
-    return {
-        "run_id": run_id,
-        "action": merged.action.value,
-        "branch": merged.branch,
-        "commit": merged.commit,
-        "message": f"{merged.branch}{where}: {action}, {changed}, now at {merged.commit[:10]}.",
-    }
+    if is_dry_run:
+        return f"{merged.branch}{where} would be {action}: {changed}. Nothing was changed."
+    return f"{merged.branch}{where}: {action}, {changed}, now at {merged.commit[:10]}."
 
 
 def _facts(merged: Mapping[str, Any]) -> dict[str, Any]:
     """What the journal keeps; a folder can have many files, and names that are no text."""
     return {key: merged[key] for key in ("action", "branch", "commit", "folder") if key in merged}
-
-
-def _to_steps(stored: StoredRun, template: WorkflowTemplate) -> list[ResultStep]:
-    done = [row for row in stored.phases.values() if row.state == "completed" and row.tree]
-    done.sort(key=lambda row: row.ended_at or "")
-    title = stored.run.title or stored.run.requirements_md.strip().partition("\n")[0] or template.name
-    return [
-        ResultStep(str(row.tree), f"{title[:60]}: {row.phase_key}\n\nWorkflow {template.name}, run {stored.run.id}.")
-        for row in done
-    ]

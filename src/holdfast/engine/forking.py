@@ -1,12 +1,13 @@
 """A fork: a new run that stands where another stood before one of its phases, files included."""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.binding import Binding
 from holdfast.config import Config
-from holdfast.engine.creation import NewRun, creation_rows
+from holdfast.engine.creation import NewRun, creation_rows, without_secrets
 from holdfast.engine.history import find_tree
 from holdfast.engine.loading import LoadedRun
 from holdfast.enums import Backend, RunPhaseState
@@ -39,9 +40,20 @@ class _Point:
 
 
 async def plan_fork(
-    db: Database, config: Config, loaded: LoadedRun, phase_key: str, *, run_id: str, title: str, started_by: str
+    db: Database,
+    config: Config,
+    loaded: LoadedRun,
+    phase_key: str,
+    *,
+    run_id: str,
+    title: str,
+    started_by: str,
+    bindings: Mapping[str, Binding] | None = None,
+    requirements_md: str | None = None,
 ) -> Fork:
-    """Raises `ConfigInvalid` for a phase that is not there, `RunNotInState` if the run never stood before it."""
+    """Plan a run that has these `bindings` and requirements where they are given, and else what the original has.
+
+    Raises `ConfigInvalid` for a phase that is not there, `RunNotInState` if the run never stood before it."""
     stored, template = loaded.stored, loaded.template
     if phase_key not in {phase.key for phase in template.phases}:
         names = ", ".join(phase.key for phase in template.phases)
@@ -50,10 +62,20 @@ async def plan_fork(
     point = _find_point(events, stored, template, phase_key)
     workspace = await asyncio.to_thread(open_workspace, config.data_dir, stored.run.id)
     new = _to_new_run(loaded, workspace, run_id=run_id, title=title, started_by=started_by)
+    others = {
+        role: one for role, one in (bindings or {}).items() if one.persona_hash != new.bindings[role].persona_hash
+    }
+    text = new.requirements_md if requirements_md is None else requirements_md
+    has_requirements = text != new.requirements_md
+    new = without_secrets(replace(new, bindings={**new.bindings, **others}, requirements_md=text))
     copied = [row for row in await read_artifacts(db, stored.run.id) if row.phase_key in point.done]
     told = {
         **new.created_facts(),
         "forked_from": {"run_id": stored.run.id, "phase": phase_key},
+        "changed": {
+            "personas": {role: binding.persona.name for role, binding in others.items()},
+            "requirements": has_requirements,
+        },
         "tree": point.tree,
         "artifacts": [{"key": _artifact_key(row), "hash": row.hash, "state": row.state} for row in copied],
     }

@@ -26,15 +26,21 @@ class History:
     """Keys of the template's commands that were started and have no outcome."""
     agent_commands: set[str] = field(default_factory=set)
     """The same of the agents' commands, as the spool knows them."""
+    left_commands: set[str] = field(default_factory=set)
+    """Commands of attempts that a change to the run ended, as the spool knows them: they are to be stopped."""
     reservations: dict[str, str] = field(default_factory=dict)
     """The last entry of money reserved for each step and not settled."""
     accepts_drift: bool = False
     """A person resumed it knowing that what its agents are told has changed."""
     last_tree: str | None = None
     retried_at: int = 0
+    started_at: int = 0
+    """The number of the last event with which an attempt of a phase started."""
     prepared: int = 0
     _started_from: dict[str, str] = field(default_factory=dict)
     _failed: set[str] = field(default_factory=set)
+    _lanes: dict[str, str] = field(default_factory=dict)
+    """Of every command without an outcome, as the spool knows it, the lane it belongs to."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> "History":
@@ -62,13 +68,22 @@ class History:
             self.reservations[str(payload.get("step"))] = str(payload.get("entry"))
         elif kind == "budget.settled":
             self.reservations.pop(str(payload.get("step")), None)
-        elif kind == "tool.started" and payload.get("tool") == "command":
-            self.commands.add(str(payload.get("key")))
-        elif kind == "tool.started" and payload.get("tool") in ("execute", "agent"):
-            self.agent_commands.add(idempotency_key(event.run_id, str(payload.get("key"))))
-        elif kind in ("tool.result", "tool.error"):
-            self.commands.discard(str(payload.get("key")))
-            self.agent_commands.discard(idempotency_key(event.run_id, str(payload.get("key"))))
+        elif kind in ("tool.started", "tool.result", "tool.error"):
+            self._add_command(event, str(payload.get("key")))
+
+    def _add_command(self, event: Event, key: str) -> None:
+        of_agent = idempotency_key(event.run_id, key)
+        if event.kind != "tool.started":
+            self.commands.discard(key)
+            self.agent_commands.discard(of_agent)
+            self._lanes.pop(of_agent, None)
+            self._lanes.pop(spool_key(event.run_id, key), None)
+        elif event.payload.get("tool") == "command":
+            self.commands.add(key)
+            self._lanes[spool_key(event.run_id, key)] = event.lane_id
+        elif event.payload.get("tool") in ("execute", "agent"):
+            self.agent_commands.add(of_agent)
+            self._lanes[of_agent] = event.lane_id
 
     def retry(self, seq: int) -> None:
         """A person has opened the run again, with the event of this number."""
@@ -78,6 +93,7 @@ class History:
 
     def _add_phase(self, event: Event, phase: str, tree: str | None) -> None:
         if event.kind == "phase.started":
+            self.started_at = event.seq
             attempt = int(event.payload.get("attempt_no", 1))
             self.last_attempt[phase] = max(attempt, self.last_attempt.get(phase, 0))
             self.restore_to.pop(phase, None)
@@ -92,6 +108,20 @@ class History:
             self.failures[phase] = 0
         elif event.kind == "phase.completed" or event.payload.get("reason") == "changes":
             self.failures[phase] = 0
+        elif event.payload.get("reason") == "run_changed":
+            self._leave(phase, event.lane_id)
+
+    def _leave(self, phase: str, lane_id: str) -> None:
+        """An attempt was given up because the run was changed: the next one starts from the files that it had."""
+        self.failures[phase] = 0
+        if phase in self._started_from:
+            self.restore_to[phase] = self._started_from[phase]
+        self.left_commands |= {key for key, lane in self._lanes.items() if f"{lane}/".startswith(f"{lane_id}/")}
+
+
+def spool_key(run_id: str, key: str) -> str:
+    """Return the name under which the spool knows a command of the template."""
+    return f"{run_id}:{key}"
 
 
 def find_tree(event: Event) -> str | None:

@@ -9,20 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
-from holdfast.binding import BackendAvailability, PersonaConsentStore, bind_personas
+from holdfast.binding import BackendAvailability, PersonaConsentStore
 from holdfast.config import Config
 from holdfast.engine.beginning import begin_accepting, begin_new, begin_resumed, begin_retried, check_failed
-from holdfast.engine.conversation import is_conversation
-from holdfast.engine.creation import NewRun, creation_rows, new_run_id, without_secrets
+from holdfast.engine.binder import RunBinder
+from holdfast.engine.cancellation import see_cancelled
+from holdfast.engine.creation import NewRun, creation_rows, new_run_id
 from holdfast.engine.deciding import NOT_GIVEN, check_action, check_open, decide_overdue, write_decision, write_top_up
 from holdfast.engine.forking import Fork, plan_fork
-from holdfast.engine.loading import RunId, check_not_over, get_run, read_result
+from holdfast.engine.loading import LoadedRun, RunId, check_not_over, get_run, read_result
 from holdfast.engine.owning import RunOwner
 from holdfast.engine.pausing import wait_until_paused
 from holdfast.engine.results import RunResult
+from holdfast.engine.run_change import ChangeRequest, RunChange, write_change
 from holdfast.engine.scope import ApprovalCallback
 from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel, RunStatus
-from holdfast.errors import ConfigInvalid, HoldfastError, RunAlreadyTerminal, RunBusy, RunNotInState
+from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy, RunNotInState
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_due
 from holdfast.persistence.runs import find_approval, find_run
@@ -30,10 +32,9 @@ from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
-from holdfast.workflow import WorkflowTemplate, check_schemas
+from holdfast.workflow import WorkflowTemplate
 
 _log = logging.getLogger(__name__)
-_ABORT_WAIT_S = 30.0  # how long a live owner is given to act on a request to cancel
 
 
 class WorkflowEngine:
@@ -52,11 +53,10 @@ class WorkflowEngine:
     ) -> None:
         self._db = db
         self._config = config
-        self._personas = tuple(persona_pool)
-        self._registry = artifact_registry
-        self._consent = consent_store
-        self._available = _to_availability(available_backends)
-        self._owner = RunOwner(db, config, self._personas, artifact_registry, approval_callback)
+        personas = tuple(persona_pool)
+        available = _to_availability(available_backends)
+        self._binder = RunBinder(config, personas, artifact_registry, consent_store, available)
+        self._owner = RunOwner(db, config, personas, artifact_registry, approval_callback)
 
     # -- verbs --------------------------------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class WorkflowEngine:
         template: WorkflowTemplate,
         *,
         repo_path: str | Path,
-        base_branch: str = "main",
+        base_branch: str | None = "main",
         requirements_md: str = "",
         pre_allocated_run_id: RunId | None = None,
         persona_overrides: Mapping[str, str] | None = None,
@@ -73,8 +73,11 @@ class WorkflowEngine:
         title: str = "",
         started_by: str = "",
     ) -> RunResult:
-        """Start a run and drive it until it is over or waits. Raises, with nothing written, if it cannot start."""
-        new = self._bind(
+        """Start a run and drive it until it is over or waits. Raises, with nothing written, if it cannot start.
+
+        It starts from `base_branch` as it is now; `None` is the one that is checked out. Raises `BaseBranchMissing`.
+        """
+        new = await self._binder.bind_new(
             template,
             repo_path=repo_path,
             base_branch=base_branch,
@@ -103,32 +106,76 @@ class WorkflowEngine:
         Rows `beside` it and the events that come `then` are written in the same transaction; if a row is refused, so is
         the run.
         """
-        new = self._bind(template, **options)
+        new = await self._binder.bind_new(template, **options)
         async with self._owner.owning(new.run_id) as (journal, claim):
             await self._write_new(journal, claim, new, beside, then)
         return new.run_id
 
-    async def resume(self, run_id: RunId, *, accept_drift: bool = False) -> RunResult:
+    async def resume(
+        self,
+        run_id: RunId,
+        *,
+        accept_drift: bool = False,
+        persona_overrides: Mapping[str, str] | None = None,
+        requirements_md: str | None = None,
+        by: str = "",
+    ) -> RunResult:
         """Go on with a run that is running without an owner, pending, or paused.
 
-        With `accept_drift` what was recorded counts even if system prompt, tools or model are others by now.
+        With `accept_drift` what was recorded counts even if system prompt, tools or model are others by now. With other
+        personas or requirements, as `change` has them, a phase under way with what is different starts a new attempt.
 
         Raises, in this order: `RunNotFound`, `RunAlreadyTerminal`, `RunMetadataMissing`, `TemplateLoadFailed`, then
         `RunBusy`.
         """
         loaded = await self._owner.load(run_id)
         async with self._owner.owning(loaded.run_id) as (journal, claim):
+            if change := ChangeRequest(persona_overrides or {}, requirements_md, by):
+                await self._write_change(journal, claim, change)
             await decide_overdue(self._db, journal, run_id=loaded.run_id)
             await self._owner.drive(journal, claim, begin_accepting if accept_drift else begin_resumed)
         return await self.result(loaded.run_id)
 
-    async def retry(self, run_id: RunId) -> RunResult:
-        """Open a failed run again at the phase that failed. Raises `RunNotInState` if it has not failed."""
+    async def retry(
+        self,
+        run_id: RunId,
+        *,
+        persona_overrides: Mapping[str, str] | None = None,
+        requirements_md: str | None = None,
+        by: str = "",
+    ) -> RunResult:
+        """Open a failed run again at the phase that failed, with other personas or requirements if they are given.
+
+        Raises `RunNotInState` if it has not failed.
+        """
         stored = await get_run(self._db, run_id)
         check_failed(stored)
         async with self._owner.owning(stored.run.id) as (journal, claim):
+            if change := ChangeRequest(persona_overrides or {}, requirements_md, by):
+                await self._write_change(journal, claim, change, is_retry=True)
             await self._owner.drive(journal, claim, begin_retried)
         return await self.result(stored.run.id)
+
+    async def change(
+        self,
+        run_id: RunId,
+        *,
+        persona_overrides: Mapping[str, str] | None = None,
+        requirements_md: str | None = None,
+        by: str = "",
+        is_retry: bool = False,
+        beside: Sequence[Statement] = (),
+        then: Sequence[Event] = (),
+    ) -> RunChange:
+        """Give a run other personas or requirements before it is resumed, or retried. The journal says who did.
+
+        All of it is written or nothing, with rows `beside` it and the events that come `then`. Raises what `resume`
+        (or `retry`) raises, `PersonaIneligible`, `ConsentRequired`.
+        """
+        change = ChangeRequest(persona_overrides or {}, requirements_md, by)
+        stored = await get_run(self._db, run_id)
+        async with self._owner.owning(stored.run.id) as (journal, claim):
+            return await self._write_change(journal, claim, change, is_retry=is_retry, beside=beside, then=then)
 
     async def abort(self, run_id: RunId, reason: str = "", *, by: str = "") -> RunResult:
         """Cancel a run: here if nobody drives it, else by asking its owner and waiting for it to act."""
@@ -138,7 +185,7 @@ class WorkflowEngine:
         async with self._owner.journal() as journal:
             (asked,) = await journal.append(stored.run.id, [request])
             # crash: the request stands; whoever drives the run next ends it.
-            await self._see_cancelled(journal, stored.run.id, after=asked.seq)
+            await see_cancelled(self._owner, journal, stored.run.id, after=asked.seq)
         return await self.result(stored.run.id)
 
     async def pause(self, run_id: RunId, *, by: str = "") -> RunResult:
@@ -155,9 +202,22 @@ class WorkflowEngine:
                     await wait_until_paused(journal, stored.run.id, asked.seq)
         return await self.result(stored.run.id)
 
-    async def fork(self, run_id: RunId, phase_key: str, *, title: str = "", started_by: str = "") -> RunResult:
-        """Start a new run from the state before a phase, files included; the original stays as it is."""
-        fork = await self._plan_fork(run_id, phase_key, title, started_by)
+    async def fork(
+        self,
+        run_id: RunId,
+        phase_key: str,
+        *,
+        title: str = "",
+        started_by: str = "",
+        persona_overrides: Mapping[str, str] | None = None,
+        requirements_md: str | None = None,
+    ) -> RunResult:
+        """Start a new run from the state before a phase, files included; the original stays as it is.
+
+        Other personas or requirements count in the new run, from this phase on.
+        """
+        change = ChangeRequest(persona_overrides or {}, requirements_md)
+        fork = await self._plan_fork(run_id, phase_key, title, started_by, change=change)
         async with self._owner.owning(fork.run_id) as (journal, claim):
             await journal.append(fork.run_id, fork.events, claim=claim, rows=fork.rows)
             await self._owner.drive(journal, claim, begin_new)
@@ -172,19 +232,34 @@ class WorkflowEngine:
         started_by: str = "",
         pre_allocated_run_id: RunId | None = None,
         beside: Sequence[Statement] = (),
+        persona_overrides: Mapping[str, str] | None = None,
+        requirements_md: str | None = None,
     ) -> str:
         """Write a fork as a pending run, ready to be driven by anyone, and return its id; `beside` as for `create`."""
-        fork = await self._plan_fork(run_id, phase_key, title, started_by, pre_allocated_run_id)
+        change = ChangeRequest(persona_overrides or {}, requirements_md)
+        fork = await self._plan_fork(run_id, phase_key, title, started_by, pre_allocated_run_id, change)
         async with self._owner.owning(fork.run_id) as (journal, claim):
             await journal.append(fork.run_id, fork.events, claim=claim, rows=[*fork.rows, *beside])
         return fork.run_id
 
     async def _plan_fork(
-        self, run_id: RunId, phase_key: str, title: str, started_by: str, new_id: RunId | None = None
+        self,
+        run_id: RunId,
+        phase_key: str,
+        title: str,
+        started_by: str,
+        new_id: RunId | None = None,
+        change: ChangeRequest = ChangeRequest(),  # noqa: B008 - frozen
     ) -> Fork:
         loaded = await self._owner.load(run_id, may_be_over=True)
-        told = {"title": title, "started_by": started_by}
-        return await plan_fork(self._db, self._config, loaded, phase_key, run_id=new_run_id(new_id), **told)
+        return await plan_fork(
+            *(self._db, self._config, loaded, phase_key),
+            run_id=new_run_id(new_id),
+            title=title,
+            started_by=started_by,
+            bindings=self._binder.bind_changed(loaded, change),
+            requirements_md=change.requirements_md,
+        )
 
     async def decide(
         self,
@@ -269,44 +344,16 @@ class WorkflowEngine:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _bind(
-        self,
-        template: WorkflowTemplate,
-        *,
-        repo_path: str | Path,
-        base_branch: str = "main",
-        requirements_md: str = "",
-        pre_allocated_run_id: RunId | None = None,
-        persona_overrides: Mapping[str, str] | None = None,
-        budget_usd: float | Decimal | None = None,
-        title: str = "",
-        started_by: str = "",
-    ) -> NewRun:
-        path = Path(repo_path).expanduser().absolute()
-        if not path.is_dir():
-            raise ConfigInvalid(
-                f"{path} is no folder.", hint="Name a repository or a folder with files.", key="repo_path"
-            )
-        if not is_conversation(template):
-            check_schemas(template, self._registry)
-        bindings = bind_personas(
-            template, self._personas, self._available, overrides=persona_overrides, consent_store=self._consent
-        )
-        # The setting is about real money; a rehearsal has a limit if it is started with one.
-        is_rehearsal = all(binding.backend is Backend.SIMULATED for binding in bindings.values())
-        limit = self._config.run_budget_usd if budget_usd is None and not is_rehearsal else budget_usd
-        new = NewRun(
-            run_id=new_run_id(pre_allocated_run_id),
-            template=template,
-            bindings=bindings,
-            repo_path=str(path),
-            base_branch=base_branch,
-            requirements_md=requirements_md,
-            budget_micros=None if limit is None else round(Decimal(str(limit)) * 1_000_000),
-            title=title,
-            started_by=started_by,
-        )
-        return without_secrets(new)
+    async def _write_change(
+        self, journal: Journal, claim: Claim, change: ChangeRequest, *, is_retry: bool = False, **beside: Any
+    ) -> RunChange:
+        async def load() -> LoadedRun:
+            loaded = await self._owner.load(claim.run_id, may_be_over=is_retry)
+            if is_retry:
+                check_failed(loaded.stored)
+            return loaded
+
+        return await write_change(self._db, journal, claim, change, load=load, bind=self._binder.bind_changed, **beside)
 
     async def _write_new(
         self,
@@ -320,24 +367,6 @@ class WorkflowEngine:
             raise RunNotInState(f"There is a run {new.run_id} already.", hint="Resume it, or take another id.")
         created = create_event(new.run_id, EventKind.RUN_CREATED, **new.created_facts())
         await journal.append(new.run_id, [created, *then], claim=claim, rows=[*creation_rows(new), *beside])
-
-    async def _see_cancelled(self, journal: Journal, run_id: str, *, after: int) -> None:
-        """Cancel a run whose request stands in its journal, or wait until its owner has done so."""
-        with contextlib.suppress(TimeoutError, RunAlreadyTerminal):
-            async with asyncio.timeout(_ABORT_WAIT_S):
-                while True:
-                    with contextlib.suppress(RunBusy):
-                        await self._owner.cancel(run_id)
-                        return
-                    await self._wait_for_end(journal, run_id, after)
-
-    async def _wait_for_end(self, journal: Journal, run_id: str, after: int) -> None:
-        """Wait, but not for long: an owner that has just paused will not act any more, and gives the run up."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0.5):
-                async for event in journal.follow(run_id, after):
-                    if event.is_terminal:
-                        return
 
 
 def _to_availability(given: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:

@@ -11,6 +11,7 @@ from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.config import Config
 from holdfast.engine.approvals import Subject
 from holdfast.engine.beginning import Begin, begin_new, begin_retried, check_failed
+from holdfast.engine.commands import stop_left_commands
 from holdfast.engine.conversation import is_conversation
 from holdfast.engine.conversation_turn import ConversationDriver
 from holdfast.engine.history import History
@@ -78,6 +79,7 @@ class RunOwner:
             check_failed(loaded.stored)
         if begin is not begin_new:
             await open_files(scope)  # raises before anything is written: the run stays as it is
+        await stop_left_commands(scope)
         scope.log.records.pause_request = None  # that someone goes on is a newer word than a pause asked for before
         try:
             await begin(scope, loaded.stored)

@@ -1,4 +1,5 @@
-"""What a run changed in its repository, as a patch: in all or by one phase, and by default without the engine's files.
+"""What a run changed in its repository, as a patch: in all or by one phase, without what set-up made, and by default
+without the engine's files.
 
 What waits for an approval or is under way is a part of it; a merge brings only what is completed.
 Plain values come in, so that the command line can read a patch without an ORM and without validating a template.
@@ -10,11 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import RunNotInState
+from holdfast.errors import RunNotInState, WorkspaceError
 from holdfast.persistence.rows import to_time_text
-from holdfast.workspace import Workspace, diff, has_object, open_workspace
+from holdfast.workspace import LeftOutGroup, Workspace, diff, has_object, leave_out, open_workspace, read_setup
 
 UNFINISHED = ("running", "awaiting_approval")  # states of phases whose change is not complete, or not accepted
+_MOST_NAMED = 5
+_REASONS = {"setup": "Left out, made by setup", "copy": "Left out, copied in"}
 
 
 def read_patch(
@@ -40,7 +43,46 @@ def read_patch(
     place = len(keys) - 1 if phase is None else keys.index(phase)
     before = trees[keys[place - 1]] if phase is not None and place else workspace.base_commit
     own = () if with_own else own_paths(workspace, find_artifact_paths(definition))
-    return diff(workspace.repo, before, trees[keys[place]], without=own)
+    setup = read_setup(workspace)
+    if not setup.made:
+        return diff(workspace.repo, before, trees[keys[place]], without=own)
+    # As the commits of a merge would have it: what a phase changes of it is the phase's from there on.
+    cleaned = [leave_out(workspace, tree, own, setup=setup) for tree in (before, trees[keys[place]])]
+    return diff(workspace.repo, *cleaned)
+
+
+def find_left_out(data_dir: Path, run_id: str, trees: Mapping[str, str]) -> list[LeftOutGroup]:
+    """List what the run's result leaves out because set-up made it or it was copied in; `trees` as for `read_patch`."""
+    try:
+        workspace = open_workspace(data_dir, run_id)
+        return read_setup(workspace).list_left_out(workspace, next(reversed(list(trees.values())), None))
+    except WorkspaceError:
+        return []
+
+
+def describe_left_out(groups: Iterable[LeftOutGroup]) -> list[str]:
+    """Say what is left out, in one line for each reason."""
+    lines = []
+    known = list(groups)
+    for reason, words in _REASONS.items():
+        names = [_name(group) for group in known if group.reason == reason]
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        lines += [f"{words}: {', '.join(names[:_MOST_NAMED])}{more}"] if names else []
+    return lines
+
+
+def _name(group: LeftOutGroup) -> str:
+    if not group.path.endswith("/"):
+        return group.path
+    return f"{group.path} ({group.files:,} {'file' if group.files == 1 else 'files'})"
+
+
+def to_facts(groups: Iterable[LeftOutGroup]) -> list[dict[str, Any]]:
+    """As JSON has it; a name that is no Unicode is shown as far as it is."""
+    return [
+        {"path": group.path.encode(errors="replace").decode(), "files": group.files, "reason": group.reason}
+        for group in groups
+    ]
 
 
 def find_unfinished(

@@ -13,7 +13,15 @@ from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
 from holdfast.runtime.durable import Beside, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
-from holdfast.workspace import Workspace, copy_files, open_workspace, prepare_workspace, restore
+from holdfast.workspace import (
+    Workspace,
+    copy_files,
+    inherit_setup,
+    open_workspace,
+    prepare_workspace,
+    record_setup,
+    restore,
+)
 from holdfast.workspace.files import write_whole
 from holdfast.workspace.refs import to_component
 from holdfast.workspace.to_the_end import to_the_end
@@ -48,11 +56,13 @@ def _open(scope: RunScope) -> tuple[Workspace, bool]:
         base_commit=scope.run.base_commit,
         forked_from=open_workspace(data_dir, origin) if origin else None,
     )
+    if origin:
+        inherit_setup(workspace, origin)
     is_new = workspace.is_rebuilt or mark.exists()
     if is_new and tree:
         restore(workspace, tree, at=utc_now())
         if scope.history.prepared:
-            # Copies and what set-up made are in no tree: they are lost with the folder they were in.
+            # Copies and the folders that set-up filled are in no tree: they are lost with the folder they were in.
             write_whole(mark.with_name("prepare-again"), "")
     mark.unlink(missing_ok=True)
     return workspace, is_new
@@ -74,10 +84,34 @@ async def prepare(scope: RunScope) -> None:
     for number, argv in enumerate(scope.template.setup, 1):
         result = await run_command(scope, lane_id, f"command{number}", list(argv))
         check_success(scope, result, f"The set-up command {' '.join(argv)!r}")
+    if scope.template.setup and not _is_recorded_too_late(scope, round_no):
+        await _record_setup(scope, lane_id)
+
+
+def _is_recorded_too_late(scope: RunScope, round_no: int) -> bool:
+    """Whether phases have worked since this set-up and nobody wrote down what it made, as versions before did not."""
+    prepared = scope.log.records.by_key.get(("step", _workspace_key(round_no)))
+    is_recorded = ("step", f"{_lane(round_no)}/files") in scope.log.records.by_key
+    return prepared is not None and not is_recorded and scope.history.started_at > prepared.last_seq
+
+
+async def _record_setup(scope: RunScope, lane_id: str) -> None:
+    """Keep what set-up made apart from what the phases will make, so that the result can leave it out."""
+    # No phase has worked since that tree was recorded: what differs from it is set-up's.
+    before = scope.history.last_tree or scope.place.base_commit
+
+    def record() -> dict[str, Any]:
+        return dict(record_setup(scope.place, before=before, at=utc_now()))
+
+    await scope.log.step(Step(f"{lane_id}/files", lane_id), lambda: scope.on_disk(record))
 
 
 def _lane(round_no: int) -> str:
     return "setup" if round_no == 1 else f"setup#{round_no}"
+
+
+def _workspace_key(round_no: int) -> str:
+    return "workspace" if round_no == 1 else f"workspace#{round_no}"
 
 
 def _has_failed_before_retry(scope: RunScope, round_no: int) -> bool:
@@ -94,8 +128,9 @@ async def _record(scope: RunScope, round_no: int) -> None:
     workspace = scope.place
     facts = {"root": str(workspace.root), "branch": workspace.branch, "base_commit": workspace.base_commit}
     row = scope.set_run(worktree_root=str(workspace.root), base_commit=workspace.base_commit)
-    key = "workspace" if round_no == 1 else f"workspace#{round_no}"
-    step = Step(key, _lane(round_no), kinds=_PREPARED, beside_result=lambda _result: Beside(rows=[row]))
+    step = Step(
+        _workspace_key(round_no), _lane(round_no), kinds=_PREPARED, beside_result=lambda _result: Beside(rows=[row])
+    )
     await scope.log.step(step, lambda: facts)
     scope.history.prepared = max(round_no, scope.history.prepared)
 

@@ -27,7 +27,7 @@ from holdfast.persistence.runs import (
     read_spent_by_phase,
 )
 from holdfast.workflow import WorkflowTemplate
-from holdfast.workspace import Workspace, is_named, open_workspace, summarize_diff
+from holdfast.workspace import Workspace, is_named, open_workspace, read_setup, summarize_diff
 from holdfast.workspace.files import write_whole
 
 
@@ -151,10 +151,11 @@ def _changed_files(about: Reported, phases: Mapping[str, RunPhaseRow]) -> list[d
         workspace = about.workspace or open_workspace(about.config.data_dir, about.run_id)
         own = own_paths(workspace, about.template.artifact_paths) if about.template else []
         summary = summarize_diff(workspace.repo, workspace.base_commit, str(done[-1].tree))
+        of_setup = read_setup(workspace).find_unchanged(workspace, str(done[-1].tree))
         return [
             {"path": file.path, "added": file.added, "removed": file.removed}
             for file in summary.files
-            if not is_named(own, file.path)
+            if not is_named(own, file.path) and file.path not in of_setup
         ]
     return []
 

@@ -33,6 +33,7 @@ class EventKind(StrEnum):
     RUN_PAUSE_REQUESTED = "run.pause.requested"
     RUN_MERGE_REQUESTED = "run.merge.requested"
     RUN_MERGED = "run.merged"
+    RUN_CHANGED = "run.changed"
 
     PHASE_STARTED = "phase.started"
     PHASE_SKIPPED = "phase.skipped"

@@ -5,18 +5,12 @@ from holdfast.workspace.copies import CopyReport, copy_files
 from holdfast.workspace.deliver import Delivered, deliver_result
 from holdfast.workspace.diffs import DiffSummary, FileChange, changed_paths, diff, has_object, is_named, summarize_diff
 from holdfast.workspace.git import Author, Git
-from holdfast.workspace.merge import (
-    MergeAction,
-    Merged,
-    ResultBranch,
-    ResultStep,
-    find_author,
-    make_branch,
-    merge_result,
-)
+from holdfast.workspace.merge import MergeAction, Merged, MergeOptions, ResultBranch, make_branch, merge_result
 from holdfast.workspace.private import CopyLimits
 from holdfast.workspace.restoring import Removed, Restored, remove_workspace, restore
+from holdfast.workspace.result import ResultStep, find_author, leave_out
 from holdfast.workspace.sandbox import Sandbox, to_sandboxed, workspace_sandbox
+from holdfast.workspace.setup_files import LeftOutGroup, SetupFiles, inherit_setup, read_setup, record_setup
 from holdfast.workspace.snapshots import (
     LeftOut,
     LeftOutReason,
@@ -37,12 +31,16 @@ from holdfast.workspace.spool import (
     spool_folder,
     stop_spooled,
 )
+from holdfast.workspace.start import Start, find_current_branch, find_start
 from holdfast.workspace.worktree import Workspace, open_workspace, prepare_workspace
 
 __all__ = [
     "Workspace",
     "prepare_workspace",
     "open_workspace",
+    "Start",
+    "find_start",
+    "find_current_branch",
     "CopyLimits",
     "copy_files",
     "CopyReport",
@@ -71,6 +69,13 @@ __all__ = [
     "ResultStep",
     "Merged",
     "MergeAction",
+    "MergeOptions",
+    "leave_out",
+    "SetupFiles",
+    "LeftOutGroup",
+    "record_setup",
+    "read_setup",
+    "inherit_setup",
     "ResultBranch",
     "Delivered",
     "Author",

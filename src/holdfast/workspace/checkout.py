@@ -29,6 +29,18 @@ def move_branch(
     return checkout
 
 
+def check_files(
+    git: Git, branch: str, tip: str | None, commit: str, *, paths: Sequence[str], state: Path
+) -> Path | None:
+    """Find the checkout that `move_branch` would move. Raises what it would; nothing is changed."""
+    checkout = find_checkout(git, branch)
+    if checkout is not None:
+        place = _Checkout(checkout, tip or git.line("mktree"), commit, state)
+        _find_movable(place, paths)
+        drop_index(place.index)
+    return checkout
+
+
 def find_checkout(git: Git, branch: str) -> Path | None:
     checkout = None
     for fact in git.run("worktree", "list", "--porcelain", "-z").names:
@@ -52,7 +64,8 @@ class _Checkout:
         return set((git or self.git).run(*command).names)
 
 
-def _move_files(place: _Checkout, paths: Sequence[str]) -> None:
+def _find_movable(place: _Checkout, paths: Sequence[str]) -> set[str]:
+    """Return what holds the result already. Raises `WorkspaceConflict` if the user has changes in other files of it."""
     dirty = _find_dirty(place, paths)
     moved = _find_moved(place, dirty) if dirty else set()
     if blocked := tuple(sorted(dirty - moved)):
@@ -61,6 +74,11 @@ def _move_files(place: _Checkout, paths: Sequence[str]) -> None:
             paths=blocked,
             hint="Commit or stash them and merge again, or make a branch of the result.",
         )
+    return moved
+
+
+def _move_files(place: _Checkout, paths: Sequence[str]) -> None:
+    moved = _find_movable(place, paths)
     _take_index(place)
     _note_moved(place, moved)
     # crash: files that have moved show up as changed; the next merge finds that they hold the result.

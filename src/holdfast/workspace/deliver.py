@@ -13,7 +13,7 @@ from holdfast.errors import RepositoryMissing, WorkspaceConflict
 from holdfast.workspace.diffs import changed_paths
 from holdfast.workspace.files import find_occupants, hold_lock, write_whole
 from holdfast.workspace.git import Git
-from holdfast.workspace.merge import leave_out
+from holdfast.workspace.result import leave_out
 from holdfast.workspace.worktree import Workspace
 
 
@@ -31,8 +31,11 @@ class _Entry:
     blob: str = ""
 
 
-def deliver_result(workspace: Workspace, tree: str, *, without: Sequence[str] = ()) -> Delivered:
-    """Write what the run changed into the folder it was copied from. May be repeated after a kill.
+def deliver_result(
+    workspace: Workspace, tree: str, *, without: Sequence[str] = (), is_dry_run: bool = False
+) -> Delivered:
+    """Write what the run changed into the folder it was copied from, unless it is a dry run. May be repeated after a
+    kill.
 
     Raises `WorkspaceConflict`, and writes nothing, if one of those files was changed meanwhile.
     """
@@ -55,6 +58,8 @@ def deliver_result(workspace: Workspace, tree: str, *, without: Sequence[str] = 
                 paths=conflicts,
                 hint="Move your version away, or take the result from the run's branch.",
             )
+        if is_dry_run:
+            return Delivered(folder, paths)
         for path in sorted(gone):
             _remove(folder, path)
         for path in (path for path in paths if path in new):

@@ -11,22 +11,25 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
-from holdfast.errors import WorkspaceConflict, WorkspaceError
-from holdfast.workspace.checkout import drop_index, few, move_branch
-from holdfast.workspace.diffs import DiffSummary, changed_paths, is_named, summarize_diff
+from holdfast.errors import TargetBranchMissing, WorkspaceConflict, WorkspaceError
+from holdfast.workspace.checkout import check_files, few, move_branch
+from holdfast.workspace.diffs import DiffSummary, changed_paths, summarize_diff
 from holdfast.workspace.files import hold_lock
-from holdfast.workspace.git import HOLDFAST, Author, Git, identity
-from holdfast.workspace.refs import result_ref
-from holdfast.workspace.repository import is_empty_start
+from holdfast.workspace.git import Author, Git
+from holdfast.workspace.repository import Repository, is_empty_start, list_branches
+from holdfast.workspace.result import (
+    ResultCommit,
+    ResultStep,
+    commit_on,
+    find_result,
+    find_squashed,
+    keep_result,
+    keep_squashed,
+    list_commits,
+    make_result,
+    read_commit,
+)
 from holdfast.workspace.worktree import Workspace
-
-
-@dataclass(frozen=True)
-class ResultStep:
-    """One commit to be: a tree or commit that the run recorded, and what it did."""
-
-    tree: str
-    message: str
 
 
 class MergeAction(StrEnum):
@@ -35,18 +38,24 @@ class MergeAction(StrEnum):
     CREATED = "created"
     FAST_FORWARDED = "fast_forwarded"
     MERGED = "merged"
+    SQUASHED = "squashed"
     NOTHING_TO_DO = "nothing_to_do"
 
 
 @dataclass(frozen=True)
 class Merged:
-    """`checkout` is the folder whose files moved with the branch; `None` if no checkout has it."""
+    """`checkout` is the folder whose files moved with the branch; `None` if no checkout has it.
+
+    `commits` are the subjects of the commits that the branch got. `is_empty` says that the run changed no file.
+    """
 
     action: MergeAction
     branch: str
     commit: str
     checkout: Path | None
     summary: DiffSummary
+    commits: tuple[str, ...] = ()
+    is_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,46 @@ class ResultBranch:
     commit: str
 
 
+@dataclass(frozen=True)
+class MergeOptions:
+    """How a result is brought to a branch: as one commit, with a message of its own, to a branch yet to be made."""
+
+    is_squashed: bool = False
+    message: str = ""
+    can_create: bool = True
+    is_dry_run: bool = False
+
+
+@dataclass
+class _Merge:
+    """One result on its way to one branch."""
+
+    workspace: Workspace
+    branch: str
+    commits: Sequence[ResultCommit]
+    at: datetime
+    author: Author | None
+
+    def __post_init__(self) -> None:
+        self.git = Git(git_dir=self.workspace.repo, is_exact=False)
+        self.tip = self.git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{self.branch}^{{commit}}")
+
+    @property
+    def tree(self) -> str:
+        return self.commits[-1].tree
+
+    def is_done(self) -> bool:
+        """Whether the branch has the result already, whichever way it came."""
+        if self.tip is None:
+            return False
+        plain, squashed = find_result(self.workspace), find_squashed(self.workspace, self.tree, self.branch)
+        is_plain = plain and read_commit(self.git, plain)[0] == self.tree and _is_ancestor(self.git, plain, self.tip)
+        return bool(is_plain or (squashed and _is_ancestor(self.git, squashed, self.tip)))
+
+    def commit(self, tree: str, message: str, *parents: str) -> str:
+        return commit_on(self.workspace, tree, message, parents=parents, at=self.at, author=self.author)
+
+
 def merge_result(
     workspace: Workspace,
     steps: Sequence[ResultStep],
@@ -65,27 +114,75 @@ def merge_result(
     at: datetime,
     author: Author | None = None,
     without: Sequence[str] = (),
+    options: MergeOptions | None = None,
 ) -> Merged:
-    """Bring the steps, as commits on the run's base, to `target_branch`, which is made if there is none.
+    """Bring the steps, as commits on the run's base, to `target_branch`.
 
     `without` names the engine's own files (paths, folders or globs): they stay what they were at the base. May be
-    repeated. Raises `WorkspaceConflict` with the paths, and changes nothing, if branch or checkout do not fit.
+    repeated. Raises `WorkspaceConflict` with the paths if branch or checkout do not fit, and `TargetBranchMissing`
+    for a branch that is not there and may not be made; then nothing is changed. A dry run changes nothing either.
     """
+    options = options or MergeOptions()
     with hold_lock(workspace.lock_path):
-        git = Git(git_dir=workspace.repo, is_exact=False)
-        result = _make_result(workspace, steps, at=at, author=author, without=without)
-        tip = git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{target_branch}^{{commit}}")
-        if result is None or (tip and _is_ancestor(git, result, tip)):
-            return Merged(MergeAction.NOTHING_TO_DO, target_branch, tip or "", None, DiffSummary(()))
-        commit = result
-        if tip and not _is_ancestor(git, tip, result):
-            commit = _join(workspace, git, tip, result, target_branch=target_branch, at=at, author=author)
-        start = tip or git.line("mktree")
-        summary = summarize_diff(workspace.repo, start, commit)
-        paths = changed_paths(workspace.repo, f"{start}^{{tree}}", f"{commit}^{{tree}}")
-        checkout = move_branch(git, target_branch, tip, commit, paths=paths, state=workspace.state_dir)
-        action = MergeAction.CREATED if not tip else _action(commit, result)
-        return Merged(action, target_branch, commit, checkout, summary)
+        commits = list_commits(workspace, steps, without=without, message=options.message)
+        if not commits:
+            return Merged(MergeAction.NOTHING_TO_DO, target_branch, "", None, DiffSummary(()), is_empty=True)
+        merge = _Merge(workspace, target_branch, commits, at, author)
+        if merge.is_done():
+            return Merged(MergeAction.NOTHING_TO_DO, target_branch, merge.tip or "", None, DiffSummary(()))
+        if merge.tip is None and not options.can_create:
+            _check_unborn(merge)
+        return _bring(merge, options)
+
+
+def _bring(merge: _Merge, options: MergeOptions) -> Merged:
+    git, tip, state = merge.git, merge.tip, merge.workspace.state_dir
+    if options.is_squashed:
+        commit, action = _squash(merge, options.message), MergeAction.SQUASHED if tip else MergeAction.CREATED
+        subjects: tuple[str, ...] = (read_commit(git, commit)[1].partition("\n")[0],)
+    else:
+        result = make_result(merge.workspace, merge.commits, at=merge.at, author=merge.author)
+        commit, action = _join(merge, result)
+        subjects = tuple(each.subject for each in merge.commits)
+    start = tip or git.line("mktree")
+    summary = summarize_diff(merge.workspace.repo, tip or merge.workspace.base_commit, commit)
+    paths = changed_paths(merge.workspace.repo, f"{start}^{{tree}}", f"{commit}^{{tree}}")
+    if options.is_dry_run:
+        checkout = check_files(git, merge.branch, tip, commit, paths=paths, state=state)
+        return Merged(action, merge.branch, commit, checkout, summary, subjects)
+    # crash: the same commits are found and used again, so a repeated merge recognises what the branch already has.
+    if options.is_squashed:
+        keep_squashed(merge.workspace, merge.tree, merge.branch, commit)
+    else:
+        keep_result(merge.workspace, result)
+    checkout = move_branch(git, merge.branch, tip, commit, paths=paths, state=state)
+    return Merged(action, merge.branch, commit, checkout, summary, subjects)
+
+
+def _check_unborn(merge: _Merge) -> None:
+    """Let a branch be made only if it is the one that is checked out in a repository without commits."""
+    workspace, git = merge.workspace, merge.git
+    is_head = git.find("symbolic-ref", "--quiet", "HEAD") == f"refs/heads/{merge.branch}"
+    if is_head and is_empty_start(git, workspace.base_commit):
+        return
+    names = [name for name in list_branches(Repository(workspace.repo)) if not name.startswith("holdfast/")]
+    there = f"There are {', '.join(names[:20])}." if names else "There is none yet."
+    if merge.branch == workspace.base_branch and _is_no_branch(git, merge.branch):
+        raise TargetBranchMissing(
+            f"The run started from {merge.branch[:40]}, which is no branch.",
+            branch=merge.branch,
+            can_be_made=False,
+            hint=f"Name the branch to bring the result to: --into BRANCH. {there}",
+        )
+    raise TargetBranchMissing(
+        f"There is no branch {merge.branch!r}.", branch=merge.branch, hint=f"{there} With --create it is made."
+    )
+
+
+def _is_no_branch(git: Git, name: str) -> bool:
+    """Whether the name means a commit by itself, or is none that a branch can have."""
+    is_commit = git.find("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") is not None
+    return is_commit or git.find("check-ref-format", "--branch", name) is None
 
 
 def make_branch(
@@ -101,7 +198,11 @@ def make_branch(
     with hold_lock(workspace.lock_path):
         git = Git(git_dir=workspace.repo)
         branch = name or workspace.branch
-        commit = _make_result(workspace, steps, at=at, author=author, without=without) or workspace.base_commit
+        commits = list_commits(workspace, steps, without=without)
+        commit = workspace.base_commit
+        if commits:
+            commit = make_result(workspace, commits, at=at, author=author)
+            keep_result(workspace, commit)
         old = git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
         if old == commit:
             return ResultBranch(branch, commit)
@@ -114,77 +215,50 @@ def make_branch(
         return ResultBranch(branch, commit)
 
 
-def find_author(repo: Path) -> Author | None:
-    """Who the user is by their git configuration."""
-    git = Git(git_dir=repo, is_exact=False)
-    name, email = (git.find("config", "--get", key) for key in ("user.name", "user.email"))
-    return Author(name, email) if name and email else None
-
-
-def _make_result(
-    workspace: Workspace, steps: Sequence[ResultStep], *, at: datetime, author: Author | None, without: Sequence[str]
-) -> str | None:
-    """The steps as commits on the base, kept under the run's result ref; `None` if they change nothing."""
-    git = Git(git_dir=workspace.repo)
-    trees = [leave_out(workspace, step.tree, without) for step in steps]
-    is_unborn = is_empty_start(git, workspace.base_commit)
-    before = git.line("rev-parse", f"{workspace.base_commit}^{{tree}}")
-    if not trees or trees[-1] == before:
-        return None
-    known = git.find("rev-parse", "--verify", "--quiet", result_ref(workspace.run_id))
-    if known and git.line("rev-parse", f"{known}^{{tree}}") == trees[-1]:
-        return known
-    writer = Git(git_dir=workspace.repo, env=identity(author or find_author(workspace.repo) or HOLDFAST, at))
-    commit = "" if is_unborn else workspace.base_commit
-    for tree, step in zip(trees, steps, strict=True):
-        if tree != before:
-            parent = ("-p", commit) if commit else ()
-            commit, before = writer.line("commit-tree", tree, *parent, stdin=step.message.encode()), tree
-    # crash: the same commits are found and used again, so a repeated merge recognises what the branch already has.
-    git.run("update-ref", result_ref(workspace.run_id), commit)
-    return commit
-
-
-def leave_out(workspace: Workspace, tree: str, without: Sequence[str]) -> str:
-    """The tree with the engine's own files as they were at the base."""
-    index = workspace.state_dir / "index.merge"
-    drop_index(index)
-    git = Git(git_dir=workspace.repo, index=index)
-    git.run("read-tree", f"{tree}^{{tree}}")
-    ours = [
-        path
-        for path in changed_paths(workspace.repo, f"{workspace.base_commit}^{{tree}}", f"{tree}^{{tree}}")
-        if is_named(without, path)
-    ]
-    zeros = "0" * len(workspace.base_commit)
-    gone = "".join(f"0 {zeros}\t{path}\0" for path in ours)
-    base = git.run("ls-tree", "-r", "-z", "--full-tree", workspace.base_commit).names
-    back = "".join(f"{entry}\0" for entry in base if entry.split("\t", 1)[1] in set(ours))
-    git.run("update-index", "-z", "--index-info", stdin=(gone + back).encode("utf-8", "surrogateescape"))
-    return git.line("write-tree")
-
-
 def _is_ancestor(git: Git, older: str, newer: str) -> bool:
     return git.run("merge-base", "--is-ancestor", older, newer, ok=(0, 1)).exit_code == 0
 
 
-def _action(commit: str, result: str) -> MergeAction:
-    return MergeAction.FAST_FORWARDED if commit == result else MergeAction.MERGED
+def _join(merge: _Merge, result: str) -> tuple[str, MergeAction]:
+    """Return the commit that the branch moves to: the result itself where that is ahead, else a merge of both."""
+    if merge.tip is None:
+        return result, MergeAction.CREATED
+    if _is_ancestor(merge.git, merge.tip, result):
+        return result, MergeAction.FAST_FORWARDED
+    tree = _merge_trees(merge, merge.tip, result)
+    message = f"Merge the result of run {merge.workspace.run_id} into {merge.branch}\n"
+    return merge.commit(tree, message, merge.tip, result), MergeAction.MERGED
 
 
-def _join(
-    workspace: Workspace, git: Git, tip: str, result: str, *, target_branch: str, at: datetime, author: Author | None
-) -> str:
+def _squash(merge: _Merge, message: str) -> str:
+    """Return one commit on the branch's tip that holds the whole result."""
+    workspace, git, tip = merge.workspace, merge.git, merge.tip
+    is_unborn = is_empty_start(git, workspace.base_commit)
+    message = message or merge.commits[-1].message
+    base = () if is_unborn else (workspace.base_commit,)
+    if tip is None or tip == workspace.base_commit:
+        tree, parents = merge.tree, (tip,) if tip else base
+    else:
+        tree, parents = _merge_trees(merge, tip, merge.commit(merge.tree, message, *base)), (tip,)
+    known = find_squashed(workspace, merge.tree, merge.branch)
+    if known and read_commit(git, known) == (tree, message.strip()) and _parents_of(git, known) == list(parents):
+        return known
+    return merge.commit(tree, message, *parents)
+
+
+def _parents_of(git: Git, commit: str) -> list[str]:
+    return git.line("rev-parse", f"{commit}^@").split()
+
+
+def _merge_trees(merge: _Merge, tip: str, result: str) -> str:
     options = ("--write-tree", "--name-only", "--no-messages", "-z", "--allow-unrelated-histories")
-    merged = git.run("merge-tree", *options, tip, result, ok=(0, 1))
+    merged = merge.git.run("merge-tree", *options, tip, result, ok=(0, 1))
     tree, *conflicts = merged.names
     if merged.exit_code:
         paths = tuple(sorted(set(conflicts)))
         raise WorkspaceConflict(
-            f"The result conflicts with branch {target_branch!r} in {few(paths)}; nothing was changed.",
+            f"The result conflicts with branch {merge.branch!r} in {few(paths)}; nothing was changed.",
             paths=paths,
             hint="Make a branch of the result and merge it by hand.",
         )
-    message = f"Merge the result of run {workspace.run_id} into {target_branch}\n"
-    writer = Git(git_dir=workspace.repo, env=identity(author or find_author(workspace.repo) or HOLDFAST, at))
-    return writer.line("commit-tree", tree, "-p", tip, "-p", result, stdin=message.encode())
+    return tree

@@ -6,6 +6,8 @@
     refs/holdfast/<run>/@rescue/<tree>         what lay in the worktree before it was overwritten or removed
     refs/holdfast/<run>/@replaced/<commit>     a snapshot whose name was needed for a later one
     refs/holdfast/<run>/@result                the commits that `merge` brings to the user's branch
+    refs/holdfast/<run>/@squashed/<digest>     the one commit that `merge --squash` brings to a branch
+    refs/holdfast/<run>/@setup/<round>         the files after set-up, on top of the files before it
 
 An encoded component never holds an `@`, so a phase cannot be mistaken for one of these.
 """
@@ -39,6 +41,14 @@ def base_ref(run_id: str) -> str:
 
 def result_ref(run_id: str) -> str:
     return f"{run_refs(run_id)}/@result"
+
+
+def squash_ref(run_id: str, digest: str) -> str:
+    return f"{run_refs(run_id)}/@squashed/{digest[:20]}"
+
+
+def setup_refs(run_id: str) -> str:
+    return f"{run_refs(run_id)}/@setup"
 
 
 def rescue_ref(run_id: str, tree_id: str) -> str:

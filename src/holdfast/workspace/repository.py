@@ -86,7 +86,7 @@ def resolve_base(repository: Repository, base_branch: str) -> str:
         commit = git.find("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         if commit:
             return commit
-    branches = tuple(git.line("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/remotes").split())
+    branches = list_branches(repository)
     if not branches and git.find("rev-parse", "--verify", "--quiet", "HEAD") is None:
         return make_empty_start(repository)
     branches = tuple(name for name in branches if not name.startswith("holdfast/"))  # the ones of other runs
@@ -94,6 +94,12 @@ def resolve_base(repository: Repository, base_branch: str) -> str:
     raise BaseBranchMissing(
         f"The repository has no branch {base_branch!r}.", branches=branches, hint=f"Start a run from {known}."
     )
+
+
+def list_branches(repository: Repository) -> tuple[str, ...]:
+    """List the branches here and of remotes by their short names."""
+    listed = repository.git.line("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/remotes")
+    return tuple(listed.split())
 
 
 def make_empty_start(repository: Repository) -> str:

@@ -16,6 +16,7 @@ from holdfast.workspace.files import hold_lock
 from holdfast.workspace.git import HOLDFAST, Git, identity, to_stdin
 from holdfast.workspace.refs import replaced_ref, snapshot_ref
 from holdfast.workspace.submodules import find_changed_submodules
+from holdfast.workspace.tool_folders import read_tool_folders, to_patterns
 from holdfast.workspace.worktree import Workspace
 
 
@@ -117,22 +118,28 @@ def build_tree(workspace: Workspace, rules: SnapshotRules, *, index: Path | None
             hint="Resume the run: it is made again from what was recorded.",
             path=str(workspace.worktree),
         )
-    git = index_git(workspace, index)
     index_file = index or index_path(workspace)
     index_file.with_name(f"{index_file.name}.lock").unlink(missing_ok=True)  # left by a killed git: we hold the lock
     try:
-        return _build(workspace, git, rules)
+        return _build(workspace, index, rules)
     except WorkspaceError as failed:
         if "index file" not in str(failed.facts.get("stderr", "")):
             raise
         index_file.unlink(missing_ok=True)  # a torn index is only a cache of what git can read again
-        return _build(workspace, git, rules)
+        return _build(workspace, index, rules)
 
 
-def _build(workspace: Workspace, git: Git, rules: SnapshotRules) -> Tree:
+def open_index(workspace: Workspace, index: Path | None = None) -> Git:
+    """Return git with the index that trees are built through; a new one holds the base."""
+    git = index_git(workspace, index)
     if git.index is not None and not git.index.exists():
         git.run("read-tree", workspace.base_commit)
-    ignore = [f"--exclude={pattern}" for pattern in rules.ignore]
+    return git
+
+
+def _build(workspace: Workspace, index: Path | None, rules: SnapshotRules) -> Tree:
+    git = open_index(workspace, index)
+    ignore = [f"--exclude={pattern}" for pattern in (*rules.ignore, *to_patterns(read_tool_folders(workspace)))]
     # Two commands, because `ls-files --modified` takes four times as long as `diff-files` for the same answer.
     changed = git.run("diff-files", "-z", "--name-only", "--no-renames", "--ignore-submodules=all").names
     untracked = git.run("ls-files", "-z", "--others", "--exclude-standard", *ignore).names

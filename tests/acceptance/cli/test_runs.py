@@ -184,16 +184,6 @@ def test_what_is_not_committed_is_named_before_a_run_that_does_not_see_it(start:
     assert done.json["state"] == "completed"
 
 
-def test_a_base_that_is_not_there_is_told_with_the_ones_that_are(start: Command) -> None:
-    start("--yes")  # its own branch is nothing to start from
-
-    done = start("--yes", "--base", "nope")
-
-    assert done.code == 1
-    assert done.json["error"]["code"] == "base_branch_missing"
-    assert done.json["error"]["hint"] == "Start a run from one there is: main."
-
-
 def test_a_run_that_is_over_says_what_can_be_done_with_it(start: Command, holdfast: Command) -> None:
     done = holdfast("resume", start("--yes").json["run_id"])
 

@@ -33,7 +33,7 @@ def test_without_a_person_it_is_refused_with_what_to_do(
 
 
 def test_a_file_inside_the_repository_is_the_repositorys_too(holdfast: Command, repo: Path, bringing: Path) -> None:
-    refused = holdfast("run", str(bringing), "--repo", str(repo), "--simulate", "--json")
+    refused = holdfast("run", str(bringing), "--repo", str(repo), "--simulate", "--requirements", "Note it", "--json")
 
     assert refused.err.startswith("holdfast: consent_required:")
 
@@ -91,7 +91,7 @@ def test_a_persona_that_asks_for_consent_can_be_agreed_to(holdfast: Command, rep
         "name: own-agent\nversion: 1\nbackend: command\nargv: ['true']\ncapabilities: [spec_write]\n"
         "requires_consent: true\n"
     )
-    options = ("--repo", str(repo), "--persona", "author=own-agent", "--json")
+    options = ("--repo", str(repo), "--persona", "author=own-agent", "--requirements", "Note it", "--json")
 
     first = holdfast("run", "small", *options)
     agreed = holdfast("trust", "own-agent", "--repo", str(repo), "--json")

@@ -68,8 +68,14 @@ async def test_a_merge_into_another_branch_makes_it(working: Api) -> None:
     run_id = await working.start()
     await working.wait_for(run_id, "completed")
 
-    answer = await working.operator.post(f"/api/runs/{run_id}/merge", json={"into": "result/one"})
+    url, into = f"/api/runs/{run_id}/merge", {"into": "result/one"}
+    refused = await working.operator.post(url, json=into)
+    tried = await working.operator.post(url, json={**into, "create": True, "dry_run": True})
+    answer = await working.operator.post(url, json={**into, "create": True, "squash": True, "message": "Note it"})
 
+    assert (refused.status_code, refused.json()["code"]) == (409, "branch_missing")
+    assert (tried.json()["dry_run"], [file["path"] for file in tried.json()["files"]]) == (True, ["work.txt"])
+    assert answer.json()["commits"] == ["Note it"]
     assert answer.json()["action"] == "created"
     assert git(working.repo, "show", "result/one:work.txt") == "done"
     assert not (working.repo / "work.txt").exists()

@@ -9,7 +9,7 @@ from tests.engine_world import Turn, World, hand_in
 from tests.slow_git import SlowGit
 
 from holdfast.config import load_config
-from holdfast.engine.delivery import merge_run
+from holdfast.engine.delivery import MergeRequest, merge_run
 from holdfast.errors import HoldfastError, RunBusy
 from holdfast.runtime.stores import open_journal
 
@@ -35,7 +35,8 @@ async def test_who_is_cancelled_holds_the_run_until_git_has_ended_and_that_is_wr
 ) -> None:
     run_id = str((await world.run(change_a_file)).run_id)
     with SlowGit(tmp_path / "slow", "commit-tree", monkeypatch) as git:
-        merging = asyncio.create_task(merge_run(world.db, load_config(data_dir=world.data_dir), run_id, into="result"))
+        request = MergeRequest(into="result", can_create=True)
+        merging = asyncio.create_task(merge_run(world.db, load_config(data_dir=world.data_dir), run_id, request))
         await git.wait_until_reached()
         for _ in range(2):
             merging.cancel()

@@ -12,7 +12,8 @@ from tests.engine_processes import Zygote
 from tests.engine_world import Turn, World, hand_in, phase, template
 
 from holdfast.enums import RunStatus
-from holdfast.errors import HoldfastError
+from holdfast.errors import BaseBranchMissing, HoldfastError
+from holdfast.persistence.listings import RunFilter, list_page
 
 
 def users_state(repo: Path, git: Any) -> dict[str, str]:
@@ -144,13 +145,36 @@ async def test_a_base_branch_that_moved_does_not_move_the_run(world: World) -> N
     assert (world.turns[1].root / "app.py").read_text() == "print('changed by the run')\n"
 
 
-async def test_a_branch_that_is_not_there_fails_the_run_with_the_branches_there_are(world: World) -> None:
-    result = await world.run(base_branch="no-such-branch")
+async def test_a_branch_that_is_not_there_is_refused_before_a_run_is_made(world: World) -> None:
+    with pytest.raises(BaseBranchMissing, match="no-such-branch") as refused:
+        await world.run(base_branch="no-such-branch")
 
-    assert result.state is RunStatus.FAILED
-    assert result.error is not None
-    assert result.error.code == "base_branch_missing"
-    assert "main" in result.error.hint
+    assert "main" in refused.value.hint
+    assert await list_page(world.db, RunFilter(), limit=5) == []
+
+
+async def test_without_a_branch_a_run_starts_from_the_one_that_is_checked_out(world: World) -> None:
+    world.git("switch", "-q", "-c", "feature")
+    (world.repo / "app.py").write_text("print('feature')\n")
+    world.git("commit", "-q", "-am", "on the feature branch")
+
+    result = await world.run(base_branch=None)
+
+    row = await world.run_row(result.run_id)
+    assert (row.base_branch, row.base_commit) == ("feature", world.git("rev-parse", "feature"))
+    assert (world.turns[0].root / "app.py").read_text() == "print('feature')\n"
+
+
+async def test_a_run_starts_from_the_commit_its_maker_saw_wherever_the_branch_goes_meanwhile(world: World) -> None:
+    seen = world.git("rev-parse", "main")
+    run_id = await world.engine().create(world.know(template("spec")), repo_path=world.repo)
+    (world.repo / "app.py").write_text("print('later')\n")
+    world.git("commit", "-q", "-am", "later")
+
+    await world.engine().resume(run_id)
+
+    assert (await world.run_row(run_id)).base_commit == seen
+    assert (world.turns[0].root / "app.py").read_text() != "print('later')\n"
 
 
 async def test_two_runs_on_one_repository_do_not_touch_each_other(world: World) -> None:

@@ -10,6 +10,7 @@ const NOTES = {
 	"run.failed": (p) => ["bad", `Run failed: ${errorText(p.error)}`],
 	"run.cancelled": (p) => ["idle", `Run aborted${by(p.by)}${said(p.reason)}`],
 	"run.cancel.requested": (p) => ["idle", `Abort asked for${by(p.by)}`],
+	"run.changed": (p) => ["idle", `Changed${by(p.by)}: ${[...("requirements_md" in p ? ["the requirements"] : []), ...Object.entries(p.personas ?? {}).map(([role, one]) => `${role} is ${one.name}`)].join(", ")}`],
 	"phase.completed": (p, e) => ["good", `Phase “${laneOf(e).phase}” completed`],
 	"phase.failed": (p, e) => ["bad", `Phase “${laneOf(e).phase}” failed: ${errorText(p.error)}`],
 	"phase.reopened": (p, e) => ["waiting", `Phase “${laneOf(e).phase}” runs again${said(p.comment)}`],

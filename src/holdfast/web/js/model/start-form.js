@@ -7,7 +7,7 @@ export function toRequest(form) {
 		requirements_md: form.requirements_md,
 		simulate: form.simulate,
 		repo_path: form.repo_path.trim(),
-		base_branch: form.base_branch.trim() || "main",
+		...(form.base_branch.trim() && { base_branch: form.base_branch.trim() }), // else the one that is checked out
 		title: form.title.trim(),
 		persona_overrides: Object.fromEntries(Object.entries(form.persona_overrides).filter(([, name]) => name)),
 		...(limit && { budget_usd: limit }),

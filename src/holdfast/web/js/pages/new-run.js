@@ -274,7 +274,7 @@ function repositoryFields(form, onChange) {
 		return h("input.mono", { value: form[name], autocomplete: "off", spellcheck: "false", oninput, ...props });
 	};
 	const path = checked("Repository", input("repo_path", { list: "repositories", placeholder: "/path/to/repository" }), { after: [recent, known, told] });
-	const branch = checked("Start from branch", input("base_branch", { list: "branches", placeholder: "main" }), { after: branches });
+	const branch = checked("Start from branch", input("base_branch", { list: "branches", placeholder: "the one checked out" }), { after: branches });
 	function choose({ path: repoPath, base_branch: from }) {
 		path.control.value = repoPath;
 		if (from) branch.control.value = from;

@@ -1,0 +1,155 @@
+"""A run's result as commits on its base: made of git's objects, kept under the run's refs, on no branch yet.
+
+What is not the run's work is left out of every commit: the engine's own files, and what set-up made.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from holdfast.workspace.diffs import changed_paths, is_named
+from holdfast.workspace.git import HOLDFAST, Author, Git, identity
+from holdfast.workspace.refs import result_ref, squash_ref
+from holdfast.workspace.repository import is_empty_start
+from holdfast.workspace.setup_files import SetupFiles, read_setup
+from holdfast.workspace.worktree import Workspace
+
+
+@dataclass(frozen=True)
+class ResultStep:
+    """One commit to be: a tree or commit that the run recorded, what it did, and the name of its phase."""
+
+    tree: str
+    message: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class ResultCommit:
+    """A commit to be made: its tree without what is left out, and its whole message."""
+
+    tree: str
+    message: str
+
+    @property
+    def subject(self) -> str:
+        return self.message.strip().partition("\n")[0]
+
+
+def list_commits(
+    workspace: Workspace, steps: Sequence[ResultStep], *, without: Sequence[str], message: str = ""
+) -> list[ResultCommit]:
+    """List the commits that the steps come to, on the run's base; none if they change nothing in all.
+
+    A `message` takes the place of theirs; where there are several commits, each says its step's label too.
+    """
+    setup = read_setup(workspace)
+    start = before = Git(git_dir=workspace.repo).line("rev-parse", f"{workspace.base_commit}^{{tree}}")
+    changed: list[tuple[str, ResultStep]] = []
+    for step in steps:
+        tree = leave_out(workspace, step.tree, without, setup=setup)
+        if tree != before:
+            changed.append((tree, step))
+            before = tree
+    if before == start:
+        return []
+    is_single = len(changed) == 1
+    return [ResultCommit(tree, _to_message(message, step, is_single=is_single)) for tree, step in changed]
+
+
+def _to_message(message: str, step: ResultStep, *, is_single: bool) -> str:
+    if not message.strip():
+        return step.message
+    subject, _, body = message.strip().partition("\n")
+    return f"{subject}{'' if is_single or not step.label else f': {step.label}'}\n{body}"
+
+
+def make_result(
+    workspace: Workspace, commits: Sequence[ResultCommit], *, at: datetime, author: Author | None = None
+) -> str:
+    """Make the commits on the run's base and return the last one. Those that `keep_result` kept are used again."""
+    git = Git(git_dir=workspace.repo)
+    known = find_result(workspace)
+    if known and _read_commits(git, workspace.base_commit, known) == _to_plain(commits):
+        return known
+    commit = "" if is_empty_start(git, workspace.base_commit) else workspace.base_commit
+    for each in commits:
+        commit = commit_on(workspace, each.tree, each.message, parents=[commit] if commit else [], at=at, author=author)
+    return commit
+
+
+def keep_result(workspace: Workspace, commit: str) -> None:
+    """Keep the commits under the run's result ref, so that a repeated merge recognises what the branch already has."""
+    Git(git_dir=workspace.repo).run("update-ref", result_ref(workspace.run_id), commit)
+
+
+def find_result(workspace: Workspace) -> str | None:
+    """Find the last commit of the result as it was kept."""
+    return Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", result_ref(workspace.run_id))
+
+
+def keep_squashed(workspace: Workspace, tree: str, branch: str, commit: str) -> None:
+    """Keep the one commit that brings this result to this branch."""
+    Git(git_dir=workspace.repo).run("update-ref", _squash_ref(workspace, tree, branch), commit)
+
+
+def find_squashed(workspace: Workspace, tree: str, branch: str) -> str | None:
+    """Find the one commit that brings, or brought, this result to this branch."""
+    ref = _squash_ref(workspace, tree, branch)
+    return Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", ref)
+
+
+def _squash_ref(workspace: Workspace, tree: str, branch: str) -> str:
+    return squash_ref(workspace.run_id, hashlib.sha256(f"{tree} {branch}".encode()).hexdigest())
+
+
+def commit_on(
+    workspace: Workspace, tree: str, message: str, *, parents: Sequence[str], at: datetime, author: Author | None
+) -> str:
+    """Make a commit by the author, or by who the user is; it is on no branch."""
+    writer = Git(git_dir=workspace.repo, env=identity(author or find_author(workspace.repo) or HOLDFAST, at))
+    named = [word for parent in parents for word in ("-p", parent)]
+    return writer.line("commit-tree", tree, *named, stdin=message.encode(errors="replace"))
+
+
+def find_author(repo: Path) -> Author | None:
+    """Find who the user is by their git configuration."""
+    git = Git(git_dir=repo, is_exact=False)
+    name, email = (git.find("config", "--get", key) for key in ("user.name", "user.email"))
+    return Author(name, email) if name and email else None
+
+
+def leave_out(workspace: Workspace, tree: str, without: Sequence[str], *, setup: SetupFiles | None = None) -> str:
+    """Return the tree with the engine's own files, and what set-up made, as they were at the base."""
+    setup = read_setup(workspace) if setup is None else setup
+    changed = changed_paths(workspace.repo, f"{workspace.base_commit}^{{tree}}", f"{tree}^{{tree}}")
+    ours = {path for path in changed if is_named(without, path)} | setup.find_unchanged(workspace, tree)
+    if not ours:
+        return Git(git_dir=workspace.repo).line("rev-parse", f"{tree}^{{tree}}")
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        git = Git(git_dir=workspace.repo, index=Path(folder, "index"))
+        git.run("read-tree", f"{tree}^{{tree}}")
+        zeros = "0" * len(workspace.base_commit)
+        gone = "".join(f"0 {zeros}\t{path}\0" for path in sorted(ours))
+        base = git.run("ls-tree", "-r", "-z", "--full-tree", workspace.base_commit).names
+        back = "".join(f"{entry}\0" for entry in base if entry.split("\t", 1)[1] in ours)
+        git.run("update-index", "-z", "--index-info", stdin=(gone + back).encode("utf-8", "surrogateescape"))
+        return git.line("write-tree")
+
+
+def read_commit(git: Git, commit: str) -> tuple[str, str]:
+    """Read tree and message of a commit."""
+    tree, _, message = git.line("log", "-1", "--format=%T%n%B", commit).partition("\n")
+    return tree, message.strip()
+
+
+def _read_commits(git: Git, base: str, last: str) -> list[tuple[str, str]]:
+    listed = git.line("rev-list", "--reverse", "--first-parent", last, f"^{base}").split()
+    return [read_commit(git, commit) for commit in listed]
+
+
+def _to_plain(commits: Sequence[ResultCommit]) -> list[tuple[str, str]]:
+    return [(each.tree, each.message.strip()) for each in commits]

@@ -1,0 +1,79 @@
+"""Where a new run starts: the branch and commit of the user's repository, found before anything is made."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.errors import BaseBranchMissing
+from holdfast.workspace.git import Git
+from holdfast.workspace.repository import Repository, find_repository, list_branches, resolve_base
+
+_SHORT = 7
+_FOLDER_BRANCH = "main"  # what a private repository's first branch is called
+
+
+@dataclass(frozen=True)
+class Start:
+    """The name a run starts from, and the commit it stands at: none in a folder without git or without commits."""
+
+    name: str
+    commit: str | None = None
+    is_branch: bool = True
+    is_folder: bool = False
+
+    def describe(self) -> str:
+        """Say where the run starts and where its result goes, in one line for a person."""
+        if self.is_folder:
+            return "From a copy of this folder, which has no git; holdfast merge writes the result back to it."
+        if self.commit is None:
+            return f"From nothing: the repository has no commit; holdfast merge makes branch {self.name}."
+        short = self.commit[:_SHORT]
+        if self.is_branch:
+            return f"From {self.name} at {short}; holdfast merge brings the result back there."
+        name = f"commit {short}" if self.name == self.commit else f"{self.name}, commit {short}"
+        return f"From {name}, which is no branch of its own; holdfast merge needs --into BRANCH."
+
+
+def find_start(repo_path: Path, base_branch: str | None = None) -> Start:
+    """Find what `base_branch` names, or without one what is checked out at `repo_path`; nothing is changed.
+
+    With a detached HEAD the name is the commit's. Raises `BaseBranchMissing`, and what `find_repository` raises.
+    """
+    repository = find_repository(repo_path)
+    if repository is None:
+        return Start(base_branch or _FOLDER_BRANCH, is_folder=True)
+    name = base_branch or find_current_branch(repository)
+    if name is None:
+        commit = _git(repository).line("rev-parse", "HEAD^{commit}")
+        return Start(commit, commit, is_branch=False)
+    if _is_empty(repository):
+        return Start(name)
+    if base_branch is None:
+        _check_has_commit(repository, name)
+    is_branch = repository.git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{name}") is not None
+    return Start(name, resolve_base(repository, name), is_branch=is_branch)
+
+
+def find_current_branch(repository: Repository) -> str | None:
+    """Find the branch that is checked out, with or without a commit; `None` for a detached HEAD."""
+    head = _git(repository).find("symbolic-ref", "--quiet", "HEAD")
+    return head.removeprefix("refs/heads/") if head else None
+
+
+def _git(repository: Repository) -> Git:
+    """Git where the user stands: each worktree has a HEAD of its own."""
+    return Git(folder=repository.checkout or repository.git_dir, is_exact=False)
+
+
+def _is_empty(repository: Repository) -> bool:
+    return not list_branches(repository) and _git(repository).find("rev-parse", "--verify", "--quiet", "HEAD") is None
+
+
+def _check_has_commit(repository: Repository, branch: str) -> None:
+    if repository.git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}") is not None:
+        return
+    branches = tuple(name for name in list_branches(repository) if not name.startswith("holdfast/"))
+    raise BaseBranchMissing(
+        f"Branch {branch!r} is checked out, but has no commit yet.",
+        branches=branches,
+        hint=f"Commit something first, or start from another branch: {', '.join(branches[:20]) or 'there is none'}.",
+    )
