@@ -19,6 +19,7 @@ RUNS = {
     "events": Entry("The journal of a run.", "following:list_events"),
     "watch": Entry("Watch a run that any process drives, until it ends or waits.", "following:watch_run"),
     "diff": Entry("What a run changed in the repository.", "results:show_diff"),
+    "rm": Entry("Delete runs for good: journal, files, refs.", "gc:remove"),
 }
 WORKFLOWS = {
     "list": Entry("The workflows there are, and where each comes from.", "describing:list_workflows"),
@@ -46,7 +47,7 @@ SECTIONS = {
         "run": Entry("Start a workflow on a repository.", "running:run"),
     },
     "Runs": {
-        "runs": Entry("Look at runs: list, show, events, watch, diff.", members=RUNS),
+        "runs": Entry("Look at runs: list, show, events, watch, diff; rm deletes.", members=RUNS),
         "resume": Entry("Go on with a run that was interrupted, or that waited for you.", "moving:resume"),
         "pause": Entry("Stop a run durably until someone resumes it.", "moving:pause"),
         "retry": Entry("Open a failed run again at the phase that failed.", "moving:retry"),
@@ -69,6 +70,7 @@ SECTIONS = {
         "serve": Entry("Serve the API and the web pages, and drive runs.", "serving:serve"),
         "token": Entry("Tokens for the API: create, list, revoke.", members=TOKENS),
         "doctor": Entry("Check this machine, with a remedy for what is missing.", "doctor:doctor"),
+        "gc": Entry("Clean up after runs that are over: worktrees, or whole runs.", "gc:collect"),
         "db": Entry("Look after the database: upgrade, check, backup.", members=DATABASE),
     },
 }

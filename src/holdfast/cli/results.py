@@ -63,24 +63,27 @@ def merge(
     into: Annotated[
         str | None, typer.Option("--into", metavar="BRANCH", help="The branch to bring it to; else the run's base.")
     ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the run's worktree and branch where they are.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Bring a run's result to your branch as commits, without holdfast's own files.
+
+    The worktree and the branch of a run that is over are removed then; runs show and runs diff go on working.
 
     Example: holdfast merge 3f2a
     """
     import asyncio
 
-    merged = asyncio.run(_merge(find_run_id(run_id), into))
+    merged = asyncio.run(_merge(find_run_id(run_id), into, keep))
     if as_json:
         print_json(merged)
     else:
         print_text(merged["message"])
 
 
-async def _merge(run_id: str, into: str | None) -> dict[str, Any]:
+async def _merge(run_id: str, into: str | None, keep: bool) -> dict[str, Any]:
     from holdfast.cli.opening import open_engine
     from holdfast.engine.delivery import merge_run
 
     async with open_engine() as (_engine, db, config):
-        return await merge_run(db, config, run_id, into=into, by=get_user())
+        return await merge_run(db, config, run_id, into=into, by=get_user(), keeps_worktree=keep)

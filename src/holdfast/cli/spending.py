@@ -9,6 +9,8 @@ from holdfast.cli.output import Cell, paint, print_json, print_text, table
 from holdfast.cli.reading import find_run_id
 from holdfast.persistence.plain import query
 
+_OF_DELETED_RUNS = "SELECT SUM(amount_micros) AS total FROM past_spending WHERE day = :day"
+
 
 def budget(
     run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of it.")] = None,
@@ -41,6 +43,7 @@ def read_day() -> dict[str, Any]:
     config = load_config()
     today = datetime.now(UTC).date().isoformat()
     (spent,) = query("SELECT SUM(amount_micros) AS total FROM ledger WHERE day = :day", {"day": today}) or [{}]
+    (of_deleted,) = query(_OF_DELETED_RUNS, {"day": today}) or [{}]
     runs = query(
         "SELECT r.id AS run_id, r.state, r.workflow, r.budget_micros, SUM(l.amount_micros) AS spent_micros "
         "FROM ledger l JOIN runs r ON r.id = l.run_id "
@@ -48,7 +51,7 @@ def read_day() -> dict[str, Any]:
     )
     return {
         "day": today,
-        "spent_usd": _usd(spent.get("total")) or 0.0,
+        "spent_usd": (_usd(spent.get("total")) or 0.0) + (_usd(of_deleted.get("total")) or 0.0),
         "day_limit_usd": config.day_budget_usd,
         "run_limit_usd": config.run_budget_usd,
         "runs": [

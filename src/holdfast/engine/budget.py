@@ -29,7 +29,8 @@ WHERE (SELECT budget_micros IS NULL OR budget_micros >= :amount + (
   AND (:phase_limit < 0 OR :phase_limit >= :amount + (
            SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = :run_id AND phase_key = :phase_key))
   AND (:day_limit < 0 OR :day_limit >= :amount + (
-           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE day = :day))
+           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE day = :day) + (
+           SELECT COALESCE(SUM(amount_micros), 0) FROM past_spending WHERE day = :day))
 """
 
 

@@ -11,21 +11,32 @@ from holdfast.config import Config
 from holdfast.engine.loading import get_run, read_template
 from holdfast.engine.patches import own_paths
 from holdfast.engine.scope import utc_now
-from holdfast.errors import RunNotInState
+from holdfast.errors import RunNotInState, WorkspaceError
 from holdfast.persistence.db import Database
+from holdfast.persistence.deletion import OVER
 from holdfast.persistence.runs import StoredRun
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.stores import open_journal
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import ResultStep, deliver_result, merge_result, open_workspace
+from holdfast.workspace.disposal import Disposal, dispose_files
+from holdfast.workspace.leftovers import RunPlaces
 from holdfast.workspace.to_the_end import to_the_end
 
 
 async def merge_run(
-    db: Database, config: Config, run_id: str, *, into: str | None = None, by: str = ""
+    db: Database,
+    config: Config,
+    run_id: str,
+    *,
+    into: str | None = None,
+    by: str = "",
+    keeps_worktree: bool = False,
 ) -> dict[str, Any]:
     """Bring what the completed phases made to the user. Raises `WorkspaceConflict` with nothing changed.
 
+    The worktree of a run that is over goes with its branch, unless `keeps_worktree` or the settings say otherwise; what
+    is in it stays reachable by the run's refs.
     The journal has who asked for it, and what came of it. May be repeated. Whoever is cancelled meanwhile is so when
     git has ended and that is written. Raises `RunNotFound`, `RunBusy` while
     someone drives the run, `TemplateLoadFailed`, and `RunNotInState` if no phase is completed.
@@ -47,7 +58,10 @@ async def merge_run(
                 merged = await asyncio.to_thread(_bring, config, claim.run_id, steps, template, into)
                 told = create_event(claim.run_id, EventKind.RUN_MERGED, **_facts(merged), by=by)
                 await journal.append(claim.run_id, [told], claim=claim)
-                return merged
+                if stored.run.state not in OVER or keeps_worktree or config.keep_worktrees:
+                    return merged
+                # crash: the merge stands; the next clean-up removes the worktree.
+                return merged | await asyncio.to_thread(_tidy, config, claim.run_id, merged["message"])
 
             return await to_the_end(bring())
         finally:
@@ -74,6 +88,23 @@ def _bring(
         "commit": merged.commit,
         "message": f"{merged.branch}{where}: {action}, {changed}, now at {merged.commit[:10]}.",
     }
+
+
+def _tidy(config: Config, run_id: str, message: str) -> dict[str, Any]:
+    """Take the worktree of a merged run away. That it cannot be is no reason for the merge to fail."""
+    try:
+        disposal = dispose_files(RunPlaces(config.data_dir.resolve(), run_id), (), at=utc_now())
+    except (WorkspaceError, OSError) as error:
+        disposal = Disposal((), (str(error),))
+    removed = [{"kind": item.kind.value, "path": item.path, "bytes": item.size_bytes} for item in disposal.items]
+    names = [item.kind.value for item in disposal.items if item.kind.value in ("worktree", "branch")]
+    if names:
+        message += f" Removed the run's {' and '.join(dict.fromkeys(names))}."
+    for ref in disposal.rescue_refs:
+        message += f" Files that no phase recorded are kept under {ref}."
+    for reason in disposal.kept:
+        message += f" Its worktree is kept: {reason.rstrip('.')}."
+    return {"message": message, "removed": removed, "kept": list(disposal.kept)}
 
 
 def _facts(merged: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Select, and_, func, or_, select, tuple_
 
 from holdfast.persistence.db import Database
-from holdfast.persistence.models import ApprovalRow, LedgerRow, RunPhaseRow, RunRow
+from holdfast.persistence.models import ApprovalRow, LedgerRow, PastSpendingRow, RunPhaseRow, RunRow
 
 
 @dataclass(frozen=True)
@@ -125,19 +125,26 @@ async def read_money(db: Database, *, since_day: str) -> Money:
     amount = func.sum(LedgerRow.amount_micros)
     async with db.session() as session:
 
-        async def read(column: Any) -> dict[str, int]:
+        async def read(column: Any, of_deleted: Any) -> dict[str, int]:
             query = select(column, amount).join(RunRow, RunRow.id == LedgerRow.run_id)
-            rows = await session.execute(query.where(LedgerRow.day >= since_day).group_by(column).order_by(column))
-            return {name: int(total or 0) for name, total in rows}
+            rows = list(await session.execute(query.where(LedgerRow.day >= since_day).group_by(column)))
+            past = select(of_deleted, func.sum(PastSpendingRow.amount_micros)).group_by(of_deleted)
+            rows += await session.execute(past.where(PastSpendingRow.day >= since_day))
+            totals: dict[str, int] = {}
+            for name, total in rows:
+                totals[name] = totals.get(name, 0) + int(total or 0)
+            return dict(sorted(totals.items()))
 
         return Money(
-            await read(LedgerRow.day),
-            await read(RunRow.workflow),
-            await read(LedgerRow.persona),
-            await read(LedgerRow.model),
+            await read(LedgerRow.day, PastSpendingRow.day),
+            await read(RunRow.workflow, PastSpendingRow.workflow),
+            await read(LedgerRow.persona, PastSpendingRow.persona),
+            await read(LedgerRow.model, PastSpendingRow.model),
         )
 
 
 async def read_total_micros(db: Database) -> int:
+    """What all runs have cost, those that are deleted too."""
     async with db.session() as session:
-        return int(await session.scalar(select(func.coalesce(func.sum(LedgerRow.amount_micros), 0))) or 0)
+        sums = [await session.scalar(select(func.sum(row.amount_micros))) for row in (LedgerRow, PastSpendingRow)]
+        return sum(int(total or 0) for total in sums)
