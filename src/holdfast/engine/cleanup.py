@@ -33,7 +33,7 @@ from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
 from holdfast.workspace.disk_usage import disk_bytes
-from holdfast.workspace.disposal import Disposal, dispose_files
+from holdfast.workspace.disposal import Disposal, dispose_files, finish_removal
 from holdfast.workspace.leftovers import (
     Leftover,
     LeftoverKind,
@@ -154,6 +154,8 @@ class _Cleaner:
     async def working(self) -> AsyncIterator[None]:
         """Be the only clean-up of this data directory; begin with what a killed one left undone."""
         with _sole_cleanup(self._data_dir, is_dry_run=self.report.is_dry_run):
+            if not self.report.is_dry_run:
+                await asyncio.to_thread(finish_removal, self._data_dir)
             self._spooled = await asyncio.to_thread(list_spooled, self._data_dir)
             async with open_journal(self._db.store) as journal:
                 self._journal = journal

@@ -55,7 +55,7 @@ def dispose_files(places: RunPlaces, spooled: Sequence[Path], *, at: datetime) -
         gone += _remove_branch(places)
     for item in planned:
         if item.kind is LeftoverKind.SCRATCH or (item.kind is LeftoverKind.SPOOL and not _is_running(Path(item.path))):
-            remove_folder(Path(item.path))
+            _remove_at_once(Path(item.path))
             gone.append(item)
         elif item.kind is LeftoverKind.SPOOL:
             kept.append(f"the command in {item.path} still runs")
@@ -113,12 +113,31 @@ def dispose_run(places: RunPlaces, repo: Path | None, spooled: Sequence[Path]) -
         kept.append(f"refs under {run_refs(places.run_id)} in {repo}, which is not there")
     for path in (*places.find_scratch(), *spooled):
         if path.is_dir():
-            remove_folder(path)
+            _remove_at_once(path)
     # crash: the record of the workspace goes last; the note in the database knows the repository without it.
     for folder in (places.private_repository, places.report, places.state_dir):
         if folder.is_dir():
             remove_folder(folder)
     return Disposal(tuple(planned), tuple(kept))
+
+
+_REMOVED = ".removed"
+
+
+def _remove_at_once(folder: Path) -> None:
+    """Remove a folder that only its content can be known by."""
+    trash = folder.with_name(f"{folder.name}{_REMOVED}")
+    if trash.is_dir():
+        remove_folder(trash)
+    folder.rename(trash)  # crash: half a folder would be nobody's; what has this name goes with the next clean-up
+    remove_folder(trash)
+
+
+def finish_removal(data_dir: Path) -> None:
+    """Remove what a killed clean-up had begun to."""
+    for parent in (data_dir / "spool", data_dir / "scratch"):
+        for trash in sorted(parent.glob(f"*{_REMOVED}")):
+            remove_folder(trash)
 
 
 def _empty_trash(places: RunPlaces) -> None:

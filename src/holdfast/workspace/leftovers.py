@@ -96,7 +96,7 @@ class RunPlaces:
 def list_spooled(data_dir: Path) -> dict[str, list[Path]]:
     """By run the folders of its commands. One that does not say whose it is is left out."""
     found: dict[str, list[Path]] = {}
-    for folder in sorted((data_dir / "spool").glob("*/")):
+    for folder in sorted(path for path in (data_dir / "spool").glob("*") if path.is_dir() and not path.suffix):
         try:
             key = json.loads((folder / "command.json").read_text())["key"]
         except (OSError, ValueError, KeyError, TypeError):
@@ -176,6 +176,9 @@ def measure_files(places: RunPlaces, spooled: Sequence[Path]) -> list[Leftover]:
     """What may go once a run is over, and can be made again: worktree, notes of agents, output of commands."""
     found: list[tuple[LeftoverKind, Path]] = []
     found += [(LeftoverKind.WORKTREE, path) for path in (places.worktree, places.trash) if path.is_dir()]
+    workspace = places.find_workspace()
+    if not found and workspace is not None and workspace.git_dir.is_dir():
+        found.append((LeftoverKind.WORKTREE, workspace.git_dir))  # its files are gone, and git still knows it
     found += [(LeftoverKind.SCRATCH, path) for path in places.find_scratch()]
     found += [(LeftoverKind.SPOOL, path) for path in spooled]
     return [Leftover(kind, places.run_id, str(path), disk_bytes(path)) for kind, path in found]
