@@ -36,7 +36,8 @@ def collect(
         str | None, typer.Option("--older-than", metavar="TIME", help="Select runs that ended so long ago: 12h, 30d.")
     ] = None,
     state: Annotated[
-        list[str] | None, typer.Option("--state", help="Select runs that are completed, failed or cancelled.")
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Select runs that are completed, failed or cancelled."),
     ] = None,
     keep: Annotated[int, typer.Option("--keep", min=0, metavar="N", help="Leave the N newest runs alone.")] = 0,
     max_size: Annotated[

@@ -53,6 +53,8 @@ Tell = Callable[[str], None]
 class Skipped:
     run_id: str
     reason: str
+    code: str = ""
+    """Of the error behind it, if it was one."""
 
 
 @dataclass
@@ -290,10 +292,10 @@ class _Cleaner:
         try:
             yield
         except RunBusy:
-            self.report.skipped.append(Skipped(run_id, "another process works on it"))
+            self.report.skipped.append(Skipped(run_id, "another process works on it", RunBusy.code))
         except (HoldfastError, OSError) as error:
             told = error.message if isinstance(error, HoldfastError) else f"{error.filename}: {error.strerror}"
-            self.report.skipped.append(Skipped(run_id, told))
+            self.report.skipped.append(Skipped(run_id, told, getattr(error, "code", "")))
 
 
 def _runs(count: int) -> str:
