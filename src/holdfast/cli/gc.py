@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Work = Callable[[Database, Config, Tell], Coroutine[Any, Any, Cleanup]]
 
 _STATES = ("completed", "failed", "cancelled")
-_MANY = 20
+_FEW, _MANY = 3, 20
 _DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")]
 _UNMERGED = Annotated[
     bool, typer.Option("--unmerged", help="Delete runs whose result is not merged too; it is lost then.")
@@ -187,8 +187,10 @@ def _show(done: "Cleanup", *, is_json: bool) -> None:
     if database := done.database:
         sizes = f"{format_size(database.before_bytes)} before, {format_size(database.after_bytes)} now"
         print_text(f"Database file: {sizes}.{f' Not smaller: {database.reason}.' if database.reason else ''}")
-    for ref in done.rescue_refs:
+    for ref in done.rescue_refs[:_FEW]:
         print_text(f"Files that no phase had recorded are kept under {ref}.")
+    if len(done.rescue_refs) > _FEW:
+        print_text(f"So are those of {len(done.rescue_refs) - _FEW} more; --json lists them.")
     for item in done.skipped[:_MANY]:
         print_text(f"Kept {item.run_id[:8]}: {item.reason.rstrip('.')}.")
     if len(done.skipped) > _MANY:

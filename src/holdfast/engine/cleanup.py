@@ -27,7 +27,7 @@ from holdfast.persistence.deletion import (
     list_forks,
     list_over,
     list_run_ids,
-    measure_journals,
+    measure_journal,
 )
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.journal import Journal
@@ -226,19 +226,19 @@ class _Cleaner:
         room = await self._count_room(max_bytes)
         ordered, needed = order_for_deletion(chosen, await list_forks(self._db))
         self.report.skipped += [Skipped(run.run_id, "a run that stays was forked from it") for run in needed]
-        sizes = await measure_journals(self._db)
         for number, run in enumerate(ordered, 1):
             if max_bytes is not None and self.report.size_bytes >= room:
                 break
             self._tell(f"deleting run {run.run_id[:8]} ({number} of {len(ordered)})")
             with self._skipping(run.run_id):
-                await self._delete(run, sizes.get(run.run_id, 0))
+                await self._delete(run)
         if self.report.deleted_runs and not self.report.is_dry_run and self._config.database_path is not None:
             self._tell("making the database smaller")
             self.report.database = await asyncio.to_thread(compact, self._config.database_path)
 
-    async def _delete(self, run: OverRun, journal_bytes: int) -> None:
-        row = Leftover(LeftoverKind.JOURNAL, run.run_id, self._where, journal_bytes)
+    async def _delete(self, run: OverRun) -> None:
+        size = await measure_journal(self._db, run.run_id)
+        row = Leftover(LeftoverKind.JOURNAL, run.run_id, self._where, size)
         if self.report.is_dry_run:
             await self._rehearse(run, row)
             return

@@ -36,7 +36,7 @@ class OverRun:
 
 async def list_over(db: Database) -> list[OverRun]:
     """Every run that is over, the one that ended first at the beginning."""
-    ended = func.coalesce(RunRow.ended_at, RunRow.updated_at)
+    ended = func.coalesce(RunRow.ended_at, func.nullif(RunRow.updated_at, ""), RunRow.created_at)
     query = select(RunRow, ended).where(RunRow.state.in_(OVER)).order_by(ended, RunRow.id)
     async with db.session() as session:
         return [
@@ -51,7 +51,7 @@ async def find_over(db: Database, run_id: str) -> OverRun | None:
         row = await session.get(RunRow, run_id)
     if row is None or row.state not in OVER:
         return None
-    ended_at = row.ended_at or row.updated_at
+    ended_at = row.ended_at or row.updated_at or row.created_at
     return OverRun(row.id, row.state, ended_at, row.repo_path, row.forked_from, row.wake is not None)
 
 
@@ -93,21 +93,18 @@ async def read_last_tree(db: Database, run_id: str) -> str | None:
         return await session.scalar(query.order_by(RunPhaseRow.ended_at.desc()).limit(1))
 
 
-async def measure_journals(db: Database) -> dict[str, int]:
-    """About how many bytes each run has in the database: its events, the big values that only it has, its artifacts."""
-    totals: dict[str, int] = {}
+async def measure_journal(db: Database, run_id: str) -> int:
+    """About how many bytes a run has in the database: its events, the big values that only it has, its artifacts."""
     async with db.session() as session:
-        for query in _SIZES:
-            for run_id, size in await session.execute(text(query)):
-                totals[run_id] = totals.get(run_id, 0) + int(size or 0)
-    return totals
+        sizes = [(await session.execute(text(query), {"id": run_id})).scalar() for query in _SIZES]
+    return sum(int(size or 0) for size in sizes)
 
 
 _SIZES = (
-    "SELECT run_id, SUM(LENGTH(body) + 100) FROM events GROUP BY run_id",
-    "SELECT MIN(r.run_id), MAX(LENGTH(b.body)) FROM blob_refs AS r JOIN blobs AS b ON b.digest = r.digest "
-    "GROUP BY r.digest HAVING COUNT(*) = 1",
-    "SELECT run_id, SUM(LENGTH(content)) FROM artifacts GROUP BY run_id",
+    "SELECT SUM(LENGTH(body) + 100) FROM events WHERE run_id = :id",
+    "SELECT SUM(LENGTH(b.body)) FROM blobs AS b JOIN blob_refs AS r ON r.digest = b.digest WHERE r.run_id = :id "
+    "AND NOT EXISTS (SELECT 1 FROM blob_refs AS o WHERE o.digest = r.digest AND o.run_id <> :id)",
+    "SELECT SUM(LENGTH(content)) FROM artifacts WHERE run_id = :id",
 )
 
 
