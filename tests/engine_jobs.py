@@ -19,9 +19,9 @@ Job = Callable[..., Awaitable[Any]]
 def find_job(name: str) -> Job:
     if name in _JOBS:
         return _JOBS[name]
-    from tests.crash.engine import child, talker
+    from tests.crash.engine import child, cleaner, talker
 
-    job: Job = getattr(child if hasattr(child, name) else talker, name)
+    job: Job = next(getattr(module, name) for module in (cleaner, child, talker) if hasattr(module, name))
     return job
 
 

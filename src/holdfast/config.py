@@ -46,6 +46,14 @@ class Config:
     model_tries: int | None = None
     model_max_wait_s: float | None = None
     allowed_hosts: tuple[str, ...] = ()
+    keep_worktrees: bool = False
+    gc_at: str | None = None
+    """When `serve` cleans up, by the clock of its machine: `HH:MM`."""
+    gc_older_than: float = 0.0
+    """Seconds, as the next one."""
+    gc_runs_older_than: float | None = None
+    gc_max_size: int | None = None
+    """Bytes."""
     config_dir: Path
 
     @property
@@ -248,6 +256,43 @@ def _parse_names(key: str, given: _Given) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in found if name.strip())
 
 
+def _parse_switch(key: str, given: _Given) -> bool:
+    if isinstance(given.value, bool):
+        return given.value
+    found = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(
+        str(given.value).lower()
+    )
+    if found is None:
+        _refuse(key, given.origin, "it should be true or false")
+    return found
+
+
+def _parse_time_of_day(key: str, given: _Given) -> str:
+    hour, colon, minute = str(given.value).strip().partition(":")
+    is_time = colon and (hour + minute).isdecimal() and (hour + minute).isascii() and len(minute) == 2
+    if not is_time or int(hour) > 23 or int(minute) > 59:
+        _refuse(key, given.origin, "it should be a time of day, such as 03:30")
+    return f"{int(hour):02}:{minute}"
+
+
+def _parse_duration(key: str, given: _Given) -> float:
+    from holdfast.quantities import parse_duration
+
+    try:
+        return parse_duration(str(given.value))
+    except ValueError as error:
+        _refuse(key, given.origin, f"it should be {error}")
+
+
+def _parse_size(key: str, given: _Given) -> int:
+    from holdfast.quantities import parse_size
+
+    try:
+        return parse_size(str(given.value))
+    except ValueError as error:
+        _refuse(key, given.origin, f"it should be {error}")
+
+
 def _parse_number(key: str, given: _Given) -> float:
     if isinstance(given.value, int | float | str) and not isinstance(given.value, bool):
         try:
@@ -272,4 +317,9 @@ _PARSERS: dict[str, Callable[[str, _Given], object]] = {
     "model_tries": _parse_tries,
     "model_max_wait_s": _parse_wait,
     "allowed_hosts": _parse_names,
+    "keep_worktrees": _parse_switch,
+    "gc_at": _parse_time_of_day,
+    "gc_older_than": _parse_duration,
+    "gc_runs_older_than": _parse_duration,
+    "gc_max_size": _parse_size,
 }

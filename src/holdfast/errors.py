@@ -9,7 +9,7 @@ HoldfastError
 │              JournalCorrupt  SequenceConflict  RowRefused
 ├── owner      RunBusy  LeaseLost
 ├── run        RunNotFound  RunAlreadyTerminal  RunNotInState  RunMetadataMissing  TemplateLoadFailed
-│              RunPaused  RunCancelled
+│              RunPaused  RunCancelled  UnmergedResult  CleanupBusy
 ├── step       Nondeterminism  StepFailed  ToolOutcomeUnknown  ToolDenied
 ├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ApprovalAnswered  SecondPersonNeeded  ConsentRequired
 ├── access     NotAuthenticated  RoleInsufficient  TooManyAttempts  TokenNotFound  HostNotAllowed  OriginNotAllowed
@@ -197,6 +197,20 @@ class RunAlreadyTerminal(HoldfastError):
 
 class RunNotInState(HoldfastError):
     code = "run_not_in_state"
+
+
+class UnmergedResult(HoldfastError):
+    """A run is not deleted because it holds work that the user has nowhere else."""
+
+    code = "unmerged_result"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Merge it first, or say --unmerged to lose it."
+
+
+class CleanupBusy(HoldfastError):
+    code = "cleanup_busy"
+    error_class = ErrorClass.RETRYABLE
+    default_hint = "Wait until it has ended, then try again."
 
 
 class RunMetadataMissing(HoldfastError):

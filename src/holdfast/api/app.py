@@ -17,6 +17,7 @@ from holdfast.api import (
     changes,
     checks,
     conversations,
+    deletion,
     delivering,
     overview,
     past,
@@ -79,7 +80,7 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
     app.add_exception_handler(HoldfastError, on_holdfast_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
-    for module in (runs, preview, results, delivering, stream, conversations, approvals):
+    for module in (runs, preview, results, delivering, deletion, stream, conversations, approvals):
         app.include_router(module.router)
     for module in (catalog, validating, spending, sessions):
         app.include_router(module.router)

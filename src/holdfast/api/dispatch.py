@@ -17,7 +17,7 @@ from holdfast.api.metrics import RunMetrics
 from holdfast.api.observing import observe_run
 from holdfast.engine.deciding import decide_overdue
 from holdfast.enums import RunStatus
-from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy, RunNotInState
+from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy, RunNotFound, RunNotInState
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import DueRun, list_due
 from holdfast.runtime.checkpoint.base import Statement
@@ -183,6 +183,8 @@ class InProcessDispatcher:
         except RunBusy:
             self._hold_back(run.run_id, self._poll_s, "Another process drives it.")
             return
+        except RunNotFound:
+            return  # deleted since; nothing may be written to it
         except (RunAlreadyTerminal, RunNotInState):
             pass  # somebody was faster
         except Exception as error:

@@ -13,6 +13,7 @@ from holdfast.api.dispatch import Dispatcher, InProcessDispatcher, NoDispatcher
 from holdfast.api.engines import Engines
 from holdfast.api.feed import Feed
 from holdfast.api.metrics import RunMetrics
+from holdfast.api.nightly import clean_every_night
 from holdfast.api.observing import observe_commits
 from holdfast.api.options import ServerOptions
 from holdfast.api.tails import Tails
@@ -90,6 +91,8 @@ class ServerPlace:
             observe_commits(journal, metrics, feed.note_commit)
             cleaning = asyncio.create_task(clean_for_ever(journal, options), name="holdfast-cleaning")
             stack.push_async_callback(_end, cleaning)
+            at_night = asyncio.create_task(clean_every_night(db, config), name="holdfast-night")
+            stack.push_async_callback(_end, at_night)
             engines = Engines(db, config)
             undertakings = Undertakings()
             stack.push_async_callback(undertakings.drain)

@@ -21,6 +21,7 @@ RUNS = {
     "logs": Entry("What commands, checks and coding agents of a run printed.", "command_logs:list_logs"),
     "watch": Entry("Watch a run that any process drives, until it ends or waits.", "following:watch_run"),
     "diff": Entry("What a run changed in the repository.", "results:show_diff"),
+    "rm": Entry("Delete runs for good: journal, files, refs.", "gc:remove"),
 }
 WORKFLOWS = {
     "list": Entry("The workflows there are, and where each comes from.", "describing:list_workflows"),
@@ -52,7 +53,7 @@ SECTIONS = {
         "run": Entry("Start a workflow on a repository.", "running:run"),
     },
     "Runs": {
-        "runs": Entry("Look at runs: list, show, events, logs, watch, diff.", members=RUNS),
+        "runs": Entry("Look at runs: list, show, events, logs, watch, diff; rm deletes.", members=RUNS),
         "resume": Entry("Go on with a run that was interrupted, or that waited for you.", "moving:resume"),
         "pause": Entry("Stop a run durably until someone resumes it.", "moving:pause"),
         "retry": Entry("Open a failed run again at the phase that failed.", "moving:retry"),
@@ -76,6 +77,7 @@ SECTIONS = {
         "token": Entry("Tokens for the API: create, list, revoke.", members=TOKENS),
         "explain": Entry("Explain an error code, or print a page of the documentation.", "explain:explain"),
         "doctor": Entry("Check this machine, with a remedy for what is missing.", "doctor:doctor"),
+        "gc": Entry("Clean up after runs that are over: worktrees, or whole runs.", "gc:collect"),
         "db": Entry("Look after the database: upgrade, check, backup.", members=DATABASE),
     },
 }

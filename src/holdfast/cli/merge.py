@@ -21,10 +21,13 @@ def merge(
     create: Annotated[bool, typer.Option("--create", help="Make the branch if there is none of that name.")] = False,
     squash: Annotated[bool, typer.Option("--squash", help="Bring it as one commit.")] = False,
     message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="The commit's message.")] = "",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the run's worktree and branch where they are.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and change nothing.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Bring a run's result to your branch as commits, without holdfast's own files and what setup made.
+
+    The worktree and the branch of a run that is over are removed then; runs show and runs diff go on working.
 
     Example: holdfast merge 3f2a --squash -m "Add a --verbose flag"
     """
@@ -32,7 +35,7 @@ def merge(
 
     from holdfast.engine.delivery import MergeRequest
 
-    request = MergeRequest(into, create, squash, message, dry_run)
+    request = MergeRequest(into, create, squash, message, dry_run, keep)
     try:
         merged = asyncio.run(_merge(find_run_id(run_id), request, can_ask=is_interactive() and not as_json))
     except WorkspaceConflict as conflict:

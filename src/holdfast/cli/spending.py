@@ -53,7 +53,10 @@ def read_day() -> dict[str, Any]:
 
     config = load_config()
     today = datetime.now(UTC).date().isoformat()
-    (spent,) = query(f"SELECT {_SUMS} FROM ledger l WHERE day = :day", {"day": today}) or [{}]  # noqa: S608
+    days = [
+        (query(f"SELECT {_SUMS} FROM {table} l WHERE day = :day", {"day": today}) or [{}])[0]  # noqa: S608 - ours
+        for table in ("ledger", "past_spending")  # the second has what deleted runs spent
+    ]
     runs = query(
         f"SELECT r.id AS run_id, r.state, r.workflow, r.budget_micros, {_SUMS} "  # noqa: S608
         "FROM ledger l JOIN runs r ON r.id = l.run_id "
@@ -61,8 +64,8 @@ def read_day() -> dict[str, Any]:
     )
     return {
         "day": today,
-        "spent_usd": _usd(spent.get("spent_micros")) or 0.0,
-        "simulated_usd": _usd(spent.get("simulated_micros")) or 0.0,
+        "spent_usd": sum(_usd(row.get("spent_micros")) or 0.0 for row in days),
+        "simulated_usd": sum(_usd(row.get("simulated_micros")) or 0.0 for row in days),
         "day_limit_usd": config.day_budget_usd,
         "run_limit_usd": config.run_budget_usd,
         "runs": [

@@ -35,7 +35,8 @@ WHERE (SELECT budget_micros IS NULL OR budget_micros >= :amount + (
            SELECT COALESCE(SUM(amount_micros), 0) FROM ledger
            WHERE run_id = :run_id AND phase_key = :phase_key AND is_simulated = :is_simulated))
   AND (:day_limit < 0 OR :day_limit >= :amount + (
-           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE day = :day AND is_simulated = 0))
+           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE day = :day AND is_simulated = 0) + (
+           SELECT COALESCE(SUM(amount_micros), 0) FROM past_spending WHERE day = :day AND is_simulated = 0))
 """
 
 

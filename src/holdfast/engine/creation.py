@@ -79,7 +79,10 @@ def new_run_id(given: UUID | str | None) -> str:
 def creation_rows(new: NewRun) -> list[Statement]:
     """Templates and personas are shared by content: what is there already is used as it is."""
     now = now_text()
-    rows = [insert("workflow_templates", _definition(new.template, now), or_ignore_on="hash")]
+    # A run that is forked must be there until its fork is; whoever deletes runs locks the same row.
+    held = Statement("UPDATE runs SET updated_at = updated_at WHERE id = :id", {"id": new.forked_from})
+    rows = [held] if new.forked_from is not None else []
+    rows += [insert("workflow_templates", _definition(new.template, now), or_ignore_on="hash")]
     rows += persona_rows(binding.persona for binding in new.bindings.values())
     rows.append(_run_row(new, now))
     rows += [

@@ -12,8 +12,9 @@ from holdfast.config import Config
 from holdfast.engine.loading import get_run, read_template
 from holdfast.engine.patches import own_paths, to_facts
 from holdfast.engine.scope import utc_now
-from holdfast.errors import RunNotInState
+from holdfast.errors import RunNotInState, WorkspaceError
 from holdfast.persistence.db import Database
+from holdfast.persistence.deletion import OVER
 from holdfast.persistence.runs import StoredRun
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.stores import open_journal
@@ -29,6 +30,8 @@ from holdfast.workspace import (
     open_workspace,
     read_setup,
 )
+from holdfast.workspace.disposal import Disposal, dispose_files
+from holdfast.workspace.leftovers import RunPlaces
 from holdfast.workspace.to_the_end import to_the_end
 
 _EMPTY = "Nothing to merge: the run changed no files."
@@ -44,6 +47,7 @@ class MergeRequest:
     is_squashed: bool = False
     message: str = ""
     is_dry_run: bool = False
+    keeps_worktree: bool = False
 
 
 async def merge_run(
@@ -51,6 +55,8 @@ async def merge_run(
 ) -> dict[str, Any]:
     """Bring what the completed phases made to the user. Raises `WorkspaceConflict` with nothing changed.
 
+    The worktree of a run that is over goes with its branch, unless the request or the settings say otherwise; what is
+    in it stays reachable by the run's refs.
     The journal has who asked for it, and what came of it; a dry run leaves nothing. May be repeated. Whoever is
     cancelled meanwhile is so when git has ended and that is written. Raises `RunNotFound`, `RunBusy` while
     someone drives the run, `TemplateLoadFailed`, `TargetBranchMissing`, and `RunNotInState` if no phase is completed.
@@ -74,7 +80,10 @@ async def merge_run(
                 merged = await asyncio.to_thread(_bring, config, result, request)
                 told = create_event(claim.run_id, EventKind.RUN_MERGED, **_facts(merged), by=by)
                 await journal.append(claim.run_id, [told], claim=claim)
-                return merged
+                if stored.run.state not in OVER or request.keeps_worktree or config.keep_worktrees:
+                    return merged
+                # crash: the merge stands; the next clean-up removes the worktree.
+                return merged | await asyncio.to_thread(_tidy, config, claim.run_id, merged["message"])
 
             return await to_the_end(bring())
         finally:
@@ -150,6 +159,23 @@ def _describe(merged: Merged, *, is_dry_run: bool) -> str:
     if is_dry_run:
         return f"{merged.branch}{where} would be {action}: {changed}. Nothing was changed."
     return f"{merged.branch}{where}: {action}, {changed}, now at {merged.commit[:10]}."
+
+
+def _tidy(config: Config, run_id: str, message: str) -> dict[str, Any]:
+    """Take the worktree of a merged run away. That it cannot be is no reason for the merge to fail."""
+    try:
+        disposal = dispose_files(RunPlaces(config.data_dir.resolve(), run_id), (), at=utc_now())
+    except (WorkspaceError, OSError) as error:
+        disposal = Disposal((), (str(error),))
+    removed = [{"kind": item.kind.value, "path": item.path, "bytes": item.size_bytes} for item in disposal.items]
+    names = [item.kind.value for item in disposal.items if item.kind.value in ("worktree", "branch")]
+    if names:
+        message += f" Removed the run's {' and '.join(dict.fromkeys(names))}."
+    for ref in disposal.rescue_refs:
+        message += f" Files that no phase recorded are kept under {ref}."
+    for reason in disposal.kept:
+        message += f" Its worktree is kept: {reason.rstrip('.')}."
+    return {"message": message, "removed": removed, "kept": list(disposal.kept)}
 
 
 def _facts(merged: Mapping[str, Any]) -> dict[str, Any]:

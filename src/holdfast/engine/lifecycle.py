@@ -26,6 +26,7 @@ from holdfast.engine.scope import ApprovalCallback
 from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel, RunStatus
 from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy, RunNotInState
 from holdfast.persistence.db import Database
+from holdfast.persistence.deletion import find_deleted
 from holdfast.persistence.listings import list_due
 from holdfast.persistence.runs import find_approval, find_run
 from holdfast.persona import AgentPersona
@@ -365,6 +366,9 @@ class WorkflowEngine:
     ) -> None:
         if await find_run(self._db, new.run_id) is not None:
             raise RunNotInState(f"There is a run {new.run_id} already.", hint="Resume it, or take another id.")
+        if await find_deleted(self._db, new.run_id) is not None:
+            hint = "Take another id, or let `holdfast gc` finish first."
+            raise RunNotInState(f"A run {new.run_id} is being deleted.", hint=hint)
         created = create_event(new.run_id, EventKind.RUN_CREATED, **new.created_facts())
         await journal.append(new.run_id, [created, *then], claim=claim, rows=[*creation_rows(new), *beside])
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Select, and_, func, or_, select, tuple_
 
 from holdfast.persistence.db import Database
-from holdfast.persistence.models import ApprovalRow, LedgerRow, RunPhaseRow, RunRow
+from holdfast.persistence.models import ApprovalRow, LedgerRow, PastSpendingRow, RunPhaseRow, RunRow
 from holdfast.persistence.runs import Spent
 
 
@@ -142,24 +142,33 @@ async def read_money(db: Database, *, since_day: str) -> Money:
     amount = func.sum(LedgerRow.amount_micros)
     async with db.session() as session:
 
-        async def read(column: Any, *, is_simulated: int = 0) -> dict[str, int]:
+        async def read(column: Any, of_deleted: Any, *, is_simulated: int = 0) -> dict[str, int]:
             query = select(column, amount).join(RunRow, RunRow.id == LedgerRow.run_id)
             query = query.where(LedgerRow.day >= since_day, LedgerRow.is_simulated == is_simulated)
-            rows = await session.execute(query.group_by(column).order_by(column))
-            return {name: int(total or 0) for name, total in rows}
+            rows = list(await session.execute(query.group_by(column)))
+            past = select(of_deleted, func.sum(PastSpendingRow.amount_micros)).group_by(of_deleted)
+            past = past.where(PastSpendingRow.day >= since_day, PastSpendingRow.is_simulated == is_simulated)
+            rows += await session.execute(past)
+            totals: dict[str, int] = {}
+            for name, total in rows:
+                totals[name] = totals.get(name, 0) + int(total or 0)
+            return dict(sorted(totals.items()))
 
         return Money(
-            await read(LedgerRow.day),
-            await read(RunRow.workflow),
-            await read(LedgerRow.persona),
-            await read(LedgerRow.model),
-            await read(LedgerRow.day, is_simulated=1),
+            await read(LedgerRow.day, PastSpendingRow.day),
+            await read(RunRow.workflow, PastSpendingRow.workflow),
+            await read(LedgerRow.persona, PastSpendingRow.persona),
+            await read(LedgerRow.model, PastSpendingRow.model),
+            await read(LedgerRow.day, PastSpendingRow.day, is_simulated=1),
         )
 
 
 async def read_total_micros(db: Database) -> tuple[int, int]:
-    """All real money ever, and all that rehearsals made up."""
-    query = select(LedgerRow.is_simulated, func.sum(LedgerRow.amount_micros)).group_by(LedgerRow.is_simulated)
+    """All real money ever, and all that rehearsals made up; what deleted runs spent is in it."""
+    totals = {False: 0, True: 0}
     async with db.session() as session:
-        totals = {bool(is_simulated): int(total or 0) for is_simulated, total in await session.execute(query)}
-    return totals.get(False, 0), totals.get(True, 0)
+        for row in (LedgerRow, PastSpendingRow):
+            query = select(row.is_simulated, func.sum(row.amount_micros)).group_by(row.is_simulated)
+            for is_simulated, total in await session.execute(query):
+                totals[bool(is_simulated)] += int(total or 0)
+    return totals[False], totals[True]

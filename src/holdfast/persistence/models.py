@@ -219,7 +219,8 @@ class LedgerRow(Base):
 class FeedRow(Base):
     """A stretch of a run's events in the order over all runs; `position` is that of its last event.
 
-    Never changed and never deleted: positions are what followers come back with.
+    Never changed, and deleted only with its run. The last one stays even then: positions are what followers come back
+    with, and none is given twice.
     """
 
     __tablename__ = "feed"
@@ -229,6 +230,31 @@ class FeedRow(Base):
     run_id: Mapped[str] = _text()
     first_seq: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     last_seq: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+
+
+class PastSpendingRow(Base):
+    """What deleted runs spent on one day, by what it was spent on: limits and totals go on counting it."""
+
+    __tablename__ = "past_spending"
+
+    day: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    workflow: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    persona: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    model: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    is_simulated: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    amount_micros: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+
+
+class DeletedRunRow(Base):
+    """A run that is gone from the database, with files or refs that may still be there; gone itself when they are."""
+
+    __tablename__ = "deleted_runs"
+
+    run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    data_dir: Mapped[str] = _text()
+    repo: Mapped[str] = _text()
+    """The git directory that holds its refs; empty if it never had one."""
+    deleted_at: Mapped[str] = _text()
 
 
 class TokenRow(Base):

@@ -115,6 +115,13 @@ class Journal:
             numbers = await self.write_soon(append)
         return [item.stored_as(number) for item, number in zip(prepared, numbers, strict=True)]
 
+    async def delete(self, claim: Claim, *, rows: Sequence[Statement] = ()) -> None:
+        """Remove a claimed run's journal, with row changes in the same transaction; the claim is still to be released.
+
+        Raises as `append` does; then nothing was changed.
+        """
+        await asyncio.to_thread(self.store.delete_run, claim.run_id, claim=claim, rows=rows)
+
     # For whoever needs but the numbers, and is called so often that a coroutine more is felt.
 
     def write_now(self, append: Append) -> list[int] | None:

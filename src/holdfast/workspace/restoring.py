@@ -141,6 +141,8 @@ def remove_workspace(workspace: Workspace, *, at: datetime, can_discard_nested: 
                 hint="Resume the run, which registers it again, then remove it.",
             )
         trash = workspace.state_dir / "removed"
+        if trash.is_dir():
+            remove_folder(trash)  # of a call that was killed; the worktree may have been made again since
         if workspace.worktree.is_dir():
             workspace.worktree.rename(trash)  # crash: all it holds is reachable; `prepare_workspace` makes it again
         if trash.is_dir():

@@ -17,4 +17,6 @@ async def to_the_end(work: Awaitable[_T]) -> _T:
         while not task.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()  # a Ctrl-C ends git as well; whoever is cancelled is told that, and not this too
         raise

@@ -19,6 +19,7 @@ LEAST_ROLE = {
     ("POST", "/api/runs/{run_id}/fork"): "operator",
     ("POST", "/api/runs/{run_id}/budget"): "operator",
     ("POST", "/api/runs/{run_id}/merge"): "operator",
+    ("DELETE", "/api/runs/{run_id}"): "admin",
     ("POST", "/api/runs/{run_id}/messages"): "operator",
     ("POST", "/api/conversations"): "operator",
     ("POST", "/api/workflows/validate"): "viewer",

@@ -189,6 +189,14 @@ class JournalStore(Checkpointer, Protocol):
         """Write a batch in one transaction; one append's refusal does not fail the others."""
         ...
 
+    def delete_run(self, run_id: str, *, claim: Claim | None = None, rows: Sequence[Statement] = ()) -> None:
+        """Remove a journal and make row changes, in one transaction: on return the run is gone for every reader.
+
+        Raises, with nothing changed, `LeaseLost` if `claim` is no longer the current one, `RowRefused` if a row was not
+        as expected.
+        """
+        ...
+
     def open_line(self) -> Line | None:
         """A quicker way for the appends of owners, if the store has one; for one thread at a time."""
         ...

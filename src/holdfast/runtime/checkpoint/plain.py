@@ -5,7 +5,15 @@ import time
 from collections.abc import Sequence
 
 from holdfast.errors import HoldfastError, RowRefused, RunBusy
-from holdfast.runtime.checkpoint.base import Append, AppendResult, Checkpointer, Claim, check_run_id, prepare
+from holdfast.runtime.checkpoint.base import (
+    Append,
+    AppendResult,
+    Checkpointer,
+    Claim,
+    Statement,
+    check_run_id,
+    prepare,
+)
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
 
@@ -38,7 +46,9 @@ class PlainStore:
     def list_runs(self) -> list[str]:
         return self._inner.list_runs()
 
-    def delete_run(self, run_id: str) -> None:
+    def delete_run(self, run_id: str, *, claim: Claim | None = None, rows: Sequence[Statement] = ()) -> None:
+        if rows:
+            raise _no_rows()
         self._inner.delete_run(run_id)
 
     def close(self) -> None:
@@ -83,7 +93,7 @@ class PlainStore:
 
     def _append_one(self, append: Append) -> AppendResult:
         if append.rows:
-            return RowRefused("This store holds no rows.", hint="Use a SQLite or Postgres store.")
+            return _no_rows()
         try:
             # crash: only the first of several events may be there; whoever resumes adds the rest.
             # A copy each: a store that keeps what it is given must not see what the flow does with its results.
@@ -106,3 +116,7 @@ class PlainStore:
         """Report one each time: a plain store cannot say, so its heads are looked at twice a second."""
         time.sleep(max(timeout_s, 0.5))
         return True
+
+
+def _no_rows() -> RowRefused:
+    return RowRefused("This store holds no rows.", hint="Use a SQLite or Postgres store.")

@@ -16,7 +16,7 @@ import psycopg
 
 from holdfast.errors import HoldfastError, JournalCorrupt, StoreError
 from holdfast.runtime.checkpoint import owners
-from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, check_run_id, prepare
+from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, Statement, check_run_id, prepare
 from holdfast.runtime.checkpoint.chain import corrupt, decode, genesis
 from holdfast.runtime.checkpoint.postgres_append import Attempt, KnownHeads, append_locked
 from holdfast.runtime.checkpoint.postgres_claims import release, renew, take_over
@@ -121,9 +121,9 @@ class PostgresCheckpointer:
         )
         return [row[0] for row in rows]
 
-    def delete_run(self, run_id: str) -> None:
+    def delete_run(self, run_id: str, *, claim: Claim | None = None, rows: Sequence[Statement] = ()) -> None:
         check_run_id(run_id)
-        self._write(lambda tx: delete_run(tx.connection, run_id))
+        self._write(lambda tx: delete_run(tx, run_id, claim, rows))
 
     def close(self) -> None:
         """Give up every claim and connection; a server that is away is not waited for."""

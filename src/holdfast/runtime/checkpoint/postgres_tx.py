@@ -14,9 +14,9 @@ import psycopg
 from psycopg.types.numeric import Int8
 
 from holdfast.errors import RowRefused, StoreError
-from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.checkpoint.base import Append, Claim, Statement
 from holdfast.runtime.checkpoint.batch import check_changed
-from holdfast.runtime.checkpoint.chain import Head, StoredRow, genesis
+from holdfast.runtime.checkpoint.chain import Head, StoredRow, check_epoch, genesis
 from holdfast.runtime.checkpoint.postgres_schema import Connection
 from holdfast.runtime.checkpoint.postgres_session import LOCK_WAIT_S, is_lost, to_milliseconds
 
@@ -207,9 +207,15 @@ class PostgresTx:
         )
 
 
-def delete_run(connection: Connection, run_id: str) -> None:
-    """Remove a run and the big values that only it had."""
-    connection.execute("SELECT 1 FROM journal_runs WHERE run_id = %s FOR UPDATE", (run_id,))
+def delete_run(tx: PostgresTx, run_id: str, claim: Claim | None, rows: Sequence[Statement]) -> None:
+    """Remove a journal and the big values that only it had, and change `rows`."""
+    connection = tx.connection
+    if claim is not None:
+        check_epoch(Append(run_id, (), claim.epoch), tx.lock_heads([run_id])[run_id])
+    else:
+        connection.execute("SELECT 1 FROM journal_runs WHERE run_id = %s FOR UPDATE", (run_id,))
+    if rows:
+        tx.run_rows(rows)
     connection.execute("DELETE FROM events WHERE run_id = %s", (run_id,))
     connection.execute("DELETE FROM snapshots WHERE run_id = %s", (run_id,))
     connection.execute("DELETE FROM journal_runs WHERE run_id = %s", (run_id,))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.errors import HoldfastError, JournalCorrupt, RunBusy, StoreBusy, StoreUnreadable
-from holdfast.runtime.checkpoint.base import MAX_SEQ, Append, AppendResult, Claim, check_run_id, prepare
+from holdfast.runtime.checkpoint.base import MAX_SEQ, Append, AppendResult, Claim, Statement, check_run_id, prepare
 from holdfast.runtime.checkpoint.batch import write_batch
 from holdfast.runtime.checkpoint.chain import Head, corrupt, decode, genesis
 from holdfast.runtime.checkpoint.locks import RunLock, lock_run
@@ -125,20 +125,11 @@ class SQLiteCheckpointer:
             ).fetchall()
         return [row[0] for row in rows]
 
-    def delete_run(self, run_id: str) -> None:
+    def delete_run(self, run_id: str, *, claim: Claim | None = None, rows: Sequence[Statement] = ()) -> None:
         check_run_id(run_id)
 
         def delete(connection: sqlite3.Connection) -> None:
-            # A position is given once: whoever follows all runs must not miss an event that takes a deleted one's. A
-            # row of no run keeps the last one.
-            connection.execute(
-                "INSERT INTO events (run_id, seq) SELECT '', position + 1 FROM events "
-                "WHERE run_id = ? AND position = (SELECT max(position) FROM events)",
-                (run_id,),
-            )
-            for table in ("events", "snapshots", "journal_runs", "blob_refs"):
-                connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608 - names of ours
-            connection.execute("DELETE FROM blobs WHERE digest NOT IN (SELECT digest FROM blob_refs)")
+            SQLiteTx(connection).delete_run(run_id, claim, rows)
             self._heads.pop(run_id, None)  # under the lock: whoever appends next reads that nothing is there
 
         self._write(delete)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, JournalCorrupt, RowRefused, StoreBusy, StoreError, StoreFull, StoreUnreadable
-from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.checkpoint.base import Append, Claim, Statement
 from holdfast.runtime.checkpoint.batch import check_changed
-from holdfast.runtime.checkpoint.chain import Head, StoredRow, genesis
+from holdfast.runtime.checkpoint.chain import Head, StoredRow, check_epoch, genesis
 from holdfast.runtime.checkpoint.sqlite_schema import upgrade
 
 
@@ -142,6 +142,30 @@ class SQLiteTx:
         except sqlite3.IntegrityError as error:
             raise RowRefused(f"A row change was refused: {error}.") from error
         check_changed(statement, changed)
+
+    def delete_run(self, run_id: str, claim: Claim | None, rows: Sequence[Statement]) -> None:
+        """Remove a journal and the big values that only it had, and change `rows`; raises with nothing changed."""
+        if claim is not None:
+            check_epoch(Append(run_id, (), claim.epoch), self.lock_heads([run_id])[run_id])
+        if rows:
+            self.run_rows(rows)
+        # A position is given once: whoever follows all runs must not miss an event that takes a deleted one's. A row of
+        # no run keeps the last one.
+        self._connection.execute(
+            "INSERT INTO events (run_id, seq) SELECT '', position + 1 FROM events "
+            "WHERE run_id = ? AND position = (SELECT max(position) FROM events)",
+            (run_id,),
+        )
+        self._connection.execute(
+            "DELETE FROM events WHERE run_id = '' AND position < (SELECT max(position) FROM events)"
+        )
+        self._connection.execute(
+            "DELETE FROM blobs WHERE digest IN (SELECT digest FROM blob_refs WHERE run_id = :run_id) AND NOT EXISTS "
+            "(SELECT 1 FROM blob_refs AS r WHERE r.digest = blobs.digest AND r.run_id <> :run_id)",
+            {"run_id": run_id},
+        )
+        for table in ("events", "snapshots", "journal_runs", "blob_refs"):
+            self._connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608 - names of ours
 
     def read_body(self, run_id: str, seq: int) -> bytes | None:
         row = self._connection.execute(

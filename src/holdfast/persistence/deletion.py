@@ -1,0 +1,163 @@
+"""Deleting runs as rows: which are over, what goes with one, and what is remembered of it.
+
+Rule: a run's rows, its journal and the note of what is still to be removed are one transaction. Before it the run is
+there, after it it is gone; the note stays until its files and refs are gone as well.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select, text
+
+from holdfast.persistence.db import Database
+from holdfast.persistence.models import DeletedRunRow, RunEventRow, RunPhaseRow, RunRow
+from holdfast.persistence.rows import insert, now_text
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.journal import Journal
+
+OVER = ("completed", "failed", "cancelled")
+CLEANUP_JOURNAL = "holdfast-cleanup"  # it has no events
+_CHILD_TABLES = ("approvals", "artifacts", "ledger", "run_bindings", "run_phases", "idempotency_keys")
+
+
+@dataclass(frozen=True)
+class OverRun:
+    """A run that is over, as far as cleaning up needs to know it."""
+
+    run_id: str
+    state: str
+    ended_at: str
+    repo_path: str
+    forked_from: str | None
+    is_asked_for: bool
+    """Somebody wants it to go on: a retry that no driver has taken yet."""
+
+
+async def list_over(db: Database) -> list[OverRun]:
+    """Every run that is over, the one that ended first at the beginning."""
+    ended = func.coalesce(RunRow.ended_at, func.nullif(RunRow.updated_at, ""), RunRow.created_at)
+    query = select(RunRow, ended).where(RunRow.state.in_(OVER)).order_by(ended, RunRow.id)
+    async with db.session() as session:
+        return [
+            OverRun(row.id, row.state, ended_at, row.repo_path, row.forked_from, row.wake is not None)
+            for row, ended_at in await session.execute(query)
+        ]
+
+
+async def find_over(db: Database, run_id: str) -> OverRun | None:
+    """The run, if it is there and over."""
+    async with db.session() as session:
+        row = await session.get(RunRow, run_id)
+    if row is None or row.state not in OVER:
+        return None
+    ended_at = row.ended_at or row.updated_at or row.created_at
+    return OverRun(row.id, row.state, ended_at, row.repo_path, row.forked_from, row.wake is not None)
+
+
+async def read_merges(db: Database, run_id: str) -> list[dict[str, Any]]:
+    """What the journal says of each merge of a run: `commit` and `branch`, or `folder`."""
+    query = select(RunEventRow).where(RunEventRow.run_id == run_id, RunEventRow.type == "run.merged")
+    async with db.session() as session:
+        return [row.payload for row in await session.scalars(query.order_by(RunEventRow.seq))]
+
+
+async def list_run_ids(db: Database) -> set[str]:
+    async with db.session() as session:
+        return set(await session.scalars(select(RunRow.id)))
+
+
+async def count_open(db: Database) -> dict[str, int]:
+    """How many runs are not over, by state."""
+    query = select(RunRow.state, func.count()).where(RunRow.state.not_in(OVER)).group_by(RunRow.state)
+    async with db.session() as session:
+        return {state: int(count) for state, count in await session.execute(query)}
+
+
+async def list_forks(db: Database) -> dict[str, list[str]]:
+    """By run the runs that were forked from it."""
+    found: dict[str, list[str]] = {}
+    async with db.session() as session:
+        rows = await session.execute(select(RunRow.forked_from, RunRow.id).where(RunRow.forked_from.is_not(None)))
+        for origin, run_id in rows:
+            found.setdefault(str(origin), []).append(run_id)
+    return found
+
+
+async def read_last_tree(db: Database, run_id: str) -> str | None:
+    """The files as the phase that was completed last left them: what a merge brings."""
+    query = select(RunPhaseRow.tree).where(
+        RunPhaseRow.run_id == run_id, RunPhaseRow.state == "completed", RunPhaseRow.tree.is_not(None)
+    )
+    async with db.session() as session:
+        return await session.scalar(query.order_by(RunPhaseRow.ended_at.desc()).limit(1))
+
+
+async def measure_journal(db: Database, run_id: str) -> int:
+    """About how many bytes a run has in the database: its events, the big values that only it has, its artifacts."""
+    async with db.session() as session:
+        sizes = [(await session.execute(text(query), {"id": run_id})).scalar() for query in _SIZES]
+    return sum(int(size or 0) for size in sizes)
+
+
+_SIZES = (
+    "SELECT SUM(LENGTH(body) + 100) FROM events WHERE run_id = :id",
+    "SELECT SUM(LENGTH(b.body)) FROM blobs AS b JOIN blob_refs AS r ON r.digest = b.digest WHERE r.run_id = :id "
+    "AND NOT EXISTS (SELECT 1 FROM blob_refs AS o WHERE o.digest = r.digest AND o.run_id <> :id)",
+    "SELECT SUM(LENGTH(content)) FROM artifacts WHERE run_id = :id",
+)
+
+
+def deletion_rows(run_id: str, *, data_dir: str, repo: str, has_positions: bool) -> list[Statement]:
+    """Everything that a run has in rows, as one change; refused if it is not over, or has a fork.
+
+    Its money moves to the sums of its days. `has_positions` says that the order over all runs is a table of its own.
+    """
+    noted = {"run_id": run_id, "data_dir": data_dir, "repo": repo, "deleted_at": now_text()}
+    rows = [
+        # Locks the row before anything is looked at: a fork that is just being made locks it too.
+        Statement("UPDATE runs SET updated_at = updated_at WHERE id = :id", {"id": run_id}),
+        Statement(_SUM_UP, {"id": run_id}, expect=None),
+        *(
+            Statement(f"DELETE FROM {table} WHERE run_id = :id", {"id": run_id}, expect=None)  # noqa: S608 - ours
+            for table in _CHILD_TABLES
+        ),
+        Statement(_DELETE, {"id": run_id}),
+        insert("deleted_runs", noted),
+    ]
+    return [*rows, Statement(_FORGET_POSITIONS, {"id": run_id}, expect=None)] if has_positions else rows
+
+
+_SUM_UP = """
+INSERT INTO past_spending (day, workflow, persona, model, is_simulated, amount_micros)
+SELECT l.day, r.workflow, l.persona, l.model, l.is_simulated, SUM(l.amount_micros)
+FROM ledger AS l JOIN runs AS r ON r.id = l.run_id WHERE l.run_id = :id
+GROUP BY l.day, r.workflow, l.persona, l.model, l.is_simulated
+ON CONFLICT (day, workflow, persona, model, is_simulated)
+DO UPDATE SET amount_micros = past_spending.amount_micros + excluded.amount_micros
+"""
+_DELETE = """
+DELETE FROM runs WHERE id = :id AND state IN ('completed', 'failed', 'cancelled') AND wake IS NULL
+AND NOT EXISTS (SELECT 1 FROM runs AS fork WHERE fork.forked_from = :id)
+"""
+_FORGET_POSITIONS = """
+DELETE FROM feed WHERE run_id = :id AND position < (SELECT MAX(position) FROM feed)
+"""
+
+
+async def find_deleted(db: Database, run_id: str) -> DeletedRunRow | None:
+    async with db.session() as session:
+        return await session.get(DeletedRunRow, run_id)
+
+
+async def list_deleted(db: Database, data_dir: str) -> Sequence[DeletedRunRow]:
+    """The deleted runs that may have left something in this data directory."""
+    query = select(DeletedRunRow).where(DeletedRunRow.data_dir == data_dir).order_by(DeletedRunRow.deleted_at)
+    async with db.session() as session:
+        return list(await session.scalars(query))
+
+
+async def forget_deleted(journal: Journal, run_id: str) -> None:
+    """Nothing is left of a deleted run; may happen twice."""
+    gone = Statement("DELETE FROM deleted_runs WHERE run_id = :id", {"id": run_id}, expect=None)
+    await journal.append(CLEANUP_JOURNAL, [], rows=[gone])
