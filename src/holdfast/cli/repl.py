@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -30,6 +31,7 @@ from holdfast.persona import AgentPersona
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TICK_S = 0.125
 _FILES_AGE_S = 5.0
+_LIVE_ROWS = 10
 _CHOICES = ("approve (a)", "reject (r WHY)", "later (l)")
 _WORDS = {
     **dict.fromkeys(("a", "approve", "y", "yes"), "approve"),
@@ -117,6 +119,7 @@ class _Repl:
         self._loading = loading
         self._commands = Commands(talk, catalog, start_anew=self._start_anew, lent=lambda: self.prompt.lent())
         self._files: tuple[float, list[str]] = (0.0, [])
+        self._sending: asyncio.Task[None] | None = None
         table = self._commands.table
         completer = TalkCompleter(
             {name: command.summary for name, command in table.items()},
@@ -135,6 +138,7 @@ class _Repl:
                     await self._act(await self.prompt.read())
         finally:
             ticking.cancel()
+            await self._wait_until_sent()
             was_busy, run_id = self._talk.is_busy, self._talk.run_id
             await self._talk.leave()
             if run_id is not None:
@@ -149,11 +153,29 @@ class _Repl:
                 await self._answer_question(line)
             elif line.startswith("/"):
                 _tell(f"\n{paint(f'› {plain(line)}', 'bold')}")
+                await self._wait_until_sent()
                 await self._commands.do(line)
             elif line.strip():
-                await self._talk.say(line)
+                # Not waited for: the first message makes a worktree, and the prompt says so meanwhile.
+                self._sending = asyncio.create_task(self._send(line, after=self._sending))
         except HoldfastError as error:
-            _tell(f"  {paint('✕', 'failed')} {error.message} {error.hint}".rstrip())
+            _tell_error(error)
+
+    async def _send(self, text: str, after: "asyncio.Task[None] | None") -> None:
+        try:
+            if after is not None:
+                await after
+            await self._talk.say(text)
+        except HoldfastError as error:
+            _tell_error(error)
+        except Exception as error:  # a full disk, say; the person must know that it may not have been recorded
+            _tell(
+                f"  {paint('✕', 'failed')} The message could not be sent: {type(error).__name__}: {plain(str(error))}"
+            )
+
+    async def _wait_until_sent(self) -> None:
+        if self._sending is not None:
+            await self._sending
 
     async def _interrupt(self) -> None:
         if self._talk.is_busy:
@@ -191,19 +213,23 @@ class _Repl:
     # -- what is under way --------------------------------------------------------------------------------------------
 
     async def _tick(self) -> None:
+        was_live = False
         while True:
             await asyncio.sleep(_TICK_S)
-            if self._talk.is_busy or self._talk.notice:
+            is_live = self._talk.is_busy or bool(self._talk.notice)
+            if is_live or was_live:  # once more at the end, which may print nothing that would draw the prompt anew
                 self.prompt.refresh()
+            was_live = is_live
 
     def _above(self) -> list[tuple[str, str]]:
         talk, lines = self._talk, []
-        if talk.view.tail.strip():
-            lines.append(("live", f"  {talk.view.tail}"))
+        room = max(min(shutil.get_terminal_size().lines // 3, _LIVE_ROWS), 1)
+        lines += [("live", f"  {row}") for row in talk.view.text.last_rows(room)]
         if talk.is_busy or talk.notice:
             frame = _FRAMES[int(time.time() / _TICK_S) % len(_FRAMES)]
             doing = talk.notice or talk.view.activity or ("loads" if not self._loading.done() else "thinks")
-            took = f" · {time.time() - talk.view.since:.0f} s" if talk.view.since and not talk.notice else ""
+            began = talk.view.turn_began
+            took = f" · {max(time.time() - began, 0):.0f} s" if began and not talk.notice else ""
             lines.append(("working", f"{frame} {doing}{took} · Ctrl-C interrupts"))
         if talk.question is not None:
             choices = _IN_DOUBT_CHOICES if is_in_doubt(talk.question) else _CHOICES
@@ -246,6 +272,10 @@ def _git(folder: Path, *words: str) -> str:
     except OSError:
         return ""
     return told.stdout.rstrip("\n") if told.returncode == 0 else ""
+
+
+def _tell_error(error: HoldfastError) -> None:
+    _tell(f"  {paint('✕', 'failed')} {error.message} {error.hint}".rstrip())
 
 
 def _tell(text: str) -> None:
