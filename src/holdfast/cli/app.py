@@ -112,17 +112,26 @@ def holdfast(
     ] = None,
     persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Who to talk with.")] = None,
     simulate: Annotated[bool, typer.Option("--simulate", help="Talk with the simulated model.")] = False,
+    question: Annotated[
+        str | None,
+        typer.Option("--print", "-p", metavar="[TEXT]", help="Answer this and what is piped in, print it, and exit."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With -p: print the answer as JSON.")] = False,
 ) -> None:
     """Agent work on a repository that survives what kills its process.
 
     Alone, in a terminal and in a repository, it is a conversation with an agent about it.
     """
     if ctx.invoked_subcommand is None:
-        from holdfast.cli.home import open_home
+        from holdfast.cli.home import HomeOptions, open_home
 
-        raise typer.Exit(open_home(ctx.get_help(), resume=resume, persona=persona, is_simulated=simulate))
-    if resume is not None or persona is not None or simulate:
-        ctx.fail("--resume, --persona and --simulate before a command are for a conversation, which has no command.")
+        options = HomeOptions(resume, persona, simulate, question, as_json)
+        raise typer.Exit(open_home(ctx.get_help(), options))
+    if resume is not None or persona is not None or simulate or question is not None or as_json:
+        ctx.fail(
+            "--resume, --persona, --simulate, -p and --json before a command are for a conversation, "
+            "which has no command."
+        )
 
 
 def main() -> None:
@@ -203,18 +212,26 @@ def take_global_options(arguments: list[str]) -> tuple[list[str], set[str]]:
             os.environ["HOLDFAST_DATA_DIR"] = argument.partition("=")[2]
         else:
             kept.append(argument)
-    return _with_resumed(kept), flags
+    return _with_values(kept), flags
 
 
-def _with_resumed(arguments: list[str]) -> list[str]:
-    """The run after `--resume` can be left out; the parser knows only options that always have a value."""
-    for index, argument in enumerate(arguments):
-        if not argument.startswith("-"):
-            break  # a command; what follows is its business
-        following = arguments[index + 1 : index + 2]
-        if argument == "--resume" and (not following or following[0].startswith("-")):
-            return [*arguments[:index], "--resume=", *arguments[index + 1 :]]
-    return arguments
+_OPTIONAL = {"--resume": "--resume", "--print": "--print", "-p": "--print"}
+_VALUED = {*_OPTIONAL, "--persona"}
+
+
+def _with_values(arguments: list[str]) -> list[str]:
+    """The text after `--resume` and `-p` can be left out; the parser knows only options that always have a value."""
+    filled: list[str] = []
+    waiting = list(arguments)
+    while waiting and waiting[0].startswith("-") and waiting[0] != "--":  # then comes a command, with its own options
+        option = waiting.pop(0)
+        if option not in _VALUED:
+            filled.append(option)
+        elif waiting and not (option in _OPTIONAL and waiting[0].startswith("-")):
+            filled += [option, waiting.pop(0)]
+        else:
+            filled.append(f"{_OPTIONAL[option]}=" if option in _OPTIONAL else option)
+    return [*filled, *waiting]
 
 
 if __name__ == "__main__":

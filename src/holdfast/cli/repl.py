@@ -2,31 +2,21 @@
 
 import asyncio
 import contextlib
-import importlib
 import shutil
-import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
-from holdfast.catalog import Catalog
 from holdfast.cli.asking import in_rows, is_in_doubt
-from holdfast.cli.opening import open_engine
+from holdfast.cli.conversations import choose_conversation, find_conversation
 from holdfast.cli.output import folded, paint, plain, print_text
-from holdfast.cli.reading import find_run_id
 from holdfast.cli.repl_commands import Commands, Leave
 from holdfast.cli.repl_files import list_files
 from holdfast.cli.repl_prompt import INTERRUPT, TalkCompleter, TalkPrompt
+from holdfast.cli.repl_start import OpenTalk, TalkOptions, open_talk
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.uncommitted import name_uncommitted
-from holdfast.config import load_config
-from holdfast.consent import open_consents
-from holdfast.engine.conversation import NAME, ROLE
-from holdfast.engine.conversation_partner import choose_persona
 from holdfast.enums import Backend
-from holdfast.errors import ConfigInvalid, HoldfastError, RunNotFound
-from holdfast.persistence.plain import query
-from holdfast.persona import AgentPersona
+from holdfast.errors import HoldfastError
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TICK_S = 0.125
@@ -47,77 +37,36 @@ _IN_DOUBT_WORDS = {
 }
 
 
-def find_folder() -> Path | None:
-    """The repository one stands in, or `None`."""
-    told = _git(Path(), "rev-parse", "--show-toplevel")
-    return Path(told) if told else None
-
-
 def start_repl(repo: Path, *, resume: str | None, persona: str | None, is_simulated: bool) -> int:
-    """Talk until the person leaves. `resume` is a run's id, or the empty text for the last conversation."""
-    run_id = None if resume is None else find_conversation(resume, repo)
+    """Talk until the person leaves. `resume` is a run's id, or the empty text for one of the old conversations."""
+    run_id = None
+    if resume is not None:
+        run_id = find_conversation(resume, repo) if resume else choose_conversation(repo, input, _tell)
+        if run_id is None:
+            return 0
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_talk(repo, run_id, persona, is_simulated=is_simulated))
+        asyncio.run(_talk(repo, TalkOptions(run_id, persona, is_simulated)))
     return 0
 
 
-def find_conversation(given: str, repo: Path) -> str:
-    """Raises `RunNotFound`, and `ConfigInvalid` for a run that is no conversation."""
-    if given:
-        run_id = find_run_id(given)
-        (row,) = query("SELECT workflow FROM runs WHERE id = :id", {"id": run_id})
-        if row["workflow"] != NAME:
-            hint = f"Go on with it: holdfast resume {run_id[:8]}"
-            raise ConfigInvalid(f"Run {run_id[:8]} is no conversation.", hint=hint, key="--resume")
-        return run_id
-    rows = query(
-        "SELECT id FROM runs WHERE workflow = :name AND repo_path = :repo "
-        "AND state IN ('pending', 'running', 'paused') ORDER BY updated_at DESC, id LIMIT 1",
-        {"name": NAME, "repo": str(repo)},
-    )
-    if not rows:
-        raise RunNotFound(f"There is no conversation about {repo} yet.", hint="Begin one: holdfast")
-    return str(rows[0]["id"])
-
-
-async def _talk(repo: Path, run_id: str | None, wanted: str | None, *, is_simulated: bool) -> None:
-    config = load_config()
-    catalog = Catalog.for_repository(repo, config.config_dir)
-    persona = _bound_persona(run_id) if run_id and wanted is None and not is_simulated else None
-    if persona is None:
-        persona = choose_persona(
-            catalog.list_personas(), repo, open_consents(config), wanted=wanted, is_simulated=is_simulated
-        )
-    # Importing what agents need takes a second or two, which a person spends typing.
-    loading = asyncio.create_task(asyncio.to_thread(importlib.import_module, "holdfast.engine.conversation_agent"))
-    async with open_engine(repo=repo, is_simulated=persona.backend is Backend.SIMULATED) as (engine, db, _):
-        talk = Talk(
-            *(engine, db, config), repo=repo, branch=_current_branch(repo), persona=persona, tell=_tell, loading=loading
-        )
-        repl = _Repl(talk, catalog, loading)
+async def _talk(repo: Path, options: TalkOptions) -> None:
+    async with open_talk(repo, options, _tell) as opened:
+        repl = _Repl(opened)
         with repl.prompt.held():
-            _greet(talk, is_asked_for=is_simulated or run_id is not None or wanted is not None)
-            if run_id is not None:
-                await talk.take_up(run_id)
+            _greet(opened.talk, is_asked_for=options != TalkOptions())
+            if options.run_id is not None:
+                await opened.talk.take_up(options.run_id, keeps_persona=options.is_persona_named)
             await repl.run()
-
-
-def _bound_persona(run_id: str) -> AgentPersona | None:
-    rows = query(
-        "SELECT p.definition FROM run_bindings b JOIN agent_personas p ON p.id = b.persona_id "
-        "WHERE b.run_id = :id AND b.role_id = :role",
-        {"id": run_id, "role": ROLE},
-    )
-    return AgentPersona.model_validate(rows[0]["definition"]) if rows else None
 
 
 class _Repl:
     """The loop: read, act, and keep what is under way in sight."""
 
-    def __init__(self, talk: Talk, catalog: Catalog, loading: "asyncio.Task[Any]") -> None:
+    def __init__(self, opened: OpenTalk) -> None:
+        talk = opened.talk
         self._talk = talk
-        self._loading = loading
-        self._commands = Commands(talk, catalog, start_anew=self._start_anew, lent=lambda: self.prompt.lent())
+        self._loading = opened.loading
+        self._commands = Commands(talk, opened.catalog, start_anew=self._start_anew, lent=lambda: self.prompt.lent())
         self._files: tuple[float, list[str]] = (0.0, [])
         self._sending: asyncio.Task[None] | None = None
         table = self._commands.table
@@ -260,18 +209,6 @@ def _greet(talk: Talk, *, is_asked_for: bool) -> None:
         told = f"Not committed, so not in the agent's worktree: {named}. Mention a file with @."
         _tell(paint(folded(told), "dim"))
     _tell(paint("  /help shows what can be said; Ctrl-D leaves.", "dim"))
-
-
-def _current_branch(repo: Path) -> str:
-    return _git(repo, "symbolic-ref", "--short", "-q", "HEAD") or "HEAD"
-
-
-def _git(folder: Path, *words: str) -> str:
-    try:
-        told = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return told.stdout.rstrip("\n") if told.returncode == 0 else ""
 
 
 def _tell_error(error: HoldfastError) -> None:

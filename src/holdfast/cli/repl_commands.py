@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.catalog import Catalog
+from holdfast.cli.conversations import find_conversation, list_conversations, to_table
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.listing import approvals, list_runs, read_approvals
 from holdfast.cli.options import get_user
@@ -73,6 +74,9 @@ class Commands:
             "/model": Command("[NAME]", "let another model answer from here on", self._model, self._models),
             "/budget": Command("[add USD]", "what may be spent; more of it", self._budget),
             "/cost": Command("", "what each turn has cost", self._cost),
+            "/resume": Command(
+                "[N|ID]", "go on with another conversation; alone it lists them", self._resume, self._past
+            ),
             "/new": Command("", "begin another conversation", self._new),
             "/quit": Command("", "leave; Ctrl-D", self._quit),
         }
@@ -225,6 +229,22 @@ class Commands:
         await self._check_quiet()
         await self._start_anew()
 
+    async def _resume(self, rest: str) -> None:
+        if not rest:
+            known = await asyncio.to_thread(list_conversations, self._talk.repo)
+            self._talk.tell(to_table(known, self._talk.run_id) or "  There is none yet.")
+            if known:
+                self._talk.tell(paint("  Go on with one: /resume N", "dim"))
+            return
+        await self._check_quiet()
+        run_id = await asyncio.to_thread(find_conversation, rest, self._talk.repo)
+        if run_id == self._talk.run_id:
+            self._talk.tell("  This is that conversation.")
+            return
+        await self._talk.leave()
+        self._talk.reset()
+        await self._talk.take_up(run_id)
+
     async def _quit(self, _rest: str) -> None:
         raise Leave
 
@@ -245,6 +265,9 @@ class Commands:
 
         known = load_model_table(self._talk.config.config_dir).models
         return sorted(name for name, card in known.items() if card.backend is self._talk.persona.backend)
+
+    def _past(self) -> list[str]:
+        return [item.run_id[:8] for item in list_conversations(self._talk.repo)]
 
     def _open_approvals(self) -> list[str]:
         return [row["approval_id"][:8] for row in read_approvals(state="pending")]

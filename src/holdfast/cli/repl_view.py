@@ -62,7 +62,7 @@ class TalkView:
         self.last_seq = event.seq
         handler = _HANDLERS.get(event.kind)
         if handler is not None:
-            handler(self, event)
+            getattr(self, handler.__name__)(event)
         if event.kind not in _BY_PEOPLE:
             self._worked_until = event.ts
 

@@ -3,101 +3,20 @@
 import json
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.acceptance.cli.losing import CHARGE, count_charges, lose_the_charge
+from tests.acceptance.cli.talk_world import KEY, LONG, WORD, Open, endless, leave, wait_for_answer
 from tests.acceptance.cli.terminal import PATIENCE_S, Terminal, shell
-from tests.model_server import ASKS_BEFORE_TOUCH, WITH_KEY, Asks, ModelServer, Reply, Says, asks, own_persona
+from tests.model_server import Asks, Says, asks
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
-KEY = "own-key-73ba21cc90"
-WORD = "ready-steady-go"
-LONG = " ".join(f"word{number}" for number in range(40))
-
-
-class World:
-    """A repository, a home, a model server, and `holdfast` in a terminal there."""
-
-    def __init__(self, repo: Path, environment: dict[str, str], server: ModelServer) -> None:
-        self.repo, self.server = repo, server
-        self.terminals: list[Terminal] = []
-        personas = Path(environment["XDG_CONFIG_HOME"]) / "holdfast" / "personas"
-        personas.mkdir(parents=True)
-        (personas / "mine.yaml").write_text(
-            own_persona(server.address, "code_write, shell", WITH_KEY, ASKS_BEFORE_TOUCH)
-        )
-        self.env = {
-            **{name: value for name, value in environment.items() if not name.endswith("_API_KEY")},
-            "XDG_STATE_HOME": str(personas.parents[2] / "state"),
-            "PROMPT_TOOLKIT_NO_CPR": "1",
-            "MY_MODEL_KEY": KEY,
-        }
-
-    def open(self, *arguments: str, is_cold: bool = False) -> Terminal:
-        terminal = Terminal(*arguments, env=self.env, cwd=self.repo, is_cold=is_cold)
-        self.terminals.append(terminal)
-        terminal.wait_for("/help shows what can be said")
-        return terminal
-
-    def close(self) -> None:
-        for terminal in self.terminals:
-            terminal.__exit__()
-        self.server.__exit__()
-
-    def read(self, *arguments: str) -> Any:
-        return json.loads(shell(*arguments, "--json", env=self.env).stdout)
-
-    def events(self) -> list[dict[str, Any]]:
-        (run,) = self.read("runs", "list")
-        lines = shell("runs", "events", run["run_id"], "--json", env=self.env).stdout.splitlines()
-        return [json.loads(line) for line in lines]
-
-    def wait_until_asked(self, times: int) -> None:
-        while len(self.server.received) < times:
-            assert self.server.is_asked.wait(PATIENCE_S), f"the model was asked {len(self.server.received)} times"
-            self.server.is_asked.clear()
-
-    def last_request(self) -> str:
-        return json.dumps(self.server.received[-1].body["messages"])
-
-
-Open = Callable[[list[Reply | list[Reply]]], World]
-
-
-@pytest.fixture
-def world(repo: Path, environment: dict[str, str]) -> Iterator[Open]:
-    opened: list[World] = []
-
-    def open_world(replies: list[Reply | list[Reply]]) -> World:
-        opened.append(World(repo, environment, ModelServer({"": replies}).__enter__()))
-        return opened[-1]
-
-    yield open_world
-    for here in opened:
-        here.close()
-
-
-def endless() -> Says:
-    """An answer that begins, and never ends."""
-    return Says(LONG, holds=threading.Event())
 
 
 def keys_of(events: list[dict[str, Any]], kind: str) -> list[str]:
     return [event["payload"]["key"] for event in events if event["kind"] == kind]
-
-
-def wait_for_answer(terminal: Terminal, text: str) -> None:
-    terminal.wait_for(text)
-    terminal.wait_for(" s · $0")  # what the turn took, once it is over
-
-
-def leave(terminal: Terminal) -> None:
-    terminal.type("\x04")
-    terminal.wait_for("Go on: holdfast --resume")
-    assert terminal.end() == 0
 
 
 def test_a_conversation_has_turns_tools_and_a_memory(world: Open) -> None:
@@ -358,3 +277,39 @@ def test_what_cannot_be_talked_about_is_said_in_one_line(tmp_path: Path, environ
     assert "in no git repository" in terminal.screen
 
     assert shell("--simulate", "runs", "list", env=environment).returncode == 2
+
+
+def test_one_of_several_conversations_is_chosen_from_a_list(world: Open) -> None:
+    here = world([[Says("Of the first."), Says("Of the second.")], Says(f"Again: {WORD}.")])
+    for question in ("First question", "Second question"):
+        assert shell("-p", question, env=here.env, cwd=here.repo).returncode == 0
+
+    terminal = Terminal("--resume", env=here.env, cwd=here.repo)
+    terminal.wait_for("Go on with which?")
+    listed = terminal.screen
+    assert listed.index("Second question") < listed.index("First question")
+    assert "waits for your next message" in listed
+    terminal.type("7\n")
+    terminal.wait_for("There is no conversation 7 in the list.")
+    terminal.wait_for("Go on with which?")
+    terminal.type("2\n")
+    terminal.wait_for("Of the first.")
+    terminal.type("/resume\r")
+    terminal.wait_for("Second question")
+    terminal.type("/resume 1\r")
+    terminal.wait_for("Of the second.")
+    terminal.type("And now?\r")
+    wait_for_answer(terminal, WORD)
+    leave(terminal)
+    assert "Second question" in here.last_request()
+    assert "First question" not in here.last_request()
+
+    again = Terminal("--resume", env=here.env, cwd=here.repo)
+    again.wait_for("Go on with which?")
+    again.type("\n")
+    again.wait_for(WORD)
+    leave(again)
+    closed = Terminal("--resume", env=here.env, cwd=here.repo)
+    closed.wait_for("Go on with which?")
+    closed.type("\x04")
+    assert closed.end() == 0

@@ -1,0 +1,75 @@
+"""From a folder to a conversation that can be spoken in, for the prompt and for a single question."""
+
+import asyncio
+import contextlib
+import importlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.catalog import Catalog
+from holdfast.cli.conversations import find_branch
+from holdfast.cli.opening import open_engine
+from holdfast.cli.repl_talk import Talk, find_bound_persona
+from holdfast.cli.repl_view import TalkView
+from holdfast.config import load_config
+from holdfast.consent import open_consents
+from holdfast.engine.conversation_partner import choose_persona
+from holdfast.enums import Backend
+
+
+@dataclass(frozen=True)
+class TalkOptions:
+    """What was said on the command line: which conversation, with whom."""
+
+    run_id: str | None = None
+    persona: str | None = None
+    is_simulated: bool = False
+
+    @property
+    def is_persona_named(self) -> bool:
+        return self.persona is not None or self.is_simulated
+
+
+@dataclass(frozen=True)
+class OpenTalk:
+    talk: Talk
+    catalog: Catalog
+    loading: "asyncio.Task[Any]"
+    """Is done when what agents need is imported."""
+
+
+@contextlib.asynccontextmanager
+async def open_talk(
+    repo: Path,
+    options: TalkOptions,
+    tell: Callable[[str], None],
+    *,
+    view: type[TalkView] = TalkView,
+    can_ask: bool = True,
+) -> AsyncIterator[OpenTalk]:
+    """A conversation with whoever was named, was spoken with before, or can answer here. Raises as `choose_persona`."""
+    config = load_config()
+    catalog = Catalog.for_repository(repo, config.config_dir)
+    persona = find_bound_persona(options.run_id) if options.run_id and not options.is_persona_named else None
+    if persona is None:
+        persona = choose_persona(
+            *(catalog.list_personas(), repo, open_consents(config)),
+            wanted=options.persona,
+            is_simulated=options.is_simulated,
+        )
+    # Importing what agents need takes a second or two, which a person spends typing.
+    loading = asyncio.create_task(asyncio.to_thread(importlib.import_module, "holdfast.engine.conversation_agent"))
+    async with open_engine(repo=repo, is_simulated=persona.backend is Backend.SIMULATED) as (engine, db, _):
+        talk = Talk(
+            *(engine, db, config),
+            repo=repo,
+            branch=find_branch(repo),
+            persona=persona,
+            tell=tell,
+            loading=loading,
+            view=view,
+            can_ask=can_ask,
+        )
+        yield OpenTalk(talk, catalog, loading)
