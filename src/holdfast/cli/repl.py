@@ -16,7 +16,8 @@ from holdfast.cli.repl_start import OpenTalk, TalkOptions, open_talk
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.uncommitted import name_uncommitted
 from holdfast.enums import Backend
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, WorkspaceError
+from holdfast.workspace.instruction_files import read_folder_instructions
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TICK_S = 0.125
@@ -205,10 +206,20 @@ def _greet(talk: Talk, *, is_asked_for: bool) -> None:
     if persona.backend is Backend.SIMULATED:
         why = "" if is_asked_for else " No key and no model server was found: holdfast doctor says what is missing."
         _tell(paint(folded(f"This is a rehearsal: a simulated model answers, and costs nothing.{why}"), "paused"))
+    if files := _name_instructions(talk):
+        _tell(paint(folded(f"Project instructions: {files}"), "dim"))
     if named := name_uncommitted(talk.repo):
         told = f"Not committed, so not in the agent's worktree: {named}. Mention a file with @."
         _tell(paint(folded(told), "dim"))
     _tell(paint("  /help shows what can be said; Ctrl-D leaves.", "dim"))
+
+
+def _name_instructions(talk: Talk) -> str:
+    """The instruction files that the agent is given, of the commit it starts from."""
+    try:
+        return ", ".join(plain(name) for name in read_folder_instructions(talk.repo).names)
+    except WorkspaceError:
+        return ""  # the first message says what is wrong with it
 
 
 def _tell_error(error: HoldfastError) -> None:

@@ -138,3 +138,22 @@ def test_a_simulated_answer_needs_no_key(repo: Path, environment: dict[str, str]
     done = shell("-p", "What is there?", "--simulate", env=environment, cwd=repo)
     assert done.returncode == 0
     assert "calc.py" in done.stdout
+
+
+def test_the_projects_instructions_are_given_to_whoever_answers(world: Open) -> None:
+    here = world([[Says("With tabs."), Says("Still.")]])
+    (here.repo / "AGENTS.md").write_text("Indent with tabs, always.\n")
+    identity = ("-c", "user.name=tests", "-c", "user.email=tests@example.invalid")
+    for words in (("add", "-A"), (*identity, "commit", "-q", "-m", "Instruct")):
+        subprocess.run(["git", *words], cwd=here.repo, check=True)
+
+    with here.open() as terminal:
+        assert "Project instructions: AGENTS.md" in terminal.screen
+        terminal.type("How?\r")
+        terminal.wait_for("With tabs.")
+
+    system, user = here.server.received[-1].body["messages"][:2]
+    assert "Indent with tabs, always." in json.dumps(system)
+    assert user["content"] == "How?"
+    (started,) = [event for event in here.events() if event["kind"] == "phase.started"]
+    assert started["payload"]["result"]["instruction_files"] == ["AGENTS.md"]
