@@ -13,13 +13,14 @@ from holdfast.cli.listing import approvals, list_runs, read_approvals
 from holdfast.cli.options import get_user
 from holdfast.cli.output import Cell, folded, paint, plain, table
 from holdfast.cli.reading import find_approval
+from holdfast.cli.repl_merge import merge
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.repl_view import TalkView
 from holdfast.cli.repl_workflows import start_workflow
 from holdfast.cli.results import coloured, read_diff
 from holdfast.consent import open_consents
 from holdfast.engine.conversation_partner import Entries, get_persona, with_model
-from holdfast.errors import ConfigInvalid, HoldfastError
+from holdfast.errors import ConfigInvalid
 from holdfast.persistence.plain import query
 
 _SHOWN_RUNS = 10
@@ -62,7 +63,7 @@ class Commands:
             "/help": Command("", "what can be said here", self._help),
             "/run": Command("WORKFLOW", "start a workflow from what was discussed", self._run, self._workflows),
             "/diff": Command("", "what was changed in this conversation", self._diff),
-            "/merge": Command("", "bring it to your branch", self._merge),
+            "/merge": Command("[MESSAGE]", "bring it to your branch; shows what, and asks", self._merge),
             "/expand": Command("[N]", "the last tool call in full, or the N-th last; Ctrl-O", self._expand),
             "/history": Command("", "this conversation from its beginning", self._history),
             "/runs": Command("", "the last runs", self._runs),
@@ -212,14 +213,9 @@ class Commands:
         if waiting[0]["run_id"] != self._talk.run_id:
             self._talk.tell(f"  Recorded. Go on with that run: holdfast resume {waiting[0]['run_id'][:8]}")
 
-    async def _merge(self, _rest: str) -> None:
-        from holdfast.engine.delivery import merge_run
-
+    async def _merge(self, rest: str) -> None:
         await self._check_quiet()
-        if self._talk.run_id is None:
-            raise HoldfastError("Nothing was changed yet.")
-        merged = await merge_run(self._talk.db, self._talk.config, self._talk.run_id, by=get_user())
-        self._talk.tell(f"  {merged['message']}")
+        await merge(self._talk, rest, lent=self._lent)
 
     async def _run(self, rest: str) -> None:
         await self._check_quiet()

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.config import Config
 from holdfast.engine.loading import get_run, read_template
+from holdfast.engine.merge_preview import default_message
 from holdfast.engine.patches import own_paths
 from holdfast.engine.scope import utc_now
 from holdfast.errors import RunNotInState
@@ -22,10 +23,11 @@ from holdfast.workspace.to_the_end import to_the_end
 
 
 async def merge_run(
-    db: Database, config: Config, run_id: str, *, into: str | None = None, by: str = ""
+    db: Database, config: Config, run_id: str, *, into: str | None = None, by: str = "", message: str | None = None
 ) -> dict[str, Any]:
     """Bring what the completed phases made to the user. Raises `WorkspaceConflict` with nothing changed.
 
+    `message` is that of the last commit; a conversation makes one commit, named after its files by default.
     The journal has who asked for it, and what came of it. May be repeated. Whoever is cancelled meanwhile is so when
     git has ended and that is written. Raises `RunNotFound`, `RunBusy` while
     someone drives the run, `TemplateLoadFailed`, and `RunNotInState` if no phase is completed.
@@ -39,6 +41,9 @@ async def merge_run(
             steps = _to_steps(stored, template)
             if not steps:
                 raise RunNotInState(f"Run {run_id} has completed no phase yet; there is nothing to merge.")
+            message = message or await asyncio.to_thread(default_message, config, stored, template)
+            if message:
+                steps[-1] = ResultStep(steps[-1].tree, message)
             asked = create_event(claim.run_id, EventKind.RUN_MERGE_REQUESTED, into=into, by=by)
             await journal.append(claim.run_id, [asked], claim=claim)
 

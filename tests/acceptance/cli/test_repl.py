@@ -120,6 +120,7 @@ def test_ctrl_c_interrupts_the_answer_and_the_conversation_stays(world: Open) ->
 def test_a_tool_call_is_asked_for_inline(world: Open) -> None:
     touch = asks(("execute", {"command": "touch made.txt"}))
     here = world([touch, touch, Says(f"Made: {WORD}.")])
+    here.env["VISUAL"] = "sh -c 'echo Why it was made. >> \"$0\"'"
     terminal = here.open()
     terminal.type("Make a file.\r")
     terminal.wait_for("May the agent call execute?")
@@ -138,11 +139,28 @@ def test_a_tool_call_is_asked_for_inline(world: Open) -> None:
     again.type("/diff\r")
     again.wait_for("made.txt")
     again.type("/merge\r")
+    again.wait_for("A made.txt")
+    again.wait_for("cancel (c) >")
+    again.type("c\n")
+    again.wait_for("Nothing was merged.")
+    assert not (here.repo / "made.txt").exists()
+    again.type("/merge\r")
+    again.wait_for("cancel (c) >")
+    again.type("e\n")
+    again.wait_for("Why it was made")
+    again.wait_for("cancel (c) >")
+    again.type("m\n")
     again.wait_for("now at")
+    again.type("/merge\r")
+    again.wait_for("nothing to do", "nothing to merge")
     leave(again)
 
     assert "not yet" in here.last_request()
     assert (here.repo / "made.txt").exists()
+    message = subprocess.run(["git", "log", "-1", "--format=%B"], cwd=here.repo, capture_output=True, text=True).stdout
+    assert message.startswith("Add made.txt\n\nConversation ")
+    assert message.rstrip().endswith("Why it was made.")
+    assert "Make a file." not in message
     assert here.server.places == [("", 0), ("", 1), ("", 2)]
 
 
