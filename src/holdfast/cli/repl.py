@@ -12,11 +12,13 @@ from holdfast.cli.output import folded, paint, plain, print_text
 from holdfast.cli.repl_commands import Commands, Leave
 from holdfast.cli.repl_files import list_files
 from holdfast.cli.repl_prompt import INTERRUPT, TalkCompleter, TalkPrompt
+from holdfast.cli.repl_shell import ShellCommands
 from holdfast.cli.repl_start import OpenTalk, TalkOptions, open_talk
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.uncommitted import name_uncommitted
 from holdfast.enums import Backend
 from holdfast.errors import HoldfastError, WorkspaceError
+from holdfast.persistence.plain import query
 from holdfast.workspace.instruction_files import read_folder_instructions
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -67,7 +69,11 @@ class _Repl:
         talk = opened.talk
         self._talk = talk
         self._loading = opened.loading
-        self._commands = Commands(talk, opened.catalog, start_anew=self._start_anew, lent=lambda: self.prompt.lent())
+        self._shell = ShellCommands(_tell, Path.cwd())
+        self.prompt: TalkPrompt
+        self._commands = Commands(
+            talk, opened.catalog, start_anew=self._start_anew, lent=lambda: self.prompt.lent(), shell=self._shell
+        )
         self._files: tuple[float, list[str]] = (0.0, [])
         self._sending: asyncio.Task[None] | None = None
         table = self._commands.table
@@ -77,7 +83,10 @@ class _Repl:
             self._list_files,
         )
         self.prompt = TalkPrompt(
-            completer=completer, above=self._above, below=self._below, is_busy=lambda: talk.is_busy
+            completer=completer,
+            above=self._above,
+            below=self._below,
+            is_busy=lambda: talk.is_busy or self._shell.is_running,
         )
 
     async def run(self) -> None:
@@ -88,6 +97,7 @@ class _Repl:
                     await self._act(await self.prompt.read())
         finally:
             ticking.cancel()
+            await self._shell.stop()
             await self._wait_until_sent()
             was_busy, run_id = self._talk.is_busy, self._talk.run_id
             await self._talk.leave()
@@ -99,6 +109,8 @@ class _Repl:
         try:
             if line == INTERRUPT:
                 await self._interrupt()
+            elif line.startswith("!"):
+                self._shell.start(line[1:].strip(), worktree=self._find_worktree())
             elif self._talk.question is not None and not line.startswith("/"):
                 await self._answer_question(line)
             elif line.startswith("/"):
@@ -115,7 +127,7 @@ class _Repl:
         try:
             if after is not None:
                 await after
-            await self._talk.say(text)
+            await self._talk.say(text, attachment=self._shell.take())
         except HoldfastError as error:
             _tell_error(error)
         except Exception as error:  # a full disk, say; the person must know that it may not have been recorded
@@ -127,9 +139,18 @@ class _Repl:
         if self._sending is not None:
             await self._sending
 
+    def _find_worktree(self) -> Path | None:
+        """Where the agent of this conversation works, for a command that wants to look there."""
+        if self._talk.run_id is None:
+            return None
+        rows = query("SELECT worktree_root FROM runs WHERE id = :id", {"id": self._talk.run_id})
+        return Path(rows[0]["worktree_root"]) if rows and rows[0]["worktree_root"] else None
+
     async def _interrupt(self) -> None:
-        if self._talk.is_busy:
-            # Not waited for: the prompt stays, and says that it is under way.
+        # Not waited for: the prompt stays, and says that it is under way.
+        if self._shell.is_running:
+            self._interrupting = asyncio.create_task(self._shell.stop())
+        elif self._talk.is_busy:
             self._interrupting = asyncio.create_task(self._talk.interrupt())
         elif self._talk.question is not None:
             self._put_off()
@@ -166,7 +187,7 @@ class _Repl:
         was_live = False
         while True:
             await asyncio.sleep(_TICK_S)
-            is_live = self._talk.is_busy or bool(self._talk.notice)
+            is_live = self._talk.is_busy or bool(self._talk.notice) or self._shell.is_running
             if is_live or was_live:  # once more at the end, which may print nothing that would draw the prompt anew
                 self.prompt.refresh()
             was_live = is_live
@@ -181,6 +202,11 @@ class _Repl:
             began = talk.view.turn_began
             took = f" · {max(time.time() - began, 0):.0f} s" if began and not talk.notice else ""
             lines.append(("working", f"{frame} {doing}{took} · Ctrl-C interrupts"))
+        if self._shell.is_running:
+            lines.append(("working", f"! {plain(self._shell.command)[:60]} · Ctrl-C ends it"))
+        elif self._shell.waiting:
+            many = f"{self._shell.waiting} outputs" if self._shell.waiting > 1 else "the output"
+            lines.append(("live", f"  with your next message: {many} of ! · /drop leaves it out"))
         if talk.question is not None:
             choices = _IN_DOUBT_CHOICES if is_in_doubt(talk.question) else _CHOICES
             lines.append(("question", in_rows(choices)))

@@ -14,6 +14,7 @@ from holdfast.cli.options import get_user
 from holdfast.cli.output import Cell, folded, paint, plain, table
 from holdfast.cli.reading import find_approval
 from holdfast.cli.repl_merge import merge
+from holdfast.cli.repl_shell import ShellCommands
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.repl_view import TalkView
 from holdfast.cli.repl_workflows import start_workflow
@@ -26,6 +27,7 @@ from holdfast.persistence.plain import query
 _SHOWN_RUNS = 10
 _EXPANDED_LINES = 60
 _HINTS = (
+    "!command runs in your folder ($HOLDFAST_WORKTREE is the agent's); its output goes along with your next message.",
     "@file puts a file into the message · Esc Enter, or \\ at the end, begins a new line · Ctrl-C interrupts",
     "What you type while the agent works reaches it before its next step.",
 )
@@ -53,11 +55,13 @@ class Commands:
         *,
         start_anew: Callable[[], Awaitable[None]],
         lent: Callable[[], AbstractContextManager[None]],
+        shell: ShellCommands,
     ) -> None:
         self._talk = talk
         self._catalog = catalog
         self._start_anew = start_anew
         self._lent = lent
+        self._shell = shell
         self.personas: Entries = catalog.list_personas()
         self.table = {
             "/help": Command("", "what can be said here", self._help),
@@ -65,6 +69,7 @@ class Commands:
             "/diff": Command("", "what was changed in this conversation", self._diff),
             "/merge": Command("[MESSAGE]", "bring it to your branch; shows what, and asks", self._merge),
             "/expand": Command("[N]", "the last tool call in full, or the N-th last; Ctrl-O", self._expand),
+            "/drop": Command("", "leave the output of ! out of your next message", self._drop),
             "/history": Command("", "this conversation from its beginning", self._history),
             "/runs": Command("", "the last runs", self._runs),
             "/approvals": Command("", "what waits for you", self._approvals),
@@ -156,6 +161,9 @@ class Commands:
             calls = f"{row['calls']} model call{'s' if row['calls'] != 1 else ''}"
             self._talk.tell(f"  turn {row['attempt']}: {calls}, {_usd(row['total'])}")
         self._talk.tell(f"  in all {_usd(sum(int(row['total'] or 0) for row in rows))}")
+
+    async def _drop(self, _rest: str) -> None:
+        self._talk.tell("  It is left out." if self._shell.take() else "  There is no output that would go along.")
 
     # -- changing -----------------------------------------------------------------------------------------------------
 

@@ -331,3 +331,26 @@ def test_one_of_several_conversations_is_chosen_from_a_list(world: Open) -> None
     closed.wait_for("Go on with which?")
     closed.type("\x04")
     assert closed.end() == 0
+
+
+def test_a_command_of_ones_own_goes_along_with_the_next_message(world: Open) -> None:
+    here = world([Says("Seen."), Says(f"Nothing new: {WORD}.")])
+    terminal = here.open()
+    terminal.type("!cat calc.py; echo $((40 + 2))\r")
+    terminal.wait_for("  42")
+    terminal.wait_for("with your next message: the output of !")
+    terminal.type("What is wrong?\r")
+    wait_for_answer(terminal, "Seen.")
+    told = here.last_request()
+    assert told.index("What is wrong?") < told.index("<shell command=") < told.index("return a - b")
+
+    terminal.type("!sleep 600\r")
+    terminal.wait_for("Ctrl-C ends it")
+    terminal.type("\x03")
+    terminal.wait_for("ended by SIGINT")
+    terminal.type("/drop\r")
+    terminal.wait_for("It is left out.")
+    terminal.type("And now?\r")
+    wait_for_answer(terminal, WORD)
+    leave(terminal)
+    assert "sleep 600" not in here.last_request()
