@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from rich.segment import Segment
 
-_MIN_WIDTH = 20
+_MIN_WIDTH = 8
 _STYLES = {
     "markdown.code": "cyan",
     "markdown.code_block": "none",

@@ -102,8 +102,8 @@ class _Repl:
             was_busy, run_id = self._talk.is_busy, self._talk.run_id
             await self._talk.leave()
             if run_id is not None:
-                under_way = "The answer under way is gone on with. " if was_busy else ""
-                _tell(paint(f"{under_way}Go on: holdfast --resume {run_id[:8]}", "dim"))
+                stopped = "The answer was not finished. " if was_busy else ""
+                _tell(paint(f"{stopped}Go on: holdfast --resume {run_id[:8]}", "dim"))
 
     async def _act(self, line: str) -> None:
         try:
@@ -201,7 +201,8 @@ class _Repl:
             doing = talk.notice or talk.view.activity or ("loads" if not self._loading.done() else "thinks")
             began = talk.view.turn_began
             took = f" · {max(time.time() - began, 0):.0f} s" if began and not talk.notice else ""
-            lines.append(("working", f"{frame} {doing}{took} · Ctrl-C interrupts"))
+            hint = " · Ctrl-C interrupts" if talk.is_busy and not talk.notice else ""
+            lines.append(("working", f"{frame} {doing}{took}{hint}"))
         if self._shell.is_running:
             lines.append(("working", f"! {plain(self._shell.command)[:60]} · Ctrl-C ends it"))
         elif self._shell.waiting:

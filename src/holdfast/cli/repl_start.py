@@ -60,7 +60,7 @@ async def open_talk(
             is_simulated=options.is_simulated,
         )
     # Importing what agents need takes a second or two, which a person spends typing.
-    loading = asyncio.create_task(asyncio.to_thread(importlib.import_module, "holdfast.engine.conversation_agent"))
+    loading = asyncio.create_task(asyncio.to_thread(_load, persona.backend))
     async with open_engine(repo=repo, is_simulated=persona.backend is Backend.SIMULATED) as (engine, db, _):
         talk = Talk(
             *(engine, db, config),
@@ -73,3 +73,24 @@ async def open_talk(
             can_ask=can_ask,
         )
         yield OpenTalk(talk, catalog, loading)
+
+
+_NEEDED = (
+    "holdfast.engine.conversation_agent",
+    "holdfast.engine.middleware",
+    "holdfast.agents.summaries",
+    "deepagents",
+)
+_CLIENTS = {
+    Backend.ANTHROPIC: "langchain_anthropic",
+    Backend.OLLAMA: "langchain_ollama",
+    Backend.COMMAND: "holdfast.agents.command",
+    Backend.SIMULATED: "holdfast.agents.simulated",
+}
+
+
+def _load(backend: Backend) -> None:
+    """Import what an answer needs, so that nothing stands still when it begins."""
+    for name in (*_NEEDED, _CLIENTS.get(backend, "holdfast.agents.chat_openai")):
+        with contextlib.suppress(ImportError):  # whoever needs it says what is missing
+            importlib.import_module(name)
