@@ -108,7 +108,7 @@ def holdfast(
     log_json: Annotated[bool, typer.Option("--log-json", help="Show the log as JSON, one object a line.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     resume: Annotated[
-        str | None, typer.Option("--resume", metavar="[RUN]", help="Go on with the last conversation, or with this.")
+        str | None, typer.Option("--resume", metavar="[RUN]", help="Go on: choose a conversation, or name it.")
     ] = None,
     persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Who to talk with.")] = None,
     simulate: Annotated[bool, typer.Option("--simulate", help="Talk with the simulated model.")] = False,
@@ -120,7 +120,10 @@ def holdfast(
 ) -> None:
     """Agent work on a repository that survives what kills its process.
 
-    Alone, in a terminal and in a repository, it is a conversation with an agent about it.
+    Alone, in a terminal and in a repository, it is a conversation with an agent about it. With -p, or with a
+    question piped in, the answer is printed and that is all.
+
+    Example: git diff | holdfast -p "Review this."
     """
     if ctx.invoked_subcommand is None:
         from holdfast.cli.home import HomeOptions, open_home
