@@ -12,8 +12,9 @@ from holdfast.engine.patches import order_trees, own_paths
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import StoredRun
 from holdfast.workflow import WorkflowTemplate
-from holdfast.workspace import FileChange, Git, Workspace, changed_paths, is_named, open_workspace, summarize_diff
+from holdfast.workspace import FileChange, Git, Workspace, is_named, open_workspace, summarize_diff
 from holdfast.workspace.diffs import read_change_kinds
+from holdfast.workspace.refs import result_ref
 
 _VERBS = {"A": "Add", "D": "Remove"}
 _MOST_NAMES = 3
@@ -32,7 +33,7 @@ class MergePreview:
 
 
 async def preview_merge(db: Database, config: Config, run_id: str) -> MergePreview:
-    """What merging a run's result as it stands would bring: the files that the target does not have like this yet.
+    """What merging a run's result as it stands would bring: what was changed since the last merge, if there was one.
 
     Raises `RunNotFound` and `TemplateLoadFailed`.
     """
@@ -47,20 +48,22 @@ def preview_stored(config: Config, stored: StoredRun, template: WorkflowTemplate
     if not trees:
         return MergePreview(target, (), {}, "")
     own = own_paths(workspace, template.artifact_paths)
-    missing = _find_missing(workspace, trees[-1])
-    kinds = read_change_kinds(workspace.repo, workspace.base_commit, trees[-1])
-    kinds = {path: kind for path, kind in kinds.items() if not is_named(own, path) and path in missing}
-    summary = summarize_diff(workspace.repo, workspace.base_commit, trees[-1])
+    start = _find_start(workspace)
+    kinds = read_change_kinds(workspace.repo, start, trees[-1])
+    kinds = {path: kind for path, kind in kinds.items() if not is_named(own, path)}
+    summary = summarize_diff(workspace.repo, start, trees[-1])
     files = tuple(file for file in summary.files if file.path in kinds)
     return MergePreview(target, files, kinds, f"{describe_change(kinds)}\n\nConversation {stored.run.id}.\n")
 
 
-def _find_missing(workspace: Workspace, tree: str) -> set[str]:
-    """The files that the target does not have like this yet."""
+def _find_start(workspace: Workspace) -> str:
+    """What the target has of the run: its base, or what an earlier merge brought."""
     git = Git(git_dir=workspace.repo)
-    tip = git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{workspace.base_branch}^{{tree}}")
-    start = workspace.base_commit if workspace.is_private or tip is None else tip
-    return set(changed_paths(workspace.repo, start, tree))
+    known = git.find("rev-parse", "--verify", "--quiet", result_ref(workspace.run_id))
+    target = f"refs/heads/{workspace.base_branch}"
+    if known is None or git.run("merge-base", "--is-ancestor", known, target, ok=(0, 1, 128)).exit_code:
+        return workspace.base_commit
+    return known
 
 
 def default_message(config: Config, stored: StoredRun, template: WorkflowTemplate) -> str | None:

@@ -73,8 +73,8 @@ def merge_result(
     """
     with hold_lock(workspace.lock_path):
         git = Git(git_dir=workspace.repo, is_exact=False)
-        result = _make_result(workspace, steps, at=at, author=author, without=without)
         tip = git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{target_branch}^{{commit}}")
+        result = _make_result(workspace, steps, at=at, author=author, without=without, tip=tip)
         if result is None or (tip and _is_ancestor(git, result, tip)):
             return Merged(MergeAction.NOTHING_TO_DO, target_branch, tip or "", None, DiffSummary(()))
         commit = result
@@ -122,21 +122,35 @@ def find_author(repo: Path) -> Author | None:
 
 
 def _make_result(
-    workspace: Workspace, steps: Sequence[ResultStep], *, at: datetime, author: Author | None, without: Sequence[str]
+    workspace: Workspace,
+    steps: Sequence[ResultStep],
+    *,
+    at: datetime,
+    author: Author | None,
+    without: Sequence[str],
+    tip: str | None = None,
 ) -> str | None:
-    """The steps as commits on the base, kept under the run's result ref; `None` if they change nothing."""
+    """The steps as commits on the base, kept under the run's result ref; `None` if they change nothing.
+
+    What the branch at `tip` got from an earlier merge is not made again: the rest goes on top of it.
+    """
     git = Git(git_dir=workspace.repo)
     trees = [leave_out(workspace, step.tree, without) for step in steps]
     is_unborn = is_empty_start(git, workspace.base_commit)
     before = git.line("rev-parse", f"{workspace.base_commit}^{{tree}}")
-    if not trees or trees[-1] == before:
-        return None
     known = git.find("rev-parse", "--verify", "--quiet", result_ref(workspace.run_id))
+    is_merged = bool(known and tip and _is_ancestor(git, known, tip))
+    if not trees or (trees[-1] == before and not is_merged):
+        return None
     if known and git.line("rev-parse", f"{known}^{{tree}}") == trees[-1]:
         return known
     writer = Git(git_dir=workspace.repo, env=identity(author or find_author(workspace.repo) or HOLDFAST, at))
     commit = "" if is_unborn else workspace.base_commit
-    for tree, step in zip(trees, steps, strict=True):
+    made = list(zip(trees, steps, strict=True))
+    if known and is_merged:
+        commit, before = known, git.line("rev-parse", f"{known}^{{tree}}")
+        made = made[trees.index(before) + 1 :] if before in trees else made[-1:]
+    for tree, step in made:
         if tree != before:
             parent = ("-p", commit) if commit else ()
             commit, before = writer.line("commit-tree", tree, *parent, stdin=step.message.encode()), tree

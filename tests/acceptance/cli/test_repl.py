@@ -354,3 +354,26 @@ def test_a_command_of_ones_own_goes_along_with_the_next_message(world: Open) -> 
     wait_for_answer(terminal, WORD)
     leave(terminal)
     assert "sleep 600" not in here.last_request()
+
+
+def test_what_was_changed_after_a_merge_can_be_merged_too(world: Open) -> None:
+    def edit(old: str, new: str) -> Asks:
+        return asks(("edit_file", {"file_path": "/calc.py", "old_string": f"a {old} b", "new_string": f"a {new} b"}))
+
+    read = asks(("read_file", {"file_path": "/calc.py"}))
+    here = world([read, edit("-", "+"), Says("Plus."), read, edit("+", "*"), Says("Times.")])
+    terminal = here.open()
+    for text, said in (("Add.", "Plus."), ("Multiply.", "Times.")):
+        terminal.type(f"{text}\r")
+        wait_for_answer(terminal, said)
+        terminal.type("/merge\r")
+        terminal.wait_for("M calc.py")
+        terminal.wait_for("cancel (c) >")
+        terminal.type("m\n")
+        terminal.wait_for("fast forwarded")
+    terminal.type("/merge\r")
+    terminal.wait_for("there is nothing to merge")
+    leave(terminal)
+    assert "a * b" in (here.repo / "calc.py").read_text()
+    subjects = subprocess.run(["git", "log", "--format=%s"], cwd=here.repo, capture_output=True, text=True).stdout
+    assert subjects.splitlines() == ["Change calc.py", "Change calc.py", "Begin"]
