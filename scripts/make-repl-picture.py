@@ -97,7 +97,7 @@ def draw(events: list[Event], console: Console) -> None:
     console.print(Text.from_ansi(f"$ {paint('holdfast', 'bold')}"))
     for event in events:
         if event.seq == killed:
-            console.print(Text.from_ansi(f"  {view.tail}"))
+            console.print(Text.from_ansi("\n".join(f"  {row}" for row in view.text.last_rows(10))))
             console.print(Text.from_ansi(f"\n{paint('✗ kill -9', 'failed')}"))
             console.print(Text.from_ansi(f"$ {paint('holdfast --resume', 'bold')}"))
         view.apply(event)

@@ -117,21 +117,33 @@ def holdfast(
     log_json: Annotated[bool, typer.Option("--log-json", help="Show the log as JSON, one object a line.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     resume: Annotated[
-        str | None, typer.Option("--resume", metavar="[RUN]", help="Go on with the last conversation, or with this.")
+        str | None, typer.Option("--resume", metavar="[RUN]", help="Go on: choose a conversation, or name it.")
     ] = None,
     persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Who to talk with.")] = None,
     simulate: Annotated[bool, typer.Option("--simulate", help="Talk with the simulated model.")] = False,
+    question: Annotated[
+        str | None,
+        typer.Option("--print", "-p", metavar="[TEXT]", help="Answer this and what is piped in, print it, and exit."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With -p: print the answer as JSON.")] = False,
 ) -> None:
     """Agent work on a repository that survives what kills its process.
 
-    Alone, in a terminal and in a repository, it is a conversation with an agent about it.
+    Alone, in a terminal and in a repository, it is a conversation with an agent about it. With -p, or with a
+    question piped in, the answer is printed and that is all.
+
+    Example: git diff | holdfast -p "Review this."
     """
     if ctx.invoked_subcommand is None:
-        from holdfast.cli.home import open_home
+        from holdfast.cli.home import HomeOptions, open_home
 
-        raise typer.Exit(open_home(ctx.get_help(), resume=resume, persona=persona, is_simulated=simulate))
-    if resume is not None or persona is not None or simulate:
-        ctx.fail("--resume, --persona and --simulate before a command are for a conversation, which has no command.")
+        options = HomeOptions(resume, persona, simulate, question, as_json)
+        raise typer.Exit(open_home(ctx.get_help(), options))
+    if resume is not None or persona is not None or simulate or question is not None or as_json:
+        ctx.fail(
+            "--resume, --persona, --simulate, -p and --json before a command are for a conversation, "
+            "which has no command."
+        )
 
 
 _INTERRUPTED = 130
@@ -221,7 +233,7 @@ def take_global_options(arguments: list[str]) -> tuple[list[str], set[str]]:
             os.environ["HOLDFAST_DATA_DIR"] = argument.partition("=")[2]
         else:
             kept.append(argument)
-    return _with_resumed(_without_words(kept)), flags
+    return _with_values(_without_words(kept)), flags
 
 
 def _without_words(arguments: list[str]) -> list[str]:
@@ -231,15 +243,23 @@ def _without_words(arguments: list[str]) -> list[str]:
     return ["--version"] if arguments == ["version"] else arguments
 
 
-def _with_resumed(arguments: list[str]) -> list[str]:
-    """The run after `--resume` can be left out; the parser knows only options that always have a value."""
-    for index, argument in enumerate(arguments):
-        if not argument.startswith("-"):
-            break  # a command; what follows is its business
-        following = arguments[index + 1 : index + 2]
-        if argument == "--resume" and (not following or following[0].startswith("-")):
-            return [*arguments[:index], "--resume=", *arguments[index + 1 :]]
-    return arguments
+_OPTIONAL = {"--resume": "--resume", "--print": "--print", "-p": "--print"}
+_VALUED = {*_OPTIONAL, "--persona"}
+
+
+def _with_values(arguments: list[str]) -> list[str]:
+    """The text after `--resume` and `-p` can be left out; the parser knows only options that always have a value."""
+    filled: list[str] = []
+    waiting = list(arguments)
+    while waiting and waiting[0].startswith("-") and waiting[0] != "--":  # then comes a command, with its own options
+        option = waiting.pop(0)
+        if option not in _VALUED:
+            filled.append(option)
+        elif waiting and not (option in _OPTIONAL and waiting[0].startswith("-")):
+            filled += [option, waiting.pop(0)]
+        else:
+            filled.append(f"{_OPTIONAL[option]}=" if option in _OPTIONAL else option)
+    return [*filled, *waiting]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""`holdfast` alone: a conversation, or without a terminal what waits for you and what can be said."""
+"""`holdfast` alone: a conversation, one answer, or without a terminal what waits for you and what can be said."""
 
 import sys
+from dataclasses import dataclass
 
 import typer
 
@@ -10,25 +11,73 @@ from holdfast.persistence.driven import find_driven
 from holdfast.persistence.plain import query
 
 _SHOWN_INTERRUPTED = 5
+_NO_REPOSITORY = "This folder is in no git repository, so there is nothing to talk about."
+_NO_TERMINAL = "A conversation needs a terminal, or a question: holdfast -p TEXT."
 
 
-def open_home(help_text: str, *, resume: str | None, persona: str | None, is_simulated: bool) -> int:
+@dataclass(frozen=True)
+class HomeOptions:
+    """The options of `holdfast` without a command. `question` is the empty text for `-p` alone."""
+
+    resume: str | None = None
+    persona: str | None = None
+    is_simulated: bool = False
+    question: str | None = None
+    is_json: bool = False
+
+    @property
+    def is_any(self) -> bool:
+        return self != HomeOptions()
+
+
+def open_home(help_text: str, options: HomeOptions) -> int:
     """A conversation where a person can be spoken with and stands in a repository; else what there is to say."""
-    if is_interactive() and sys.stdout.isatty():
-        from holdfast.extras import require_extra
-
-        require_extra("agents", "A conversation (holdfast without a command)")
-        from holdfast.cli.repl import find_folder, start_repl
+    if options.question is not None:
+        return _answer(options, options.question, piped=_read_piped())
+    why = _NO_TERMINAL
+    if is_interactive() and sys.stdout.isatty() and not options.is_json:
+        _require_agents()
+        from holdfast.cli.conversations import find_folder
+        from holdfast.cli.repl import start_repl
 
         if (repo := find_folder()) is not None:
-            return start_repl(repo, resume=resume, persona=persona, is_simulated=is_simulated)
-        why = "This folder is in no git repository, so there is nothing to talk about."
-    else:
-        why = "A conversation needs a terminal."
-    if resume is not None or persona is not None or is_simulated:
+            return start_repl(repo, resume=options.resume, persona=options.persona, is_simulated=options.is_simulated)
+        why = _NO_REPOSITORY
+    elif piped := _read_piped():
+        return _answer(options, piped)
+    if options.is_any:
         raise ConfigInvalid(why, hint="Go to a repository in a terminal, then: holdfast --resume", key="--resume")
     show_home(help_text)
     return 0
+
+
+def _read_piped() -> str:
+    from holdfast.cli.stdin import read_stdin
+
+    return read_stdin().strip()
+
+
+def _require_agents() -> None:
+    from holdfast.extras import require_extra
+
+    require_extra("agents", "A conversation (holdfast without a command)")
+
+
+def _answer(options: HomeOptions, text: str, *, piped: str = "") -> int:
+    _require_agents()
+    from holdfast.cli.conversations import find_conversation, find_folder
+    from holdfast.cli.repl_start import TalkOptions
+    from holdfast.cli.single_question import Question, answer_once
+
+    question = Question(text.strip(), piped) if text.strip() else Question(piped)
+    repo = find_folder()
+    if repo is None:
+        raise ConfigInvalid(_NO_REPOSITORY, hint="Go to a repository, then ask again.", key="--print")
+    if not question.text and options.resume is None:
+        raise ConfigInvalid("There is no question.", hint='Ask one: holdfast -p "What does it do?"', key="--print")
+    run_id = None if options.resume is None else find_conversation(options.resume, repo)
+    talk = TalkOptions(run_id, options.persona, options.is_simulated)
+    return answer_once(repo, question, talk, is_json=options.is_json)
 
 
 def show_home(help_text: str) -> None:

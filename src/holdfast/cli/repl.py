@@ -2,36 +2,30 @@
 
 import asyncio
 import contextlib
-import importlib
-import subprocess
+import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 from holdfast.agents.rehearsal_chat import HOW_TO_TRY
-from holdfast.catalog import Catalog
 from holdfast.cli.asking import in_rows, is_in_doubt
-from holdfast.cli.opening import open_engine
+from holdfast.cli.conversations import choose_conversation, find_conversation
 from holdfast.cli.output import folded, paint, plain, print_text
-from holdfast.cli.reading import find_run_id
 from holdfast.cli.repl_commands import Commands, Leave
 from holdfast.cli.repl_files import list_files
 from holdfast.cli.repl_prompt import INTERRUPT, TalkCompleter, TalkPrompt
+from holdfast.cli.repl_shell import ShellCommands
+from holdfast.cli.repl_start import OpenTalk, TalkOptions, open_talk
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.uncommitted import name_uncommitted
-from holdfast.config import load_config
-from holdfast.consent import open_consents
-from holdfast.engine.conversation import NAME, ROLE
-from holdfast.engine.conversation_partner import choose_persona
 from holdfast.enums import Backend
-from holdfast.errors import ConfigInvalid, HoldfastError, RunNotFound
+from holdfast.errors import HoldfastError, WorkspaceError
 from holdfast.persistence.plain import query
-from holdfast.persona import AgentPersona
-from holdfast.readiness import open_readiness
+from holdfast.workspace.instruction_files import read_folder_instructions
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TICK_S = 0.125
 _FILES_AGE_S = 5.0
+_LIVE_ROWS = 10
 _CHOICES = ("approve (a)", "reject (r WHY)", "later (l)")
 _WORDS = {
     **dict.fromkeys(("a", "approve", "y", "yes"), "approve"),
@@ -47,79 +41,42 @@ _IN_DOUBT_WORDS = {
 }
 
 
-def find_folder() -> Path | None:
-    """The repository one stands in, or `None`."""
-    told = _git(Path(), "rev-parse", "--show-toplevel")
-    return Path(told) if told else None
-
-
 def start_repl(repo: Path, *, resume: str | None, persona: str | None, is_simulated: bool) -> int:
-    """Talk until the person leaves. `resume` is a run's id, or the empty text for the last conversation."""
-    run_id = None if resume is None else find_conversation(resume, repo)
+    """Talk until the person leaves. `resume` is a run's id, or the empty text for one of the old conversations."""
+    run_id = None
+    if resume is not None:
+        run_id = find_conversation(resume, repo) if resume else choose_conversation(repo, input, _tell)
+        if run_id is None:
+            return 0
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_talk(repo, run_id, persona, is_simulated=is_simulated))
+        asyncio.run(_talk(repo, TalkOptions(run_id, persona, is_simulated)))
     return 0
 
 
-def find_conversation(given: str, repo: Path) -> str:
-    """Raises `RunNotFound`, and `ConfigInvalid` for a run that is no conversation."""
-    if given:
-        run_id = find_run_id(given)
-        (row,) = query("SELECT workflow FROM runs WHERE id = :id", {"id": run_id})
-        if row["workflow"] != NAME:
-            hint = f"Go on with it: holdfast resume {run_id[:8]}"
-            raise ConfigInvalid(f"Run {run_id[:8]} is no conversation.", hint=hint, key="--resume")
-        return run_id
-    rows = query(
-        "SELECT id FROM runs WHERE workflow = :name AND repo_path = :repo "
-        "AND state IN ('pending', 'running', 'paused') ORDER BY updated_at DESC, id LIMIT 1",
-        {"name": NAME, "repo": str(repo)},
-    )
-    if not rows:
-        raise RunNotFound(f"There is no conversation about {repo} yet.", hint="Begin one: holdfast")
-    return str(rows[0]["id"])
-
-
-async def _talk(repo: Path, run_id: str | None, wanted: str | None, *, is_simulated: bool) -> None:
-    config = load_config()
-    catalog = Catalog.for_repository(repo, config.config_dir)
-    persona = _bound_persona(run_id) if run_id and wanted is None and not is_simulated else None
-    entries, consents = catalog.list_personas(), open_consents(config)
-    readiness = open_readiness(entries, config, repo=repo, consents=consents)
-    if persona is None:
-        persona = choose_persona(entries, repo, consents, wanted=wanted, is_simulated=is_simulated, readiness=readiness)
-    # Importing what agents need takes a second or two, which a person spends typing.
-    loading = asyncio.create_task(asyncio.to_thread(importlib.import_module, "holdfast.engine.conversation_agent"))
-    is_rehearsal = persona.backend is Backend.SIMULATED
-    async with open_engine(repo=repo, is_simulated=is_rehearsal, readiness=readiness) as (engine, db, _):
-        talk = Talk(
-            *(engine, db, config), repo=repo, branch=_current_branch(repo), persona=persona, tell=_tell, loading=loading
-        )
-        repl = _Repl(talk, catalog, loading)
+async def _talk(repo: Path, options: TalkOptions) -> None:
+    async with open_talk(repo, options, _tell) as opened:
+        repl = _Repl(opened)
         with repl.prompt.held():
-            _greet(talk, is_asked_for=is_simulated or run_id is not None or wanted is not None)
-            if run_id is not None:
-                await talk.take_up(run_id)
+            _greet(opened.talk, is_asked_for=options != TalkOptions())
+            if options.run_id is not None:
+                await opened.talk.take_up(options.run_id, keeps_persona=options.is_persona_named)
             await repl.run()
-
-
-def _bound_persona(run_id: str) -> AgentPersona | None:
-    rows = query(
-        "SELECT p.definition FROM run_bindings b JOIN agent_personas p ON p.id = b.persona_id "
-        "WHERE b.run_id = :id AND b.role_id = :role",
-        {"id": run_id, "role": ROLE},
-    )
-    return AgentPersona.model_validate(rows[0]["definition"]) if rows else None
 
 
 class _Repl:
     """The loop: read, act, and keep what is under way in sight."""
 
-    def __init__(self, talk: Talk, catalog: Catalog, loading: "asyncio.Task[Any]") -> None:
+    def __init__(self, opened: OpenTalk) -> None:
+        talk = opened.talk
         self._talk = talk
-        self._loading = loading
-        self._commands = Commands(talk, catalog, start_anew=self._start_anew, lent=lambda: self.prompt.lent())
+        self._loading = opened.loading
+        self._shell = ShellCommands(_tell, Path.cwd())
+        self.prompt: TalkPrompt
+        self._commands = Commands(
+            talk, opened.catalog, start_anew=self._start_anew, lent=lambda: self.prompt.lent(), shell=self._shell
+        )
         self._files: tuple[float, list[str]] = (0.0, [])
+        self._sending: asyncio.Task[None] | None = None
         table = self._commands.table
         completer = TalkCompleter(
             {name: command.summary for name, command in table.items()},
@@ -127,7 +84,10 @@ class _Repl:
             self._list_files,
         )
         self.prompt = TalkPrompt(
-            completer=completer, above=self._above, below=self._below, is_busy=lambda: talk.is_busy
+            completer=completer,
+            above=self._above,
+            below=self._below,
+            is_busy=lambda: talk.is_busy or self._shell.is_running,
         )
 
     async def run(self) -> None:
@@ -138,29 +98,60 @@ class _Repl:
                     await self._act(await self.prompt.read())
         finally:
             ticking.cancel()
+            await self._shell.stop()
+            await self._wait_until_sent()
             was_busy, run_id = self._talk.is_busy, self._talk.run_id
             await self._talk.leave()
             if run_id is not None:
-                under_way = "The answer under way is gone on with. " if was_busy else ""
-                _tell(paint(f"{under_way}Go on: holdfast --resume {run_id[:8]}", "dim"))
+                stopped = "The answer was not finished. " if was_busy else ""
+                _tell(paint(f"{stopped}Go on: holdfast --resume {run_id[:8]}", "dim"))
 
     async def _act(self, line: str) -> None:
         try:
             if line == INTERRUPT:
                 await self._interrupt()
+            elif line.startswith("!"):
+                self._shell.start(line[1:].strip(), worktree=self._find_worktree())
             elif self._talk.question is not None and not line.startswith("/"):
                 await self._answer_question(line)
             elif line.startswith("/"):
                 _tell(f"\n{paint(f'› {plain(line)}', 'bold')}")
+                await self._wait_until_sent()
                 await self._commands.do(line)
             elif line.strip():
-                await self._talk.say(line)
+                # Not waited for: the first message makes a worktree, and the prompt says so meanwhile.
+                self._sending = asyncio.create_task(self._send(line, after=self._sending))
         except HoldfastError as error:
-            _tell(f"  {paint('✕', 'failed')} {error.message} {error.hint}".rstrip())
+            _tell_error(error)
+
+    async def _send(self, text: str, after: "asyncio.Task[None] | None") -> None:
+        try:
+            if after is not None:
+                await after
+            await self._talk.say(text, attachment=self._shell.take())
+        except HoldfastError as error:
+            _tell_error(error)
+        except Exception as error:  # a full disk, say; the person must know that it may not have been recorded
+            _tell(
+                f"  {paint('✕', 'failed')} The message could not be sent: {type(error).__name__}: {plain(str(error))}"
+            )
+
+    async def _wait_until_sent(self) -> None:
+        if self._sending is not None:
+            await self._sending
+
+    def _find_worktree(self) -> Path | None:
+        """Where the agent of this conversation works, for a command that wants to look there."""
+        if self._talk.run_id is None:
+            return None
+        rows = query("SELECT worktree_root FROM runs WHERE id = :id", {"id": self._talk.run_id})
+        return Path(rows[0]["worktree_root"]) if rows and rows[0]["worktree_root"] else None
 
     async def _interrupt(self) -> None:
-        if self._talk.is_busy:
-            # Not waited for: the prompt stays, and says that it is under way.
+        # Not waited for: the prompt stays, and says that it is under way.
+        if self._shell.is_running:
+            self._interrupting = asyncio.create_task(self._shell.stop())
+        elif self._talk.is_busy:
             self._interrupting = asyncio.create_task(self._talk.interrupt())
         elif self._talk.question is not None:
             self._put_off()
@@ -194,20 +185,30 @@ class _Repl:
     # -- what is under way --------------------------------------------------------------------------------------------
 
     async def _tick(self) -> None:
+        was_live = False
         while True:
             await asyncio.sleep(_TICK_S)
-            if self._talk.is_busy or self._talk.notice:
+            is_live = self._talk.is_busy or bool(self._talk.notice) or self._shell.is_running
+            if is_live or was_live:  # once more at the end, which may print nothing that would draw the prompt anew
                 self.prompt.refresh()
+            was_live = is_live
 
     def _above(self) -> list[tuple[str, str]]:
         talk, lines = self._talk, []
-        if talk.view.tail.strip():
-            lines.append(("live", f"  {talk.view.tail}"))
+        room = max(min(shutil.get_terminal_size().lines // 3, _LIVE_ROWS), 1)
+        lines += [("live", f"  {row}") for row in talk.view.text.last_rows(room)]
         if talk.is_busy or talk.notice:
             frame = _FRAMES[int(time.time() / _TICK_S) % len(_FRAMES)]
             doing = talk.notice or talk.view.activity or ("loads" if not self._loading.done() else "thinks")
-            took = f" · {time.time() - talk.view.since:.0f} s" if talk.view.since and not talk.notice else ""
-            lines.append(("working", f"{frame} {doing}{took} · Ctrl-C interrupts"))
+            began = talk.view.turn_began
+            took = f" · {max(time.time() - began, 0):.0f} s" if began and not talk.notice else ""
+            hint = " · Ctrl-C interrupts" if talk.is_busy and not talk.notice else ""
+            lines.append(("working", f"{frame} {doing}{took}{hint}"))
+        if self._shell.is_running:
+            lines.append(("working", f"! {plain(self._shell.command)[:60]} · Ctrl-C ends it"))
+        elif self._shell.waiting:
+            many = f"{self._shell.waiting} outputs" if self._shell.waiting > 1 else "the output"
+            lines.append(("live", f"  with your next message: {many} of ! · /drop leaves it out"))
         if talk.question is not None:
             choices = _IN_DOUBT_CHOICES if is_in_doubt(talk.question) else _CHOICES
             lines.append(("question", in_rows(choices)))
@@ -236,22 +237,24 @@ def _greet(talk: Talk, *, is_asked_for: bool) -> None:
         if not is_asked_for:
             _tell(paint(folded("Nobody else is ready: export OPENROUTER_API_KEY=…, or see /personas."), "paused"))
         _tell(paint(folded(HOW_TO_TRY), "dim"))
+    if files := _name_instructions(talk):
+        _tell(paint(folded(f"Project instructions: {files}"), "dim"))
     if named := name_uncommitted(talk.repo):
         told = f"Not committed, so not in the agent's worktree: {named}. Mention a file with @."
         _tell(paint(folded(told), "dim"))
     _tell(paint("  /help shows what can be said; Ctrl-D leaves.", "dim"))
 
 
-def _current_branch(repo: Path) -> str:
-    return _git(repo, "symbolic-ref", "--short", "-q", "HEAD") or "HEAD"
-
-
-def _git(folder: Path, *words: str) -> str:
+def _name_instructions(talk: Talk) -> str:
+    """The instruction files that the agent is given, of the commit it starts from."""
     try:
-        told = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return told.stdout.rstrip("\n") if told.returncode == 0 else ""
+        return ", ".join(plain(name) for name in read_folder_instructions(talk.repo).names)
+    except WorkspaceError:
+        return ""  # the first message says what is wrong with it
+
+
+def _tell_error(error: HoldfastError) -> None:
+    _tell(f"  {paint('✕', 'failed')} {error.message} {error.hint}".rstrip())
 
 
 def _tell(text: str) -> None:

@@ -7,24 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.catalog import Catalog
+from holdfast.cli.conversations import find_conversation, list_conversations, to_table
 from holdfast.cli.describing import describe_readiness, read_personas
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.listing import approvals, list_runs, read_approvals
 from holdfast.cli.options import get_user
 from holdfast.cli.output import Cell, describe_cost, folded, paint, plain, table
 from holdfast.cli.reading import find_approval
+from holdfast.cli.repl_merge import merge
+from holdfast.cli.repl_shell import ShellCommands
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.repl_view import TalkView
 from holdfast.cli.repl_workflows import start_workflow
 from holdfast.cli.results import coloured, read_diff
 from holdfast.consent import open_consents
 from holdfast.engine.conversation_partner import Entries, get_persona, with_model
-from holdfast.errors import ConfigInvalid, HoldfastError
+from holdfast.errors import ConfigInvalid
 from holdfast.persistence.plain import query
 
 _SHOWN_RUNS = 10
 _EXPANDED_LINES = 60
 _HINTS = (
+    "!command runs in your folder ($HOLDFAST_WORKTREE is the agent's); its output goes along with your next message.",
     "@file puts a file into the message · Esc Enter, or \\ at the end, begins a new line · Ctrl-C interrupts",
     "What you type while the agent works reaches it before its next step.",
 )
@@ -52,18 +56,21 @@ class Commands:
         *,
         start_anew: Callable[[], Awaitable[None]],
         lent: Callable[[], AbstractContextManager[None]],
+        shell: ShellCommands,
     ) -> None:
         self._talk = talk
         self._catalog = catalog
         self._start_anew = start_anew
         self._lent = lent
+        self._shell = shell
         self.personas: Entries = catalog.list_personas()
         self.table = {
             "/help": Command("", "what can be said here", self._help),
             "/run": Command("WORKFLOW", "start a workflow from what was discussed", self._run, self._workflows),
             "/diff": Command("", "what was changed in this conversation", self._diff),
-            "/merge": Command("", "bring it to your branch", self._merge),
+            "/merge": Command("[MESSAGE]", "bring it to your branch; shows what, and asks", self._merge),
             "/expand": Command("[N]", "the last tool call in full, or the N-th last; Ctrl-O", self._expand),
+            "/drop": Command("", "leave the output of ! out of your next message", self._drop),
             "/history": Command("", "this conversation from its beginning", self._history),
             "/runs": Command("", "the last runs", self._runs),
             "/approvals": Command("", "what waits for you", self._approvals),
@@ -74,6 +81,9 @@ class Commands:
             "/model": Command("[NAME]", "let another model answer from here on", self._model, self._models),
             "/budget": Command("[add USD]", "what may be spent; more of it", self._budget),
             "/cost": Command("", "what each turn has cost", self._cost),
+            "/resume": Command(
+                "[N|ID]", "go on with another conversation; alone it lists them", self._resume, self._past
+            ),
             "/new": Command("", "begin another conversation", self._new),
             "/quit": Command("", "leave; Ctrl-D", self._quit),
         }
@@ -158,6 +168,9 @@ class Commands:
         )
         self._talk.tell(f"  in all {describe_cost(real / 1_000_000, simulated / 1_000_000)}")
 
+    async def _drop(self, _rest: str) -> None:
+        self._talk.tell("  It is left out." if self._shell.take() else "  There is no output that would go along.")
+
     # -- changing -----------------------------------------------------------------------------------------------------
 
     async def _persona(self, rest: str) -> None:
@@ -214,14 +227,9 @@ class Commands:
         if waiting[0]["run_id"] != self._talk.run_id:
             self._talk.tell(f"  Recorded. Go on with that run: holdfast resume {waiting[0]['run_id'][:8]}")
 
-    async def _merge(self, _rest: str) -> None:
-        from holdfast.engine.delivery import merge_run
-
+    async def _merge(self, rest: str) -> None:
         await self._check_quiet()
-        if self._talk.run_id is None:
-            raise HoldfastError("Nothing was changed yet.")
-        merged = await merge_run(self._talk.db, self._talk.config, self._talk.run_id, by=get_user())
-        self._talk.tell(f"  {merged['message']}")
+        await merge(self._talk, rest, lent=self._lent)
 
     async def _run(self, rest: str) -> None:
         await self._check_quiet()
@@ -230,6 +238,22 @@ class Commands:
     async def _new(self, _rest: str) -> None:
         await self._check_quiet()
         await self._start_anew()
+
+    async def _resume(self, rest: str) -> None:
+        if not rest:
+            known = await asyncio.to_thread(list_conversations, self._talk.repo)
+            self._talk.tell(to_table(known, self._talk.run_id) or "  There is none yet.")
+            if known:
+                self._talk.tell(paint("  Go on with one: /resume N", "dim"))
+            return
+        await self._check_quiet()
+        run_id = await asyncio.to_thread(find_conversation, rest, self._talk.repo)
+        if run_id == self._talk.run_id:
+            self._talk.tell("  This is that conversation.")
+            return
+        await self._talk.leave()
+        self._talk.reset()
+        await self._talk.take_up(run_id)
 
     async def _quit(self, _rest: str) -> None:
         raise Leave
@@ -251,6 +275,9 @@ class Commands:
 
         known = load_model_table(self._talk.config.config_dir).models
         return sorted(name for name, card in known.items() if card.backend is self._talk.persona.backend)
+
+    def _past(self) -> list[str]:
+        return [item.run_id[:8] for item in list_conversations(self._talk.repo)]
 
     def _open_approvals(self) -> list[str]:
         return [row["approval_id"][:8] for row in read_approvals(state="pending")]

@@ -8,10 +8,12 @@ from pathlib import Path
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from prompt_toolkit.filters import is_searching
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.bindings.search import abort_search
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
@@ -125,8 +127,10 @@ class TalkPrompt:
 
 def _bind_keys(is_busy: Callable[[], bool]) -> KeyBindings:
     keys = KeyBindings()
+    # During a Ctrl-R search the keys go to another buffer, and Enter is the library's: it takes what was found.
+    is_typing = ~is_searching
 
-    @keys.add("enter")
+    @keys.add("enter", filter=is_typing)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         state = buffer.complete_state
@@ -138,26 +142,28 @@ def _bind_keys(is_busy: Callable[[], bool]) -> KeyBindings:
         else:
             buffer.validate_and_handle()
 
-    @keys.add("escape", "enter")
+    @keys.add("escape", "enter", filter=is_typing)
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    @keys.add("c-c")
+    @keys.add("c-c", filter=is_typing)
     def _(event: KeyPressEvent) -> None:
         if event.current_buffer.text and not is_busy():
             event.current_buffer.reset()
         else:
             event.app.exit(result=INTERRUPT)
 
-    @keys.add("c-d")
+    @keys.add("c-d", filter=is_typing)
     def _(event: KeyPressEvent) -> None:
         if not event.current_buffer.text:
             event.app.exit(exception=EOFError())
 
-    @keys.add("c-o")
+    @keys.add("c-o", filter=is_typing)
     def _(event: KeyPressEvent) -> None:
         event.app.exit(result=EXPAND)
 
+    for key in ("escape", "c-c", "c-d"):
+        keys.add(key, filter=is_searching, eager=True)(abort_search)
     return keys
 
 

@@ -12,15 +12,16 @@ from typing import Any
 
 from holdfast.cli.asking import call_person, find_question, show_question
 from holdfast.cli.options import get_user
-from holdfast.cli.output import paint
+from holdfast.cli.output import paint, plain
 from holdfast.cli.repl_files import include_files
 from holdfast.cli.repl_view import TalkView
 from holdfast.config import Config
-from holdfast.engine.conversation import ROLE, conversation_template, read_conversation, send_message
+from holdfast.engine.conversation import ROLE, Conversation, conversation_template, read_conversation, send_message
 from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.engine.results import RunResult
 from holdfast.errors import ApprovalNotFound, ApprovalStale, HoldfastError, RunBusy
 from holdfast.persistence.db import Database
+from holdfast.persistence.plain import query
 from holdfast.persona import AgentPersona
 from holdfast.runtime.stores import open_journal
 
@@ -43,16 +44,22 @@ class Talk:
         persona: AgentPersona,
         tell: Callable[[str], None],
         loading: "asyncio.Task[Any]",
+        view: type[TalkView] = TalkView,
+        can_ask: bool = True,
     ) -> None:
         self.engine, self.db, self.config = engine, db, config
         self.repo, self.branch = repo, branch
         self.persona = persona
         self.tell = tell
+        self._can_ask = can_ask
         self._loading = loading
         self.run_id: str | None = None
-        self.view = TalkView(tell)
+        self._view_class = view
+        self.view = view(tell)
         self.question: dict[str, Any] | None = None
         self.notice = ""
+        self.last_error: dict[str, str] | None = None
+        """Why the last answer could not be made at all."""
         self._told_persona = ""
         self._answering: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
@@ -64,14 +71,18 @@ class Talk:
 
     # -- a person speaks ----------------------------------------------------------------------------------------------
 
-    async def say(self, text: str) -> None:
-        """Send a message. On return it is in the journal, and someone answers it."""
+    async def say(self, text: str, *, attachment: str = "") -> None:
+        """Send a message. On return it is in the journal, and someone answers it.
+
+        The agent reads `attachment` behind the text and the files it mentions.
+        """
         mentioned = await asyncio.to_thread(include_files, text, self.repo, self.persona.permissions)
         if self.run_id is None:
             await self._begin(text)
         assert self.run_id is not None
         changed = self.persona if self.persona.content_hash != self._told_persona else None
-        await send_message(self.db, self.run_id, text, content=mentioned.content, persona=changed, by=get_user())
+        content = f"{mentioned.content}\n\n{attachment}" if attachment else mentioned.content
+        await send_message(self.db, self.run_id, text, content=content, persona=changed, by=get_user())
         # crash: the message stands; whoever resumes the conversation answers it.
         self._told_persona = self.persona.content_hash
         for line in (*(f"with {name}" for name in mentioned.included), *mentioned.refused):
@@ -103,13 +114,22 @@ class Talk:
             self._answering = asyncio.create_task(self._answer_all())
 
     async def _answer_all(self) -> None:
+        self.last_error = None
+        try:
+            await self._drive_on()
+        except HoldfastError as error:
+            self.last_error = {"code": error.code, "message": error.message, "hint": error.hint}
+        except Exception as error:  # the prompt goes on, and so does the conversation
+            told = f"{type(error).__name__}: {error}"
+            self.last_error = {"code": "internal_error", "message": told, "hint": "What was recorded is safe."}
+        if self.last_error is not None:
+            told = plain(" ".join(self.last_error[name] for name in ("message", "hint")).strip())
+            self.tell(f"  {paint('✕', 'failed')} {self.last_error['code']}: {told}")
+
+    async def _drive_on(self) -> None:
         assert self.run_id is not None
         while True:
-            try:
-                result = await self._drive()
-            except HoldfastError as error:
-                self.tell(f"  {paint('✕', 'failed')} {error.code}: {error.message} {error.hint}".rstrip())
-                return
+            result = await self._drive()
             await self._see_all()
             if result.waiting_for in ("approval", "outcome") and not self._put_question():
                 continue  # someone else has answered it
@@ -158,9 +178,10 @@ class Talk:
         self.question = find_question(self.run_id)
         if self.question is None:
             return False
-        call_person("holdfast: the agent asks you something")
-        with contextlib.suppress(KeyboardInterrupt):  # in the pager: enough was read
-            show_question(self.question)
+        if self._can_ask:
+            call_person("holdfast: the agent asks you something")
+            with contextlib.suppress(KeyboardInterrupt):  # in the pager: enough was read
+                show_question(self.question)
         return True
 
     async def decide(
@@ -211,30 +232,40 @@ class Talk:
         async with self._moved:
             await self._moved.wait_for(lambda: self.view.last_seq >= head)
 
-    async def take_up(self, run_id: str) -> None:
+    async def take_up(self, run_id: str, *, keeps_persona: bool = False) -> None:
         """Go on with a conversation: show how it stood, and have answered what was not."""
-        self.run_id = run_id
-        async with open_journal(self.db.store) as journal:
-            events = await journal.read(run_id)
-        conversation = await read_conversation(self.db, run_id)
-        shown = conversation.turns[-SHOWN_TURNS:]
-        first = min((seq for turn in shown for seq in turn.messages), default=0)
-        if len(conversation.turns) > len(shown):
-            self.tell(paint(f"  {len(conversation.turns) - len(shown)} earlier turns: /history", "dim"))
-        for event in events:
-            self.view.is_muted = event.seq < first
-            self.view.apply(event)
-        self.view.is_muted = False
-        if conversation.messages:
-            self.persona = conversation.persona_at(conversation.messages, self.persona)
-        self._told_persona = self.persona.content_hash
-        self.follow()
+        conversation = await self.join(run_id, shown_turns=SHOWN_TURNS, keeps_persona=keeps_persona)
         result = await self.engine.result(run_id)
         if result.waiting_for in ("approval", "outcome"):
             self._put_question()
         if result.state.value in ("running", "pending") or conversation.waiting:
             self.tell(paint("  goes on with the answer that was under way", "dim"))
             self.answer()
+
+    async def join(self, run_id: str, *, shown_turns: int = 0, keeps_persona: bool = False) -> Conversation:
+        """Make a conversation this one: read how it stands, show its last turns, and follow it from there.
+
+        Who answered there goes on, unless the persona here was named: then it answers from the next message on.
+        """
+        self.run_id = run_id
+        async with open_journal(self.db.store) as journal:
+            events = await journal.read(run_id)
+        conversation = Conversation.of(events)
+        shown = conversation.turns[-shown_turns:] if shown_turns else []
+        last_seq = events[-1].seq if events else 0
+        first = min((seq for turn in shown for seq in turn.messages), default=last_seq + 1 if not shown_turns else 0)
+        if shown_turns and len(conversation.turns) > len(shown):
+            self.tell(paint(f"  {len(conversation.turns) - len(shown)} earlier turns: /history", "dim"))
+        for event in events:
+            self.view.is_muted = event.seq < first
+            self.view.apply(event)
+        self.view.is_muted = False
+        known = conversation.persona_at(conversation.messages, find_bound_persona(run_id) or self.persona)
+        self._told_persona = known.content_hash
+        if not keeps_persona:
+            self.persona = known
+        self.follow()
+        return conversation
 
     async def is_quiet(self) -> bool:
         """Whether no answer is under way. One whose end is on the screen already has only its last record to write."""
@@ -250,7 +281,7 @@ class Talk:
 
     def reset(self) -> None:
         """Forget which conversation this is; the next message begins another."""
-        self.run_id, self.question, self.view = None, None, TalkView(self.tell)
+        self.run_id, self.question, self.view = None, None, self._view_class(self.tell)
 
     async def leave(self) -> None:
         """Give the conversation up as it is; an answer under way can be gone on with."""
@@ -260,3 +291,13 @@ class Talk:
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
         self._answering = self._following = None
+
+
+def find_bound_persona(run_id: str) -> AgentPersona | None:
+    """Who answers in a conversation until a message names someone else."""
+    rows = query(
+        "SELECT p.definition FROM run_bindings b JOIN agent_personas p ON p.id = b.persona_id "
+        "WHERE b.run_id = :id AND b.role_id = :role",
+        {"id": run_id, "role": ROLE},
+    )
+    return AgentPersona.model_validate(rows[0]["definition"]) if rows else None

@@ -3,17 +3,15 @@
 A fold over the journal, like every view: the same lines come out while it happens, after a kill, and for any reader.
 """
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.cli.markdown import text_width
 from holdfast.cli.output import paint, plain
+from holdfast.cli.repl_text import INDENT, AnswerText
 from holdfast.cli.tree import describe_call, message_text
 from holdfast.runtime.events import Event
-
-_INDENT = "  "
-_MIN_WIDTH = 20
 
 
 @dataclass
@@ -41,10 +39,9 @@ class TalkView:
     is_simulated: bool = False
     """Some of that is made up by the simulated model."""
     calls: list[ToolCallView] = field(default_factory=list)
-    tail: str = ""
-    """The end of the text under way, which is no whole line yet."""
     activity: str = ""
-    since: float = 0.0
+    turn_began: float = 0.0
+    """When work on the turn began, later by the time in which nobody worked on it; 0 between turns."""
     answer: str = ""
     """The last thing the agent has said."""
     _said: dict[str, str] = field(default_factory=dict)
@@ -52,9 +49,10 @@ class TalkView:
     _money: dict[str, int] = field(default_factory=dict)
     _turn_cost: int = 0
     _turn_calls: int = 0
-    _turn_began: float = 0.0
-    _is_first_row: bool = True
-    _is_code: bool = False
+    _worked_until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.text = AnswerText(self._emit)
 
     @property
     def is_working(self) -> bool:
@@ -66,11 +64,15 @@ class TalkView:
         self.last_seq = event.seq
         handler = _HANDLERS.get(event.kind)
         if handler is not None:
-            handler(self, event)
+            getattr(self, handler.__name__)(event)
+        if event.kind not in _BY_PEOPLE:
+            self._worked_until = event.ts
 
     # -- what people say ----------------------------------------------------------------------------------------------
 
     def _on_message(self, event: Event) -> None:
+        if not self.is_answering:
+            self.turn_began = self.turn_began or event.ts
         lines = plain(str(event.payload.get("text", ""))).splitlines() or [""]
         self._emit("")
         for number, line in enumerate(lines):
@@ -91,9 +93,9 @@ class TalkView:
     def _on_request(self, event: Event) -> None:
         if not _is_own_lane(event):
             return
-        self.activity, self.since = f"asks {event.payload.get('model') or 'the model'}", event.ts
+        self.activity = f"asks {event.payload.get('model') or 'the model'}"
         if self._said.pop(str(event.payload.get("key", "")), ""):
-            self._end_text()
+            self.text.end()
             self._emit(paint("  (cut off there, and asked again)", "dim"))
 
     def _on_delta(self, event: Event) -> None:
@@ -107,47 +109,20 @@ class TalkView:
             return
         text, said = message_text(event.payload.get("result")), self._said.get(key, "")
         self._write(key, text[len(said) :] if text.startswith(said) else text)
-        self._end_text()
+        self.text.end()
         self._answered.add(key)
         self.answer = text or self.answer
         self.activity = ""
 
     def _write(self, key: str, text: str) -> None:
         self._said[key] = self._said.get(key, "") + text
-        self.tail += plain(text)
-        *lines, self.tail = self.tail.split("\n")
-        for line in lines:
-            self._emit_rows(line)
-        width = _width()
-        while len(self.tail) > width and not self._is_code:
-            row, self.tail = _cut(self.tail, width)
-            self._emit_row(row)
-
-    def _end_text(self) -> None:
-        if self.tail.strip():
-            self._emit_rows(self.tail)
-        self.tail, self._is_first_row, self._is_code = "", True, False
-
-    def _emit_rows(self, line: str) -> None:
-        if line.lstrip().startswith("```"):
-            self._is_code = not self._is_code
-        elif not self._is_code:
-            width = _width()
-            while len(line) > width:
-                row, line = _cut(line, width)
-                self._emit_row(row)
-        if line.strip() or not self._is_first_row:
-            self._emit_row(line)
-
-    def _emit_row(self, row: str) -> None:
-        mark = paint("● ", "running") if self._is_first_row else _INDENT
-        self._is_first_row = False
-        self._emit(f"{mark}{row}".rstrip())
+        if not self.is_muted:
+            self.text.write(text)
 
     # -- what the agent does ------------------------------------------------------------------------------------------
 
     def _on_tool_started(self, event: Event) -> None:
-        self.activity, self.since = describe_call(event.payload), event.ts
+        self.activity = describe_call(event.payload)
         self._note_call(event)
 
     def _on_tool_result(self, event: Event) -> None:
@@ -157,7 +132,7 @@ class TalkView:
         denied, error = event.payload.get("denied"), event.payload.get("error")
         mark, tone = ("✕", "failed") if denied or error else ("▸", "dim")
         took = result.get("took_s") if isinstance(result, Mapping) else None
-        depth = _INDENT if _is_own_lane(event) else _INDENT * 3
+        depth = INDENT if _is_own_lane(event) else INDENT * 3
         told = f" · {took:.1f} s" if isinstance(took, int | float) and took >= 0.1 else ""
         refused = f" · {denied}" if denied else ""
         self._emit(f"{depth}{paint(mark, tone)} {paint(_short(f'{call.title}{told}{refused}'), 'dim')}")
@@ -180,19 +155,22 @@ class TalkView:
         )
         self.reason = str(event.payload.get("reason", "")) if self.state == "paused" else ""
         if self.state != "running":
-            self._end_text()
+            self.text.end()
             self.activity = ""
         elif self.turns:
-            self.activity, self.since = "thinks", event.ts
+            self.activity = "thinks"
+            if self.turn_began:
+                self.turn_began += event.ts - max(self._worked_until, self.turn_began)
 
     def _on_turn(self, event: Event) -> None:
         self.turns += 1
         self.is_answering = True
-        self._turn_began, self._turn_cost, self._turn_calls = event.ts, 0, 0
-        self.activity, self.since = "thinks", event.ts
+        self.turn_began = self.turn_began or event.ts
+        self._turn_cost, self._turn_calls = 0, 0
+        self.activity = "thinks"
 
     def _on_turn_over(self, event: Event) -> None:
-        self._end_text()
+        self.text.end()
         self.is_answering = False
         error = event.payload.get("error")
         if isinstance(error, Mapping) and error.get("code") == "interrupted":
@@ -202,7 +180,8 @@ class TalkView:
             if error.get("hint"):
                 self._emit(paint(f"    {plain(str(error['hint']))}", "dim"))
         calls = f"{self._turn_calls} tool call{'s' if self._turn_calls != 1 else ''} · " if self._turn_calls else ""
-        took = max(event.ts - self._turn_began, 0.0)
+        took = max(event.ts - self.turn_began, 0.0) if self.turn_began else 0.0
+        self.turn_began = 0.0
         played = " simulated" if self.is_simulated and self._turn_cost else ""
         self._emit(paint(f"  {calls}{took:.0f} s · ${self._turn_cost / 1_000_000:.4f}{played}", "dim"))
 
@@ -223,6 +202,7 @@ class TalkView:
             self.tell(line)
 
 
+_BY_PEOPLE = ("message.received", "human.approval.received")
 _HANDLERS: Mapping[str, Callable[[TalkView, Event], None]] = {
     "message.received": TalkView._on_message,
     "step.completed": TalkView._on_step,
@@ -249,17 +229,7 @@ def _is_own_lane(event: Event) -> bool:
     return event.lane_id.count("/") <= 2
 
 
-def _width() -> int:
-    return max(shutil.get_terminal_size().columns - len(_INDENT) - 1, _MIN_WIDTH)
-
-
-def _cut(line: str, width: int) -> tuple[str, str]:
-    """A row that fits, ended between words where there are any, and the rest."""
-    end = line.rfind(" ", 1, width + 1)
-    return (line[:end], line[end + 1 :]) if end > 0 else (line[:width], line[width:])
-
-
 def _short(text: str, most: int = 0) -> str:
-    most = most or _width() - 4
+    most = most or text_width(len(INDENT)) - 4
     one_line = " ".join(text.split())
     return one_line if len(one_line) <= most else f"{one_line[: most - 1]}…"

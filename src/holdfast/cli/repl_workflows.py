@@ -1,16 +1,12 @@
 """`/run`: from what was discussed to a workflow. Requirements are drafted and shown; a person starts it."""
 
-import os
-import shlex
-import subprocess
-import tempfile
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 from holdfast.catalog import Catalog, CatalogEntry
 from holdfast.cli.driving import drive
+from holdfast.cli.editor import edit_text
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.options import get_user
 from holdfast.cli.output import finish, paint
@@ -106,14 +102,4 @@ def _confirm(draft: str, template: WorkflowTemplate) -> str | None:
         if answer == "c":
             return None
         if answer == "e":
-            draft = _edit(draft)
-
-
-def _edit(text: str) -> str:
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with tempfile.NamedTemporaryFile("w+", suffix=".md", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        if subprocess.run([*shlex.split(editor), file.name], check=False).returncode != 0:
-            return text
-        return Path(file.name).read_text(encoding="utf-8", errors="replace").strip() or text
+            draft = edit_text(draft)

@@ -7,6 +7,7 @@ the conversation stays; only a process that dies leaves a turn open, and the nex
 from dataclasses import replace
 from typing import Any
 
+from holdfast.agents.secrets import scrub_prompt
 from holdfast.engine.agent_turn import invoke_agent, last_text
 from holdfast.engine.commands import stop_commands
 from holdfast.engine.conversation import PHASE, ROLE, Conversation, Message, Turn
@@ -22,6 +23,7 @@ from holdfast.persona import AgentPersona
 from holdfast.runtime.durable import Beside, Step, StepKinds, Suspended
 from holdfast.runtime.events import Event, EventKind
 from holdfast.workspace import write_tree
+from holdfast.workspace.instruction_files import Instructions, read_workspace_instructions
 
 _DRAIN_S = 1.0  # a person who interrupts waits for this
 _INTERRUPTED = {"type": "holdfast.errors.StepFailed", "code": "interrupted", "message": "the person interrupted it"}
@@ -112,10 +114,12 @@ class ConversationTurn:
         scope = self._scope
 
         def pin() -> dict[str, Any]:
+            instructions = read_workspace_instructions(scope.place)
             return {
                 "messages": self._turn.messages,
                 "until": self._turn.until,
-                "persona": self._persona.model_dump(by_alias=True),
+                "persona": _with_instructions(self._persona, instructions).model_dump(by_alias=True),
+                "instruction_files": instructions.names,
                 "tree": write_tree(scope.place).tree_id,
             }
 
@@ -177,3 +181,10 @@ class ConversationTurn:
     def _step(self, name: str, kinds: StepKinds, **options: Any) -> Step:
         details = {"phase": PHASE, "attempt_no": self._turn.number}
         return Step(f"{self._lane_id}/{name}", self._lane_id, kinds=kinds, details=details, **options)
+
+
+def _with_instructions(persona: AgentPersona, instructions: Instructions) -> AgentPersona:
+    """The persona as it answers here: it follows what the repository says to agents."""
+    if not (text := scrub_prompt(instructions.render())):
+        return persona
+    return persona.model_copy(update={"system_prompt": f"{persona.system_prompt}\n# Project instructions\n\n{text}\n"})

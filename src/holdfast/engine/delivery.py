@@ -5,11 +5,12 @@ Rule: who brings it holds the run meanwhile, so that nobody drives it and no sec
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.config import Config
 from holdfast.engine.loading import get_run, read_template
+from holdfast.engine.merge_preview import default_message
 from holdfast.engine.patches import own_paths, to_facts
 from holdfast.engine.scope import utc_now
 from holdfast.errors import RunNotInState, WorkspaceError
@@ -70,6 +71,9 @@ async def merge_run(
             result = _Result.of(stored)
             if not result.steps:
                 raise RunNotInState(f"Run {run_id} has completed no phase yet; there is nothing to merge.")
+            if not request.message:
+                message = await asyncio.to_thread(default_message, config, stored, result.template)
+                request = replace(request, message=message or "")
             if request.is_dry_run:
                 return await to_the_end(asyncio.to_thread(_bring, config, result, request))
             asked = create_event(claim.run_id, EventKind.RUN_MERGE_REQUESTED, into=request.into, by=by)

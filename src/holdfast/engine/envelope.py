@@ -18,9 +18,13 @@ def render_envelope(
     requirements_md: str,
     comment: str,
     moved_aside: str | None = None,
+    instructions: str = "",
     registry: ArtifactSchemaRegistry,
 ) -> str:
-    """One message that is enough to do the phase's work; it is pinned in the journal when the attempt starts."""
+    """One message that is enough to do the phase's work; it is pinned in the journal when the attempt starts.
+
+    `instructions` are the repository's own for agents.
+    """
     artifact = phase.expected_artifact
     envelope = Envelope(
         run_id=run_id,
@@ -36,7 +40,7 @@ def render_envelope(
         ),
         artifact=_expected(artifact.path, artifact.schema_id, registry),
     )
-    return "\n\n".join(part for part in _parts(phase, envelope, moved_aside) if part) + "\n"
+    return "\n\n".join(part for part in _parts(phase, envelope, moved_aside, instructions) if part) + "\n"
 
 
 def _expected(path: str, schema_id: str, registry: ArtifactSchemaRegistry) -> ExpectedFile:
@@ -55,7 +59,7 @@ def _path_now(earlier: Phase, path: str, moved_aside: str | None) -> str:
     return moved_aside if moved_aside and own == path else own
 
 
-def _parts(phase: Phase, envelope: Envelope, moved_aside: str | None) -> list[str]:
+def _parts(phase: Phase, envelope: Envelope, moved_aside: str | None, instructions: str) -> list[str]:
     artifact = envelope.artifact
     read = "\n".join(f"- `{item.path}` (result of phase `{item.phase_key}`)" for item in envelope.inputs)
     before = f"\n\nWhat was handed in before lies in `{moved_aside}`." if moved_aside else ""
@@ -66,6 +70,7 @@ def _parts(phase: Phase, envelope: Envelope, moved_aside: str | None) -> list[st
         f"## Your task\n\n{phase.instructions}",
         f"## What others have done\n\nRead these files first:\n\n{read}" if envelope.inputs else "",
         f"## What must be different this time\n\n{envelope.comment}{before}" if envelope.comment else "",
+        f"## Project instructions\n\n{instructions}" if instructions else "",
         "## Rules\n\nThe repository is your working folder; paths are relative to it. "
         + ("Change no file but the artifact." if phase.read_only else "Do not commit: that is done for you."),
         f"## Your result\n\nWrite one JSON file to `{artifact.path}` that is valid by the schema "

@@ -23,6 +23,7 @@ from holdfast.runtime.durable import Beside, CancelRun, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.workflow import Phase
 from holdfast.workspace import changed_paths, restore, write_tree
+from holdfast.workspace.instruction_files import read_workspace_instructions
 
 AGENT_TURN = StepKinds(EventKind.AGENT_STARTED, EventKind.AGENT_FINISHED, EventKind.AGENT_ERROR, EventKind.TOOL_UNKNOWN)
 PIN = StepKinds(completed=EventKind.PHASE_STARTED)
@@ -74,6 +75,7 @@ class PhaseAttempt:
             if not phase.read_only and (tree := scope.history.restore_to.get(phase.key)):
                 restore(scope.place, tree, at=utc_now())  # what the failed attempt left is kept under a ref
             moved = move_aside(scope.place.root, phase, self._attempt)
+            instructions = read_workspace_instructions(scope.place)
             return {
                 "envelope": scrub_prompt(
                     render_envelope(
@@ -84,6 +86,7 @@ class PhaseAttempt:
                         requirements_md=scope.run.requirements_md,
                         comment=self._comment,
                         moved_aside=moved,
+                        instructions=instructions.render(),
                         registry=scope.registry,
                     )
                 ),
@@ -92,6 +95,7 @@ class PhaseAttempt:
                 "template_hash": scope.run.template_hash,
                 "tree": write_tree(scope.place).tree_id,
                 "moved_aside": moved,
+                "instruction_files": instructions.names,
             }
 
         rows = [

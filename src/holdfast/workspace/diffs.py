@@ -67,6 +67,12 @@ def has_object(repo: Path, object_id: str) -> bool:
     return Git(git_dir=repo).find("rev-parse", "--verify", "--quiet", f"{object_id}^{{tree}}") is not None
 
 
+def read_change_kinds(repo: Path, before: str, after: str) -> dict[str, str]:
+    """By path what became of it: `A` added, `D` deleted, else `M`."""
+    words = Git(git_dir=repo).run("diff-tree", "-r", "-z", "--name-status", "--no-renames", before, after).names
+    return {path: kind if kind in "AD" else "M" for kind, path in zip(words[::2], words[1::2], strict=True)}
+
+
 def is_named(patterns: Sequence[str], path: str) -> bool:
     """Whether a path is one of the given paths, lies in one of them, or is meant by one as a glob."""
     return any(path == name or path.startswith(f"{name.rstrip('/')}/") or fnmatchcase(path, name) for name in patterns)

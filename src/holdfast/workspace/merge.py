@@ -21,8 +21,9 @@ from holdfast.workspace.result import (
     ResultCommit,
     ResultStep,
     commit_on,
-    find_result,
+    find_merged,
     find_squashed,
+    is_ancestor,
     keep_result,
     keep_squashed,
     list_commits,
@@ -82,25 +83,24 @@ class _Merge:
 
     workspace: Workspace
     branch: str
-    commits: Sequence[ResultCommit]
     at: datetime
     author: Author | None
+    commits: Sequence[ResultCommit] = ()
+    """What is to be brought; nothing if the branch has it all."""
 
     def __post_init__(self) -> None:
         self.git = Git(git_dir=self.workspace.repo, is_exact=False)
         self.tip = self.git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{self.branch}^{{commit}}")
+        self.since = find_merged(self.workspace, self.tip)
 
     @property
     def tree(self) -> str:
         return self.commits[-1].tree
 
-    def is_done(self) -> bool:
-        """Whether the branch has the result already, whichever way it came."""
-        if self.tip is None:
-            return False
-        plain, squashed = find_result(self.workspace), find_squashed(self.workspace, self.tree, self.branch)
-        is_plain = plain and read_commit(self.git, plain)[0] == self.tree and _is_ancestor(self.git, plain, self.tip)
-        return bool(is_plain or (squashed and _is_ancestor(self.git, squashed, self.tip)))
+    def is_squashed_already(self) -> bool:
+        """Whether the branch has the result as one commit."""
+        squashed = find_squashed(self.workspace, self.tree, self.branch) if self.tip else None
+        return bool(squashed and self.tip and is_ancestor(self.git, squashed, self.tip))
 
     def commit(self, tree: str, message: str, *parents: str) -> str:
         return commit_on(self.workspace, tree, message, parents=parents, at=self.at, author=self.author)
@@ -124,11 +124,11 @@ def merge_result(
     """
     options = options or MergeOptions()
     with hold_lock(workspace.lock_path):
-        commits = list_commits(workspace, steps, without=without, message=options.message)
-        if not commits:
+        merge = _Merge(workspace, target_branch, at, author)
+        merge.commits = list_commits(workspace, steps, without=without, message=options.message, since=merge.since)
+        if not merge.commits and not merge.since:
             return Merged(MergeAction.NOTHING_TO_DO, target_branch, "", None, DiffSummary(()), is_empty=True)
-        merge = _Merge(workspace, target_branch, commits, at, author)
-        if merge.is_done():
+        if not merge.commits or merge.is_squashed_already():
             return Merged(MergeAction.NOTHING_TO_DO, target_branch, merge.tip or "", None, DiffSummary(()))
         if merge.tip is None and not options.can_create:
             _check_unborn(merge)
@@ -141,7 +141,7 @@ def _bring(merge: _Merge, options: MergeOptions) -> Merged:
         commit, action = _squash(merge, options.message), MergeAction.SQUASHED if tip else MergeAction.CREATED
         subjects: tuple[str, ...] = (read_commit(git, commit)[1].partition("\n")[0],)
     else:
-        result = make_result(merge.workspace, merge.commits, at=merge.at, author=merge.author)
+        result = make_result(merge.workspace, merge.commits, at=merge.at, author=merge.author, since=merge.since)
         commit, action = _join(merge, result)
         subjects = tuple(each.subject for each in merge.commits)
     start = tip or git.line("mktree")
@@ -215,15 +215,11 @@ def make_branch(
         return ResultBranch(branch, commit)
 
 
-def _is_ancestor(git: Git, older: str, newer: str) -> bool:
-    return git.run("merge-base", "--is-ancestor", older, newer, ok=(0, 1)).exit_code == 0
-
-
 def _join(merge: _Merge, result: str) -> tuple[str, MergeAction]:
     """Return the commit that the branch moves to: the result itself where that is ahead, else a merge of both."""
     if merge.tip is None:
         return result, MergeAction.CREATED
-    if _is_ancestor(merge.git, merge.tip, result):
+    if is_ancestor(merge.git, merge.tip, result):
         return result, MergeAction.FAST_FORWARDED
     tree = _merge_trees(merge, merge.tip, result)
     message = f"Merge the result of run {merge.workspace.run_id} into {merge.branch}\n"

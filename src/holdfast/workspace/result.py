@@ -40,17 +40,26 @@ class ResultCommit:
 
 
 def list_commits(
-    workspace: Workspace, steps: Sequence[ResultStep], *, without: Sequence[str], message: str = ""
+    workspace: Workspace,
+    steps: Sequence[ResultStep],
+    *,
+    without: Sequence[str],
+    message: str = "",
+    since: str | None = None,
 ) -> list[ResultCommit]:
     """List the commits that the steps come to, on the run's base; none if they change nothing in all.
 
-    A `message` takes the place of theirs; where there are several commits, each says its step's label too.
+    `since` is what a branch already has of them, by `find_merged`: then only what is new. A `message` takes the place
+    of theirs; where there are several commits, each says its step's label too.
     """
     setup = read_setup(workspace)
-    start = before = Git(git_dir=workspace.repo).line("rev-parse", f"{workspace.base_commit}^{{tree}}")
+    start = before = Git(git_dir=workspace.repo).line("rev-parse", f"{since or workspace.base_commit}^{{tree}}")
+    trees = [leave_out(workspace, step.tree, without, setup=setup) for step in steps]
+    new = list(zip(trees, steps, strict=True))
+    if since:
+        new = new[trees.index(start) + 1 :] if start in trees else new[-1:]
     changed: list[tuple[str, ResultStep]] = []
-    for step in steps:
-        tree = leave_out(workspace, step.tree, without, setup=setup)
+    for tree, step in new:
         if tree != before:
             changed.append((tree, step))
             before = tree
@@ -68,14 +77,19 @@ def _to_message(message: str, step: ResultStep, *, is_single: bool) -> str:
 
 
 def make_result(
-    workspace: Workspace, commits: Sequence[ResultCommit], *, at: datetime, author: Author | None = None
+    workspace: Workspace,
+    commits: Sequence[ResultCommit],
+    *,
+    at: datetime,
+    author: Author | None = None,
+    since: str | None = None,
 ) -> str:
-    """Make the commits on the run's base and return the last one. Those that `keep_result` kept are used again."""
+    """Make the commits on the run's base, or on `since`, and return the last one; those `keep_result` kept are used."""
     git = Git(git_dir=workspace.repo)
     known = find_result(workspace)
-    if known and _read_commits(git, workspace.base_commit, known) == _to_plain(commits):
+    if known and _read_commits(git, since or workspace.base_commit, known) == _to_plain(commits):
         return known
-    commit = "" if is_empty_start(git, workspace.base_commit) else workspace.base_commit
+    commit = since or ("" if is_empty_start(git, workspace.base_commit) else workspace.base_commit)
     for each in commits:
         commit = commit_on(workspace, each.tree, each.message, parents=[commit] if commit else [], at=at, author=author)
     return commit
@@ -89,6 +103,20 @@ def keep_result(workspace: Workspace, commit: str) -> None:
 def find_result(workspace: Workspace) -> str | None:
     """Find the last commit of the result as it was kept."""
     return Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", result_ref(workspace.run_id))
+
+
+def find_merged(workspace: Workspace, tip: str | None) -> str | None:
+    """Find the last commit of the result that a branch at `tip` has from an earlier merge."""
+    git, known = Git(git_dir=workspace.repo), find_result(workspace)
+    if not known or not tip:
+        return None
+    listed = git.line("rev-list", "--first-parent", known, f"^{workspace.base_commit}").split()
+    return next((commit for commit in listed if is_ancestor(git, commit, tip)), None)
+
+
+def is_ancestor(git: Git, commit: str, tip: str) -> bool:
+    """Return whether `tip` has the commit."""
+    return git.run("merge-base", "--is-ancestor", commit, tip, ok=(0, 1)).exit_code == 0
 
 
 def keep_squashed(workspace: Workspace, tree: str, branch: str, commit: str) -> None:

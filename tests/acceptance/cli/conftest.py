@@ -3,12 +3,14 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.cli.talk_world import Open, World
+from tests.model_server import ModelServer, Reply
 
 from holdfast.cli import app
 
@@ -107,3 +109,16 @@ def start(holdfast: Command, repo: Path) -> Command:
         )
 
     return run
+
+
+@pytest.fixture
+def world(repo: Path, environment: dict[str, str]) -> Iterator[Open]:
+    opened: list[World] = []
+
+    def open_world(replies: list[Reply | list[Reply]]) -> World:
+        opened.append(World(repo, environment, ModelServer({"": replies}).__enter__()))
+        return opened[-1]
+
+    yield open_world
+    for here in opened:
+        here.close()

@@ -96,12 +96,17 @@ def _own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def shell(*arguments: str, env: dict[str, str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def shell(
+    *arguments: str, env: dict[str, str], cwd: Path | None = None, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder, "out"), Path(folder, "err")
+        out, err, typed = (Path(folder, name) for name in ("out", "err", "in"))
         for path in (out, err):
             path.touch()
-        process = start_warm(arguments, env, cwd, (os.devnull, str(out), str(err)))
+        if stdin is not None:
+            typed.write_text(stdin)
+        source = os.devnull if stdin is None else str(typed)
+        process = start_warm(arguments, env, cwd, (source, str(out), str(err)))
         try:
             code = process.wait()
         finally:

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.acceptance.cli.terminal import HOLDFAST, PATIENCE_S, Terminal, shell
+from tests.acceptance.cli.terminal import HOLDFAST, Terminal, shell
 
-pytestmark = pytest.mark.timeout(6 * PATIENCE_S)
 CTRL_C, CTRL_D = "\x03", "\x04"
 OWN_COMMAND = "setup: [[python3, --version]]\n"
 

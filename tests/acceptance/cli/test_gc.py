@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import PATIENCE_S, Terminal
-
-pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
+from tests.acceptance.cli.terminal import Terminal
 
 
 def git(repo: Path, *arguments: str) -> str:

@@ -2,10 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-from tests.acceptance.cli.terminal import PATIENCE_S, Terminal
-
-pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
+from tests.acceptance.cli.terminal import Terminal
 
 
 def test_the_simulated_model_edits_asks_and_says_how(repo: Path, environment: dict[str, str]) -> None:

@@ -3,100 +3,17 @@
 import json
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.acceptance.cli.losing import CHARGE, count_charges, lose_the_charge
+from tests.acceptance.cli.talk_world import KEY, LONG, WORD, Open, endless, leave, wait_for_answer
 from tests.acceptance.cli.terminal import Terminal, shell
-from tests.model_server import ASKS_BEFORE_TOUCH, WITH_KEY, Asks, ModelServer, Reply, Says, asks, own_persona
-
-KEY = "own-key-73ba21cc90"
-WORD = "ready-steady-go"
-LONG = " ".join(f"word{number}" for number in range(40))
-
-
-class World:
-    """A repository, a home, a model server, and `holdfast` in a terminal there."""
-
-    def __init__(self, repo: Path, environment: dict[str, str], server: ModelServer) -> None:
-        self.repo, self.server = repo, server
-        self.terminals: list[Terminal] = []
-        personas = Path(environment["XDG_CONFIG_HOME"]) / "holdfast" / "personas"
-        personas.mkdir(parents=True)
-        (personas / "mine.yaml").write_text(
-            own_persona(server.address, "code_write, shell", WITH_KEY, ASKS_BEFORE_TOUCH)
-        )
-        self.env = {
-            **{name: value for name, value in environment.items() if not name.endswith("_API_KEY")},
-            "XDG_STATE_HOME": str(personas.parents[2] / "state"),
-            "PROMPT_TOOLKIT_NO_CPR": "1",
-            "MY_MODEL_KEY": KEY,
-        }
-
-    def open(self, *arguments: str, is_cold: bool = False) -> Terminal:
-        terminal = Terminal(*arguments, env=self.env, cwd=self.repo, is_cold=is_cold)
-        self.terminals.append(terminal)
-        terminal.wait_for("/help shows what can be said")
-        return terminal
-
-    def close(self) -> None:
-        for terminal in self.terminals:
-            terminal.__exit__()
-        self.server.__exit__()
-
-    def read(self, *arguments: str) -> Any:
-        return json.loads(shell(*arguments, "--json", env=self.env).stdout)
-
-    def events(self) -> list[dict[str, Any]]:
-        (run,) = self.read("runs", "list")
-        lines = shell("runs", "events", run["run_id"], "--json", env=self.env).stdout.splitlines()
-        return [json.loads(line) for line in lines]
-
-    def wait_until_asked(self, times: int) -> None:
-        while len(self.server.received) < times:
-            self.server.is_asked.wait()
-            self.server.is_asked.clear()
-
-    def last_request(self) -> str:
-        return json.dumps(self.server.received[-1].body["messages"])
-
-
-Open = Callable[[list[Reply | list[Reply]]], World]
-
-
-@pytest.fixture
-def world(repo: Path, environment: dict[str, str]) -> Iterator[Open]:
-    opened: list[World] = []
-
-    def open_world(replies: list[Reply | list[Reply]]) -> World:
-        opened.append(World(repo, environment, ModelServer({"": replies}).__enter__()))
-        return opened[-1]
-
-    yield open_world
-    for here in opened:
-        here.close()
-
-
-def endless() -> Says:
-    """An answer that begins, and never ends."""
-    return Says(LONG, holds=threading.Event())
+from tests.model_server import Asks, Says, asks
 
 
 def keys_of(events: list[dict[str, Any]], kind: str) -> list[str]:
     return [event["payload"]["key"] for event in events if event["kind"] == kind]
-
-
-def wait_for_answer(terminal: Terminal, text: str) -> None:
-    terminal.wait_for(text)
-    terminal.wait_for(" s · $0")  # what the turn took, once it is over
-
-
-def leave(terminal: Terminal) -> None:
-    terminal.type("\x04")
-    terminal.wait_for("Go on: holdfast --resume")
-    assert terminal.end() == 0
 
 
 def test_a_conversation_has_turns_tools_and_a_memory(world: Open) -> None:
@@ -200,6 +117,7 @@ def test_ctrl_c_interrupts_the_answer_and_the_conversation_stays(world: Open) ->
 def test_a_tool_call_is_asked_for_inline(world: Open) -> None:
     touch = asks(("execute", {"command": "touch made.txt"}))
     here = world([touch, touch, Says(f"Made: {WORD}.")])
+    here.env["VISUAL"] = "sh -c 'echo Why it was made. >> \"$0\"'"
     terminal = here.open()
     terminal.type("Make a file.\r")
     terminal.wait_for("May the agent call execute?")
@@ -218,11 +136,28 @@ def test_a_tool_call_is_asked_for_inline(world: Open) -> None:
     again.type("/diff\r")
     again.wait_for("made.txt")
     again.type("/merge\r")
+    again.wait_for("A made.txt")
+    again.wait_for("cancel (c) >")
+    again.type("c\n")
+    again.wait_for("Nothing was merged.")
+    assert not (here.repo / "made.txt").exists()
+    again.type("/merge\r")
+    again.wait_for("cancel (c) >")
+    again.type("e\n")
+    again.wait_for("Why it was made")
+    again.wait_for("cancel (c) >")
+    again.type("m\n")
     again.wait_for("now at")
+    again.type("/merge\r")
+    again.wait_for("nothing to do", "nothing to merge")
     leave(again)
 
     assert "not yet" in here.last_request()
     assert (here.repo / "made.txt").exists()
+    message = subprocess.run(["git", "log", "-1", "--format=%B"], cwd=here.repo, capture_output=True, text=True).stdout
+    assert message.startswith("Add made.txt\n\nConversation ")
+    assert message.rstrip().endswith("Why it was made.")
+    assert "Make a file." not in message
     assert here.server.places == [("", 0), ("", 1), ("", 2)]
 
 
@@ -357,3 +292,85 @@ def test_what_cannot_be_talked_about_is_said_in_one_line(tmp_path: Path, environ
     assert "in no git repository" in terminal.screen
 
     assert shell("--simulate", "runs", "list", env=environment).returncode == 2
+
+
+def test_one_of_several_conversations_is_chosen_from_a_list(world: Open) -> None:
+    here = world([[Says("Of the first."), Says("Of the second.")], Says(f"Again: {WORD}.")])
+    for question in ("First question", "Second question"):
+        assert shell("-p", question, env=here.env, cwd=here.repo).returncode == 0
+
+    terminal = Terminal("--resume", env=here.env, cwd=here.repo)
+    terminal.wait_for("Go on with which?")
+    listed = terminal.screen
+    assert listed.index("Second question") < listed.index("First question")
+    assert "waits for your next message" in listed
+    terminal.type("7\n")
+    terminal.wait_for("There is no conversation 7 in the list.")
+    terminal.wait_for("Go on with which?")
+    terminal.type("2\n")
+    terminal.wait_for("Of the first.")
+    terminal.type("/resume\r")
+    terminal.wait_for("Second question")
+    terminal.type("/resume 1\r")
+    terminal.wait_for("Of the second.")
+    terminal.type("And now?\r")
+    wait_for_answer(terminal, WORD)
+    leave(terminal)
+    assert "Second question" in here.last_request()
+    assert "First question" not in here.last_request()
+
+    again = Terminal("--resume", env=here.env, cwd=here.repo)
+    again.wait_for("Go on with which?")
+    again.type("\n")
+    again.wait_for(WORD)
+    leave(again)
+    closed = Terminal("--resume", env=here.env, cwd=here.repo)
+    closed.wait_for("Go on with which?")
+    closed.type("\x04")
+    assert closed.end() == 0
+
+
+def test_a_command_of_ones_own_goes_along_with_the_next_message(world: Open) -> None:
+    here = world([Says("Seen."), Says(f"Nothing new: {WORD}.")])
+    terminal = here.open()
+    terminal.type("!cat calc.py; echo $((40 + 2))\r")
+    terminal.wait_for("  42")
+    terminal.wait_for("with your next message: the output of !")
+    terminal.type("What is wrong?\r")
+    wait_for_answer(terminal, "Seen.")
+    told = here.last_request()
+    assert told.index("What is wrong?") < told.index("<shell command=") < told.index("return a - b")
+
+    terminal.type("!sleep 600\r")
+    terminal.wait_for("Ctrl-C ends it")
+    terminal.type("\x03")
+    terminal.wait_for("ended by SIGINT")
+    terminal.type("/drop\r")
+    terminal.wait_for("It is left out.")
+    terminal.type("And now?\r")
+    wait_for_answer(terminal, WORD)
+    leave(terminal)
+    assert "sleep 600" not in here.last_request()
+
+
+def test_what_was_changed_after_a_merge_can_be_merged_too(world: Open) -> None:
+    def edit(old: str, new: str) -> Asks:
+        return asks(("edit_file", {"file_path": "/calc.py", "old_string": f"a {old} b", "new_string": f"a {new} b"}))
+
+    read = asks(("read_file", {"file_path": "/calc.py"}))
+    here = world([read, edit("-", "+"), Says("Plus."), read, edit("+", "*"), Says("Times.")])
+    terminal = here.open()
+    for text, said in (("Add.", "Plus."), ("Multiply.", "Times.")):
+        terminal.type(f"{text}\r")
+        wait_for_answer(terminal, said)
+        terminal.type("/merge\r")
+        terminal.wait_for("M calc.py")
+        terminal.wait_for("cancel (c) >")
+        terminal.type("m\n")
+        terminal.wait_for("fast forwarded")
+    terminal.type("/merge\r")
+    terminal.wait_for("there is nothing to merge")
+    leave(terminal)
+    assert "a * b" in (here.repo / "calc.py").read_text()
+    subjects = subprocess.run(["git", "log", "--format=%s"], cwd=here.repo, capture_output=True, text=True).stdout
+    assert subjects.splitlines() == ["Change calc.py", "Change calc.py", "Begin"]

@@ -202,3 +202,20 @@ def test_a_database_server_that_does_not_answer_is_named_without_its_password(
     assert done.code == 1
     assert done.err.startswith("holdfast: store_unavailable: postgresql://ann@127.0.0.1:1/work cannot be reached")
     assert "hunter2" not in done.err
+
+
+def test_the_projects_instructions_are_pinned_in_every_envelope(holdfast: Command, start: Command, repo: Path) -> None:
+    (repo / "AGENTS.md").write_text("Indent with tabs, always.\n")
+    identity = ("-c", "user.name=tests", "-c", "user.email=tests@example.invalid")
+    for words in (("add", "-A"), (*identity, "commit", "-q", "-m", "Instruct")):
+        subprocess.run(["git", *words], cwd=repo, check=True)
+
+    run_id = start("--yes").json["run_id"]
+
+    events = [json.loads(line) for line in holdfast("runs", "events", run_id, "--json").out.splitlines()]
+    pinned = [event["payload"]["result"] for event in events if event["kind"] == "phase.started"]
+    assert len(pinned) == 2
+    for result in pinned:
+        assert result["instruction_files"] == ["AGENTS.md"]
+        assert result["envelope"].index("## Project instructions") < result["envelope"].index("## Your result")
+        assert "Indent with tabs, always." in result["envelope"]

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from tests.crash.engine.conftest import NewWorld
 from tests.crash.engine.matrix import choose
-from tests.crash.points import IS_TORTURE, SEED
+from tests.crash.points import SEED
 from tests.engine_processes import Zygote
 from tests.engine_world import Turn, World
 
@@ -20,7 +20,6 @@ from holdfast.engine.patches import order_trees, read_patch
 from holdfast.persistence.runs import find_run
 from holdfast.workspace import run_spooled
 
-pytestmark = pytest.mark.timeout(7200 if IS_TORTURE else 300)
 TABLES = (
     *("approvals", "artifacts", "ledger", "run_bindings", "run_phases", "events", "journal_runs", "snapshots"),
     *("blob_refs", "deleted_runs"),

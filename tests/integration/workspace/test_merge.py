@@ -75,6 +75,29 @@ def test_branch_that_moved_on_gets_a_merge_commit(repo: UserRepo, workspace: Wor
     assert (repo.path / "new.txt").exists()
 
 
+def test_a_second_merge_goes_on_from_the_first(repo: UserRepo, workspace: Workspace) -> None:
+    merge_result(workspace, [_work(workspace, 1, a_txt="two\n")], target_branch="main", at=AT, author=WRITER)
+    repo.commit("theirs", c_txt="theirs\n")
+
+    second = merge_result(workspace, [_work(workspace, 2, a_txt="three\n")], target_branch="main", at=AT, author=WRITER)
+
+    assert second.action is MergeAction.MERGED
+    assert (repo.path / "a.txt").read_text() == "three\n"
+    assert repo.git("log", "--format=%s", "--first-parent", "HEAD^2").splitlines() == ["Step 2", "Step 1", "first"]
+    again = merge_result(workspace, [_work(workspace, 2, a_txt="three\n")], target_branch="main", at=AT, author=WRITER)
+    assert again.action is MergeAction.NOTHING_TO_DO
+
+
+def test_what_was_taken_back_after_a_merge_is_taken_back_on_the_branch(repo: UserRepo, workspace: Workspace) -> None:
+    before = (repo.path / "a.txt").read_text()
+    merge_result(workspace, [_work(workspace, 1, a_txt="two\n")], target_branch="main", at=AT, author=WRITER)
+
+    merge_result(workspace, [_work(workspace, 2, a_txt=before)], target_branch="main", at=AT, author=WRITER)
+
+    assert (repo.path / "a.txt").read_text() == before
+    assert repo.git("log", "--format=%s").splitlines() == ["Step 2", "Step 1", "first"]
+
+
 def test_conflict_names_the_files_and_changes_nothing(repo: UserRepo, workspace: Workspace) -> None:
     step = _work(workspace, a_txt="ours\n", new_txt="new\n")
     repo.commit("theirs", a_txt="theirs\n")

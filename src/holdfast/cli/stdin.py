@@ -1,0 +1,34 @@
+"""What is piped into the program."""
+
+import select
+import sys
+
+from holdfast.cli.output import say
+from holdfast.errors import ConfigInvalid
+
+MAX_STDIN_BYTES = 200_000
+_NOTICE_S = 1.0
+
+
+def read_stdin() -> str:
+    """What stands on standard input if that is no terminal; nothing if it is one, or is closed.
+
+    Raises `ConfigInvalid` for more than `MAX_STDIN_BYTES`, and for what is no text.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    try:
+        if not select.select([sys.stdin], [], [], _NOTICE_S)[0]:
+            say("Reads standard input to its end.")
+        text = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    except (OSError, ValueError):
+        return ""
+    if len(text) > MAX_STDIN_BYTES:
+        raise ConfigInvalid(
+            f"Standard input is longer than {MAX_STDIN_BYTES // 1000} kB, which is more than a message takes.",
+            hint="Send a part of it, or write it to a file of the repository and name that.",
+            key="stdin",
+        )
+    if b"\0" in text:
+        raise ConfigInvalid("Standard input is no text.", hint="Send text.", key="stdin")
+    return text.decode(errors="replace")
