@@ -28,7 +28,7 @@ from holdfast.persistence.plain import query
 _SHOWN_RUNS = 10
 _EXPANDED_LINES = 60
 _HINTS = (
-    "!command runs in your folder ($HOLDFAST_WORKTREE is the agent's); its output goes along with your next message.",
+    "!command runs in your folder ($AGENT_WORKTREE is the agent's); its output goes along with your next message.",
     "@file puts a file into the message · Esc Enter, or \\ at the end, begins a new line · Ctrl-C interrupts",
     "What you type while the agent works reaches it before its next step.",
 )

@@ -87,7 +87,8 @@ class ShellCommands:
         self._tell(paint(f"  {ended}", "dim"))
 
     async def _execute(self, command: str, worktree: Path | None, output: OutputText) -> int:
-        more = {} if worktree is None else {"HOLDFAST_WORKTREE": str(worktree)}
+        # Not HOLDFAST_…: those are settings, and `!holdfast runs list` would not know this one.
+        more = {} if worktree is None else {"AGENT_WORKTREE": str(worktree)}
         self._process = await asyncio.create_subprocess_shell(
             command,
             cwd=self._folder,

@@ -32,7 +32,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 async def test_a_command_runs_in_the_persons_folder_and_its_output_is_taken_once(shell: Shell, tmp_path: Path) -> None:
-    shown = await shell.run("pwd; echo $HOLDFAST_WORKTREE; echo no >&2; exit 3", worktree=tmp_path / "tree")
+    shown = await shell.run("pwd; echo $AGENT_WORKTREE; echo no >&2; exit 3", worktree=tmp_path / "tree")
 
     assert f"in {tmp_path}" in shown.splitlines()[1]
     assert shown.splitlines()[2:] == [f"  {tmp_path}", f"  {tmp_path}/tree", "  no", "  exit code 3"]

@@ -57,7 +57,8 @@ async def test_the_status_line_is_drawn_once_more_when_an_answer_has_ended() -> 
             is_ended.set()
         talk.is_busy = False
 
-    loop: Any = SimpleNamespace(_talk=talk, prompt=SimpleNamespace(refresh=refresh))
+    shell = SimpleNamespace(is_running=False)
+    loop: Any = SimpleNamespace(_talk=talk, _shell=shell, prompt=SimpleNamespace(refresh=refresh))
     ticking = asyncio.create_task(repl._Repl._tick(loop))
     await asyncio.wait_for(is_ended.wait(), 30)
     ticking.cancel()
