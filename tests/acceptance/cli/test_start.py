@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import Terminal
+from tests.acceptance.cli.terminal import PATIENCE_S, Terminal
 
+pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 IDENTITY = ("-c", "user.name=tests", "-c", "user.email=tests@example.invalid")
 
 
