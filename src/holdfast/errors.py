@@ -440,7 +440,7 @@ class BaseBranchMissing(WorkspaceError):
 class TargetBranchMissing(WorkspaceError):
     """The branch that a result should be brought to is not in the repository; `can_be_made` says if it could be."""
 
-    code = "branch_missing"
+    code = "target_branch_missing"
 
     def __init__(
         self, message: str, *, branch: str, can_be_made: bool = True, hint: str | None = None, **facts: Any

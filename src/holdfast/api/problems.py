@@ -36,7 +36,7 @@ STATUSES: Mapping[str, int] = {
     "repository_missing": 409,
     "row_refused": 409,
     "run_already_terminal": 409,
-    "branch_missing": 409,
+    "target_branch_missing": 409,
     "run_busy": 409,
     "run_metadata_missing": 409,
     "run_not_in_state": 409,

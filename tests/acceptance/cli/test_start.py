@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import Terminal
+from tests.acceptance.cli.terminal import PATIENCE_S, Terminal
 
+pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 IDENTITY = ("-c", "user.name=tests", "-c", "user.email=tests@example.invalid")
 
 
@@ -65,7 +66,7 @@ def test_with_a_detached_head_the_commit_counts_and_merge_needs_a_branch(
     merged = holdfast("merge", run_id, "--into", "main")
 
     assert "needs --into BRANCH" in done.err.splitlines()[0]
-    assert (refused.code, "branch_missing" in refused.err, "--into" in refused.err) == (1, True, True)
+    assert (refused.code, "target_branch_missing" in refused.err, "--into" in refused.err) == (1, True, True)
     assert (merged.code, merged.out.startswith("main")) == (0, True)
 
 

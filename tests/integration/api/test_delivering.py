@@ -73,7 +73,7 @@ async def test_a_merge_into_another_branch_makes_it(working: Api) -> None:
     tried = await working.operator.post(url, json={**into, "create": True, "dry_run": True})
     answer = await working.operator.post(url, json={**into, "create": True, "squash": True, "message": "Note it"})
 
-    assert (refused.status_code, refused.json()["code"]) == (409, "branch_missing")
+    assert (refused.status_code, refused.json()["code"]) == (409, "target_branch_missing")
     assert (tried.json()["dry_run"], [file["path"] for file in tried.json()["files"]]) == (True, ["work.txt"])
     assert answer.json()["commits"] == ["Note it"]
     assert answer.json()["action"] == "created"
