@@ -18,6 +18,7 @@ FLAGS = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",  # which is small in many containers
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
