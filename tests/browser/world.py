@@ -18,6 +18,7 @@ FLAGS = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",  # which is small in many containers
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
@@ -101,7 +102,7 @@ def free_port() -> int:
 class Served:
     """`holdfast serve` as a process of its own; it can be killed and started again on the same port and data."""
 
-    def __init__(self, folder: Path, *, delay_s: float = 0.02) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -112,16 +113,17 @@ class Served:
             **os.environ,
             "HOLDFAST_WORKSPACE_ROOT": str(folder / "work"),
             "HOLDFAST_DATA_DIR": str(folder / "data"),
-            "HOLDFAST_SIMULATE_DELAY_S": str(delay_s),
             "XDG_CONFIG_HOME": str(folder / "config"),
         }
         self._environment.pop("HOLDFAST_CONFIG", None)
         self._process: Speaking | None = None
         self.tokens: dict[str, str] = {}
 
-    def start(self) -> "Served":
+    def start(self, *, delay_s: float = 0.02) -> "Served":
+        """Its model takes `delay_s` for each answer."""
         arguments = ["serve", "--port", str(self.port), "--no-browser"]
-        self._process = Speaking(arguments, self._environment, self.folder / "server.log")
+        environment = {**self._environment, "HOLDFAST_SIMULATE_DELAY_S": str(delay_s)}
+        self._process = Speaking(arguments, environment, self.folder / "server.log")
         told = self._process.read_line() + self._process.read_line()
         found = re.search(r"http://\S+/login\?code=\S+", told)
         assert found is not None, told
