@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.interrupts import plain_interrupts
 from holdfast.cli.options import JSON, RUN_ID, get_user, is_interactive
 from holdfast.cli.output import plain, print_json, print_text, say
 from holdfast.cli.reading import find_run_id
@@ -63,7 +64,8 @@ async def _merge(run_id: str, request: "MergeRequest", *, can_ask: bool) -> dict
 
 def _agrees(branch: str) -> bool:
     try:
-        return typer.confirm(f"There is no branch {plain(branch)!r}. Make it?", default=False, err=True)
+        with plain_interrupts():
+            return typer.confirm(f"There is no branch {plain(branch)!r}. Make it?", default=False, err=True)
     except typer.Abort:
         say()
         return False

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.interrupts import plain_interrupts
 from holdfast.cli.output import say
 
 REQUIREMENTS = Annotated[str | None, typer.Option("--requirements", metavar="TEXT", help="What is wanted.")]
@@ -47,7 +48,7 @@ def ask_requirements() -> str:
     """Read lines up to an empty one or the end of input. An empty line in the middle of a paste does not end it."""
     say("What is wanted? An empty line ends it.")
     lines: list[str] = []
-    with contextlib.suppress(EOFError):
+    with contextlib.suppress(EOFError), plain_interrupts():
         while True:
             sys.stderr.write("> ")
             sys.stderr.flush()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.interrupts import plain_interrupts
 from holdfast.cli.options import JSON, get_user
 from holdfast.cli.output import plain, print_json, print_text, say
 
@@ -116,5 +117,7 @@ def _ask(consents: "PersonaConsentStore", wanted: "Agreeable", *lines: str) -> N
     say(f"Nobody here has agreed to this yet ({plain(wanted.name)}):")
     for line in lines:
         say(f"  {plain(line)}")
-    if typer.confirm("Agree to it, until it changes?", default=False, err=True):
+    with plain_interrupts():
+        is_agreed = typer.confirm("Agree to it, until it changes?", default=False, err=True)
+    if is_agreed:
         consents.grant(wanted, by=get_user())
