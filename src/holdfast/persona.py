@@ -157,6 +157,9 @@ class AgentPersona(Definition):
     script: dict[Key, tuple[ScriptedTurn, ...]] = Field(default={})
     """What a simulated model does, phase by phase; in a phase that is not named it does what it always does."""
 
+    def __hash__(self) -> int:
+        return hash(self.content_hash)  # the fields hold mappings
+
     @field_validator("sandbox", mode="before")
     @classmethod
     def _is_on_or_off(cls, value: object) -> object:

@@ -31,6 +31,12 @@ def plain_interrupts() -> Iterator[None]:
 
 def read_answer(prompt: str) -> str | None:
     """Ask on standard error and return the line that was typed, without the spaces around it; `None` at the end."""
+    line = read_line(prompt)
+    return None if line is None else line.strip()
+
+
+def read_line(prompt: str) -> str | None:
+    """Ask on standard error and return the line as it was typed; `None` at the end of input."""
     with contextlib.suppress(OSError):
         sys.stderr.write(prompt)
         sys.stderr.flush()
@@ -43,7 +49,7 @@ def read_answer(prompt: str) -> str | None:
     except (OSError, ValueError):  # the terminal is gone, or standard input was closed
         line = ""
     if line:
-        return line.strip()
+        return line.rstrip("\n")
     with contextlib.suppress(OSError):
         sys.stderr.write("\n")
         sys.stderr.flush()
@@ -68,6 +74,17 @@ def wait_for_input() -> None:
         signal.set_wakeup_fd(previous)
         os.close(reader)
         os.close(writer)
+
+
+def choose(prompt: str, choices: str) -> str | None:
+    """Ask until the answer begins with one of these letters and return it; `None` at the end of input and Ctrl-C."""
+    try:
+        while (answer := read_answer(prompt)) is not None:
+            if answer and answer[0].lower() in choices:
+                return answer[0].lower()
+    except KeyboardInterrupt:
+        return None
+    return None
 
 
 def confirm(question: str, *, default: bool = False) -> bool:

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.answer_input import confirm
 from holdfast.cli.options import JSON, RUN_ID, get_user, is_interactive
-from holdfast.cli.output import plain, print_json, print_text, say
+from holdfast.cli.output import plain, print_json, print_text
 from holdfast.cli.reading import find_run_id
 from holdfast.errors import TargetBranchMissing, WorkspaceConflict
 
@@ -65,11 +66,7 @@ async def _merge(run_id: str, request: "MergeRequest", *, can_ask: bool) -> dict
 
 
 def _agrees(branch: str) -> bool:
-    try:
-        return typer.confirm(f"There is no branch {plain(branch)!r}. Make it?", default=False, err=True)
-    except typer.Abort:
-        say()
-        return False
+    return confirm(f"There is no branch {plain(branch)!r}. Make it?")
 
 
 def _show(merged: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from holdfast.cli.answer_input import choose
 from holdfast.cli.editor import edit_text
 from holdfast.cli.options import get_user
 from holdfast.cli.output import paint, plain
@@ -47,14 +48,9 @@ def _ask(message: str) -> str | None:
     while True:
         print("  Commit message:")  # noqa: T201 - read by a person, here and now
         print("\n".join(f"    {plain(line)}".rstrip() for line in message.strip().splitlines()))  # noqa: T201
-        try:
-            answer = input("\nmerge (m)  edit the message (e)  cancel (c) > ").strip().lower()[:1]
-        except (EOFError, KeyboardInterrupt):
-            print()  # noqa: T201
-            return None
+        answer = choose("\nmerge (m)  edit the message (e)  cancel (c) > ", "mec")
         if answer == "m":
             return f"{message.strip()}\n"
-        if answer == "c":
+        if answer != "e":
             return None
-        if answer == "e":
-            message = edit_text(message, suffix=".txt")
+        message = edit_text(message, suffix=".txt")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from holdfast.catalog import Catalog, CatalogEntry
+from holdfast.cli.answer_input import choose
 from holdfast.cli.driving import drive
 from holdfast.cli.editor import edit_text
 from holdfast.cli.lazy import did_you_mean
@@ -93,13 +94,9 @@ def _confirm(draft: str, template: WorkflowTemplate) -> str | None:
     while True:
         print(paint(f"\nRequirements for {template.name}:", "bold"))  # noqa: T201 - read by a person, here and now
         print("\n".join(f"  {line}" for line in draft.splitlines()))  # noqa: T201
-        try:
-            answer = input("\nstart (s)  edit (e)  cancel (c) > ").strip().lower()[:1]
-        except (EOFError, KeyboardInterrupt):
-            return None
+        answer = choose("\nstart (s)  edit (e)  cancel (c) > ", "sec")
         if answer == "s":
             return draft
-        if answer == "c":
+        if answer != "e":
             return None
-        if answer == "e":
-            draft = edit_text(draft)
+        draft = edit_text(draft)

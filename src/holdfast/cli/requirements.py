@@ -1,6 +1,5 @@
 """What is wanted of a run, from options or from the person at the terminal."""
 
-import contextlib
 import select
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.answer_input import read_line
 from holdfast.cli.output import say
 
 REQUIREMENTS = Annotated[str | None, typer.Option("--requirements", metavar="TEXT", help="What is wanted.")]
@@ -47,14 +47,10 @@ def ask_requirements() -> str:
     """Read lines up to an empty one or the end of input. An empty line in the middle of a paste does not end it."""
     say("What is wanted? An empty line ends it.")
     lines: list[str] = []
-    with contextlib.suppress(EOFError):
-        while True:
-            sys.stderr.write("> ")
-            sys.stderr.flush()
-            line = input()
-            if not line.strip() and not _is_more_waiting():
-                break
-            lines.append(line.rstrip())
+    while (line := read_line("> ")) is not None:
+        if not line.strip() and not _is_more_waiting():
+            break
+        lines.append(line.rstrip())
     return "\n".join(lines).strip()
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import PATIENCE_S, Terminal
+from tests.acceptance.cli.terminal import Terminal
 
-pytestmark = pytest.mark.timeout(4 * PATIENCE_S)  # one makes a virtual environment
 HOWTO = Path(__file__).parents[3] / "docs" / "howto" / "own-workflow.md"
 IDENTITY = ("-c", "user.name=tests", "-c", "user.email=tests@example.invalid")
 

@@ -252,7 +252,7 @@ def test_without_a_key_it_rehearses_and_starts_a_workflow_from_what_was_said(
     terminal.wait_for("This is a rehearsal")
     terminal.wait_for("/help shows what can be said")
     terminal.type("Add numbers, do not subtract them.\r")
-    terminal.wait_for("Looked at:")
+    terminal.wait_for("has one more line")
     terminal.wait_for("tool call")
     terminal.type("/run smal\r")
     terminal.wait_for("Did you mean 'small'?")

@@ -1,13 +1,13 @@
 """How a run begins at the command line: from which branch, and with what it is told."""
 
+import sqlite3
 import subprocess
 from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import PATIENCE_S, Terminal
+from tests.acceptance.cli.terminal import Terminal
 
-pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 IDENTITY = ("-c", "user.name=tests", "-c", "user.email=tests@example.invalid")
 
 
@@ -131,3 +131,27 @@ def test_no_answer_is_refused(repo: Path, environment: dict[str, str], keys: str
         terminal.wait_for("--requirements TEXT")
 
         assert terminal.end() == 2
+
+
+def test_ctrl_c_at_the_question_ends_it_with_130(repo: Path, environment: dict[str, str]) -> None:
+    with Terminal("run", "small", "--repo", str(repo), "--simulate", env=environment) as terminal:
+        terminal.wait_for("> ")
+        terminal.type("\x03")
+
+        assert terminal.end() == 130
+    assert "Traceback" not in terminal.screen
+
+
+def test_an_empty_line_in_a_paste_does_not_end_it(repo: Path, environment: dict[str, str]) -> None:
+    words = ("run", "small", "--repo", str(repo), "--simulate", "--detach")
+    with Terminal(*words, env=environment) as terminal:
+        terminal.wait_for("> ")
+        terminal.type("First\r\rSecond\r")
+        terminal.wait_for("Second")
+        terminal.type("\r")
+        terminal.wait_for("waits for a holdfast serve")
+
+        assert terminal.end() == 0
+    database = sqlite3.connect(Path(environment["HOLDFAST_DATA_DIR"]) / "holdfast.db")
+    assert database.execute("SELECT requirements_md FROM runs").fetchall() == [("First\n\nSecond",)]
+    database.close()

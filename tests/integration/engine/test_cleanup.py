@@ -13,7 +13,7 @@ from tests.engine_world import Turn, World, hand_in, phase, template
 
 from holdfast.config import Config, load_config
 from holdfast.engine.cleanup import Cleanup, clean_up, remove_runs
-from holdfast.engine.delivery import merge_run
+from holdfast.engine.delivery import MergeRequest, merge_run
 from holdfast.engine.patches import order_trees, read_patch
 from holdfast.engine.retention import Selection
 from holdfast.enums import Backend
@@ -280,7 +280,7 @@ async def test_an_unmerged_result_stays_unless_it_may_be_lost(world: World) -> N
 
 async def test_a_result_on_any_branch_or_tag_of_the_users_counts_as_merged(world: World) -> None:
     run_id = await completed(world)
-    await merge_run(world.db, config_of(world), run_id, into="elsewhere")
+    await merge_run(world.db, config_of(world), run_id, MergeRequest("elsewhere", can_create=True))
     world.git("tag", "kept", "elsewhere")
     world.git("branch", "-D", "elsewhere")
 
@@ -454,6 +454,6 @@ async def test_a_merged_runs_worktree_stays_if_it_is_wanted(
 ) -> None:
     run_id = await completed(world)
 
-    await merge_run(world.db, config_of(world, **settings), run_id, **options)
+    await merge_run(world.db, config_of(world, **settings), run_id, MergeRequest(**options))
 
     assert world.worktree(run_id).is_dir()

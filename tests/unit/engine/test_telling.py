@@ -67,7 +67,7 @@ def test_the_call_under_way_is_part_of_the_sentence() -> None:
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        ("budget", "Its budget is used up."),
+        ("budget", "A budget is used up."),
         ("outcome", "only a person can say what became of it"),
         ("person", "A person paused it."),
         ("stalled", "made no progress"),
