@@ -87,7 +87,7 @@ def test_nothing_is_agreed_to_without_a_yes(
 
 @pytest.mark.parametrize(
     ("command", "text"),
-    [(["runs", "watch"], "No process drives this run"), (["runs", "events", "--follow"], "run.created")],
+    [(["runs", "watch"], "No process drives this run"), (["runs", "events", "--follow"], "run created")],
     ids=["watch", "events"],
 )
 def test_ctrl_c_while_watching_ends_with_130(

@@ -334,25 +334,28 @@ async def test_a_fork_that_is_being_made_keeps_its_origin(world: World) -> None:
     assert (removed == [origin]) != bool(forks)
 
 
-async def test_money_of_deleted_runs_goes_on_counting(world: World) -> None:
+@pytest.mark.parametrize(("backend", "model"), [("openrouter", "deepseek-v4-pro"), ("simulated", "rehearsal-1")])
+async def test_money_of_deleted_runs_goes_on_counting(world: World, backend: str, model: str) -> None:
     async def spend(turn: Turn) -> None:
-        await turn.use_model()
+        await turn.use_model(model=model)
         turn.hand_in()
 
-    one, two = [await completed(world, spend, engine=SIMULATED) for _ in range(2)]
+    engine = {"backends": frozenset({Backend(backend)})}
+    one, two = [await completed(world, spend, engine=engine) for _ in range(2)]
     before = await read_money(world.db, since_day="2000-01-01")
-    total = await read_total_micros(world.db)
-    assert total > 0
+    real, simulated = await read_total_micros(world.db)
+    assert (real > 0, simulated > 0) == (backend != "simulated", backend == "simulated")
 
     await rm(world, one)
     await rm(world, two)
 
     assert await read_money(world.db, since_day="2000-01-01") == before
-    assert await read_total_micros(world.db) == total
-    (today,) = before.by_day
-    assert (await read_spent_in_scopes(world.db, "none", "none", today))["day"] == total
-    third = await world.run(spend, engine={**SIMULATED, "day_budget_usd": (total + 5_000) / 1_000_000})
-    assert third.waiting_for == "budget"
+    assert await read_total_micros(world.db) == (real, simulated)
+    (today,) = before.by_day or before.simulated_by_day
+    scopes = await read_spent_in_scopes(world.db, "none", "none", today, is_simulated=backend == "simulated")
+    assert scopes["day"] == real
+    third = await world.run(spend, engine={**engine, "day_budget_usd": (real + 1) / 1_000_000})
+    assert third.waiting_for == ("budget" if real else None)
 
 
 async def test_a_repository_that_is_gone_keeps_the_only_copy_and_says_so(world: World) -> None:
