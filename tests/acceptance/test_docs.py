@@ -28,6 +28,15 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "CHAN
 REFERENCE = "\n".join(page.read_text() for page in sorted((ROOT / "docs" / "reference").glob("*.md")))
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 KILL_AFTER = re.compile(r"timeout -s KILL \d+ ")
+GUIDES = sorted(
+    page
+    for page in (ROOT / "docs").rglob("*.md")
+    if "decisions" not in page.parts and page.name != "commands.md"  # a record | written by the commands themselves
+)
+ODD_WORDS = re.compile(
+    r"\b(mend(s|ed|ing)?|wish(es|ed)?|hand(s|ed)? in|is of|told|asked for|whoever|for ever|begins? anew)\b",
+    re.IGNORECASE,
+)
 PUBLIC_MODULES = ("events", "state", "checkpoint", "checkpoint.base", "journal", "stores", "transcript")
 
 
@@ -201,6 +210,54 @@ def test_every_link_inside_the_project_leads_somewhere(page: Path) -> None:
     targets = [target for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
 
     missing = [target for target in targets if not (page.parent / target.partition("#")[0]).exists()]
+
+    assert missing == []
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_to_a_section_leads_to_one(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s#:]*)#([\w-]+)\)", FENCE.sub("", page.read_text()))
+
+    missing = [f"{file}#{name}" for file, name in links if name not in anchors(page.parent / file if file else page)]
+
+    assert missing == []
+
+
+def test_the_index_lists_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)\s]+\.md)\)", index.read_text())}
+    pages = {page for page in (ROOT / "docs").rglob("*.md") if "decisions" not in page.parts and page != index}
+
+    assert pages - listed == set()
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_pages_speak_plainly(page: Path) -> None:
+    prose = re.sub(r"```.*?^\s*```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+    assert [found[0] for found in ODD_WORDS.finditer(prose)] == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *GUIDES], ids=name_of)
+def test_pages_name_no_command_that_is_not_there(page: Path) -> None:
+    commands = re.findall(r"^## `holdfast ([a-z ]+)`$", (ROOT / "docs/reference/commands.md").read_text(), re.MULTILINE)
+    groups = {words.split()[0] for words in commands if " " in words}
+    spans = re.findall(r"`(holdfast [^`]+)`", page.read_text())
+    lines = [line for language in ("sh", "bash") for block in blocks(page, language) for line in block.splitlines()]
+    named = [
+        found.groups("") for text in [*spans, *lines] if (found := re.match(r"holdfast ([a-z]+)(?: ([a-z]+))?", text))
+    ]
+
+    missing = [
+        words
+        for words in named
+        if words[0] not in commands or (words[0] in groups and words[1] and " ".join(words) not in commands)
+    ]
 
     assert missing == []
 
