@@ -76,7 +76,7 @@ WITH_AGENTS = [
     *("workflows list", "workflows show", "workflows validate", "personas list", "personas show"),
     *("db upgrade", "db check"),
 ]
-LIGHT = ["runs list", "approvals", "budget", "doctor"]
+LIGHT = ["runs list", "approvals list", "budget", "doctor"]
 
 
 def run_core_only(code: str, *arguments: str, data_dir: Path) -> subprocess.CompletedProcess[str]:

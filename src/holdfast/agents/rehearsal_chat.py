@@ -20,6 +20,7 @@ _EDIT = re.compile(
 _QUESTION = re.compile(r"^\W*(?:what|why|how|when|where|who|which|does|do|is|are|should)\b|\?\s*$", re.IGNORECASE)
 _PATH = re.compile(r"(?<![\w/.])@?/?(?P<path>(?:[\w.-]+/)*[\w-]*\.?[\w-]+\.\w{1,8}|Makefile|Dockerfile)(?![\w/])")
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
+_HEADING = re.compile(r"^@@ lines .* @@$")
 _HASH_COMMENTS = frozenset({".py", ".sh", ".toml", ".yaml", ".yml", ".rb", ".cfg", ".ini", ".mk", ".r", ".pl"})
 _SLASH_COMMENTS = frozenset({".js", ".ts", ".tsx", ".jsx", ".c", ".h", ".cpp", ".go", ".rs", ".java", ".kt", ".swift"})
 _NO_COMMENTS = frozenset({".json", ".lock", ".csv"})
@@ -84,11 +85,17 @@ def _edit(line: str, done: tuple[Outcome, ...]) -> tuple[str, Calls]:
 def _make_change(path: str, line: str, read: Outcome) -> tuple[str, Mapping[str, Any]]:
     """A line behind the last one that is unique in the file; a new file where there is none."""
     added = _to_added(path, line)
-    lines = [found[2] for found in map(_NUMBERED.match, read.result.splitlines()) if found]
+    lines = [] if read.is_error else _list_lines(read.result)
     last = next((text for text in reversed(lines) if text.strip() and lines.count(text) == 1), None)
-    if read.is_error or last is None:
+    if last is None:
         return "write_file", {"file_path": f"/{path}", "content": f"{added}\n"}
     return "edit_file", {"file_path": f"/{path}", "old_string": last, "new_string": f"{last}\n{added}"}
+
+
+def _list_lines(result: str) -> list[str]:
+    """The lines of a file as the tool shows them: numbered, or under a heading that says which they are."""
+    numbered = [found[2] for found in map(_NUMBERED.match, result.splitlines()) if found]
+    return numbered or [text for text in result.splitlines() if not _HEADING.match(text)]
 
 
 def _to_added(path: str, line: str) -> str:

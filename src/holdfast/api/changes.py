@@ -60,7 +60,7 @@ async def list_changes(
     return changes.model_copy(update={"left_out": [LeftOutItem(**facts) for facts in to_facts(groups)]})
 
 
-@router.get("/api/runs/{run_id}/difference", responses=READ_ONE, summary="What two attempts handed in, compared")
+@router.get("/api/runs/{run_id}/difference", responses=READ_ONE, summary="The artifacts of two attempts, compared")
 async def compare_attempts(
     run_id: RunIdPath,
     server: ServerDep,
@@ -92,7 +92,7 @@ async def list_asked_changes(
         ),
     ] = "files",
     since: Annotated[
-        int | None, Query(ge=1, le=10_000, description="What the phase handed in, compared with this attempt.")
+        int | None, Query(ge=1, le=10_000, description="The artifact, compared with this attempt's.")
     ] = None,
 ) -> Changes:
     row = await find_approval(server.db, approval_id)

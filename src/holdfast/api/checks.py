@@ -132,7 +132,7 @@ async def _describe(server: Server) -> ServerInfo:
         runs_by_state=await count_by_state(server.db),
         facts=[
             ("Version", f"holdfast {__version__}, Python {platform.python_version()}"),
-            ("Drives runs", drives if server.options.has_dispatcher else "none itself; workers do (holdfast worker)"),
+            ("Drives runs", drives if server.options.has_dispatcher else "none itself; another holdfast serve does"),
             ("Open pages", f"{server.tails.count_clients():,}"),
             ("Database", "SQLite" if database == "sqlite" else "PostgreSQL"),
             ("Data", str(config.data_dir)),

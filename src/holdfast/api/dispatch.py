@@ -62,7 +62,7 @@ class NoDispatcher:
     def wake(self) -> None: ...
 
     def find_reason(self, run_id: str) -> str | None:
-        return "This server drives no runs. Start one that does: holdfast worker"
+        return "This server drives no runs. Start one that does: holdfast serve"
 
     def is_driving(self, run_id: str) -> bool:
         return False

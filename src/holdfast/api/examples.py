@@ -50,7 +50,7 @@ BY_FIELD: Mapping[str, Any] = {
     "errors": None,
     "shown": {"phase": "plan", "risk": "high"},
     "definition": {"name": "feature-delivery"},
-    "description": "From a wish to a reviewed change.",
+    "description": "From a request to a reviewed change.",
     "source": "package",
     "version": "1",
     "pause_reason": None,

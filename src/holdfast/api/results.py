@@ -32,7 +32,7 @@ _ARTIFACT = {
     **problems(416),
     **files(
         {"application/json": {"phaseKey": "plan", "steps": ["Add the flag."]}, "text/plain": "# Notes\n"},
-        description="The artifact as it was handed in.",
+        description="The artifact as it was written.",
     ),
     206: {"description": "A part of it."},
 }

@@ -59,7 +59,7 @@ async def start(
     identity: Operator,
     idempotency_key: IdempotencyKey = None,
 ) -> RunRef:
-    """Write the run and return at once; a worker drives it. The same `Idempotency-Key` again gives the same run."""
+    """Write the run and return at once; the server drives it. The same `Idempotency-Key` again gives the same run."""
     with naming_fields():
         run_id = await start_run(server, body, by=identity.name, key=idempotency_key)
     return RunRef(run_id=run_id, state=RunStatus.PENDING)

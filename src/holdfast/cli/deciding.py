@@ -54,7 +54,7 @@ def reject(
 ) -> None:
     """Say no: the run fails, or with --changes the phase runs again with your comment.
 
-    A tool call that was asked for is not made, and the agent is told why. A call in doubt counts as failed.
+    The tool call in question is not made, and the agent learns why. A call in doubt counts as failed.
 
     Example: holdfast reject 91c4 --changes "Handle the empty file too"
     """

@@ -171,7 +171,9 @@ def _wrap(line: str, room: int, *, is_prose: bool = False) -> list[str]:
     """A line in pieces that fit; the spaces between them stay unless it is prose."""
     if len(line) <= room:
         return [line]
-    wrapped = textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False, drop_whitespace=is_prose)
+    # A path stays whole, to be copied; JSON without a blank does not.
+    can_break = "/" not in line
+    wrapped = textwrap.wrap(line, room, break_long_words=can_break, break_on_hyphens=False, drop_whitespace=is_prose)
     return wrapped or [""]
 
 

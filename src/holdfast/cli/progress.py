@@ -90,7 +90,7 @@ def to_line(event: Event) -> str | None:
         "phase.skipped": f"↷ {phase}: done before, not repeated",
         "phase.started": f"● {phase}: started",
         "artifact.accepted": f"  {phase}: artifact is valid",
-        "artifact.rejected": f"  {phase}: artifact is not right, the agent mends it",
+        "artifact.rejected": f"  {phase}: artifact is not right, the agent corrects it",
         "phase.completed": f"✓ {phase}: completed",
         "phase.failed": f"✕ {phase}: {_error(payload)}",
         "phase.reopened": f"↻ {phase}: another attempt",

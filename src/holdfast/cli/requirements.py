@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.answer_input import read_line
+from holdfast.cli.completion import complete_role_personas
 from holdfast.cli.output import say
 
 REQUIREMENTS = Annotated[str | None, typer.Option("--requirements", metavar="TEXT", help="What is wanted.")]
@@ -15,7 +16,13 @@ REQUIREMENTS_FILE = Annotated[
     str | None, typer.Option("--requirements-file", metavar="FILE", help="What is wanted; - is standard input.")
 ]
 PERSONA = Annotated[
-    list[str] | None, typer.Option("--persona", metavar="ROLE=NAME", help="Who fills a role; can be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--persona",
+        metavar="ROLE=NAME",
+        help="Who fills a role; can be repeated.",
+        autocompletion=complete_role_personas,
+    ),
 ]
 _PASTE_WAIT_S = 0.05  # what a terminal pastes arrives at once; typing is slower
 _MISSING = "Say what is wanted with --requirements TEXT or --requirements-file FILE."

@@ -62,7 +62,7 @@ def run(
     budget: Annotated[
         float | None, typer.Option("--budget", metavar="USD", min=0, help="Spend no more than this.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Leave it to holdfast serve or a worker.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Leave it to holdfast serve.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Start a workflow on a repository.
@@ -154,7 +154,7 @@ async def _create(wish: _Wish) -> int:
         run_id = await engine.create(template, repo_path=wish.repo, **wish.options)
     if wish.is_json:
         print_json({"run_id": run_id, "state": "pending"})
-    say(f"Run {run_id} waits for a holdfast serve or worker.")
+    say(f"Run {run_id} waits for holdfast serve.")
     say(f"Watch it: holdfast runs watch {run_id[:8]}   Drive it here: holdfast resume {run_id[:8]}")
     return 0
 

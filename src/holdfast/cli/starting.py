@@ -39,7 +39,7 @@ roles:
   - id: reviewer
     required_capabilities: [code_review]
 
-# What is done, in order. Each phase hands in one file that its schema describes.
+# What is done, in order. Each phase writes one file that its schema describes.
 phases:
   - key: change
     title: Make the change

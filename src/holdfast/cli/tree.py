@@ -113,7 +113,7 @@ def _apply_phase(phase: PhaseView, event: Event) -> None:
             phase.state = "running"  # the phase itself was never done; whoever resumes goes on in it
         phase.note = f"{str(payload.get('action', '')).replace('_', ' ')} by {payload.get('by') or 'someone'}"
     elif event.kind == "artifact.rejected":
-        phase.note = "the artifact was not right; the agent mends it"
+        phase.note = "the artifact was not right; the agent corrects it"
     elif event.kind in ("tool.started", "tool.result") and payload.get("tool"):
         phase.call = describe_call(payload)
     elif event.kind == "model.request":

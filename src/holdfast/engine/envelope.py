@@ -62,7 +62,7 @@ def _path_now(earlier: Phase, path: str, moved_aside: str | None) -> str:
 def _parts(phase: Phase, envelope: Envelope, moved_aside: str | None, instructions: str) -> list[str]:
     artifact = envelope.artifact
     read = "\n".join(f"- `{item.path}` (result of phase `{item.phase_key}`)" for item in envelope.inputs)
-    before = f"\n\nWhat was handed in before lies in `{moved_aside}`." if moved_aside else ""
+    before = f"\n\nThe earlier version is in `{moved_aside}`." if moved_aside else ""
     return [
         f"# {phase.title}",
         f"You do phase `{phase.key}` of run `{envelope.run_id}`.",

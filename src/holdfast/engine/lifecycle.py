@@ -319,7 +319,7 @@ class WorkflowEngine:
         """Drive every run that should be running and has no owner, all at once; returns their ids.
 
         Approvals whose deadline has passed are answered first, so a run whose every question is answered goes on too.
-        Called by `serve` and `worker` at their start and every few seconds; nothing else resumes runs by itself.
+        Called by `serve` at its start and every few seconds; nothing else resumes runs by itself.
         """
         recovered: list[str] = []
 

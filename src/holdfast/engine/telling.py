@@ -136,7 +136,7 @@ def tell_now(run: RunFacts) -> str:
     if run.waiting_for:
         return run.waiting_for
     if run.state == "pending":
-        return "Waits for a worker"
+        return "Waits for a server"
     if not run.is_driven:
         return "Interrupted: no process drives it"
     if not open_phases:
@@ -157,7 +157,7 @@ def tell_run(run: RunFacts, chronicle: "Chronicle | None" = None) -> Telling:
     """The sentence at the head of a run: what is happening, and why."""
     match run.state:
         case "pending":
-            why = run.waiting_for or "Queued. A worker takes it as soon as one is free."
+            why = run.waiting_for or "Queued. holdfast serve takes it, or holdfast resume drives it here."
             return Telling("idle", why, run.created_at)
         case "running" if not run.is_driven:
             told = "Interrupted: the process that drove it has ended. Nothing is lost; it goes on when it is resumed."
@@ -203,7 +203,7 @@ def _tell_step(step: "Step | None") -> str:
 def _tell_pause(run: RunFacts, chronicle: "Chronicle | None") -> Telling:
     asked = run.questions[0] if run.questions else None
     if run.pause_reason == "approval" and asked is None:
-        return Telling("busy", "Answered. A worker goes on with it as soon as one is free.", run.updated_at)
+        return Telling("busy", "Answered. holdfast serve goes on with it, or holdfast resume does.", run.updated_at)
     waiting = [asked.phase_key] if asked else [phase.key for phase in run.phases_in("awaiting_approval")]
     of_phase = f" of “{waiting[0]}”" if waiting else ""
     is_tool = asked is not None and asked.about == "tool"

@@ -21,7 +21,7 @@ from holdfast.workspace.leftovers import (
     measure_run,
 )
 from holdfast.workspace.refs import branch_names, run_refs
-from holdfast.workspace.registration import find_git_dir
+from holdfast.workspace.registration import forget_worktree
 from holdfast.workspace.restoring import remove_workspace
 from holdfast.workspace.spool_watch import find_end, read_spooled
 
@@ -148,8 +148,7 @@ def _empty_trash(places: RunPlaces) -> None:
 def _remove_refs(places: RunPlaces, repo: Path) -> list[str]:
     git = Git(git_dir=repo)
     with hold_lock(places.state_dir / "lock"):
-        if find_git_dir(git, places.worktree):
-            git.run("worktree", "remove", "--force", "--force", "--", str(places.worktree))
+        forget_worktree(git, places.worktree)
         refs = git.line("for-each-ref", "--format=%(refname)", run_refs(places.run_id)).splitlines()
         kept: list[str] = []
         known = list_branches(repo)

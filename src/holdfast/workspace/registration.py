@@ -58,6 +58,16 @@ def find_git_dir(git: Git, worktree: Path) -> Path | None:
     return None
 
 
+def forget_worktree(git: Git, worktree: Path) -> None:
+    """Let git forget a worktree whose folder is gone. May be repeated after a kill in the middle."""
+    if find_git_dir(git, worktree) is None:
+        return
+    # An entry that lost some of its files to a killed call is none that git would remove.
+    git.run("worktree", "remove", "--force", "--force", "--", str(worktree), ok=(0, 128))
+    if entry := find_git_dir(git, worktree):
+        remove_folder(entry)
+
+
 def _is_finished(entry: Path) -> bool:
     if not (entry / "commondir").exists() or not (entry / "gitdir").exists():
         return False

@@ -14,7 +14,7 @@ from holdfast.workspace.copies import read_copied
 from holdfast.workspace.files import find_occupants, hold_lock, remove_folder
 from holdfast.workspace.git import Git
 from holdfast.workspace.refs import rescue_ref, run_refs
-from holdfast.workspace.registration import find_git_dir
+from holdfast.workspace.registration import forget_worktree
 from holdfast.workspace.snapshots import (
     DEFAULT_RULES,
     LeftOut,
@@ -147,9 +147,7 @@ def remove_workspace(workspace: Workspace, *, at: datetime, can_discard_nested: 
             workspace.worktree.rename(trash)  # crash: all it holds is reachable; `prepare_workspace` makes it again
         if trash.is_dir():
             remove_folder(trash)
-        repository = Git(git_dir=workspace.repo)
-        if find_git_dir(repository, workspace.worktree):
-            repository.run("worktree", "remove", "--force", "--force", "--", str(workspace.worktree))
+        forget_worktree(Git(git_dir=workspace.repo), workspace.worktree)
         index_path(workspace).unlink(missing_ok=True)
         return Removed(tuple(kept), ignored)
 

@@ -16,7 +16,7 @@ from holdfast.workspace.files import hold_lock
 from holdfast.workspace.git import HOLDFAST, Git, identity, to_stdin
 from holdfast.workspace.refs import replaced_ref, snapshot_ref
 from holdfast.workspace.submodules import find_changed_submodules
-from holdfast.workspace.tool_folders import read_tool_folders, to_patterns
+from holdfast.workspace.tool_folders import ALWAYS_LEFT_OUT, read_tool_folders, to_patterns
 from holdfast.workspace.worktree import Workspace
 
 
@@ -139,7 +139,8 @@ def open_index(workspace: Workspace, index: Path | None = None) -> Git:
 
 def _build(workspace: Workspace, index: Path | None, rules: SnapshotRules) -> Tree:
     git = open_index(workspace, index)
-    ignore = [f"--exclude={pattern}" for pattern in (*rules.ignore, *to_patterns(read_tool_folders(workspace)))]
+    patterns = (*rules.ignore, *ALWAYS_LEFT_OUT, *to_patterns(read_tool_folders(workspace)))
+    ignore = [f"--exclude={pattern}" for pattern in patterns]
     # Two commands, because `ls-files --modified` takes four times as long as `diff-files` for the same answer.
     changed = git.run("diff-files", "-z", "--name-only", "--no-renames", "--ignore-submodules=all").names
     untracked = git.run("ls-files", "-z", "--others", "--exclude-standard", *ignore).names

@@ -18,6 +18,10 @@ _NAMES = frozenset({"node_modules", "__pycache__", ".tox", ".nox"})
 _MARKS = ("pyvenv.cfg", "CACHEDIR.TAG")  # of a virtual environment, and of any cache (bford.info/cachedir)
 
 
+ALWAYS_LEFT_OUT = tuple(f"{name}/" for name in sorted(_NAMES))
+"""Patterns as in `.gitignore`: folders of these names that git does not know are nobody's work, whoever made them."""
+
+
 def find_tool_folders(git: Git, worktree: Path) -> dict[str, int]:
     """Find such folders that the index of `git` has no file of; by path the number of files in each."""
     listing = ("ls-files", "-z", "--others", "--exclude-standard", "--directory", "--no-empty-directory")

@@ -55,7 +55,7 @@ def test_a_detached_run_is_driven_by_the_server_to_its_question_and_after_the_an
 
     seen = shell("runs", "events", run_id, "--follow", env=environment)  # ends with the run
 
-    assert "run.completed" in seen.stdout
+    assert "run completed" in seen.stdout
     assert show(run_id, environment)["state"] == "completed"
 
 

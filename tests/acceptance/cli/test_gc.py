@@ -85,7 +85,7 @@ def test_runs_rm_needs_a_yes_and_names_what_it_could_not_delete(start: Command, 
     assert (deleted.code, deleted.err) == (0, "")
     assert holdfast("runs", "show", run_id).err.startswith("holdfast: run_not_found")
     assert [run["run_id"] for run in holdfast("runs", "list", "--json").json] == [paused]
-    assert holdfast("budget", "--json").json["spent_usd"] > 0
+    assert holdfast("budget", "--json").json["simulated_usd"] > 0
     assert holdfast("db", "check").code == 0
 
 

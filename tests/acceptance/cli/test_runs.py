@@ -45,7 +45,7 @@ def test_a_diff_shows_none_of_holdfasts_own_files_not_even_one_that_was_moved_as
     assert "draft.json.before-draft-1" in holdfast("runs", "diff", run_id, "--artifacts").out
     shown = holdfast("runs", "diff", run_id).out
     assert shown.startswith("diff --git ")
-    assert ".holdfast" not in shown
+    assert "a/.holdfast" not in shown
 
 
 def look_at(holdfast: Command, run_id: str) -> None:
@@ -67,7 +67,7 @@ def look_at(holdfast: Command, run_id: str) -> None:
 
     whole, phase = holdfast("runs", "diff", run_id).out, holdfast("runs", "diff", run_id, "--phase", "draft").out
     assert whole.startswith("diff --git ")
-    assert ".holdfast/results" not in whole
+    assert "a/.holdfast/results" not in whole
     assert ".holdfast/results/draft.json" in holdfast("runs", "diff", run_id, "--artifacts").out
     assert phase != whole
     wrong = holdfast("runs", "diff", run_id, "--phase", "darft")

@@ -95,7 +95,7 @@ def test_ctrl_c_pauses_twice_leaves_at_once_and_the_run_goes_on(wanted: list[str
 def test_killed_from_the_shell_resumed_from_the_shell(wanted: list[str], environment: dict[str, str]) -> None:
     with start(wanted, environment) as process:
         assert process.stderr is not None
-        run_id = process.stderr.readline().removeprefix("run ").strip()
+        run_id = read_run_id(process)
         wait_for_line(process, "write_file")
         process.send_signal(signal.SIGSTOP)
         while "store_busy" in (busy := shell("resume", run_id, env=environment)).stderr:
@@ -117,7 +117,7 @@ def test_killed_from_the_shell_resumed_from_the_shell(wanted: list[str], environ
 def test_another_process_watches_and_pauses_a_run(wanted: list[str], environment: dict[str, str]) -> None:
     with start(wanted, {**environment, **VERY_SLOW}) as process:
         assert process.stderr is not None
-        run_id = process.stderr.readline().removeprefix("run ").strip()
+        run_id = read_run_id(process)
         wait_for_line(process, "draft: started")
         watching = subprocess.Popen(
             [HOLDFAST, "runs", "watch", run_id], env=environment, stdout=subprocess.PIPE, text=True
@@ -139,6 +139,11 @@ def start(wanted: list[str], environment: dict[str, str]) -> subprocess.Popen[st
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def read_run_id(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    return next(line.removeprefix("run ").strip() for line in process.stderr if line.startswith("run "))
 
 
 def wait_for_line(process: subprocess.Popen[str], text: str) -> None:

@@ -15,7 +15,7 @@ from tests.engine_world import Turn, World
 import holdfast.engine
 from holdfast.config import load_config
 from holdfast.engine.check import check_run
-from holdfast.engine.delivery import merge_run
+from holdfast.engine.delivery import MergeRequest, merge_run
 from holdfast.engine.patches import order_trees, read_patch
 from holdfast.persistence.runs import find_run
 from holdfast.workspace import run_spooled
@@ -41,7 +41,7 @@ async def make_run(world: World) -> str:
         turn.hand_in(requirements="a long text " * 5_000)  # its event has a big value
 
     run_id = str((await world.run(work)).run_id)
-    await merge_run(world.db, load_config(data_dir=world.data_dir), run_id, keeps_worktree=True)
+    await merge_run(world.db, load_config(data_dir=world.data_dir), run_id, MergeRequest(keeps_worktree=True))
     await run_spooled(f"{run_id}:x", ["true"], cwd=world.repo, spool_dir=world.data_dir / "spool")
     return run_id
 

@@ -42,7 +42,7 @@ function row({ name, version, source, description, outlook, past }) {
 const step = ({ key, tone, people }) =>
 	h(`li.tone-${tone}${people ? ".asked" : ""}`, h("i.risk-strip"), h("span.foreign", key), people > 0 && h("span.unseen", ", a person decides"));
 
-const pastFacts = (past) => (past ? pairs([...past.facts, ["Last", time(past.last_run_at)]], "dl.figures") : h("p.soft.small", "Never run here"));
+const pastFacts = (past) => (past ? pairs([...past.facts, ["Last", time(past.last_run_at)]], "dl.figures") : h("p.soft.small", "Never run"));
 
 function renderOne(main, { params: { workflow: name }, signal, setTitle, setKeys }) {
 	const start = () => navigate(withQuery("/new", { workflow: name }));
@@ -98,7 +98,7 @@ const phaseItem = ({ key, title: name, risk, tone, approval, facts, instructions
 	);
 
 function lastRuns(runs) {
-	if (!runs.length) return h("div.card", empty("Never run here", "A rehearsal with the simulated model takes seconds and pays nothing."));
+	if (!runs.length) return h("div.card", empty("Never run", "A rehearsal takes seconds and costs nothing."));
 	const cells = (run) => [
 		statusMark(run.state, run.pause_reason),
 		[h("a.foreign", { href: runUrl(run.run_id) }, run.heading), run.is_simulated && [" ", h("span.tag", "rehearsal")]],

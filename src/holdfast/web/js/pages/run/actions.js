@@ -86,7 +86,7 @@ const VERBS = {
 	},
 	top_up(view) {
 		const { budget_usd: budget, cost: spent } = view.run;
-		const none = `It has no limit of its own; ${spent} are spent. The amount goes to the limit it waits for.`;
+		const none = `${spent} spent. The amount goes to the limit it waits for.`;
 		const amount = h("input", { name: "amount", type: "number", min: "0.01", max: "1000000", step: "0.01", value: "1", required: true });
 		return askAndPost(view, "budget", {
 			title: "Give it more money",
