@@ -171,10 +171,15 @@ def _wrap(line: str, room: int, *, is_prose: bool = False) -> list[str]:
     """A line in pieces that fit; the spaces between them stay unless it is prose."""
     if len(line) <= room:
         return [line]
-    # A path stays whole, to be copied; JSON without a blank does not.
-    can_break = "/" not in line
-    wrapped = textwrap.wrap(line, room, break_long_words=can_break, break_on_hyphens=False, drop_whitespace=is_prose)
-    return wrapped or [""]
+    wrapped = textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False, drop_whitespace=is_prose)
+    return [piece for part in wrapped for piece in _cut_word(part, room)] or [""]
+
+
+def _cut_word(text: str, room: int) -> list[str]:
+    """Cut a word that does not fit; a path stays whole, to be copied."""
+    if "/" in text or len(text) <= room:
+        return [text]
+    return [text[at : at + room] for at in range(0, len(text), room)]
 
 
 def _find_tone(event: Event) -> str:

@@ -149,7 +149,7 @@ def test_an_empty_line_in_a_paste_does_not_end_it(repo: Path, environment: dict[
         terminal.type("First\r\rSecond\r")
         terminal.wait_for("Second")
         terminal.type("\r")
-        terminal.wait_for("waits for a holdfast serve")
+        terminal.wait_for("waits for holdfast serve")
 
         assert terminal.end() == 0
     database = sqlite3.connect(Path(environment["HOLDFAST_DATA_DIR"]) / "holdfast.db")

@@ -94,7 +94,7 @@ def test_one_line_says_where_a_run_stands() -> None:
     assert tell_now(replace(WORKING, state="failed", phases=broken)) == "plan: It broke."
     assert tell_now(replace(WORKING, state="completed")) == "1 phase done"
     assert tell_now(replace(WORKING, state="cancelled", error=None)) == "Aborted"
-    assert tell_now(replace(WORKING, state="pending")) == "Waits for a worker"
+    assert tell_now(replace(WORKING, state="pending")) == "Waits for a server"
 
 
 def test_each_answer_says_what_it_will_cause() -> None:
