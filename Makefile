@@ -14,12 +14,14 @@ help: ## list the targets
 setup: .venv/.ready ## make .venv with the package, the holdfast command and the test tools
 
 .venv/.ready: pyproject.toml constraints.txt
+	@echo "Installing holdfast into .venv; this takes about half a minute the first time."
 	@scripts/get-uv.sh "$(PY)"
 	@test -x $(BIN)/python || $(UV) venv --quiet --python "$(PY)" .venv
 	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --compile-bytecode \
 	  --group dev --editable '.[all]'
 	-@$(BIN)/python -m compileall -q src
 	@touch $@
+	@echo "Ready. To use it: source .venv/bin/activate"
 
 run: setup ## the main job on the embedded default: a run is killed, resumed and shown
 	@$(BIN)/python -m holdfast.cli.demo

@@ -37,11 +37,11 @@ def read_answer(prompt: str) -> str | None:
 
 def read_line(prompt: str) -> str | None:
     """Ask on standard error and return the line as it was typed; `None` at the end of input."""
-    with contextlib.suppress(OSError):
-        sys.stderr.write(prompt)
-        sys.stderr.flush()
     try:
-        with plain_interrupts():
+        with plain_interrupts():  # from before the prompt can be seen: a Ctrl-C may follow at once
+            with contextlib.suppress(OSError):
+                sys.stderr.write(prompt)
+                sys.stderr.flush()
             wait_for_input()
             line = "" if sys.stdin is None else sys.stdin.readline()
     except UnicodeDecodeError:

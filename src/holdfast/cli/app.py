@@ -83,8 +83,23 @@ SECTIONS = {
 }
 
 
+_ELSEWHERE = {
+    **dict.fromkeys(("status", "ls", "list", "ps"), "runs list"),
+    **{name: f"runs {name}" for name in ("show", "events", "logs", "watch", "diff", "rm")},
+    "validate": "workflows validate",
+    "chat": "holdfast",
+}
+
+
 class _Root(LazyGroup):
     sections = SECTIONS
+
+    def suggest(self, ctx: Any, word: str) -> str:
+        if word in _ELSEWHERE:
+            return f" Did you mean {_ELSEWHERE[word]!r}?"
+        if " " in word.strip():
+            return ' To ask a question: holdfast -p "…"'
+        return super().suggest(ctx, word)
 
 
 app = typer.Typer(
@@ -240,7 +255,7 @@ def _without_words(arguments: list[str]) -> list[str]:
     """Return the options that the words `help` and `version` stand for; other arguments stay as they are."""
     if arguments[:1] == ["help"]:
         return [*arguments[1:], "--help"]
-    return ["--version"] if arguments == ["version"] else arguments
+    return ["--version"] if arguments[:1] == ["version"] else arguments
 
 
 _OPTIONAL = {"--resume": "--resume", "--print": "--print", "-p": "--print"}

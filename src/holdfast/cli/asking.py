@@ -168,6 +168,7 @@ def show_question(question: dict[str, Any]) -> None:
         say(f"Since your last answer: {describe_change(since)}")
         show_long(str(since.get("diff") or "No file was changed."))
     say(f"Approve: {following} is next.\nRequest changes: the phase runs again with your comment.")
+    say("Reject: the run fails; holdfast retry can open it again.")
 
 
 def show_long(text: str) -> None:

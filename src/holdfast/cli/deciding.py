@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli.answer_input import read_answer
 from holdfast.cli.completion import complete_approvals
-from holdfast.cli.options import JSON, get_user
+from holdfast.cli.options import JSON, get_user, is_interactive
 from holdfast.cli.output import print_json, print_text, told_to_wait
 from holdfast.cli.reading import find_approval, find_repository
 
@@ -60,7 +61,12 @@ def reject(
     """
     if why and comment:
         raise typer.BadParameter("A comment was given twice.", param_hint="--comment")
-    _decide(approval, "request_changes" if changes else "reject", why or comment, is_json=as_json)
+    text = why or comment
+    if changes and not text.strip():
+        text = read_answer("What should change? > ") or "" if is_interactive() and not as_json else ""
+        if not text:
+            raise typer.BadParameter("Say what should change: --changes TEXT.", param_hint="--changes")
+    _decide(approval, "request_changes" if changes else "reject", text, is_json=as_json)
 
 
 def read_args(text: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The commands about what can be used: workflows and personas."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +12,6 @@ from holdfast.cli.options import JSON, REPO
 from holdfast.cli.output import Cell, paint, print_json, print_text, say, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from holdfast.binding import Missing
     from holdfast.catalog import Catalog, CatalogEntry
     from holdfast.persona import AgentPersona
@@ -141,11 +140,16 @@ def validate_workflow(
             print_text(f"{file}:{problem.line}: {f'{problem.field}: ' if problem.field else ''}{problem.message}")
         say(f"✕ {len(problems)} finding{'s' if len(problems) > 1 else ''}. Every field: holdfast explain workflows")
     elif template is not None:
-        print_text(f"✓ {template.name} v{template.version}: {len(template.phases)} phases, {len(template.roles)} roles")
+        counts = f"{_count(template.phases, 'phase')}, {_count(template.roles, 'role')}"
+        print_text(f"✓ {template.name} v{template.version}: {counts}")
         for sentence in unfillable:
             print_text(f"! {sentence}")
     if problems:
         raise typer.Exit(1)
+
+
+def _count(things: Sequence[object], noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def list_personas(repo: REPO = Path(), as_json: JSON = False) -> None:

@@ -34,4 +34,10 @@ def _show(checks: list[dict[str, Any]], *, is_well: bool) -> None:
         print_text(f"{paint(*cell)}  {check['found']}")
         if check["remedy"]:
             print_text(f"  {' ' * width}  {paint(check['remedy'], 'dim')}")
-    print_text("\nReady." if is_well else "\nWhat is marked with ✕ stands in the way.")
+    models = [check["state"] for check in checks if check["name"].startswith("model")]
+    if not is_well:
+        print_text("\nWhat is marked with ✕ stands in the way.")
+    elif models and "good" not in models:
+        print_text("\nReady to rehearse (--simulate). For real work, set up one of the models above.")
+    else:
+        print_text("\nReady.")

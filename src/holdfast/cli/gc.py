@@ -196,7 +196,7 @@ def _show(done: "Cleanup", *, is_json: bool) -> None:
     if len(done.skipped) > _MANY:
         print_text(f"Kept {len(done.skipped) - _MANY} more; --json lists them.")
     if not done.is_dry_run and any(item.reason.startswith("its result is not merged") for item in done.skipped):
-        print_text("Merge them with `holdfast merge RUN`, or delete them all the same with --unmerged.")
+        print_text("To delete an unmerged result, merge it first (holdfast merge RUN), or add --unmerged.")
     for note in done.notes:
         print_text(note)
     if done.is_dry_run and done.items:

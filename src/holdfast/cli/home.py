@@ -82,7 +82,10 @@ def _answer(options: HomeOptions, text: str, *, piped: str = "") -> int:
 
 def show_home(help_text: str) -> None:
     typer.echo(help_text)
-    waiting = query("SELECT COUNT(*) AS n FROM approvals WHERE state = 'pending'")
+    waiting = query(
+        "SELECT COUNT(*) AS n FROM approvals a JOIN runs r ON r.id = a.run_id "
+        "WHERE a.state = 'pending' AND r.state IN ('pending', 'running', 'paused')"
+    )
     if waiting and waiting[0]["n"]:
         many = "approval waits" if waiting[0]["n"] == 1 else "approvals wait"
         typer.echo(f"\n◔ {waiting[0]['n']} {many} for you: holdfast approvals")

@@ -67,9 +67,13 @@ class LazyGroup(TyperGroup):
             ctx.exit(2)
         return super().parse_args(ctx, args)
 
+    def suggest(self, ctx: Any, word: str) -> str:
+        """Return a sentence that names what was probably meant, or nothing."""
+        return did_you_mean(word, self.list_commands(ctx))
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            ctx.fail(f"There is no command {args[0]!r}.{did_you_mean(args[0], self.list_commands(ctx))}")
+            ctx.fail(f"There is no command {args[0]!r}.{self.suggest(ctx, args[0])}")
         return super().resolve_command(ctx, args)
 
 

@@ -112,7 +112,7 @@ def _find_repository(repo: str) -> str:
 def _run_row(row: dict[str, Any]) -> list[str | Cell]:
     wanted = row["title"] or (row["requirements_md"] or "").strip().partition("\n")[0]
     return [
-        Cell(f"{MARKS.get(row['state'], ' ')} {row['state']}", row["state"]),
+        _state_cell(row),
         row["run_id"][:8],
         PurePath(row["repo_path"]).name,
         f"{row['workflow']}: {wanted[:40]}" if wanted else row["workflow"],
@@ -120,6 +120,11 @@ def _run_row(row: dict[str, Any]) -> list[str | Cell]:
         "rehearsal" if row["is_simulated"] else f"${row['cost_usd'] - row['reserved_usd']:.4f}",
         _started(row["created_at"]),
     ]
+
+
+def _state_cell(row: dict[str, Any]) -> Cell:
+    state = "interrupted" if row["state"] == "running" and not row["is_driven"] else row["state"]
+    return Cell(f"{MARKS.get(state, ' ')} {state}", state)
 
 
 def _started(created_at: str) -> str:

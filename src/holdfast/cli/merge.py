@@ -74,6 +74,8 @@ def _show(merged: dict[str, Any]) -> None:
     from holdfast.workspace import LeftOutGroup
 
     print_text(plain(merged["message"]))
+    if merged["is_simulated"]:
+        print_text("This was a rehearsal: its files are placeholders of the simulated model.")
     if merged.get("dry_run"):
         for subject in merged.get("commits", ()):
             print_text(f"  commit: {plain(subject)}")

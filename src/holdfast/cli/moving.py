@@ -28,7 +28,7 @@ def resume(
 ) -> None:
     """Go on with a run that was interrupted, or that waited for you.
 
-    With other personas or requirements, a phase that is under way with what is different starts anew.
+    Other personas or requirements start a new attempt of the phase that is running.
 
     Example: holdfast resume 3f2a
     """

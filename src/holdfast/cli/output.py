@@ -177,9 +177,10 @@ def next_step(
 
         return advise_on_budget(run_id, exhausted or {})
     if state == "paused" and waiting_for in ("approval", "outcome"):
-        return (
-            f"It waits for you: holdfast approvals show {short}\nThen: holdfast approve ID, and holdfast resume {short}"
-        )
+        approval = _find_waiting(run_id)
+        shown = approval or short
+        answer = f"Then: holdfast approve {approval or 'ID'}, and holdfast resume {short}"
+        return f"It waits for you: holdfast approvals show {shown}\n{answer}"
     if state == "paused" and waiting_for == "stalled":
         return f"Let it go on: holdfast resume {short}   Give up: holdfast abort {short}"
     if state == "paused" and waiting_for == "message":
@@ -191,6 +192,14 @@ def next_step(
     if state == "failed":
         return f"Look: holdfast runs show {short}   Try again: holdfast retry {short}"
     return f"Report: {report}" if report else ""
+
+
+def _find_waiting(run_id: str) -> str:
+    """Return the beginning of the id of the one approval that a run waits for; nothing if there are several."""
+    from holdfast.persistence.plain import query
+
+    rows = query("SELECT id FROM approvals WHERE run_id = :id AND state = 'pending'", {"id": run_id})
+    return str(rows[0]["id"])[:8] if len(rows) == 1 else ""
 
 
 @contextlib.contextmanager

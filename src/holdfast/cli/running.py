@@ -17,7 +17,7 @@ from holdfast.cli.requirements import (
     read_requirements,
     refuse_missing,
 )
-from holdfast.errors import PersonaIneligible
+from holdfast.errors import ConfigInvalid, PersonaIneligible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,6 +166,8 @@ def _prepare(wish: _Wish) -> tuple[Any, Any, Any]:
     from holdfast.cli.trusting import agree
     from holdfast.cli.uncommitted import name_uncommitted
 
+    if not wish.repo.expanduser().is_dir():
+        raise ConfigInvalid(f"{wish.repo} is no folder.", hint="Name a repository with --repo.", key="--repo")
     entry = get_workflow(wish.workflow, wish.repo)
     overrides = wish.options["persona_overrides"]
     origin = _complete(wish, entry.definition) if wish.repo.is_dir() else ""  # else the engine refuses it
@@ -175,7 +177,7 @@ def _prepare(wish: _Wish) -> tuple[Any, Any, Any]:
     if origin:
         say(origin)
     if named := name_uncommitted(wish.repo):
-        say(f"Not committed, so the run does not see it: {named}.")
+        say(f"Not committed, so not among the run's files: {named}.")
     return entry.definition, consents, readiness
 
 

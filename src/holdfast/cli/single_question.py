@@ -18,6 +18,7 @@ from holdfast.cli.repl_talk import Talk
 from holdfast.cli.repl_view import TalkView
 from holdfast.engine.conversation import read_conversation
 from holdfast.enums import Backend
+from holdfast.errors import PersonaIneligible
 from holdfast.runtime.events import Event
 
 
@@ -53,7 +54,12 @@ class ProgressView(TalkView):
 async def _answer(repo: Path, question: Question, options: TalkOptions, *, is_json: bool) -> int:
     async with open_talk(repo, options, say, view=ProgressView, can_ask=False) as opened:
         talk = opened.talk
-        _greet(opened, is_asked_for=options.is_persona_named)
+        if talk.persona.backend is Backend.SIMULATED and not options.is_persona_named and options.run_id is None:
+            raise PersonaIneligible(
+                "Nobody is ready to answer: no key is set and no model server was found.",
+                hint='Set a key (holdfast personas list says which), or rehearse: holdfast --simulate -p "…"',
+            )
+        _greet(opened)
         try:
             if options.run_id is not None:
                 await talk.join(options.run_id, keeps_persona=options.is_persona_named)
@@ -78,11 +84,9 @@ async def _interrupt(talk: Talk) -> None:
         say(f"Interrupted. Go on: holdfast --resume {talk.run_id[:8]}")
 
 
-def _greet(opened: OpenTalk, *, is_asked_for: bool) -> None:
+def _greet(opened: OpenTalk) -> None:
     persona = opened.talk.persona
     say(paint(f"{persona.name} · {persona.model or 'own model'} on {opened.talk.repo.name}", "dim", sys.stderr))
-    if persona.backend is Backend.SIMULATED and not is_asked_for:
-        say("A simulated model answers: no key and no model server was found. See: holdfast doctor")
 
 
 async def _finish(talk: Talk, *, is_json: bool) -> int:
@@ -96,7 +100,8 @@ async def _finish(talk: Talk, *, is_json: bool) -> int:
     error = error or talk.last_error
     if is_json:
         facts = {"run_id": talk.run_id, "state": result.state.value, "waiting_for": result.waiting_for}
-        print_json(facts | {"answer": talk.view.answer, "cost_usd": result.cost_usd, "error": error})
+        money = {"cost_usd": result.cost_usd, "is_simulated": talk.persona.backend is Backend.SIMULATED}
+        print_json(facts | {"answer": talk.view.answer, **money, "error": error})
     elif is_answered and error is None:
         _print_answer(talk.view.answer)
     if error is None and is_answered:

@@ -134,7 +134,7 @@ def check(
         (f"Each of the {len(results)} tool calls has one result", len(set(results)) == len(results)),
         ("No model call was paid twice", proof.settled == len(answers)),
         (
-            "Nothing was implemented before a person had approved the plan",
+            "Nothing was implemented before the plan was approved",
             0 < proof.seq_of("human.approval.received", "plan") < proof.seq_of("phase.started", "implement"),
         ),
         (f"All {len(proof.phases)} artifacts are there and valid", len(proof.artifacts) == len(proof.phases)),

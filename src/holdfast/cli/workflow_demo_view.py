@@ -140,7 +140,7 @@ class StoryView(View):
                 f"Look around: export HOLDFAST_DATA_DIR={kept}/data; holdfast runs list; holdfast serve", indent=2
             )
         self._print(
-            "Next, in a repository of yours: holdfast init. In the browser: holdfast serve, http://127.0.0.1:8000",
+            "Next, in a repository of yours: holdfast init. In the browser: holdfast serve prints the link.",
             indent=2,
         )
         self._print()

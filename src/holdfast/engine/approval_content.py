@@ -37,7 +37,7 @@ async def describe_result(scope: RunScope, phase: Phase, attempt: int, content: 
 def explain_approval(phase: Phase) -> str:
     """Say why a person is asked about the result of a phase."""
     if phase.approval is ApprovalRule.ALWAYS:
-        return f"the workflow asks for an approval of phase {phase.key} always"
+        return f"the workflow always asks for approval after phase {phase.key}"
     two = ", for which two different people must approve" if phase.risk.value == "critical" else ""
     return f"phase {phase.key} has risk {phase.risk.value}{two}"
 

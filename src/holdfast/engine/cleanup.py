@@ -16,7 +16,7 @@ from pathlib import Path
 from holdfast.config import Config
 from holdfast.engine.retention import Selection, choose, order_for_deletion
 from holdfast.engine.run_deletion import delete_run, find_obstacle, finish_deleted
-from holdfast.errors import CleanupBusy, HoldfastError, RunBusy, RunNotInState
+from holdfast.errors import CleanupBusy, HoldfastError, RunBusy, RunNotInState, UnmergedResult
 from holdfast.persistence.compaction import Compaction, compact
 from holdfast.persistence.db import Database
 from holdfast.persistence.deletion import (
@@ -126,7 +126,7 @@ async def remove_runs(
             if run_id not in over:
                 raise RunNotInState(f"Run {run_id} is not over.", hint=f"End it first: holdfast abort {run_id[:8]}")
         chosen = [run for run in over.values() if run.run_id in set(run_ids)]
-        await cleaner.delete_all(chosen, None)
+        await cleaner.delete_all([run for run in chosen if await cleaner.may_be_deleted(run)], None)
     return cleaner.report
 
 
@@ -210,7 +210,8 @@ class _Cleaner:
         """Say what somebody may wonder about: runs that still wait, and folders that nobody here made."""
         waiting = await count_open(self._db)
         if paused := waiting.get("paused", 0):
-            self.report.notes.append(f"{paused} paused {_runs(paused)} left alone; abort what nobody waits for.")
+            advice = "To free their space, abort those you do not need: holdfast abort RUN"
+            self.report.notes.append(f"{paused} paused {_runs(paused)} left alone. {advice}")
         known = {RunPlaces(self._data_dir, run_id).worktree.name for run_id in await list_run_ids(self._db)}
         deleted = await list_deleted(self._db, str(self._data_dir))
         known |= {RunPlaces(self._data_dir, row.run_id).worktree.name for row in deleted}
@@ -235,6 +236,15 @@ class _Cleaner:
         if self.report.deleted_runs and not self.report.is_dry_run and self._config.database_path is not None:
             self._tell("making the database smaller")
             self.report.database = await asyncio.to_thread(compact, self._config.database_path)
+
+    async def may_be_deleted(self, run: OverRun) -> bool:
+        """Whether nobody's work would be lost; if it would, say so, and leave the run as it is."""
+        if self._can_lose_unmerged:
+            return True
+        obstacle = await find_obstacle(self._db, RunPlaces(self._data_dir, run.run_id))
+        if obstacle:
+            self.report.skipped.append(Skipped(run.run_id, obstacle, UnmergedResult.code))
+        return obstacle is None
 
     async def _delete(self, run: OverRun) -> None:
         size = await measure_journal(self._db, run.run_id)

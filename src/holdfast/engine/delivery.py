@@ -102,6 +102,7 @@ class _Result:
     template: WorkflowTemplate
     steps: list[ResultStep]
     summary: str
+    is_simulated: bool
 
     @classmethod
     def of(cls, stored: StoredRun) -> "_Result":
@@ -113,7 +114,8 @@ class _Result:
         steps = [
             ResultStep(str(row.tree), f"{title[:60]}: {row.phase_key}\n\n{body}", label=row.phase_key) for row in done
         ]
-        return cls(stored.run.id, template, steps, f"{title[:72]}\n\n{body}")
+        summary = f"{title[:72]}\n\n{body}"
+        return cls(stored.run.id, template, steps, summary, bool(stored.run.is_simulated))
 
 
 def _bring(config: Config, result: _Result, request: MergeRequest) -> dict[str, Any]:
@@ -123,15 +125,17 @@ def _bring(config: Config, result: _Result, request: MergeRequest) -> dict[str, 
     bring = _bring_to_folder if workspace.is_private else _bring_to_branch
     merged = bring(workspace, result, request, own)
     dry = {"dry_run": True} if request.is_dry_run else {}
-    return {"run_id": result.run_id, **dry, **merged, "left_out": to_facts(left_out)}
+    facts = {"left_out": to_facts(left_out), "is_simulated": result.is_simulated}
+    return {"run_id": result.run_id, **dry, **merged, **facts}
 
 
 def _bring_to_folder(
     workspace: Workspace, result: _Result, request: MergeRequest, own: Sequence[str]
 ) -> dict[str, Any]:
     delivered = deliver_result(workspace, result.steps[-1].tree, without=own, is_dry_run=request.is_dry_run)
-    words = "would be written" if request.is_dry_run else "were written"
-    message = f"{len(delivered.paths)} files {words} to {delivered.folder}." if delivered.paths else _EMPTY
+    count = len(delivered.paths)
+    words = "would be written" if request.is_dry_run else "were written" if count != 1 else "was written"
+    message = f"{count} file{'' if count == 1 else 's'} {words} to {delivered.folder}." if count else _EMPTY
     return {"folder": str(delivered.folder), "paths": list(delivered.paths), "message": message}
 
 
@@ -157,8 +161,9 @@ def _describe(merged: Merged, *, is_dry_run: bool) -> str:
         return _EMPTY
     if merged.action is MergeAction.NOTHING_TO_DO:
         return f"Nothing to merge: {merged.branch} has the result already."
-    action = merged.action.value.replace("_", " ")
-    changed = f"{len(merged.summary.files)} files, +{merged.summary.added} −{merged.summary.removed}"
+    action = merged.action.value.replace("_", "-")
+    count = len(merged.summary.files)
+    changed = f"{count} file{'' if count == 1 else 's'}, +{merged.summary.added} −{merged.summary.removed}"
     where = f" and its checkout {merged.checkout}" if merged.checkout else ""
     if is_dry_run:
         return f"{merged.branch}{where} would be {action}: {changed}. Nothing was changed."

@@ -255,6 +255,7 @@ def _merge_trees(merge: _Merge, tip: str, result: str) -> str:
         raise WorkspaceConflict(
             f"The result conflicts with branch {merge.branch!r} in {few(paths)}; nothing was changed.",
             paths=paths,
-            hint="Make a branch of the result and merge it by hand.",
+            hint=f"Bring it to a branch of its own (holdfast merge {merge.workspace.run_id[:8]} --into NAME --create), "
+            "then merge that branch with git.",
         )
     return tree

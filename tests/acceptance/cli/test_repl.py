@@ -367,7 +367,7 @@ def test_what_was_changed_after_a_merge_can_be_merged_too(world: Open) -> None:
         terminal.wait_for("M calc.py")
         terminal.wait_for("cancel (c) >")
         terminal.type("m\n")
-        terminal.wait_for("fast forwarded")
+        terminal.wait_for("fast-forwarded")
     terminal.type("/merge\r")
     terminal.wait_for("there is nothing to merge")
     leave(terminal)

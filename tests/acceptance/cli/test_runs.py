@@ -180,7 +180,7 @@ def test_what_is_not_committed_is_named_before_a_run_that_does_not_see_it(start:
     done = start("--yes")
 
     assert "Not committed" not in clean.err
-    assert "Not committed, so the run does not see it: new0.txt, new1.txt, new2.txt and 2 more." in done.err
+    assert "Not committed, so not among the run's files: new0.txt, new1.txt, new2.txt and 2 more." in done.err
     assert done.json["state"] == "completed"
 
 

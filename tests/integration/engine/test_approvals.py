@@ -373,7 +373,7 @@ async def test_what_was_edited_while_it_waited_is_in_the_change_that_is_asked_fo
     ("options", "why"),
     [
         ({"risk": "high"}, "phase spec has risk high"),
-        ({"risk": "low", "approval": "always"}, "the workflow asks for an approval of phase spec always"),
+        ({"risk": "low", "approval": "always"}, "the workflow always asks for approval after phase spec"),
         ({"risk": "critical"}, "phase spec has risk critical, for which two different people must approve"),
     ],
 )
