@@ -74,7 +74,7 @@ def _show(merged: dict[str, Any]) -> None:
     from holdfast.workspace import LeftOutGroup
 
     print_text(plain(merged["message"]))
-    if merged["is_simulated"]:
+    if merged["is_simulated"] and (merged.get("files") or merged.get("paths")):
         print_text("This was a rehearsal: its files are placeholders of the simulated model.")
     if merged.get("dry_run"):
         for subject in merged.get("commits", ()):

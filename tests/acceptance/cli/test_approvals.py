@@ -121,3 +121,20 @@ def test_the_listing_is_a_command_of_its_own_and_says_where_the_whole_is(
     assert f"holdfast approvals show {waiting['approval_id'][:8]}" in holdfast("approvals").out
     wrong = holdfast("approvals", "shwo")
     assert (wrong.code, "Did you mean 'show'?" in wrong.err) == (2, True)
+
+
+def test_changes_are_not_asked_for_without_saying_which(holdfast: Command, waiting: dict[str, Any]) -> None:
+    short = waiting["approval_id"][:8]
+
+    refused = holdfast("reject", short, "--changes")
+
+    assert (refused.code, "Say what should change" in refused.err) == (2, True)
+    assert [item["state"] for item in holdfast("approvals", "--json").json] == ["pending"]
+
+
+def test_the_next_step_of_a_waiting_run_names_its_approval(holdfast: Command, start: Command) -> None:
+    done = start()
+    (approval,) = holdfast("approvals", "--json").json
+    shown = holdfast("runs", "show", done.json["run_id"]).out
+
+    assert f"holdfast approve {approval['approval_id'][:8]}" in shown

@@ -62,6 +62,23 @@ def test_words_people_try_work(holdfast: Command, words: list[str], arguments: l
     assert tried.out
 
 
+@pytest.mark.parametrize(
+    ("word", "suggestion"),
+    [("status", "'runs list'"), ("logs", "'runs logs'"), ("what does it do", 'holdfast -p "…"'), ("rnus", "'runs'")],
+)
+def test_a_word_that_is_no_command_gets_the_one_that_was_meant(holdfast: Command, word: str, suggestion: str) -> None:
+    refused = holdfast(word)
+
+    assert refused.code == 2
+    assert suggestion in refused.err
+
+
+def test_a_repository_that_is_not_there_is_said_before_its_workflow(holdfast: Command) -> None:
+    refused = holdfast("run", "small", "--repo", "/no/such/folder", "--simulate", "--requirements", "Add numbers")
+
+    assert (refused.code, "is no folder" in refused.err) == (1, True)
+
+
 @pytest.mark.parametrize("command", [["runs", "show"], ["approve"]])
 def test_a_short_id_is_said_to_be_too_short(holdfast: Command, command: list[str]) -> None:
     refused = holdfast(*command, "3f2")

@@ -108,3 +108,24 @@ def test_where_there_is_nothing_there_is_nothing_to_clean_up(holdfast: Command, 
     assert holdfast("gc", "--json").json["items"] == []
     assert holdfast("gc").out == "Nothing to clean up.\n"
     assert not (tmp_path / "data").exists()
+
+
+def test_a_delete_that_is_refused_touches_nothing(start: Command, holdfast: Command) -> None:
+    run_id = start("--yes").json["run_id"]
+    worktree = Path(holdfast("runs", "show", run_id, "--json").json["worktree_root"])
+
+    refused = holdfast("runs", "rm", run_id, "--yes", "--json")
+
+    assert refused.code == 1
+    assert refused.json["items"] == []
+    assert "not merged" in refused.json["skipped"][0]["reason"]
+    assert worktree.is_dir()
+
+
+def test_approvals_of_runs_that_are_over_wait_for_nobody(start: Command, holdfast: Command) -> None:
+    run_id = start().json["run_id"]
+    assert "1 approval waits" in holdfast().out
+
+    holdfast("abort", run_id)
+
+    assert "approval waits" not in holdfast().out

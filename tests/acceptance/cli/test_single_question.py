@@ -155,3 +155,14 @@ def test_the_projects_instructions_are_given_to_whoever_answers(world: Open) -> 
     assert user["content"] == "How?"
     (started,) = [event for event in here.events() if event["kind"] == "phase.started"]
     assert started["payload"]["result"]["instruction_files"] == ["AGENTS.md"]
+
+
+def test_a_script_is_not_answered_by_a_stand_in_that_nobody_named(repo: Path, environment: dict[str, str]) -> None:
+    env = {name: value for name, value in environment.items() if not name.endswith("_API_KEY")}
+
+    refused = shell("-p", "What does add do?", env=env, cwd=repo)
+    rehearsed = shell("--simulate", "-p", "What does add do?", "--json", env=env, cwd=repo)
+
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "persona_ineligible" in refused.stderr
+    assert json.loads(rehearsed.stdout)["is_simulated"] is True
