@@ -72,7 +72,7 @@ async def merge_run(
             if not result.steps:
                 raise RunNotInState(f"Run {run_id} has completed no phase yet; there is nothing to merge.")
             if not request.message:
-                message = await asyncio.to_thread(default_message, config, stored, result.template)
+                message = await asyncio.to_thread(default_message, config, stored, result.template, request.into)
                 request = replace(request, message=message or "")
             if request.is_dry_run:
                 return await to_the_end(asyncio.to_thread(_bring, config, result, request))

@@ -41,14 +41,16 @@ async def preview_merge(db: Database, config: Config, run_id: str) -> MergePrevi
     return await asyncio.to_thread(preview_stored, config, stored, read_template(stored))
 
 
-def preview_stored(config: Config, stored: StoredRun, template: WorkflowTemplate) -> MergePreview:
+def preview_stored(
+    config: Config, stored: StoredRun, template: WorkflowTemplate, into: str | None = None
+) -> MergePreview:
     workspace = open_workspace(config.data_dir, stored.run.id)
     trees = list(order_trees((row.phase_key, row.tree, row.ended_at) for row in stored.phases.values()).values())
-    target = str(workspace.source) if workspace.is_private else workspace.base_branch
+    target = str(workspace.source) if workspace.is_private else into or workspace.base_branch
     if not trees:
         return MergePreview(target, (), {}, "")
     own = own_paths(workspace, template.artifact_paths)
-    start = _find_start(workspace)
+    start = _find_start(workspace, into or workspace.base_branch)
     kinds = read_change_kinds(workspace.repo, start, trees[-1])
     kinds = {path: kind for path, kind in kinds.items() if not is_named(own, path)}
     summary = summarize_diff(workspace.repo, start, trees[-1])
@@ -56,16 +58,17 @@ def preview_stored(config: Config, stored: StoredRun, template: WorkflowTemplate
     return MergePreview(target, files, kinds, f"{describe_change(kinds)}\n\nConversation {stored.run.id}.\n")
 
 
-def _find_start(workspace: Workspace) -> str:
-    """What the target has of the run: its base, or what an earlier merge brought."""
-    ref = f"refs/heads/{workspace.base_branch}^{{commit}}"
-    tip = Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", ref)
-    return find_merged(workspace, tip) or workspace.base_commit
+def _find_start(workspace: Workspace, branch: str) -> str:
+    """What the branch has of the run: its base, or what an earlier merge brought."""
+    tip = Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}")
+    return find_merged(workspace, branch, tip) or workspace.base_commit
 
 
-def default_message(config: Config, stored: StoredRun, template: WorkflowTemplate) -> str | None:
+def default_message(
+    config: Config, stored: StoredRun, template: WorkflowTemplate, into: str | None = None
+) -> str | None:
     """The message for a conversation's commit; what somebody typed first is none. `None` for other workflows."""
-    return preview_stored(config, stored, template).message if is_conversation(template) else None
+    return preview_stored(config, stored, template, into).message if is_conversation(template) else None
 
 
 def describe_change(kinds: Mapping[str, str]) -> str:

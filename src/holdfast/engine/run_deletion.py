@@ -42,7 +42,7 @@ async def find_obstacle(db: Database, places: RunPlaces) -> str | None:
             workspace,
             tree,
             own=own,
-            merged=[str(merge["commit"]) for merge in merges if merge.get("commit")],
+            branches={str(merge["branch"]) for merge in merges if merge.get("branch")},
             is_delivered=any(merge.get("folder") for merge in merges),
         ),
         await read_last_tree(db, places.run_id),

@@ -56,8 +56,11 @@ async def find_over(db: Database, run_id: str) -> OverRun | None:
 
 
 async def read_merges(db: Database, run_id: str) -> list[dict[str, Any]]:
-    """What the journal says of each merge of a run: `commit` and `branch`, or `folder`."""
-    query = select(RunEventRow).where(RunEventRow.run_id == run_id, RunEventRow.type == "run.merged")
+    """What the journal says of each merge of a run since its last phase ended: `commit` and `branch`, or `folder`."""
+    of_run = RunEventRow.run_id == run_id
+    completed = select(func.max(RunEventRow.seq)).where(of_run, RunEventRow.type == "phase.completed").scalar_subquery()
+    since = func.coalesce(completed, 0)
+    query = select(RunEventRow).where(of_run, RunEventRow.type == "run.merged", RunEventRow.seq > since)
     async with db.session() as session:
         return [row.payload for row in await session.scalars(query.order_by(RunEventRow.seq))]
 

@@ -14,7 +14,8 @@ from holdfast.errors import WorkspaceError
 from holdfast.workspace.diffs import changed_paths, is_named
 from holdfast.workspace.disk_usage import disk_bytes
 from holdfast.workspace.git import Git
-from holdfast.workspace.refs import branch_names, result_ref, run_refs, to_component
+from holdfast.workspace.refs import branch_names, run_refs, to_component
+from holdfast.workspace.result import find_squashed, leave_out, list_results, read_commit
 from holdfast.workspace.worktree import Workspace, open_workspace
 
 
@@ -142,12 +143,12 @@ def is_reached(repo: Path, commit: str) -> bool:
 
 
 def find_unmerged(
-    workspace: Workspace, tree: str | None, *, own: Sequence[str], merged: Iterable[str], is_delivered: bool
+    workspace: Workspace, tree: str | None, *, own: Sequence[str], branches: Iterable[str], is_delivered: bool
 ) -> str | None:
-    """Why deleting a run would lose work, or `None`: its result is with the user, or there is none.
+    """Why deleting a run would lose work, or `None`: its whole result is with the user, or there is none.
 
-    `tree` is what the last phase left, `own` are the engine's own files in it, `merged` the commits that a merge has
-    made of it; `is_delivered` says that a plain folder has got the files.
+    `tree` is what the last phase left, `own` are the engine's own files in it, `branches` those that a merge brought it
+    to; `is_delivered` says that a plain folder has got these files.
     """
     repo = workspace.repo
     if not repo.is_dir():
@@ -159,8 +160,10 @@ def find_unmerged(
             return f"it holds files that no phase recorded, under {ref}"
     if tree is None or not _changes(workspace, tree, own) or (workspace.is_private and is_delivered):
         return None
-    result = git.find("rev-parse", "--verify", "--quiet", result_ref(workspace.run_id))
-    commits = [*merged, *([result] if result else ())]
+    # An earlier part of the result does not count: work that came after it would be lost.
+    whole = leave_out(workspace, tree, own)
+    commits = [commit for commit in list_results(workspace) if read_commit(git, commit)[0] == whole]
+    commits += [commit for branch in branches if (commit := find_squashed(workspace, whole, branch))]
     return None if any(is_reached(repo, commit) for commit in commits) else "its result is not merged"
 
 

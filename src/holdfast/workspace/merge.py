@@ -91,16 +91,16 @@ class _Merge:
     def __post_init__(self) -> None:
         self.git = Git(git_dir=self.workspace.repo, is_exact=False)
         self.tip = self.git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{self.branch}^{{commit}}")
-        self.since = find_merged(self.workspace, self.tip)
+        self.since = find_merged(self.workspace, self.branch, self.tip)
 
     @property
     def tree(self) -> str:
         return self.commits[-1].tree
 
-    def is_squashed_already(self) -> bool:
-        """Whether the branch has the result as one commit."""
-        squashed = find_squashed(self.workspace, self.tree, self.branch) if self.tip else None
-        return bool(squashed and self.tip and is_ancestor(self.git, squashed, self.tip))
+    @property
+    def is_squashed_before(self) -> bool:
+        """Whether the branch has an earlier part of the result as one commit."""
+        return bool(self.since and self.tip and not is_ancestor(self.git, self.since, self.tip))
 
     def commit(self, tree: str, message: str, *parents: str) -> str:
         return commit_on(self.workspace, tree, message, parents=parents, at=self.at, author=self.author)
@@ -128,8 +128,10 @@ def merge_result(
         merge.commits = list_commits(workspace, steps, without=without, message=options.message, since=merge.since)
         if not merge.commits and not merge.since:
             return Merged(MergeAction.NOTHING_TO_DO, target_branch, "", None, DiffSummary(()), is_empty=True)
-        if not merge.commits or merge.is_squashed_already():
+        if not merge.commits:
             return Merged(MergeAction.NOTHING_TO_DO, target_branch, merge.tip or "", None, DiffSummary(()))
+        if merge.tip is None:
+            _check_name(merge)
         if merge.tip is None and not options.can_create:
             _check_unborn(merge)
         return _bring(merge, options)
@@ -137,11 +139,15 @@ def merge_result(
 
 def _bring(merge: _Merge, options: MergeOptions) -> Merged:
     git, tip, state = merge.git, merge.tip, merge.workspace.state_dir
-    if options.is_squashed:
+    result = make_result(
+        merge.workspace, merge.commits, merge.branch, at=merge.at, author=merge.author, since=merge.since
+    )
+    # What the branch has as one commit is not in the history of the result: the rest comes as one commit, too.
+    is_squashed = options.is_squashed or merge.is_squashed_before
+    if is_squashed:
         commit, action = _squash(merge, options.message), MergeAction.SQUASHED if tip else MergeAction.CREATED
         subjects: tuple[str, ...] = (read_commit(git, commit)[1].partition("\n")[0],)
     else:
-        result = make_result(merge.workspace, merge.commits, at=merge.at, author=merge.author, since=merge.since)
         commit, action = _join(merge, result)
         subjects = tuple(each.subject for each in merge.commits)
     start = tip or git.line("mktree")
@@ -151,12 +157,22 @@ def _bring(merge: _Merge, options: MergeOptions) -> Merged:
         checkout = check_files(git, merge.branch, tip, commit, paths=paths, state=state)
         return Merged(action, merge.branch, commit, checkout, summary, subjects)
     # crash: the same commits are found and used again, so a repeated merge recognises what the branch already has.
-    if options.is_squashed:
+    keep_result(merge.workspace, result, merge.branch)
+    if is_squashed:
         keep_squashed(merge.workspace, merge.tree, merge.branch, commit)
-    else:
-        keep_result(merge.workspace, result)
     checkout = move_branch(git, merge.branch, tip, commit, paths=paths, state=state)
     return Merged(action, merge.branch, commit, checkout, summary, subjects)
+
+
+def _check_name(merge: _Merge) -> None:
+    """Refuse what can be no branch's name, before anything is made."""
+    if merge.git.find("check-ref-format", "--branch", merge.branch) is None:
+        raise TargetBranchMissing(
+            f"{merge.branch!r} cannot be the name of a branch.",
+            branch=merge.branch,
+            can_be_made=False,
+            hint="Name another one: --into BRANCH.",
+        )
 
 
 def _check_unborn(merge: _Merge) -> None:
@@ -201,8 +217,8 @@ def make_branch(
         commits = list_commits(workspace, steps, without=without)
         commit = workspace.base_commit
         if commits:
-            commit = make_result(workspace, commits, at=at, author=author)
-            keep_result(workspace, commit)
+            commit = make_result(workspace, commits, branch, at=at, author=author)
+            keep_result(workspace, commit, branch)
         old = git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
         if old == commit:
             return ResultBranch(branch, commit)
@@ -234,12 +250,20 @@ def _squash(merge: _Merge, message: str) -> str:
     base = () if is_unborn else (workspace.base_commit,)
     if tip is None or tip == workspace.base_commit:
         tree, parents = merge.tree, (tip,) if tip else base
+    elif merge.since:
+        tree, parents = _merge_trees(merge, *_since_earlier(merge, tip, merge.since)), (tip,)
     else:
         tree, parents = _merge_trees(merge, tip, merge.commit(merge.tree, message, *base)), (tip,)
     known = find_squashed(workspace, merge.tree, merge.branch)
     if known and read_commit(git, known) == (tree, message.strip()) and _parents_of(git, known) == list(parents):
         return known
     return merge.commit(tree, message, *parents)
+
+
+def _since_earlier(merge: _Merge, tip: str, since: str) -> tuple[str, str]:
+    """Make two commits whose common start is what the branch has of the result: the branch, and the whole result."""
+    start = merge.commit(f"{since}^{{tree}}", "Start\n")
+    return merge.commit(f"{tip}^{{tree}}", "Branch\n", start), merge.commit(merge.tree, "Result\n", start)
 
 
 def _parents_of(git: Git, commit: str) -> list[str]:

@@ -5,7 +5,7 @@
     refs/holdfast/<run>/@base                  the commit the run started from, whatever becomes of its branch
     refs/holdfast/<run>/@rescue/<tree>         what lay in the worktree before it was overwritten or removed
     refs/holdfast/<run>/@replaced/<commit>     a snapshot whose name was needed for a later one
-    refs/holdfast/<run>/@result                the commits that `merge` brings to the user's branch
+    refs/holdfast/<run>/@results/<branch>      the commits that `merge` brings to a branch of the user's, by its hash
     refs/holdfast/<run>/@squashed/<digest>     the one commit that `merge --squash` brings to a branch
     refs/holdfast/<run>/@setup/<round>         the files after set-up, on top of the files before it
 
@@ -39,8 +39,12 @@ def base_ref(run_id: str) -> str:
     return f"{run_refs(run_id)}/@base"
 
 
-def result_ref(run_id: str) -> str:
-    return f"{run_refs(run_id)}/@result"
+def result_refs(run_id: str) -> str:
+    return f"{run_refs(run_id)}/@results"
+
+
+def result_ref(run_id: str, branch: str) -> str:
+    return f"{result_refs(run_id)}/{hashlib.sha256(branch.encode(errors='replace')).hexdigest()[:20]}"
 
 
 def squash_ref(run_id: str, digest: str) -> str:

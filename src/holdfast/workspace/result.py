@@ -12,7 +12,7 @@ from pathlib import Path
 
 from holdfast.workspace.diffs import changed_paths, is_named
 from holdfast.workspace.git import HOLDFAST, Author, Git, identity
-from holdfast.workspace.refs import result_ref, squash_ref
+from holdfast.workspace.refs import result_ref, result_refs, squash_ref
 from holdfast.workspace.repository import is_empty_start
 from holdfast.workspace.setup_files import SetupFiles, read_setup
 from holdfast.workspace.worktree import Workspace
@@ -79,14 +79,15 @@ def _to_message(message: str, step: ResultStep, *, is_single: bool) -> str:
 def make_result(
     workspace: Workspace,
     commits: Sequence[ResultCommit],
+    branch: str,
     *,
     at: datetime,
     author: Author | None = None,
     since: str | None = None,
 ) -> str:
-    """Make the commits on the run's base, or on `since`, and return the last one; those `keep_result` kept are used."""
+    """Make the commits on the run's base, or on `since`, and return the last one; those kept for `branch` are used."""
     git = Git(git_dir=workspace.repo)
-    known = find_result(workspace)
+    known = find_result(workspace, branch)
     if known and _read_commits(git, since or workspace.base_commit, known) == _to_plain(commits):
         return known
     commit = since or ("" if is_empty_start(git, workspace.base_commit) else workspace.base_commit)
@@ -95,23 +96,32 @@ def make_result(
     return commit
 
 
-def keep_result(workspace: Workspace, commit: str) -> None:
-    """Keep the commits under the run's result ref, so that a repeated merge recognises what the branch already has."""
-    Git(git_dir=workspace.repo).run("update-ref", result_ref(workspace.run_id), commit)
+def keep_result(workspace: Workspace, commit: str, branch: str) -> None:
+    """Keep the commits under a ref of the run and the branch, so that a repeated merge recognises what it has."""
+    Git(git_dir=workspace.repo).run("update-ref", result_ref(workspace.run_id, branch), commit)
 
 
-def find_result(workspace: Workspace) -> str | None:
-    """Find the last commit of the result as it was kept."""
-    return Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", result_ref(workspace.run_id))
+def find_result(workspace: Workspace, branch: str) -> str | None:
+    """Find the last commit of the result as it was kept for a branch."""
+    return Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", result_ref(workspace.run_id, branch))
 
 
-def find_merged(workspace: Workspace, tip: str | None) -> str | None:
-    """Find the last commit of the result that a branch at `tip` has from an earlier merge."""
-    git, known = Git(git_dir=workspace.repo), find_result(workspace)
+def list_results(workspace: Workspace) -> list[str]:
+    """List the last commit of the result for each branch that it was brought to."""
+    listing = ("for-each-ref", "--format=%(objectname)", result_refs(workspace.run_id))
+    return Git(git_dir=workspace.repo).line(*listing).splitlines()
+
+
+def find_merged(workspace: Workspace, branch: str, tip: str | None) -> str | None:
+    """Find the last commit of the result that a branch at `tip` has from an earlier merge, as it is or squashed."""
+    git, known = Git(git_dir=workspace.repo), find_result(workspace, branch)
     if not known or not tip:
         return None
-    listed = git.line("rev-list", "--first-parent", known, f"^{workspace.base_commit}").split()
-    return next((commit for commit in listed if is_ancestor(git, commit, tip)), None)
+    for commit in git.line("rev-list", "--first-parent", known, f"^{workspace.base_commit}").split():
+        squashed = find_squashed(workspace, read_commit(git, commit)[0], branch)
+        if is_ancestor(git, commit, tip) or (squashed and is_ancestor(git, squashed, tip)):
+            return commit
+    return None
 
 
 def is_ancestor(git: Git, commit: str, tip: str) -> bool:

@@ -278,6 +278,26 @@ async def test_an_unmerged_result_stays_unless_it_may_be_lost(world: World) -> N
     assert refs_of(world, run_id) == []
 
 
+async def test_work_that_came_after_a_merge_is_not_lost(world: World) -> None:
+    async def add(turn: Turn) -> None:
+        turn.write(f"{turn.phase_key}.txt", "work\n")
+        turn.hand_in()
+
+    waiting = await world.run(add, phase("spec"), phase("plan", approval="always"))
+    run_id = str(waiting.run_id)
+    await merge_run(world.db, config_of(world), run_id)
+    engine = world.engine(add)
+    approval = (await world.approvals(run_id))[-1]
+    await engine.decide(run_id, approval.id, "approve")
+    assert (await engine.resume(run_id)).state == "completed"
+
+    refused = await rm(world, run_id)
+    await merge_run(world.db, config_of(world), run_id)
+
+    assert (refused.deleted_runs, refused.skipped[0].reason) == ([], "its result is not merged")
+    assert (await rm(world, run_id)).deleted_runs == [run_id]
+
+
 async def test_a_result_on_any_branch_or_tag_of_the_users_counts_as_merged(world: World) -> None:
     run_id = await completed(world)
     await merge_run(world.db, config_of(world), run_id, MergeRequest("elsewhere", can_create=True))

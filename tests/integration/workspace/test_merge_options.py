@@ -153,3 +153,59 @@ def test_a_squash_killed_at_any_command_is_finished_by_the_next(
     assert (wanted["status"], wanted["locks"]) == ("", [])
     assert deaths > 10
     assert [end for end in ends if end != wanted] == []
+
+
+# -- several merges of one run ----------------------------------------------------------------------------------------
+
+
+def test_each_branch_remembers_what_it_has(repo: UserRepo, workspace: Workspace) -> None:
+    steps = two_steps(workspace)
+    merge(workspace, *steps, message="A")
+    merge(workspace, *steps, into="other", message="B")
+
+    again = [merge(workspace, *steps, into=branch, message="C") for branch in ("main", "other")]
+    later = ResultStep(_work(workspace, 2, a_txt="three\n").tree, "Later")
+    brought = merge(workspace, *steps, later, message="D")
+
+    assert [each.action for each in again] == [MergeAction.NOTHING_TO_DO] * 2
+    assert brought.action is MergeAction.FAST_FORWARDED
+    assert repo.git("log", "--format=%s", "main").splitlines() == ["D", "A: two", "A: one", "first"]
+
+
+def test_what_comes_after_a_squash_is_one_commit_more(repo: UserRepo, workspace: Workspace) -> None:
+    steps = two_steps(workspace)
+    merge(workspace, *steps)
+    repo.commit("theirs", other_txt="theirs\n")
+    later = ResultStep(_work(workspace, 2, a_txt="three\n").tree, "Two")
+
+    for options in ({"message": "Two"}, {"is_squashed": True, "message": "Two"}):
+        merge(workspace, *steps, later, **options)
+
+    assert repo.git("log", "--format=%s").splitlines() == ["Two", "theirs", "All of it", "first"]
+    assert (repo.path / "a.txt").read_text() == "three\n"
+    assert repo.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("is_squashed", [True, False])
+def test_a_change_that_was_taken_back_after_a_merge_is_taken_back_on_the_branch(
+    repo: UserRepo, workspace: Workspace, is_squashed: bool
+) -> None:
+    before = (repo.path / "a.txt").read_text()
+    merge(workspace, ResultStep(_work(workspace, a_txt="two\n").tree, "One"), is_squashed=is_squashed, message="One")
+
+    merge(
+        workspace, ResultStep(_work(workspace, 2, a_txt=before).tree, "Back"), is_squashed=is_squashed, message="Back"
+    )
+
+    assert repo.git("log", "--format=%s").splitlines() == ["Back", "One", "first"]
+    assert (repo.path / "a.txt").read_text() == before
+
+
+def test_what_can_be_no_branch_is_refused_before_anything_is_made(repo: UserRepo, workspace: Workspace) -> None:
+    steps = two_steps(workspace)
+    refs = repo.git("for-each-ref")
+
+    with pytest.raises(TargetBranchMissing, match="cannot be the name"):
+        merge(workspace, *steps, into="bad..name", message="A")
+
+    assert repo.git("for-each-ref") == refs
