@@ -27,7 +27,7 @@ def test_every_code_is_in_the_reference_beside_its_status() -> None:
 
 
 def test_every_command_has_a_route_that_is_there_or_is_said_to_have_none() -> None:
-    _, _, table = PAGE.partition("## Every command")
+    _, _, table = PAGE.partition("## Commands and their routes")
     rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table.partition("\n## ")[0], re.MULTILINE)
     told = {command: route for cell, route in rows for command in re.findall(r"`([a-z ]+)`", cell)}
     commands = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
