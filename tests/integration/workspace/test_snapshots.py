@@ -24,6 +24,8 @@ from holdfast.workspace import (
     summarize_diff,
     write_tree,
 )
+from holdfast.workspace.git import Git
+from holdfast.workspace.registration import forget_worktree
 
 SMALL = SnapshotRules(max_file_bytes=100)
 
@@ -43,6 +45,27 @@ def test_tree_holds_tracked_and_untracked_files_and_no_ignored_ones(workspace: W
 
     assert _names(workspace, tree.tree_id) == {"src/b.py", "new.txt", ".gitignore"}
     assert tree.left_out == ()
+
+
+def test_caches_of_tests_are_nobodys_work_unless_git_knows_them(repo: UserRepo, workspace: Workspace) -> None:
+    for name in ("src/__pycache__/b.pyc", "node_modules/left/index.js", ".tox/log"):
+        (workspace.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace.root / name).write_text("made by a tool")
+
+    names = _names(workspace, write_tree(workspace).tree_id)
+
+    assert not {name for name in names if "__pycache__" in name or "node_modules" in name or ".tox" in name}
+
+
+@pytest.mark.parametrize("lost", ["gitdir", "HEAD", "commondir"])
+def test_a_worktree_that_a_killed_git_half_forgot_can_be_removed(
+    repo: UserRepo, workspace: Workspace, lost: str
+) -> None:
+    (workspace.git_dir / lost).unlink()
+
+    forget_worktree(Git(git_dir=workspace.repo), workspace.worktree)
+
+    assert not workspace.git_dir.exists()
 
 
 def test_tree_does_not_depend_on_the_past(workspace: Workspace) -> None:
