@@ -34,7 +34,7 @@ from holdfast.agents.tool_rules import file_tool_rules
 from holdfast.config import Config
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
-from holdfast.runtime.checkpoint.sqlite import SQLiteCheckpointer
+from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
 from holdfast.runtime.durable import RunLog
 from holdfast.runtime.records import Records
 from holdfast.runtime.stores import open_journal

@@ -26,7 +26,7 @@ from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.enums import Backend
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import RunFilter, list_due, list_page
-from holdfast.persistence.rows import insert
+from holdfast.persistence.statements import insert
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Append, Statement, prepare
 from holdfast.runtime.events import create_event

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.errors import HoldfastError, RunCancelled, RunPaused
+    from holdfast.runtime.answers import cancel_flow, decide
     from holdfast.runtime.context import Context, Decision
-    from holdfast.runtime.decisions import cancel_flow, decide
     from holdfast.runtime.durable import step_key
     from holdfast.runtime.flow import run_flow
-    from holdfast.runtime.unknown import Done, NotDone
+    from holdfast.runtime.unknown_outcomes import Done, NotDone
 
 __version__ = "0.1.0"
 __all__ = [

@@ -23,7 +23,7 @@ with needing_extras(__name__):
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
 
-    from holdfast.schema_findings import Finding, to_findings
+    from holdfast.definitions.findings import Finding, to_findings
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*@[0-9]+(\.[0-9]+)*")

@@ -11,7 +11,7 @@ from functools import cmp_to_key
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.consent import Consent, PersonaConsentStore
-from holdfast.definition import content_hash, version_order
+from holdfast.definitions.base import content_hash, version_order
 from holdfast.enums import Backend
 from holdfast.errors import ConsentRequired, PersonaIneligible
 from holdfast.persona import AgentPersona

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from holdfast.config import MAX_TRIES, MAX_WAIT_S
-from holdfast.definition import Argv, Definition, Key, Loc, Name, Version, check_not_empty, refuse
-from holdfast.definition_file import load_definition, load_definitions_from_dir
+from holdfast.definitions.base import Argv, Definition, Key, Loc, Name, Version, check_not_empty, refuse
+from holdfast.definitions.yaml_file import load_definition, load_definitions_from_dir
 from holdfast.enums import Backend, Capability
 from holdfast.errors import PersonaInvalid
 

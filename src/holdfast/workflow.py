@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
-from holdfast.definition import Argv, Definition, Key, Loc, Name, Version, WorkspacePath, check_not_empty, refuse
-from holdfast.definition_file import load_definition, load_definitions_from_dir
+from holdfast.definitions.base import Argv, Definition, Key, Loc, Name, Version, WorkspacePath, check_not_empty, refuse
+from holdfast.definitions.yaml_file import load_definition, load_definitions_from_dir
 from holdfast.enums import Backend, Capability, RiskLevel
 from holdfast.errors import HoldfastError, SchemaNotFound, TemplateInvalid, did_you_mean
 

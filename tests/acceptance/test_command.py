@@ -69,7 +69,9 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
 
 
 def test_flows_need_neither_a_framework_nor_a_database_driver() -> None:
-    loaded = loaded_by("from holdfast import Context, decide, run_flow\nimport holdfast.runtime.checkpoint.sqlite")
+    loaded = loaded_by(
+        "from holdfast import Context, decide, run_flow\nimport holdfast.runtime.checkpoint.sqlite.store"
+    )
 
     assert not loaded & {"psycopg", "pydantic", "sqlalchemy", "alembic", "rich", "typer", "langchain", "fastapi"}
 

@@ -16,7 +16,7 @@ from tests.stores import open_store, progress
 
 from holdfast.errors import HoldfastError, LeaseLost, RunBusy, SequenceConflict
 from holdfast.runtime.checkpoint.base import Append, Claim, prepare
-from holdfast.runtime.checkpoint.chain import genesis, link
+from holdfast.runtime.checkpoint.hash_chain import genesis, link
 
 RUN_IDS = st.sampled_from(["a", "b", "c"])
 USERS = st.integers(0, 2)

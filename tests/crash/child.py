@@ -27,9 +27,10 @@ from tests.crash.lines import watch_lines
 from tests.stores import open_store
 
 from holdfast import Context, Done, HoldfastError, NotDone, decide, run_flow, step_key
-from holdfast.runtime.checkpoint import Checkpointer, jsonl_file
+from holdfast.runtime.checkpoint import Checkpointer
 from holdfast.runtime.checkpoint.base import Append
-from holdfast.runtime.checkpoint.postgres_line import PostgresLine
+from holdfast.runtime.checkpoint.jsonl import run_file
+from holdfast.runtime.checkpoint.postgres.pipeline import PostgresLine
 from holdfast.runtime.events import Event
 
 RUN_ID = "trip"
@@ -144,7 +145,7 @@ class Watch:
                     watch.inside()
                 return super().execute(sql, *args)
 
-        execute, write_all, commit = psycopg.Connection.execute, jsonl_file.write_all, PostgresLine._commit
+        execute, write_all, commit = psycopg.Connection.execute, run_file.write_all, PostgresLine._commit
 
         def watched_execute(connection: Any, query: Any, *args: Any, **options: Any) -> Any:
             if query == "COMMIT":
@@ -164,7 +165,7 @@ class Watch:
         sqlite3.connect = functools.partial(sqlite3.connect, factory=WatchedSQLite)
         psycopg.Connection.execute = watched_execute
         PostgresLine._commit = watched_commit
-        jsonl_file.write_all = write_in_two
+        run_file.write_all = write_in_two
 
 
 def _names_of_batch(batch: Sequence[Append]) -> list[str]:

@@ -13,7 +13,8 @@ from typing import Any
 from tests.stores import open_store, progress, seqs
 
 import holdfast.runtime.checkpoint as checkpoint
-from holdfast.runtime.checkpoint import postgres_schema, sqlite_schema
+from holdfast.runtime.checkpoint.postgres import schema as postgres_schema
+from holdfast.runtime.checkpoint.sqlite import schema as sqlite_schema
 
 _OWN_CODE = os.path.dirname(checkpoint.__file__)
 ADDED = ("added_one", "added_two")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
-from holdfast.runtime.checkpoint.sqlite_log import _FULL_BYTES, LogRoom
+from holdfast.runtime.checkpoint.sqlite.wal import _FULL_BYTES, LogRoom
 
 SEED = int(os.environ.get("HOLDFAST_SEED", "1"))
 KILLS = 100 if os.environ.get("HOLDFAST_TORTURE") == "1" else 8
@@ -87,7 +87,7 @@ def test_no_room_is_made_where_there_is_none(tmp_path: Path, monkeypatch: pytest
     room = LogRoom(str(log))
     room.make()
     log.write_bytes(b"x" * 70_000)
-    monkeypatch.setattr("holdfast.runtime.checkpoint.sqlite_log._MIN_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr("holdfast.runtime.checkpoint.sqlite.wal._MIN_FREE_BYTES", 1 << 62)
 
     room.make()
 

@@ -12,7 +12,8 @@ from tests.crash.processes import Process
 from tests.crash.run import NewRun
 from tests.stores import DISK_KINDS, open_store, progress, seqs
 
-from holdfast.runtime.checkpoint import postgres_schema, sqlite_schema
+from holdfast.runtime.checkpoint.postgres import schema
+from holdfast.runtime.checkpoint.sqlite import schema as sqlite_schema
 
 SAMPLE = 8
 
@@ -82,5 +83,5 @@ def _is_half_upgraded(kind: str, target: str) -> bool:
             found = database.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
             tables = [name for (name,) in found]
     added = [table for table in ADDED if table in tables]
-    known = sqlite_schema.VERSION if kind == "sqlite" else postgres_schema.VERSION
+    known = sqlite_schema.VERSION if kind == "sqlite" else schema.VERSION
     return added != (list(ADDED) if version == known + 1 else [])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.config import Config, load_config
-from holdfast.health import check_all
+from holdfast.doctor import check_all
 from holdfast.persistence.db import Database
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
 from holdfast.runtime.events import create_event

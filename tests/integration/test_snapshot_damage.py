@@ -87,7 +87,7 @@ def test_a_snapshot_is_old_or_new_wherever_its_writer_dies(tmp_path: Path, dies_
     _, after = save_snapshots(tmp_path)
     code = (
         "import os, signal\nfrom holdfast.runtime.state import RunState\n"
-        "import holdfast.runtime.checkpoint.jsonl_snapshot as module\n"
+        "import holdfast.runtime.checkpoint.jsonl.snapshot as module\n"
         "real = getattr(module, args[0])\n"
         "def die(*a, **k):\n    real(*a, **k)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
         "setattr(module, args[0], die)\nstore.save_snapshot('r', RunState('r', purpose='newest'))\n"

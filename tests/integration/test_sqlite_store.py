@@ -13,8 +13,8 @@ from tests.stores import progress
 from holdfast.errors import LeaseLost
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
 from holdfast.runtime.checkpoint.base import Append, prepare
-from holdfast.runtime.checkpoint.chain import Head, extend, genesis
-from holdfast.runtime.checkpoint.sqlite_schema import UPGRADES, VERSION, read_version
+from holdfast.runtime.checkpoint.hash_chain import Head, extend, genesis
+from holdfast.runtime.checkpoint.sqlite.schema import UPGRADES, VERSION, read_version
 from holdfast.runtime.state import RunState
 
 

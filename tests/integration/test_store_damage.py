@@ -107,7 +107,7 @@ def test_a_line_that_is_being_written_is_not_taken_for_a_torn_one(tmp_path: Path
     saved = fill(JSONLCheckpointer(tmp_path))
     code = """
 import os
-import holdfast.runtime.checkpoint.jsonl_file as module
+import holdfast.runtime.checkpoint.jsonl.run_file as module
 def write_in_halves(fd, line, offset):
     os.pwrite(fd, line[:20], offset)
     print("half", flush=True)

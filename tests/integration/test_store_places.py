@@ -173,7 +173,7 @@ def test_a_full_disk_is_an_error_after_which_the_same_store_goes_on(tmp_path: Pa
 
 
 def test_a_failed_sync_is_an_error_and_the_event_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import holdfast.runtime.checkpoint.jsonl_file as module
+    import holdfast.runtime.checkpoint.jsonl.run_file as module
 
     def fail(_fd: int) -> None:
         raise OSError(5, "Input/output error")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.binding import BackendAvailability, bind_personas, find_unfillable, rank_candidates
-from holdfast.definition import version_order
+from holdfast.definitions.base import version_order
 from holdfast.enums import Backend, Capability
 from holdfast.errors import ConsentRequired, PersonaIneligible
 from holdfast.persona import AgentPersona

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.runtime.checkpoint.postgres_tx import to_postgres
+from holdfast.runtime.checkpoint.postgres.transaction import to_postgres
 
 
 @pytest.mark.parametrize(

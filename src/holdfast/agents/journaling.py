@@ -40,7 +40,7 @@ from holdfast.agents.traffic import TrafficLane
 from holdfast.errors import PhaseTimeout
 from holdfast.runtime.durable import TOOL_CALL, RunLog, Step, idempotency_key
 from holdfast.runtime.records import StepState, fingerprint_of
-from holdfast.runtime.unknown import Done, NotDone, OnUnknown, Unclear
+from holdfast.runtime.unknown_outcomes import Done, NotDone, OnUnknown, Unclear
 
 AfterMutation = Callable[[], Awaitable[dict[str, Any]]]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.given import first_given
 from holdfast.agents.secrets import read_key
-from holdfast.catalog.models import ModelCard, load_model_table
+from holdfast.catalog.model_table import ModelCard, load_model_table
 from holdfast.config import Config
 from holdfast.enums import Backend
 from holdfast.errors import BackendUnavailable

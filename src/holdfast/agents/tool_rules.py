@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from holdfast.agents.policy import to_relative
 from holdfast.runtime.records import Record
-from holdfast.runtime.unknown import Done, NotDone, Unclear
+from holdfast.runtime.unknown_outcomes import Done, NotDone, Unclear
 from holdfast.workspace import is_lost
 
 

@@ -21,7 +21,7 @@ from holdfast.api.server import Server, get_server
 from holdfast.enums import Role
 from holdfast.errors import NotAuthenticated, RoleInsufficient, TooManyAttempts
 from holdfast.persistence.access import end_session, find_valid_session, find_valid_token, note_use, open_session
-from holdfast.persistence.rows import to_time_text
+from holdfast.persistence.statements import to_time_text
 
 COOKIE = "holdfast_session"
 _LINK_MINUTES = 15

@@ -14,7 +14,7 @@ from holdfast.api.params import ServerDep
 from holdfast.api.portraits import Portrait, portray
 from holdfast.api.responses import READ
 from holdfast.catalog import CatalogEntry
-from holdfast.catalog.models import ModelCard, ModelTable, load_model_table
+from holdfast.catalog.model_table import ModelCard, ModelTable, load_model_table
 from holdfast.config import Config
 from holdfast.consent import PersonaConsentStore, open_consents
 from holdfast.enums import Backend

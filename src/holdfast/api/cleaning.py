@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.api.options import ServerOptions
 from holdfast.persistence.access import forget_old
-from holdfast.persistence.rows import to_time_text
+from holdfast.persistence.statements import to_time_text
 from holdfast.runtime.journal import Journal
 
 _log = logging.getLogger("holdfast.api")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.api.shaping import to_usd
 from holdfast.api.statistics import WorkflowStatistics
-from holdfast.catalog.models import ModelTable
+from holdfast.catalog.model_table import ModelTable
 from holdfast.engine.telling import Note
 from holdfast.engine.wording import duration, money, plural
 from holdfast.enums import Backend

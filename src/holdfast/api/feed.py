@@ -15,10 +15,10 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.api.listeners import Listener, join
 from holdfast.api.tails import to_text
-from holdfast.api.undisturbed import undisturbed
+from holdfast.concurrency import undisturbed
 from holdfast.errors import JournalCorrupt, LastEventIdInvalid
 from holdfast.persistence.db import Database
-from holdfast.persistence.feed import (
+from holdfast.persistence.event_feed import (
     Stretch,
     find_moved,
     give_positions,
@@ -28,12 +28,12 @@ from holdfast.persistence.feed import (
     read_position,
     read_stretches,
 )
-from holdfast.persistence.rows import to_time_text
-from holdfast.runtime.background import Watcher
+from holdfast.persistence.statements import to_time_text
 from holdfast.runtime.checkpoint.base import JournalStore
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_store
+from holdfast.runtime.threads import Watcher
 
 _LOOK_AT_ALL_EVERY_S = 5.0  # for what is written to runs that are over; all else is noticed at once
 _NEW = timedelta(minutes=2)  # how far the clocks of two servers may be apart without a run being noticed late

@@ -18,8 +18,8 @@ from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound, IdempotencyKeyReused, RowRefused, RunBusy, RunNotInState
 from holdfast.persistence.access import find_answer, remember_answer
 from holdfast.persistence.models import ApprovalRow, IdempotencyRow
-from holdfast.persistence.rows import now_text
 from holdfast.persistence.runs import StoredRun, find_approval
+from holdfast.persistence.statements import now_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 

@@ -22,7 +22,7 @@ from holdfast.api.server import Server
 from holdfast.api.shaping import to_usd
 from holdfast.api.statistics import to_statistics
 from holdfast.binding import was_asked_for
-from holdfast.catalog.models import load_model_table
+from holdfast.catalog.model_table import load_model_table
 from holdfast.consent import open_consents
 from holdfast.engine.loading import get_run
 from holdfast.engine.telling import Note

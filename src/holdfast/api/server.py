@@ -17,7 +17,7 @@ from holdfast.api.nightly import clean_every_night
 from holdfast.api.observing import observe_commits
 from holdfast.api.options import ServerOptions
 from holdfast.api.tails import Tails
-from holdfast.api.undisturbed import Undertakings
+from holdfast.concurrency import Undertakings
 from holdfast.config import Config
 from holdfast.persistence.db import Database
 from holdfast.runtime.journal import Journal

@@ -15,7 +15,7 @@ from holdfast.api.server import Server
 from holdfast.api.shaping import to_tokens
 from holdfast.errors import NotAuthenticated, RequestInvalid
 from holdfast.persistence.access import create_token, end_session, list_tokens, revoke_token
-from holdfast.persistence.rows import now_text, to_time_text
+from holdfast.persistence.statements import now_text, to_time_text
 
 router = APIRouter(tags=["access"])
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.api.listeners import Listener, join
-from holdfast.api.undisturbed import undisturbed
+from holdfast.concurrency import undisturbed
 from holdfast.enums import RunStatus
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import read_state

@@ -14,7 +14,7 @@ from holdfast.api.params import ServerDep, Text
 from holdfast.api.responses import WRITE
 from holdfast.binding import find_unfillable
 from holdfast.catalog import Catalog
-from holdfast.definition_file import Problem, check_definition
+from holdfast.definitions.yaml_file import Problem, check_definition
 from holdfast.workflow import WorkflowTemplate, find_schema_faults
 
 router = APIRouter(tags=["catalog"])

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
-from holdfast.definition import version_order
-from holdfast.definition_file import load_definitions_from_dir
+from holdfast.definitions.base import version_order
+from holdfast.definitions.yaml_file import load_definitions_from_dir
 from holdfast.errors import HoldfastError, PersonaInvalid, PersonaNotFound, TemplateInvalid, TemplateNotFound
 from holdfast.persona import AgentPersona, load_persona_file
 from holdfast.workflow import WorkflowTemplate, load_workflow_file

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.binding import BackendAvailability, bind_personas
 from holdfast.catalog.lookup import Catalog, CatalogEntry, Source
 from holdfast.consent import AnyConsent, PersonaConsentStore
-from holdfast.definition import content_hash
+from holdfast.definitions.base import content_hash
 from holdfast.errors import ConsentRequired
 from holdfast.persona import AgentPersona, Verdict
 from holdfast.workflow import WorkflowTemplate

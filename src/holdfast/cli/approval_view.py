@@ -12,7 +12,7 @@ from holdfast.cli.options import JSON
 from holdfast.cli.output import has_colour, mark, paint, plain, print_json, print_text
 from holdfast.cli.reading import find_shown_approval
 from holdfast.cli.results import coloured
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import query
 
 _RUN = (
     "SELECT r.state, r.workflow, r.title, r.requirements_md, r.repo_path, r.worktree_root, t.definition "

@@ -15,8 +15,7 @@ from holdfast.cli.output import paint, plain, print_text, say
 from holdfast.cli.reading import find_run_id
 from holdfast.engine.command_log import CommandCall, CommandLog
 from holdfast.engine.wording import duration
-from holdfast.persistence.driven import find_driven
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import find_driven, query
 
 _POLL_S = 0.5
 _MAX_READ_BYTES = 256_000

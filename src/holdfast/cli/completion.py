@@ -25,7 +25,7 @@ def _quiet(find: Callable[[], Iterator[Completion]]) -> Callable[[str], list[Com
 
 
 def _find_runs() -> Iterator[Completion]:
-    from holdfast.persistence.plain import query
+    from holdfast.persistence.raw_sql import query
 
     rows = query("SELECT id, state, workflow, title FROM runs ORDER BY created_at DESC LIMIT :most", {"most": _MOST})
     for row in rows:
@@ -33,7 +33,7 @@ def _find_runs() -> Iterator[Completion]:
 
 
 def _find_approvals() -> Iterator[Completion]:
-    from holdfast.persistence.plain import query
+    from holdfast.persistence.raw_sql import query
 
     rows = query(
         "SELECT id, phase_key, run_id FROM approvals WHERE state = 'pending' ORDER BY requested_at LIMIT :most",

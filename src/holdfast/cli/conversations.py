@@ -11,8 +11,7 @@ from holdfast.cli.reading import find_run_id
 from holdfast.engine.conversation import NAME
 from holdfast.engine.wording import duration
 from holdfast.errors import ConfigInvalid, RunNotFound
-from holdfast.persistence.driven import find_driven
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import find_driven, query
 
 _LISTED = 20
 _RECENT_S = 60.0

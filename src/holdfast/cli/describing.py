@@ -110,7 +110,7 @@ def validate_workflow(
     Example: holdfast workflows validate .holdfast/workflows/mine.yaml
     """
     from holdfast.binding import find_unfillable
-    from holdfast.definition_file import check_definition_file
+    from holdfast.definitions.yaml_file import check_definition_file
     from holdfast.errors import TemplateNotFound
     from holdfast.workflow import WorkflowTemplate, find_schema_faults
 

@@ -15,7 +15,7 @@ def doctor(as_json: JSON = False) -> None:
 
     Example: holdfast doctor
     """
-    from holdfast.health import check_all
+    from holdfast.doctor import check_all
 
     checks = [check._asdict() for check in check_all()]
     is_well = all(check["state"] != "bad" for check in checks)

@@ -7,8 +7,7 @@ import typer
 from holdfast.cli.options import RUN_ID
 from holdfast.cli.output import exit_code, next_step, print_text
 from holdfast.cli.reading import find_run_id
-from holdfast.persistence.driven import find_driven
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import find_driven, query
 
 _LAST_EVENTS = 50  # a pause and what led to it
 
@@ -29,7 +28,7 @@ def open_configured_store() -> Any:
 
     config = load_config()
     if config.database_path is not None:
-        from holdfast.runtime.checkpoint.sqlite import SQLiteCheckpointer
+        from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
 
         return SQLiteCheckpointer(config.database_path)
     from holdfast.runtime.stores import open_store

@@ -7,8 +7,7 @@ import typer
 
 from holdfast.cli.options import is_interactive
 from holdfast.errors import ConfigInvalid
-from holdfast.persistence.driven import find_driven
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import find_driven, query
 
 _SHOWN_INTERRUPTED = 5
 _NO_REPOSITORY = "This folder is in no git repository, so there is nothing to talk about."

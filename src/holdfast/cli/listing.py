@@ -21,8 +21,7 @@ from holdfast.cli.output import (
     table,
 )
 from holdfast.cli.reading import find_run_id
-from holdfast.persistence.driven import find_driven
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import find_driven, query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -320,7 +319,7 @@ def read_waiting() -> list[dict[str, Any]]:
 
 
 def _now_text() -> str:
-    from holdfast.persistence.rows import now_text
+    from holdfast.persistence.statements import now_text
 
     return now_text()
 

@@ -120,7 +120,7 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
 
     from holdfast.cli.output import finish, plain, say, told_to_wait
     from holdfast.cli.reading import find_repository
-    from holdfast.persistence.plain import query
+    from holdfast.persistence.raw_sql import query
 
     with told_to_wait("starting …"):
         from holdfast.cli.driving import drive
@@ -199,7 +199,7 @@ def _check_phase(given: str, phase: str) -> None:
     from holdfast.cli.lazy import did_you_mean
     from holdfast.cli.reading import find_run_id
     from holdfast.errors import ConfigInvalid
-    from holdfast.persistence.plain import query
+    from holdfast.persistence.raw_sql import query
 
     rows = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": find_run_id(given)})
     keys = [row["phase_key"] for row in rows]

@@ -196,7 +196,7 @@ def next_step(
 
 def _find_waiting(run_id: str) -> str:
     """Return the beginning of the id of the one approval that a run waits for; nothing if there are several."""
-    from holdfast.persistence.plain import query
+    from holdfast.persistence.raw_sql import query
 
     rows = query("SELECT id FROM approvals WHERE run_id = :id AND state = 'pending'", {"id": run_id})
     return str(rows[0]["id"])[:8] if len(rows) == 1 else ""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from holdfast.errors import ApprovalNotFound, RunNotFound
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import query
 
 _MIN_PREFIX_CHARS = 4  # shorter ones are typing errors more often than ids
 _MORE = f"Give at least {_MIN_PREFIX_CHARS} characters of it."

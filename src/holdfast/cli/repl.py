@@ -19,7 +19,7 @@ from holdfast.cli.repl_talk import Talk
 from holdfast.cli.uncommitted import name_uncommitted
 from holdfast.enums import Backend
 from holdfast.errors import HoldfastError, WorkspaceError
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import query
 from holdfast.workspace.instruction_files import read_folder_instructions
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

@@ -23,7 +23,7 @@ from holdfast.cli.results import coloured, read_diff
 from holdfast.consent import open_consents
 from holdfast.engine.conversation_partner import Entries, get_persona, with_model
 from holdfast.errors import ConfigInvalid
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import query
 
 _SHOWN_RUNS = 10
 _EXPANDED_LINES = 60
@@ -271,7 +271,7 @@ class Commands:
         return [entry.definition.name for entry in self.personas]
 
     def _models(self) -> list[str]:
-        from holdfast.catalog.models import load_model_table
+        from holdfast.catalog.model_table import load_model_table
 
         known = load_model_table(self._talk.config.config_dir).models
         return sorted(name for name, card in known.items() if card.backend is self._talk.persona.backend)

@@ -21,7 +21,7 @@ from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.engine.results import RunResult
 from holdfast.errors import ApprovalNotFound, ApprovalStale, HoldfastError, RunBusy
 from holdfast.persistence.db import Database
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import query
 from holdfast.persona import AgentPersona
 from holdfast.runtime.stores import open_journal
 

@@ -9,7 +9,7 @@ from holdfast.cli.options import RUN_ID
 from holdfast.cli.output import has_colour, plain, say
 from holdfast.cli.reading import find_run_id
 from holdfast.errors import RunNotInState
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import query
 
 _DEFINITION = "SELECT t.definition FROM workflow_templates t JOIN runs r ON r.template_id = t.id WHERE r.id = :id"
 _UNFINISHED = (

@@ -94,7 +94,7 @@ async def _create(journal: "Journal", name: str, role: str, days: float | None) 
     from holdfast.cli.options import get_user
     from holdfast.enums import Role
     from holdfast.persistence.access import create_token
-    from holdfast.persistence.rows import to_time_text
+    from holdfast.persistence.statements import to_time_text
 
     expires_at = None if days is None else to_time_text(datetime.now(UTC) + timedelta(days=days))
     new = await create_token(journal, name=name, role=Role(role), expires_at=expires_at, by=get_user())
@@ -108,7 +108,7 @@ def list_all(as_json: JSON = False) -> None:
     Example: holdfast token list
     """
     from holdfast.cli.output import print_json, table
-    from holdfast.persistence.plain import query
+    from holdfast.persistence.raw_sql import query
 
     found = query(
         "SELECT id, name, role, created_at, created_by, expires_at, last_used_at, revoked_at, revoked_by FROM tokens "

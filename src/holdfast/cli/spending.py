@@ -9,7 +9,7 @@ from holdfast.cli.listing import find_exhausted
 from holdfast.cli.options import JSON, get_user
 from holdfast.cli.output import Cell, describe_cost, paint, print_json, print_text, table
 from holdfast.cli.reading import find_run_id
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -79,8 +79,8 @@ def init(
     Example: holdfast init
     """
     from holdfast.config import load_config
+    from holdfast.doctor import find_models
     from holdfast.errors import ConfigInvalid
-    from holdfast.health import find_models
 
     if not repo.is_dir():
         raise ConfigInvalid(f"{repo} is no folder.", hint="Name a repository with --repo.", key="--repo")

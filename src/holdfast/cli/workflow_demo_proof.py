@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.cli.demo_project import SuiteResult
 from holdfast.cli.following import open_configured_store
 from holdfast.cli.listing import read_run
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import query
 from holdfast.runtime.events import Event
 
 _CALLS = ("model.response", "tool.result")

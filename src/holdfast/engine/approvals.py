@@ -26,8 +26,8 @@ from holdfast.errors import (
     WorkspaceError,
 )
 from holdfast.persistence.models import ApprovalRow
-from holdfast.persistence.rows import insert, now_text, update
 from holdfast.persistence.runs import find_approval
+from holdfast.persistence.statements import insert, now_text, update
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.durable import Stopped, Suspended
 from holdfast.runtime.events import Event, EventKind, create_event

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
+from holdfast.definitions.findings import Finding
 from holdfast.errors import ArtifactInvalid, ArtifactMissing, HoldfastError
-from holdfast.schema_findings import Finding
 from holdfast.workflow import Phase
 
 MAX_ARTIFACT_BYTES = 16 * 1024 * 1024

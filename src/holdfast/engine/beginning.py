@@ -7,8 +7,8 @@ from holdfast.engine.conversation import is_conversation
 from holdfast.engine.scope import RunScope
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunNotInState
-from holdfast.persistence.rows import now_text
 from holdfast.persistence.runs import StoredRun
+from holdfast.persistence.statements import now_text
 from holdfast.runtime.events import Event, EventKind
 
 Begin = Callable[[RunScope, StoredRun], Awaitable[None]]

@@ -10,12 +10,12 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.catalog.models import ModelCard, ModelTable, load_model_table
+from holdfast.catalog.model_table import ModelCard, ModelTable, load_model_table
 from holdfast.engine.scope import RunScope
 from holdfast.engine.wording import advise_on_budget
 from holdfast.enums import Backend
-from holdfast.persistence.rows import now_text, update
 from holdfast.persistence.runs import read_budget, read_spent_in_scopes
+from holdfast.persistence.statements import now_text, update
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.durable import Beside, Suspended

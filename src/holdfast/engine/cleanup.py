@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from holdfast.concurrency import to_the_end
 from holdfast.config import Config
 from holdfast.engine.retention import Selection, choose, order_for_deletion
 from holdfast.engine.run_deletion import delete_run, find_obstacle, finish_deleted
@@ -44,7 +45,6 @@ from holdfast.workspace.leftovers import (
     measure_files,
     measure_run,
 )
-from holdfast.workspace.to_the_end import to_the_end
 
 Tell = Callable[[str], None]
 

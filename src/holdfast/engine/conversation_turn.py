@@ -18,7 +18,7 @@ from holdfast.engine.phase import AGENT_TURN, KEEP, PIN
 from holdfast.engine.runner import RunDriver
 from holdfast.engine.scope import RunScope, error_facts
 from holdfast.enums import RunPhaseState, RunStatus
-from holdfast.persistence.rows import now_text
+from holdfast.persistence.statements import now_text
 from holdfast.persona import AgentPersona
 from holdfast.runtime.durable import Beside, Step, StepKinds, Suspended
 from holdfast.runtime.events import Event, EventKind

@@ -10,7 +10,7 @@ from holdfast.agents.secrets import learn_keys, scrub_prompt
 from holdfast.binding import Binding
 from holdfast.enums import Backend, RunPhaseState, RunStatus
 from holdfast.errors import RunIdInvalid
-from holdfast.persistence.rows import insert, now_text
+from holdfast.persistence.statements import insert, now_text
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.workflow import WorkflowTemplate

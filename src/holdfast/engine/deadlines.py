@@ -6,7 +6,7 @@ the answer, through the same row that a person's answer goes through, so that ex
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.persistence.rows import to_time_text
+from holdfast.persistence.statements import to_time_text
 from holdfast.workflow import Phase
 
 BY = "deadline"

@@ -18,8 +18,8 @@ from holdfast.engine.approvals import (
 from holdfast.errors import ApprovalNotFound, ConfigInvalid, HoldfastError, RowRefused
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow
-from holdfast.persistence.rows import now_text
 from holdfast.persistence.runs import find_approval, list_overdue
+from holdfast.persistence.statements import now_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.journal import Journal

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from holdfast.concurrency import to_the_end
 from holdfast.config import Config
 from holdfast.engine.loading import get_run, read_template
 from holdfast.engine.merge_preview import default_message
@@ -33,7 +34,6 @@ from holdfast.workspace import (
 )
 from holdfast.workspace.disposal import Disposal, dispose_files
 from holdfast.workspace.leftovers import RunPlaces
-from holdfast.workspace.to_the_end import to_the_end
 
 _EMPTY = "Nothing to merge: the run changed no files."
 

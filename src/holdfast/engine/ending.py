@@ -13,8 +13,8 @@ from holdfast.engine.pausing import MessagePending
 from holdfast.engine.report import Reported, write_report
 from holdfast.engine.scope import RunScope
 from holdfast.enums import RunStatus
-from holdfast.persistence.rows import insert, now_text
 from holdfast.persistence.runs import read_approvals
+from holdfast.persistence.statements import insert, now_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.durable import CancelRun, Suspended
 from holdfast.runtime.events import Event, EventKind

@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.agents.envelope import Envelope, ExpectedFile, PhaseInput, to_block
 from holdfast.artifact_schema import ArtifactSchemaRegistry
-from holdfast.schema_findings import Finding
+from holdfast.definitions.findings import Finding
 from holdfast.workflow import Phase, WorkflowTemplate
 
 

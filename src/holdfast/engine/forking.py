@@ -14,8 +14,8 @@ from holdfast.enums import Backend, RunPhaseState
 from holdfast.errors import ConfigInvalid, RunNotInState
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ArtifactRow, RunPhaseRow
-from holdfast.persistence.rows import insert, update
 from holdfast.persistence.runs import StoredRun, read_artifacts
+from holdfast.persistence.statements import insert, update
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.workflow import WorkflowTemplate

@@ -25,8 +25,8 @@ from holdfast.engine.scope import ApprovalCallback, RunScope
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunMetadataMissing, TemplateLoadFailed
 from holdfast.persistence.db import Database
-from holdfast.persistence.rows import now_text, update
 from holdfast.persistence.runs import StoredRun
+from holdfast.persistence.statements import now_text, update
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.durable import CancelRun, RunLog, Stopped

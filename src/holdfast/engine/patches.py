@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import RunNotInState, WorkspaceError
-from holdfast.persistence.rows import to_time_text
+from holdfast.persistence.statements import to_time_text
 from holdfast.workspace import LeftOutGroup, Workspace, diff, has_object, leave_out, open_workspace, read_setup
 
 UNFINISHED = ("running", "awaiting_approval")  # states of phases whose change is not complete, or not accepted

@@ -18,7 +18,7 @@ from holdfast.engine.keeping import keep_files
 from holdfast.engine.scope import RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction, RunPhaseState
 from holdfast.errors import ApprovalRejected
-from holdfast.persistence.rows import insert, now_text
+from holdfast.persistence.statements import insert, now_text
 from holdfast.runtime.durable import Beside, CancelRun, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.workflow import Phase

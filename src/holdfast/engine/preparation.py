@@ -8,6 +8,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from holdfast.concurrency import to_the_end
 from holdfast.engine.commands import check_success, run_command
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
 from holdfast.runtime.durable import Beside, Step, StepKinds
@@ -24,7 +25,6 @@ from holdfast.workspace import (
 )
 from holdfast.workspace.files import write_whole
 from holdfast.workspace.refs import to_component
-from holdfast.workspace.to_the_end import to_the_end
 
 _PREPARED = StepKinds(completed=EventKind.WORKSPACE_PREPARED)
 

@@ -16,7 +16,6 @@ from holdfast.enums import RunStatus
 from holdfast.errors import WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow
-from holdfast.persistence.rows import now_text
 from holdfast.persistence.runs import (
     Spent,
     StoredRun,
@@ -26,6 +25,7 @@ from holdfast.persistence.runs import (
     read_spent,
     read_spent_by_phase,
 )
+from holdfast.persistence.statements import now_text
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import Workspace, is_named, open_workspace, read_setup, summarize_diff
 from holdfast.workspace.files import write_whole

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.persistence.deletion import OVER, OverRun
-from holdfast.persistence.rows import to_time_text
+from holdfast.persistence.statements import to_time_text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from holdfast.enums import RunPhaseState
 from holdfast.errors import RowRefused, RunNotInState
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, RunPhaseRow
-from holdfast.persistence.rows import now_text, update
 from holdfast.persistence.runs import find_approval, read_approvals
+from holdfast.persistence.statements import now_text, update
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal

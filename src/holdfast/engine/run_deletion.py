@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.concurrency import to_the_end
 from holdfast.engine.loading import get_run
 from holdfast.engine.patches import find_artifact_paths, own_paths
 from holdfast.errors import RowRefused, RunNotInState, UnmergedResult
@@ -19,13 +20,12 @@ from holdfast.persistence.deletion import (
     read_last_tree,
     read_merges,
 )
-from holdfast.persistence.feed import needs_positions
+from holdfast.persistence.event_feed import needs_positions
 from holdfast.persistence.models import DeletedRunRow
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.journal import Journal
 from holdfast.workspace.disposal import Disposal, dispose_run
 from holdfast.workspace.leftovers import RunPlaces, find_unmerged
-from holdfast.workspace.to_the_end import to_the_end
 
 
 async def find_obstacle(db: Database, places: RunPlaces) -> str | None:

@@ -15,11 +15,11 @@ from holdfast.engine.scope import RunScope, error_facts
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import ChecksFailed, HoldfastError, WorkspaceError
 from holdfast.persistence.models import RunPhaseRow
-from holdfast.persistence.rows import insert, now_text
 from holdfast.persistence.runs import read_phases
+from holdfast.persistence.statements import insert, now_text
+from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.durable import CancelRun, Suspended
 from holdfast.runtime.events import EventKind
-from holdfast.runtime.watching import CancelWatch, watch_for_cancel
 from holdfast.workflow import Phase
 
 _NO_RETRY = {

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
+from holdfast.concurrency import to_the_end
 from holdfast.config import Config
 from holdfast.engine.history import History
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import HoldfastError, SchemaInvalid, SchemaNotFound, StoreError, WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow
-from holdfast.persistence.rows import now_text, update
+from holdfast.persistence.statements import now_text, update
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.durable import RunLog, Stopped
@@ -22,7 +23,6 @@ from holdfast.runtime.failures import describe_error
 from holdfast.runtime.journal import Journal
 from holdfast.workflow import Phase, WorkflowTemplate
 from holdfast.workspace import Workspace
-from holdfast.workspace.to_the_end import to_the_end
 
 _T = TypeVar("_T")
 

@@ -11,7 +11,7 @@ from holdfast.engine.approvals import ApprovalPending, check_action, decision
 from holdfast.engine.scope import ApprovalRequest, RunScope
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import Nondeterminism, RowRefused
-from holdfast.persistence.rows import insert, now_text
+from holdfast.persistence.statements import insert, now_text
 from holdfast.runtime.durable import Stopped
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import Record

@@ -15,7 +15,7 @@ from holdfast.enums import Role
 from holdfast.errors import RowRefused, TokenNotFound
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import IdempotencyRow, SessionRow, TokenRow
-from holdfast.persistence.rows import insert, now_text, update
+from holdfast.persistence.statements import insert, now_text, update
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.journal import Journal

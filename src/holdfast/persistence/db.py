@@ -87,10 +87,10 @@ class Database:
 
     def _to_store_error(self, error: Any) -> HoldfastError:
         if self.path is not None:
-            from holdfast.runtime.checkpoint import sqlite_tx
+            from holdfast.runtime.checkpoint.sqlite import transaction
 
-            return sqlite_tx.to_store_error(error, self.path)
-        from holdfast.runtime.checkpoint import postgres_session
+            return transaction.to_store_error(error, self.path)
+        from holdfast.runtime.checkpoint.postgres import session as postgres_session
 
         return postgres_session.to_store_error(error, postgres_session.parse_url(self._url).shown)
 

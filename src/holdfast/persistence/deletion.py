@@ -12,7 +12,7 @@ from sqlalchemy import func, select, text
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import DeletedRunRow, RunEventRow, RunPhaseRow, RunRow
-from holdfast.persistence.rows import insert, now_text
+from holdfast.persistence.statements import insert, now_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.journal import Journal
 

@@ -19,14 +19,14 @@ from typing import Any
 
 from holdfast.errors import Nondeterminism, PayloadInvalid, RowRefused, RunPaused, StepFailed
 from holdfast.runtime.checkpoint.base import Append, Claim, Prepared, Statement, prepare
+from holdfast.runtime.deferred import Owed
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.failures import describe_error, rebuild_error
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
-from holdfast.runtime.owed import Owed
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
-from holdfast.runtime.unknown import Done, GivenUp, NotDone, Unclear, from_answer, from_policy, unknown_error
-from holdfast.runtime.unknown import OnUnknown as OnUnknown  # for those who make steps
+from holdfast.runtime.unknown_outcomes import Done, GivenUp, NotDone, Unclear, from_answer, from_policy, unknown_error
+from holdfast.runtime.unknown_outcomes import OnUnknown as OnUnknown  # for those who make steps
 
 _current_step: ContextVar[tuple[str, str]] = ContextVar("holdfast_step")  # run and key
 _MAX_BACKOFF_S = 60.0

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, PayloadInvalid, RunCancelled, RunPaused
+from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.checkpoint.base import Claim, check_run_id
 from holdfast.runtime.context import Context
 from holdfast.runtime.durable import CancelRun, RunLog, Stopped, Suspended
@@ -22,7 +23,6 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Records, check_fingerprint, fingerprint_of
 from holdfast.runtime.stores import StoreLike, open_journal
-from holdfast.runtime.watching import CancelWatch, watch_for_cancel
 
 _T = TypeVar("_T")
 

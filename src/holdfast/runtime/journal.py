@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TypeVar
 
 from holdfast.errors import HoldfastError, RunBusy, RunIdInvalid, StoreBusy, StoreError, StoreUnreadable
-from holdfast.runtime.background import Outcome, Watcher
+from holdfast.runtime.batch_sender import Courier, Waiting
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, JournalStore, Statement, prepare
-from holdfast.runtime.courier import Courier, Waiting
+from holdfast.runtime.coalescer import Together
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
-from holdfast.runtime.together import Together
+from holdfast.runtime.threads import Outcome, Watcher
 
 _T = TypeVar("_T")
 _SHORT_TAIL = 200  # events; read faster on the loop than a thread can be woken

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, PayloadInvalid
 from holdfast.runtime.events import Event
-from holdfast.runtime.garbage import without_gc
+from holdfast.runtime.gc_pause import without_gc
 from holdfast.runtime.jsondata import to_canonical_json
 from holdfast.runtime.state import status_after
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.errors import StoreUnreadable
+from holdfast.runtime.checkpoint.adapter import PlainStore
 from holdfast.runtime.checkpoint.base import Checkpointer, JournalStore
-from holdfast.runtime.checkpoint.plain import PlainStore
 from holdfast.runtime.journal import Journal
 
 StoreLike = str | Path | Checkpointer
@@ -34,10 +34,10 @@ def open_store(store: StoreLike) -> JournalStore:
         return store if hasattr(store, "claim_many") else PlainStore(store)  # type: ignore[return-value]
     text = str(store)
     if text.startswith(_POSTGRES):
-        from holdfast.runtime.checkpoint.postgres import PostgresCheckpointer
+        from holdfast.runtime.checkpoint.postgres.store import PostgresCheckpointer
 
         return PostgresCheckpointer(text)
-    from holdfast.runtime.checkpoint.sqlite import SQLiteCheckpointer
+    from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
 
     return SQLiteCheckpointer(_to_path(text))
 

@@ -18,12 +18,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from holdfast.concurrency import to_the_end
 from holdfast.errors import Nondeterminism, WorkspaceError
 from holdfast.workspace import spool_runner
 from holdfast.workspace.files import remove_folder, write_whole
 from holdfast.workspace.processes import TAG
 from holdfast.workspace.spool_watch import Spooled, end_members, find_end, read_spooled, wait_for_end
-from holdfast.workspace.to_the_end import to_the_end
 
 ALLOWED_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR"),

@@ -16,7 +16,7 @@ from tests.integration.agents.phase import ARTIFACT, Phase, digest, essence, out
 
 import holdfast.agents.disk as disk
 import holdfast.agents.simulated as simulated
-from holdfast.runtime.checkpoint.sqlite import SQLiteCheckpointer
+from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
 
 
 class Points:

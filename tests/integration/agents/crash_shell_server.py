@@ -15,7 +15,7 @@ from holdfast.agents.tool_policy import ToolPolicy
 from holdfast.agents.tool_rules import command_rules, file_tool_rules
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
-from holdfast.runtime.checkpoint.sqlite import SQLiteCheckpointer
+from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
 
 SLOW = "echo {0}1 >> {0}.log; sleep 0.3; echo {0}2 >> {0}.log; cat {0}.log"
 SCRIPT = [

@@ -12,7 +12,7 @@ from tests.integration.agents.phase import Phase, digest, essence, outcomes
 from tests.integration.agents.served import KEY, KEY_VARIABLE, ServedPhase
 
 import holdfast.agents.disk as disk
-from holdfast.runtime.checkpoint.sqlite import SQLiteCheckpointer
+from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
 
 
 def play(folder: Path, address: str, dies_at: int | None) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def test_a_simulated_model_is_told_how_to_misbehave(monkeypatch: pytest.MonkeyPa
 
 async def test_the_simulated_model_costs_play_money(phase: Phase) -> None:
     from holdfast.agents.model_calls import ModelCall, Usage
-    from holdfast.catalog.models import load_model_table
+    from holdfast.catalog.model_table import load_model_table
     from holdfast.runtime.durable import Beside
 
     spent: list[tuple[int, int]] = []

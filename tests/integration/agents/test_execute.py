@@ -13,7 +13,7 @@ from tests.progress import until
 
 from holdfast.agents.shell import open_shell
 from holdfast.agents.tool_rules import command_rules, file_tool_rules
-from holdfast.runtime.decisions import decide
+from holdfast.runtime.answers import decide
 from holdfast.runtime.durable import CancelRun, Suspended
 from holdfast.runtime.events import Event
 from holdfast.workspace import spool_folder

@@ -11,7 +11,7 @@ from tests.integration.agents.scripted import ScriptedModel, asks, says
 from holdfast.agents.disk import WholeFileBackend
 from holdfast.agents.policy import SCRATCH_ROUTE, FilePolicy
 from holdfast.agents.tool_rules import ToolCall, file_tool_rules
-from holdfast.runtime.unknown import Done, NotDone
+from holdfast.runtime.unknown_outcomes import Done, NotDone
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.integration.agents.phase import LANE, RUN_ID, Phase, open_log
 from holdfast.agents.codec import OPAQUE_TEXT
 from holdfast.agents.tool_rules import ToolRule
 from holdfast.errors import Nondeterminism
-from holdfast.runtime.decisions import decide
+from holdfast.runtime.answers import decide
 from holdfast.runtime.durable import Stopped, Suspended
 
 

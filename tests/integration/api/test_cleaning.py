@@ -10,7 +10,7 @@ from tests.integration.api.world import Api
 from holdfast.api.cleaning import clean
 from holdfast.enums import Role
 from holdfast.persistence.access import open_session
-from holdfast.persistence.rows import to_time_text
+from holdfast.persistence.statements import to_time_text
 
 
 async def count(api: Api, table: str) -> Any:

@@ -11,7 +11,7 @@ from tests.integration.api.world import Api
 from holdfast.api.estimating import estimate
 from holdfast.api.statistics import WorkflowStatistics, to_statistics
 from holdfast.catalog import Catalog, find_demands
-from holdfast.catalog.models import load_model_table
+from holdfast.catalog.model_table import load_model_table
 from holdfast.consent import PersonaConsentStore
 from holdfast.persistence.statistics import PastPhase, PastRun
 
@@ -224,7 +224,7 @@ async def test_personas_say_what_they_lack(api: Api, monkeypatch: pytest.MonkeyP
 
 async def test_checks_are_made_once_for_many_who_ask(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.api import checks
-    from holdfast.health import Check
+    from holdfast.doctor import Check
 
     looks: list[str] = []
 

@@ -18,7 +18,7 @@ from holdfast.engine.patches import order_trees, read_patch
 from holdfast.engine.retention import Selection
 from holdfast.enums import Backend
 from holdfast.errors import CleanupBusy, RepositoryMissing, RowRefused, RunNotFound, RunNotInState
-from holdfast.persistence.feed import find_moved, give_positions, needs_positions, read_position, read_stretches
+from holdfast.persistence.event_feed import find_moved, give_positions, needs_positions, read_position, read_stretches
 from holdfast.persistence.listings import read_money, read_total_micros
 from holdfast.persistence.runs import find_run, read_spent_in_scopes
 from holdfast.runtime.stores import open_journal

@@ -12,7 +12,7 @@ from tests.engine_world import World, hand_in, phase
 from holdfast.engine import ApprovalRequest, deciding
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError
-from holdfast.persistence.rows import to_time_text
+from holdfast.persistence.statements import to_time_text
 from holdfast.workflow import WorkflowTemplate
 
 

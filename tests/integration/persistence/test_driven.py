@@ -4,7 +4,7 @@ from pathlib import Path
 
 from holdfast.config import Config
 from holdfast.persistence.db import Database
-from holdfast.persistence.driven import find_driven
+from holdfast.persistence.raw_sql import find_driven
 from holdfast.runtime.stores import open_store
 
 

@@ -10,10 +10,10 @@ from sqlalchemy import BigInteger, Engine, Integer, MetaData, Row, Table, select
 
 from holdfast.persistence import schema
 from holdfast.persistence.db import Database
-from holdfast.persistence.feed import find_moved, give_positions, needs_positions, read_stretches
+from holdfast.persistence.event_feed import find_moved, give_positions, needs_positions, read_stretches
 from holdfast.persistence.listings import RunFilter, list_due, list_page, read_money
 from holdfast.persistence.models import Base
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import query
 from holdfast.persistence.runs import Spent, read_approvals, read_artifacts, read_spent
 from holdfast.runtime.events import create_event
 from holdfast.runtime.stores import open_journal

@@ -11,7 +11,7 @@ from tests.postgres import fresh_schema, running_server
 from tests.stores import Place
 
 from holdfast.runtime.checkpoint import PostgresCheckpointer
-from holdfast.runtime.checkpoint.postgres_line import PostgresLine
+from holdfast.runtime.checkpoint.postgres.pipeline import PostgresLine
 from holdfast.runtime.journal import Journal
 
 

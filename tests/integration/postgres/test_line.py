@@ -14,9 +14,10 @@ from tests.progress import until
 from tests.stores import progress
 
 from holdfast.errors import LeaseLost, RowRefused, StoreUnavailable, StoreUnreadable
-from holdfast.runtime.checkpoint import PostgresCheckpointer, postgres_line
+from holdfast.runtime.checkpoint import PostgresCheckpointer
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.checkpoint.postgres_line import PostgresLine
+from holdfast.runtime.checkpoint.postgres import pipeline
+from holdfast.runtime.checkpoint.postgres.pipeline import PostgresLine
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
 
@@ -280,7 +281,7 @@ async def test_what_cannot_be_encoded_is_told_and_holds_nothing_up(
         monkeypatch.undo()
         raise UnicodeEncodeError("utf-8", "", 0, 1, "surrogates not allowed")
 
-    monkeypatch.setattr(postgres_line, "_row_columns", fail)
+    monkeypatch.setattr(pipeline, "_row_columns", fail)
     for name in ("through the thread", "over the line"):
         await asyncio.gather(*(append(journal, claim, name) for claim in claims.values()))
 

@@ -13,8 +13,9 @@ from tests.progress import until
 from tests.stores import seqs
 
 from holdfast.errors import StoreBusy, StoreError
-from holdfast.runtime.checkpoint import PostgresCheckpointer, postgres_session
+from holdfast.runtime.checkpoint import PostgresCheckpointer
 from holdfast.runtime.checkpoint.base import Claim
+from holdfast.runtime.checkpoint.postgres import session
 from holdfast.runtime.journal import Journal
 
 Sql = Callable[..., list[tuple[object, ...]]]
@@ -82,7 +83,7 @@ async def test_an_error_while_the_fate_of_a_batch_is_open_says_so(
     wire.keep_questions()
     waiting = asyncio.create_task(append(far_journal, claims["r"], "ours"))
     await until(lambda: b"ours" in wire.questions)
-    monkeypatch.setattr(postgres_session, "LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr(session, "LOCK_WAIT_S", 0.2)
     with psycopg.connect(url) as holder:
         holder.execute("SELECT * FROM journal_runs FOR UPDATE")
         wire.cut()

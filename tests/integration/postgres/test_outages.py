@@ -14,9 +14,10 @@ from tests.postgres import control_server
 from tests.stores import Place, progress, seqs
 
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.runtime.checkpoint import PostgresCheckpointer, postgres
+from holdfast.runtime.checkpoint import PostgresCheckpointer
 from holdfast.runtime.checkpoint.base import Append, prepare
-from holdfast.runtime.checkpoint.postgres_append import Attempt
+from holdfast.runtime.checkpoint.postgres import store as postgres
+from holdfast.runtime.checkpoint.postgres.append import Attempt
 from holdfast.runtime.events import Event
 
 Sql = Callable[..., list[tuple[object, ...]]]

@@ -13,7 +13,7 @@ from tests.progress import wait_until
 from tests.stores import progress, seqs, start_python
 
 from holdfast.errors import HoldfastError, LeaseLost, RunBusy, RunIdInvalid, StoreBusy
-from holdfast.runtime.checkpoint import PostgresCheckpointer, owners
+from holdfast.runtime.checkpoint import PostgresCheckpointer, process_owner
 from holdfast.runtime.checkpoint.base import Append, Claim, prepare
 
 Sql = Callable[..., list[tuple[object, ...]]]
@@ -210,7 +210,7 @@ def test_a_row_that_a_stranger_has_locked_keeps_no_other_lease_from_being_prolon
 
 def test_an_owner_elsewhere_is_believed_until_its_lease_ends(store: PostgresCheckpointer, sql: Sql) -> None:
     store.save_event(progress())
-    elsewhere = owners.Owner("other-host", "boot", "ns", os.getpid(), "1", "token").to_text()
+    elsewhere = process_owner.Owner("other-host", "boot", "ns", os.getpid(), "1", "token").to_text()
     sql("UPDATE journal_runs SET owner = %s, lease_until = now() + interval '1 hour'", elsewhere)
     with pytest.raises(RunBusy, match="other-host"):
         store.claim("r")
@@ -241,8 +241,8 @@ def test_a_living_owner_keeps_its_run_and_a_killed_one_loses_it_at_once(url: str
 
 
 def test_a_number_that_another_process_got_is_not_the_owner(store: PostgresCheckpointer, sql: Sql) -> None:
-    mine = owners.new_owner()
-    earlier = owners.Owner(mine.host, mine.boot, mine.namespace, os.getppid(), "1", "token").to_text()
+    mine = process_owner.new_owner()
+    earlier = process_owner.Owner(mine.host, mine.boot, mine.namespace, os.getppid(), "1", "token").to_text()
     store.save_event(progress())
     sql("UPDATE journal_runs SET owner = %s, lease_until = now() + interval '1 hour'", earlier)
 

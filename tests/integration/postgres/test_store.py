@@ -27,8 +27,9 @@ from holdfast.errors import (
     StoreUnavailable,
     StoreUnreadable,
 )
-from holdfast.runtime.checkpoint import PostgresCheckpointer, postgres_schema
+from holdfast.runtime.checkpoint import PostgresCheckpointer
 from holdfast.runtime.checkpoint.base import Append, Statement, prepare
+from holdfast.runtime.checkpoint.postgres import schema
 from holdfast.runtime.events import create_event
 
 Sql = Callable[..., list[tuple[object, ...]]]
@@ -178,10 +179,10 @@ def test_a_store_created_while_another_waits_to_create_it_is_seen(url: str, sql:
     opened: list[PostgresCheckpointer] = []
     opening = threading.Thread(target=lambda: opened.append(PostgresCheckpointer(url)))
     with psycopg.connect(url, autocommit=True) as creator:
-        creator.execute("SELECT pg_advisory_lock(%s)", (postgres_schema._LOCK,))
+        creator.execute("SELECT pg_advisory_lock(%s)", (schema._LOCK,))
         opening.start()
         wait_until(lambda: sql("SELECT 1 FROM pg_locks WHERE NOT granted") != [])
-        postgres_schema._apply(creator, 0)
+        schema._apply(creator, 0)
     opening.join()
 
     assert opened[0].save_event(progress()).seq == 1

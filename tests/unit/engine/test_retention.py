@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from holdfast.engine.retention import Selection, choose, order_for_deletion
 from holdfast.persistence.deletion import OverRun
-from holdfast.persistence.rows import to_time_text
+from holdfast.persistence.statements import to_time_text
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 NAMES = [f"r{number}" for number in range(8)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.enums import RunStatus
 from holdfast.errors import JournalCorrupt, LeaseLost, SequenceConflict
 from holdfast.runtime.checkpoint.base import Append, Prepared, prepare
-from holdfast.runtime.checkpoint.chain import Head, RawRow, check_epoch, decode, extend, genesis
+from holdfast.runtime.checkpoint.hash_chain import Head, RawRow, check_epoch, decode, extend, genesis
 from holdfast.runtime.events import Event, create_event
 
 

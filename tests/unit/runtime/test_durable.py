@@ -11,7 +11,7 @@ from holdfast.errors import ApprovalRejected, HoldfastError, LeaseLost, PayloadI
 from holdfast.runtime.durable import Step, step_key
 from holdfast.runtime.failures import describe_error, failed_steps, rebuild_error
 from holdfast.runtime.jsondata import to_json
-from holdfast.runtime.unknown import Done, NotDone
+from holdfast.runtime.unknown_outcomes import Done, NotDone
 
 
 class Outer:

@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.runtime.unknown import Done, GivenUp, NotDone, OnUnknown, Unclear, from_answer, from_policy, unknown_error
+from holdfast.runtime.unknown_outcomes import (
+    Done,
+    GivenUp,
+    NotDone,
+    OnUnknown,
+    Unclear,
+    from_answer,
+    from_policy,
+    unknown_error,
+)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.runtime.checkpoint.base import Checkpointer, JournalStore
-    from holdfast.runtime.checkpoint.jsonl import JSONLCheckpointer
+    from holdfast.runtime.checkpoint.jsonl.store import JSONLCheckpointer
     from holdfast.runtime.checkpoint.memory import InMemoryCheckpointer
-    from holdfast.runtime.checkpoint.postgres import PostgresCheckpointer
-    from holdfast.runtime.checkpoint.sqlite import SQLiteCheckpointer
+    from holdfast.runtime.checkpoint.postgres.store import PostgresCheckpointer
+    from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
 
 __all__ = [
     "Checkpointer",

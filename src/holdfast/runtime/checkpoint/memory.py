@@ -11,7 +11,7 @@ from operator import attrgetter
 from holdfast.enums import RunStatus
 from holdfast.errors import SequenceConflict
 from holdfast.runtime.checkpoint.base import Prepared, check_run_id, prepare
-from holdfast.runtime.checkpoint.chain import Head, StoredRow, decode, extend, genesis
+from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, decode, extend, genesis
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
 

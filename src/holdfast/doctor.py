@@ -14,7 +14,7 @@ from typing import NamedTuple
 from holdfast.config import Config, load_config
 from holdfast.errors import HoldfastError
 from holdfast.extras import is_installed
-from holdfast.persistence.plain import query
+from holdfast.persistence.raw_sql import query
 
 _MIN_GIT = (2, 31)
 _LOW_BYTES = 2 * 1024**3

@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 import psycopg
 
 from holdfast.errors import HoldfastError, JournalCorrupt, StoreError
-from holdfast.runtime.checkpoint import owners
+from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, Statement, check_run_id, prepare
-from holdfast.runtime.checkpoint.chain import corrupt, decode, genesis
-from holdfast.runtime.checkpoint.postgres_append import Attempt, KnownHeads, append_locked
-from holdfast.runtime.checkpoint.postgres_claims import release, renew, take_over
-from holdfast.runtime.checkpoint.postgres_line import PostgresLine
-from holdfast.runtime.checkpoint.postgres_listen import Listener
-from holdfast.runtime.checkpoint.postgres_schema import Connection
-from holdfast.runtime.checkpoint.postgres_session import LOCK_WAIT_S, Session, connect, parse_url, to_store_error
-from holdfast.runtime.checkpoint.postgres_tx import (
+from holdfast.runtime.checkpoint.hash_chain import corrupt, decode, genesis
+from holdfast.runtime.checkpoint.postgres.append import Attempt, KnownHeads, append_locked
+from holdfast.runtime.checkpoint.postgres.claims import release, renew, take_over
+from holdfast.runtime.checkpoint.postgres.listen import Listener
+from holdfast.runtime.checkpoint.postgres.pipeline import PostgresLine
+from holdfast.runtime.checkpoint.postgres.schema import Connection
+from holdfast.runtime.checkpoint.postgres.session import LOCK_WAIT_S, Session, connect, parse_url, to_store_error
+from holdfast.runtime.checkpoint.postgres.transaction import (
     PostgresTx,
     delete_run,
     read_blobs,
@@ -160,12 +160,12 @@ class PostgresCheckpointer:
                 check_run_id(run_id)
             except HoldfastError as error:
                 results[run_id] = error
-        owner = owners.new_owner()
+        owner = process_owner.new_owner()
         wanted = [run_id for run_id in dict.fromkeys(run_ids) if run_id not in results]
         try:
             results |= self._write(lambda tx: take_over(tx, wanted, owner, force=force), wait_s=wait_s)
         except BaseException:
-            owners.forget(owner.token)
+            process_owner.forget(owner.token)
             raise
         taken = [result for result in results.values() if isinstance(result, Claim)]
         self._claims.update(dict.fromkeys(taken, owner.token))
@@ -245,11 +245,11 @@ class PostgresCheckpointer:
 
     def _forget_unless_used(self, token: str) -> None:
         if token not in self._claims.values():
-            owners.forget(token)
+            process_owner.forget(token)
 
     def _forget_claims(self) -> None:
         for token in self._claims.values():
-            owners.forget(token)
+            process_owner.forget(token)
         self._claims.clear()
 
     def leave_to_parent(self) -> None:

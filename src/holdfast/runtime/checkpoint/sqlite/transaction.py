@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, JournalCorrupt, RowRefused, StoreBusy, StoreError, StoreFull, StoreUnreadable
+from holdfast.runtime.checkpoint.append import check_changed
 from holdfast.runtime.checkpoint.base import Append, Claim, Statement
-from holdfast.runtime.checkpoint.batch import check_changed
-from holdfast.runtime.checkpoint.chain import Head, StoredRow, check_epoch, genesis
-from holdfast.runtime.checkpoint.sqlite_schema import upgrade
+from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, check_epoch, genesis
+from holdfast.runtime.checkpoint.sqlite.schema import upgrade
 
 
 def connect(path: str) -> sqlite3.Connection:

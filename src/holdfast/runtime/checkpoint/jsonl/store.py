@@ -10,10 +10,9 @@ from collections import OrderedDict
 from pathlib import Path
 
 from holdfast.errors import StoreUnreadable
+from holdfast.runtime.checkpoint.append import Clock
 from holdfast.runtime.checkpoint.base import prepare
-from holdfast.runtime.checkpoint.batch import Clock
-from holdfast.runtime.checkpoint.jsonl_file import RunFile
-from holdfast.runtime.checkpoint.jsonl_folder import (
+from holdfast.runtime.checkpoint.jsonl.folder import (
     as_store_errors,
     check_folder_name,
     check_format,
@@ -22,7 +21,8 @@ from holdfast.runtime.checkpoint.jsonl_folder import (
     move_away,
     remove_deleted,
 )
-from holdfast.runtime.checkpoint.jsonl_snapshot import read_snapshot, write_snapshot
+from holdfast.runtime.checkpoint.jsonl.run_file import RunFile
+from holdfast.runtime.checkpoint.jsonl.snapshot import read_snapshot, write_snapshot
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
 

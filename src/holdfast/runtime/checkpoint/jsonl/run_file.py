@@ -21,9 +21,9 @@ from pathlib import Path
 from holdfast.enums import RunStatus
 from holdfast.errors import JournalCorrupt, SequenceConflict, StoreBusy, StoreError, StoreFull
 from holdfast.runtime.checkpoint.base import Prepared, prepare
-from holdfast.runtime.checkpoint.chain import Head, extend
-from holdfast.runtime.checkpoint.jsonl_folder import EVENTS, set_touched, sync_data, sync_folder, write_all
-from holdfast.runtime.checkpoint.jsonl_line import Mark, encode_line, first_mark, hash_member, read_lines
+from holdfast.runtime.checkpoint.hash_chain import Head, extend
+from holdfast.runtime.checkpoint.jsonl.folder import EVENTS, set_touched, sync_data, sync_folder, write_all
+from holdfast.runtime.checkpoint.jsonl.line import Mark, encode_line, first_mark, hash_member, read_lines
 from holdfast.runtime.events import Event
 
 _WAIT_S = 30.0

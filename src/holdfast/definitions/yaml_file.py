@@ -18,7 +18,7 @@ with needing_extras(__name__):
     import yaml
     from pydantic import ValidationError
 
-    from holdfast.definition import Definition, Loc
+    from holdfast.definitions.base import Definition, Loc
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

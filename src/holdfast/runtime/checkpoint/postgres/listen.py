@@ -7,8 +7,8 @@ from itertools import islice
 
 import psycopg
 
-from holdfast.runtime.checkpoint.postgres_session import Session, is_lost
-from holdfast.runtime.checkpoint.postgres_tx import CHANNEL
+from holdfast.runtime.checkpoint.postgres.session import Session, is_lost
+from holdfast.runtime.checkpoint.postgres.transaction import CHANNEL
 
 _SLICE_S = 0.25  # how soon a waiting thread sees that the store was closed
 _PAUSE_S = 0.2

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import JournalCorrupt, PayloadInvalid
-from holdfast.runtime.checkpoint.jsonl_folder import BACKUP, SNAPSHOT, link_or_rename, sync_folder, write_synced
+from holdfast.runtime.checkpoint.jsonl.folder import BACKUP, SNAPSHOT, link_or_rename, sync_folder, write_synced
 from holdfast.runtime.state import RunState
 
 _VERSION = 1

@@ -17,11 +17,11 @@ import psycopg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 
 from holdfast.runtime.checkpoint.base import Answer, Append, AppendResult
-from holdfast.runtime.checkpoint.chain import Head, StoredRow, extend
-from holdfast.runtime.checkpoint.postgres_append import Attempt, KnownHeads
-from holdfast.runtime.checkpoint.postgres_schema import Connection
-from holdfast.runtime.checkpoint.postgres_session import is_lost_by
-from holdfast.runtime.checkpoint.postgres_tx import CHANNEL
+from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, extend
+from holdfast.runtime.checkpoint.postgres.append import Attempt, KnownHeads
+from holdfast.runtime.checkpoint.postgres.schema import Connection
+from holdfast.runtime.checkpoint.postgres.session import is_lost_by
+from holdfast.runtime.checkpoint.postgres.transaction import CHANNEL
 
 _NAME = b"holdfast_append"
 _TEXT, _BYTEA, _BIGINT = 25, 17, 20  # numbers of the server's types

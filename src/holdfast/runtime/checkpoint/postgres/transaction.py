@@ -14,11 +14,11 @@ import psycopg
 from psycopg.types.numeric import Int8
 
 from holdfast.errors import RowRefused, StoreError
+from holdfast.runtime.checkpoint.append import check_changed
 from holdfast.runtime.checkpoint.base import Append, Claim, Statement
-from holdfast.runtime.checkpoint.batch import check_changed
-from holdfast.runtime.checkpoint.chain import Head, StoredRow, check_epoch, genesis
-from holdfast.runtime.checkpoint.postgres_schema import Connection
-from holdfast.runtime.checkpoint.postgres_session import LOCK_WAIT_S, is_lost, to_milliseconds
+from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, check_epoch, genesis
+from holdfast.runtime.checkpoint.postgres.schema import Connection
+from holdfast.runtime.checkpoint.postgres.session import LOCK_WAIT_S, is_lost, to_milliseconds
 
 _T = TypeVar("_T")
 CHANNEL = "holdfast_journal"

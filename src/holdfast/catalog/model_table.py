@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from holdfast.definition import Definition
-from holdfast.definition_file import load_definition
+from holdfast.definitions.base import Definition
+from holdfast.definitions.yaml_file import load_definition
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid
 

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.errors import HoldfastError, JournalCorrupt, RunBusy, StoreBusy, StoreUnreadable
+from holdfast.runtime.checkpoint.append import write_batch
 from holdfast.runtime.checkpoint.base import MAX_SEQ, Append, AppendResult, Claim, Statement, check_run_id, prepare
-from holdfast.runtime.checkpoint.batch import write_batch
-from holdfast.runtime.checkpoint.chain import Head, corrupt, decode, genesis
-from holdfast.runtime.checkpoint.locks import RunLock, lock_run
-from holdfast.runtime.checkpoint.sqlite_log import LogRoom
-from holdfast.runtime.checkpoint.sqlite_tx import (
+from holdfast.runtime.checkpoint.hash_chain import Head, corrupt, decode, genesis
+from holdfast.runtime.checkpoint.run_lock import RunLock, lock_run
+from holdfast.runtime.checkpoint.sqlite.transaction import (
     SQLiteTx,
     as_store_errors,
     begin,
@@ -28,6 +27,7 @@ from holdfast.runtime.checkpoint.sqlite_tx import (
     read_blobs,
     to_store_error,
 )
+from holdfast.runtime.checkpoint.sqlite.wal import LogRoom
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
 

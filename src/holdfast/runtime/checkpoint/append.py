@@ -10,7 +10,7 @@ from typing import Protocol
 
 from holdfast.errors import HoldfastError, RowRefused, SequenceConflict
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Statement
-from holdfast.runtime.checkpoint.chain import Head, StoredRow, check_epoch, extend
+from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, check_epoch, extend
 
 
 class BatchTx(Protocol):

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.enums import RunStatus
+from holdfast.runtime.checkpoint.append import write_batch
 from holdfast.runtime.checkpoint.base import Append, AppendResult
-from holdfast.runtime.checkpoint.batch import write_batch
-from holdfast.runtime.checkpoint.chain import Head, StoredRow
-from holdfast.runtime.checkpoint.postgres_schema import Connection
-from holdfast.runtime.checkpoint.postgres_session import LOCK_WAIT_S
-from holdfast.runtime.checkpoint.postgres_tx import PostgresTx, write_in_transaction
+from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow
+from holdfast.runtime.checkpoint.postgres.schema import Connection
+from holdfast.runtime.checkpoint.postgres.session import LOCK_WAIT_S
+from holdfast.runtime.checkpoint.postgres.transaction import PostgresTx, write_in_transaction
 
 _WRONG = Head(0, b"", RunStatus.PENDING, epoch=-1)
 

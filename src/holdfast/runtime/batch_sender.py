@@ -11,8 +11,8 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.errors import StoreError
-from holdfast.runtime.background import Outcome, Writer
 from holdfast.runtime.checkpoint.base import Append, AppendResult, JournalStore, Line
+from holdfast.runtime.threads import Outcome, Writer
 
 _AT_ONCE = 2  # batches on the line: while the store writes one, the loop works on the other
 _WORTH_HALVING = 32  # appends; fewer are committed together sooner than by turns

@@ -1,9 +1,10 @@
 """Plain SQL for listings: no ORM, nothing heavier than the driver. A database that is not there is an empty one."""
 
 import json
+import os
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def _query_postgres(url: str, sql: str, params: Mapping[str, Any]) -> list[Row]:
     except psycopg.errors.UndefinedColumn as error:
         raise _SchemaOutdated(f"The database cannot be read: {error}.") from error
     except psycopg.Error as error:
-        from holdfast.runtime.checkpoint.postgres_session import parse_url, to_store_error
+        from holdfast.runtime.checkpoint.postgres.session import parse_url, to_store_error
 
         raise to_store_error(error, parse_url(plain).shown) from error  # without the password
 
@@ -81,3 +82,24 @@ def _decoded(name: str, value: Any) -> Any:
         return json.loads(value)
     except ValueError:
         return value
+
+
+_LIVING = "SELECT run_id, owner FROM journal_runs WHERE owner IS NOT NULL AND lease_until > clock_timestamp()"
+
+
+def find_driven(run_ids: Collection[str], *, config: Config | None = None) -> set[str]:
+    """Those of these runs that somebody drives now; one of which that cannot be known counts as driven."""
+    config = config or load_config()
+    if not run_ids:
+        return set()
+    if config.database_path is None:
+        from holdfast.runtime.checkpoint import process_owner
+
+        rows = {str(row["run_id"]): process_owner.from_text(row["owner"]) for row in query(_LIVING, config=config)}
+        return {run_id for run_id, owner in rows.items() if owner is None or not process_owner.is_dead(owner)} & set(
+            run_ids
+        )
+    from holdfast.runtime.checkpoint.run_lock import is_held
+
+    folder = Path(f"{os.path.realpath(config.database_path)}-locks")
+    return {run_id for run_id in run_ids if is_held(folder, run_id)}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.errors import JournalCorrupt, PayloadInvalid
-from holdfast.runtime.checkpoint.chain import genesis
+from holdfast.runtime.checkpoint.hash_chain import genesis
 from holdfast.runtime.events import Event, from_content, to_body
 from holdfast.runtime.jsondata import from_json
 

@@ -1,6 +1,7 @@
 """Work for a client that may leave at any moment."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
@@ -28,3 +29,17 @@ class Undertakings:
         """Wait until nothing is under way."""
         while self._begun:
             await asyncio.wait(self._begun)
+
+
+async def to_the_end(work: Awaitable[_T]) -> _T:
+    """Do work to its end. Whoever is cancelled meanwhile is so after it, and has not let go of anything before."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()  # a Ctrl-C ends git as well; whoever is cancelled is told that, and not this too
+        raise

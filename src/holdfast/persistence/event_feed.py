@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import FeedRow, RunEventRow, RunRow
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.checkpoint.chain import decode, genesis
+from holdfast.runtime.checkpoint.hash_chain import decode, genesis
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
 

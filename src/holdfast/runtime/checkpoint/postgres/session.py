@@ -24,7 +24,7 @@ from holdfast.errors import (
     StoreUnavailable,
     StoreUnreadable,
 )
-from holdfast.runtime.checkpoint.postgres_schema import Connection, upgrade
+from holdfast.runtime.checkpoint.postgres.schema import Connection, upgrade
 
 _T = TypeVar("_T")
 LOCK_WAIT_S = 30.0

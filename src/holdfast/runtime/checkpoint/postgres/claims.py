@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from psycopg.types.numeric import Int8
 
 from holdfast.errors import HoldfastError, RunBusy
-from holdfast.runtime.checkpoint import owners
+from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.base import Claim
-from holdfast.runtime.checkpoint.postgres_tx import PostgresTx
+from holdfast.runtime.checkpoint.postgres.transaction import PostgresTx
 
 
 def take_over(
-    tx: PostgresTx, run_ids: Sequence[str], owner: owners.Owner, *, force: bool
+    tx: PostgresTx, run_ids: Sequence[str], owner: process_owner.Owner, *, force: bool
 ) -> dict[str, Claim | HoldfastError]:
     """Become the owner of every run that has no living one."""
     heads = tx.lock_heads(run_ids)
@@ -43,10 +43,10 @@ def _read_owners(tx: PostgresTx, run_ids: Sequence[str]) -> list[tuple[str, str]
 
 
 def _living(text: str) -> str | None:
-    owner = owners.from_text(text)
+    owner = process_owner.from_text(text)
     if owner is None:
         return "an owner of another version"
-    return None if owners.is_dead(owner) else str(owner)
+    return None if process_owner.is_dead(owner) else str(owner)
 
 
 def renew(tx: PostgresTx, claims: Sequence[Claim]) -> None:
