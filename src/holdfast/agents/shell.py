@@ -31,7 +31,7 @@ from holdfast.workspace import (
     to_sandboxed,
     workspace_sandbox,
 )
-from holdfast.workspace.sandbox import SECRET_PLACES
+from holdfast.workspace.commands.sandbox import SECRET_PLACES
 
 DEFAULT_TIMEOUT_S = 120
 MAX_TIMEOUT_S = 3600

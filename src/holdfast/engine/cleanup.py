@@ -33,9 +33,9 @@ from holdfast.persistence.deletion import (
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
-from holdfast.workspace.disk_usage import disk_bytes
-from holdfast.workspace.disposal import Disposal, dispose_files, finish_removal
-from holdfast.workspace.leftovers import (
+from holdfast.workspace.cleanup.disk_usage import disk_bytes
+from holdfast.workspace.cleanup.disposal import Disposal, dispose_files, finish_removal
+from holdfast.workspace.cleanup.leftovers import (
     Leftover,
     LeftoverKind,
     RunPlaces,

@@ -32,8 +32,8 @@ from holdfast.workspace import (
     open_workspace,
     read_setup,
 )
-from holdfast.workspace.disposal import Disposal, dispose_files
-from holdfast.workspace.leftovers import RunPlaces
+from holdfast.workspace.cleanup.disposal import Disposal, dispose_files
+from holdfast.workspace.cleanup.leftovers import RunPlaces
 
 _EMPTY = "Nothing to merge: the run changed no files."
 

@@ -13,7 +13,7 @@ from holdfast.persistence.db import Database
 from holdfast.persistence.runs import StoredRun
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import FileChange, Git, Workspace, is_named, open_workspace, summarize_diff
-from holdfast.workspace.diffs import read_change_kinds
+from holdfast.workspace.diff import read_change_kinds
 from holdfast.workspace.result import find_merged
 
 _VERBS = {"A": "Add", "D": "Remove"}

@@ -24,8 +24,8 @@ from holdfast.persistence.event_feed import needs_positions
 from holdfast.persistence.models import DeletedRunRow
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.journal import Journal
-from holdfast.workspace.disposal import Disposal, dispose_run
-from holdfast.workspace.leftovers import RunPlaces, find_unmerged
+from holdfast.workspace.cleanup.disposal import Disposal, dispose_run
+from holdfast.workspace.cleanup.leftovers import RunPlaces, find_unmerged
 
 
 async def find_obstacle(db: Database, places: RunPlaces) -> str | None:

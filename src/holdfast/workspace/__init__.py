@@ -1,26 +1,8 @@
 """Where a run works: its git worktree, snapshots of it, the way of its result to the user, and detached commands."""
 
-from holdfast.workspace.bubblewrap import SandboxProbe, find_bubblewrap
-from holdfast.workspace.copies import CopyReport, copy_files
-from holdfast.workspace.deliver import Delivered, deliver_result
-from holdfast.workspace.diffs import DiffSummary, FileChange, changed_paths, diff, has_object, is_named, summarize_diff
-from holdfast.workspace.git import Author, Git
-from holdfast.workspace.merge import MergeAction, Merged, MergeOptions, ResultBranch, make_branch, merge_result
-from holdfast.workspace.private import CopyLimits
-from holdfast.workspace.restoring import Removed, Restored, remove_workspace, restore
-from holdfast.workspace.result import ResultStep, find_author, leave_out
-from holdfast.workspace.sandbox import Sandbox, to_sandboxed, workspace_sandbox
-from holdfast.workspace.setup_files import LeftOutGroup, SetupFiles, inherit_setup, read_setup, record_setup
-from holdfast.workspace.snapshots import (
-    LeftOut,
-    LeftOutReason,
-    Snapshot,
-    SnapshotRules,
-    Tree,
-    snapshot,
-    write_tree,
-)
-from holdfast.workspace.spool import (
+from holdfast.workspace.commands.bubblewrap import SandboxProbe, find_bubblewrap
+from holdfast.workspace.commands.sandbox import Sandbox, to_sandboxed, workspace_sandbox
+from holdfast.workspace.commands.spool import (
     CommandState,
     Outcome,
     clean_environment,
@@ -31,6 +13,16 @@ from holdfast.workspace.spool import (
     spool_folder,
     stop_spooled,
 )
+from holdfast.workspace.copied_files import CopyReport, copy_files
+from holdfast.workspace.copy_back import Delivered, deliver_result
+from holdfast.workspace.diff import DiffSummary, FileChange, changed_paths, diff, has_object, is_named, summarize_diff
+from holdfast.workspace.git import Author, Git
+from holdfast.workspace.merge import MergeAction, Merged, MergeOptions, ResultBranch, make_branch, merge_result
+from holdfast.workspace.private_repository import CopyLimits
+from holdfast.workspace.restore import Removed, Restored, remove_workspace, restore
+from holdfast.workspace.result import ResultStep, find_author, leave_out
+from holdfast.workspace.setup_files import LeftOutGroup, SetupFiles, inherit_setup, read_setup, record_setup
+from holdfast.workspace.snapshot import LeftOut, LeftOutReason, Snapshot, SnapshotRules, Tree, snapshot, write_tree
 from holdfast.workspace.start import Start, find_current_branch, find_start
 from holdfast.workspace.worktree import Workspace, open_workspace, prepare_workspace
 

@@ -12,8 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from holdfast.errors import TargetBranchMissing, WorkspaceConflict, WorkspaceError
-from holdfast.workspace.checkout import check_files, few, move_branch
-from holdfast.workspace.diffs import DiffSummary, changed_paths, summarize_diff
+from holdfast.workspace.branch_checkout import check_files, few, move_branch
+from holdfast.workspace.diff import DiffSummary, changed_paths, summarize_diff
 from holdfast.workspace.files import hold_lock
 from holdfast.workspace.git import Author, Git
 from holdfast.workspace.repository import Repository, is_empty_start, list_branches

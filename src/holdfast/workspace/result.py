@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from holdfast.workspace.diffs import changed_paths, is_named
+from holdfast.workspace.diff import changed_paths, is_named
 from holdfast.workspace.git import HOLDFAST, Author, Git, identity
 from holdfast.workspace.refs import result_ref, result_refs, squash_ref
 from holdfast.workspace.repository import is_empty_start

@@ -12,11 +12,11 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Literal
 
-from holdfast.workspace.copies import read_copied
+from holdfast.workspace.copied_files import read_copied
 from holdfast.workspace.files import hold_lock
 from holdfast.workspace.git import HOLDFAST, Git, identity
 from holdfast.workspace.refs import setup_refs
-from holdfast.workspace.snapshots import DEFAULT_RULES, build_tree, open_index
+from holdfast.workspace.snapshot import DEFAULT_RULES, build_tree, open_index
 from holdfast.workspace.tool_folders import add_tool_folders, find_tool_folders
 from holdfast.workspace.worktree import Workspace
 

@@ -13,11 +13,11 @@ from typing import Any
 from holdfast.errors import BaseBranchMissing, RepositoryMissing, WorkspaceError
 from holdfast.workspace.files import hold_lock, is_within, own_folders, write_whole
 from holdfast.workspace.git import Git
-from holdfast.workspace.private import CopyLimits, ensure_private_repository
+from holdfast.workspace.private_repository import CopyLimits, ensure_private_repository
 from holdfast.workspace.refs import base_ref, branch_names, run_refs, to_component
-from holdfast.workspace.registration import READY_MARK, ensure_registered
 from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository, resolve_base
 from holdfast.workspace.submodules import fill_submodules
+from holdfast.workspace.worktree_registration import READY_MARK, ensure_registered
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from tests.integration.agents.crash_server import Points, main
 from tests.integration.agents.phase import Phase, essence, open_log, outcomes
 from tests.integration.agents.scripted import ScriptedModel, asks, says
 
-import holdfast.workspace.spool as spool
+import holdfast.workspace.commands.spool as spool
 from holdfast.agents.build import build_agent
 from holdfast.agents.shell import open_shell
 from holdfast.agents.tool_policy import ToolPolicy

@@ -167,7 +167,7 @@ def _stop(patch: pytest.MonkeyPatch, where: str) -> None:
     def die(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    registration, run = "holdfast.workspace.registration.", Git.run
+    registration, run = "holdfast.workspace.worktree_registration.", Git.run
     match where:
         case "aside":
             patch.setattr(registration + "_register", die)

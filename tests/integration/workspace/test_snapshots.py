@@ -25,7 +25,7 @@ from holdfast.workspace import (
     write_tree,
 )
 from holdfast.workspace.git import Git
-from holdfast.workspace.registration import forget_worktree
+from holdfast.workspace.worktree_registration import forget_worktree
 
 SMALL = SnapshotRules(max_file_bytes=100)
 

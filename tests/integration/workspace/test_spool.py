@@ -12,8 +12,8 @@ from tests.progress import until
 
 from holdfast.errors import Nondeterminism, WorkspaceError
 from holdfast.workspace import CommandState, Outcome, clean_environment, remove_spooled, run_spooled, stop_spooled
-from holdfast.workspace.processes import ProcessIdentity, identify, is_alive
-from holdfast.workspace.spool import spool_folder
+from holdfast.workspace.commands.processes import ProcessIdentity, identify, is_alive
+from holdfast.workspace.commands.spool import spool_folder
 
 Run = Callable[..., Awaitable[Outcome]]
 
@@ -292,7 +292,7 @@ async def test_record_of_a_process_that_is_no_more_means_lost(
 async def test_stopped_runner_does_not_keep_a_command_alive(
     run: Run, spool_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.workspace.spool_watch._BACKUP_S", 0.2)
+    monkeypatch.setattr("holdfast.workspace.commands.spool_watch._BACKUP_S", 0.2)
     task = asyncio.ensure_future(run("k", "echo x > started; sleep 300", timeout_s=3))
     await until(lambda: _lines(tmp_path / "started"))
     runner, leader = _pids(spool_dir, "k")

@@ -20,10 +20,10 @@ from typing import Any
 
 from holdfast.concurrency import to_the_end
 from holdfast.errors import Nondeterminism, WorkspaceError
-from holdfast.workspace import spool_runner
+from holdfast.workspace.commands import spool_runner
+from holdfast.workspace.commands.processes import TAG
+from holdfast.workspace.commands.spool_watch import Spooled, end_members, find_end, read_spooled, wait_for_end
 from holdfast.workspace.files import remove_folder, write_whole
-from holdfast.workspace.processes import TAG
-from holdfast.workspace.spool_watch import Spooled, end_members, find_end, read_spooled, wait_for_end
 
 ALLOWED_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR"),

@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from holdfast.errors import WorkspaceError
-from holdfast.workspace.diffs import changed_paths, is_named
-from holdfast.workspace.disk_usage import disk_bytes
+from holdfast.workspace.cleanup.disk_usage import disk_bytes
+from holdfast.workspace.diff import changed_paths, is_named
 from holdfast.workspace.git import Git
 from holdfast.workspace.refs import branch_names, run_refs, to_component
 from holdfast.workspace.result import find_squashed, leave_out, list_results, read_commit

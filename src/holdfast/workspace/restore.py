@@ -10,12 +10,11 @@ from datetime import datetime
 from pathlib import Path
 
 from holdfast.errors import WorkspaceError
-from holdfast.workspace.copies import read_copied
+from holdfast.workspace.copied_files import read_copied
 from holdfast.workspace.files import find_occupants, hold_lock, remove_folder
 from holdfast.workspace.git import Git
 from holdfast.workspace.refs import rescue_ref, run_refs
-from holdfast.workspace.registration import forget_worktree
-from holdfast.workspace.snapshots import (
+from holdfast.workspace.snapshot import (
     DEFAULT_RULES,
     LeftOut,
     LeftOutReason,
@@ -27,6 +26,7 @@ from holdfast.workspace.snapshots import (
     stage,
 )
 from holdfast.workspace.worktree import Workspace
+from holdfast.workspace.worktree_registration import forget_worktree
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.workspace.sandbox import Sandbox, to_sandboxed
+from holdfast.workspace.commands.sandbox import Sandbox, to_sandboxed
 
 _TRIAL_TIMEOUT_S = 20
 

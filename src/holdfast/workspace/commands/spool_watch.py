@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.workspace.processes import ProcessIdentity, age_s, find_members, is_alive, send_signal
-from holdfast.workspace.spool_runner import TERM_GRACE_S
+from holdfast.workspace.commands.processes import ProcessIdentity, age_s, find_members, is_alive, send_signal
+from holdfast.workspace.commands.spool_runner import TERM_GRACE_S
 
 # The runner keeps the time-out. Only if it does not (stopped, stuck) the engine does, this much later.
 _BACKUP_S = TERM_GRACE_S + 5.0

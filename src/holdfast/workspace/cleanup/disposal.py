@@ -9,9 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from holdfast.errors import WorkspaceError
-from holdfast.workspace.files import hold_lock, remove_folder
-from holdfast.workspace.git import Git
-from holdfast.workspace.leftovers import (
+from holdfast.workspace.cleanup.leftovers import (
     Leftover,
     LeftoverKind,
     RunPlaces,
@@ -20,10 +18,12 @@ from holdfast.workspace.leftovers import (
     measure_files,
     measure_run,
 )
+from holdfast.workspace.commands.spool_watch import find_end, read_spooled
+from holdfast.workspace.files import hold_lock, remove_folder
+from holdfast.workspace.git import Git
 from holdfast.workspace.refs import branch_names, run_refs
-from holdfast.workspace.registration import forget_worktree
-from holdfast.workspace.restoring import remove_workspace
-from holdfast.workspace.spool_watch import find_end, read_spooled
+from holdfast.workspace.restore import remove_workspace
+from holdfast.workspace.worktree_registration import forget_worktree
 
 
 @dataclass(frozen=True)

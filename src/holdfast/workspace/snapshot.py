@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from holdfast.errors import WorkspaceError
-from holdfast.workspace.copies import read_copied
+from holdfast.workspace.copied_files import read_copied
 from holdfast.workspace.files import hold_lock
 from holdfast.workspace.git import HOLDFAST, Git, identity, to_stdin
 from holdfast.workspace.refs import replaced_ref, snapshot_ref

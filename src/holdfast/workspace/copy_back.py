@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.errors import RepositoryMissing, WorkspaceConflict
-from holdfast.workspace.diffs import changed_paths
+from holdfast.workspace.diff import changed_paths
 from holdfast.workspace.files import find_occupants, hold_lock, write_whole
 from holdfast.workspace.git import Git
 from holdfast.workspace.result import leave_out
