@@ -28,9 +28,9 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from holdfast.agents.build import build_agent
-from holdfast.agents.governor import Limits
-from holdfast.agents.journaling import JournalMiddleware
-from holdfast.agents.tool_rules import file_tool_rules
+from holdfast.agents.calls.middleware import JournalMiddleware
+from holdfast.agents.calls.stall_detector import Limits
+from holdfast.agents.tools.rules import file_tool_rules
 from holdfast.config import Config
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona

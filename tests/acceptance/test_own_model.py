@@ -12,7 +12,7 @@ from typing import Any
 from tests.acceptance.cli import terminal
 from tests.model_server import ASKS_BEFORE_TOUCH, WITH_KEY, Hangs, ModelServer, Reply, Says, asks, own_persona
 
-from holdfast.agents.schema_sample import sample
+from holdfast.agents.simulated.schema_sample import sample
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.catalog import PACKAGE_DIR
 

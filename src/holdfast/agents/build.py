@@ -9,10 +9,10 @@ from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agents.models import open_models
-from holdfast.agents.policy import SCRATCH_ROUTE
-from holdfast.agents.secrets import SECRETS
-from holdfast.agents.tool_rules import FILE_TOOLS
+from holdfast.agents.models.factory import open_models
+from holdfast.agents.policy.file_policy import SCRATCH_ROUTE
+from holdfast.agents.redaction import SECRETS
+from holdfast.agents.tools.rules import FILE_TOOLS
 from holdfast.config import Config
 from holdfast.enums import Backend, Capability
 from holdfast.persona import AgentPersona
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
 
-    from holdfast.agents.journaling import JournalMiddleware
+    from holdfast.agents.calls.middleware import JournalMiddleware
 
 _SUBAGENT = "general-purpose"
 _TRACING = ("LANGSMITH_TRACING", "LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING", "LANGCHAIN_TRACING_V2")
@@ -47,7 +47,7 @@ def build_agent(
     _turn_tracing_off()
     SECRETS.learn_environment(os.environ)
     if persona.backend is Backend.COMMAND:
-        from holdfast.agents.command import CommandAgent
+        from holdfast.agents.coding_agent.agent import CommandAgent
 
         scratch = scratch_dir or _default_scratch(config, root_dir)
         return CommandAgent(persona, config, root_dir=root_dir, middleware=middleware, scratch_dir=scratch)
@@ -55,7 +55,7 @@ def build_agent(
     from deepagents import create_deep_agent
     from deepagents.backends import CompositeBackend, FilesystemBackend
 
-    from holdfast.agents.journaling import JournalMiddleware
+    from holdfast.agents.calls.middleware import JournalMiddleware
 
     scratch = scratch_dir or _default_scratch(config, root_dir)
     names = list_permitted_tools(persona)
@@ -121,12 +121,12 @@ def list_permitted_tools(persona: AgentPersona) -> list[str]:
 
 
 def _open_files(names: list[str], config: Config, root_dir: Path, staging_dir: Path) -> "FilesystemBackend":
-    from holdfast.agents.disk import WholeFileBackend
+    from holdfast.agents.tools.files import WholeFileBackend
 
     if "execute" not in names:
         return WholeFileBackend(root_dir, staging_dir=staging_dir)
-    from holdfast.agents.shell import open_shell
-    from holdfast.agents.shell_tool import ShellBackend
+    from holdfast.agents.tools.execute import ShellBackend
+    from holdfast.agents.tools.shell import open_shell
 
     shell = open_shell(root_dir, data_dir=config.data_dir)
     return ShellBackend(root_dir, staging_dir=staging_dir, shell=shell)
@@ -146,7 +146,7 @@ def _own_parts(
         def name(self) -> str:
             return "SummarizationMiddleware"
 
-    from holdfast.agents.shell_tool import DESCRIPTION
+    from holdfast.agents.tools.execute import DESCRIPTION
 
     files = FilesystemMiddleware(
         backend=backend,
@@ -156,7 +156,7 @@ def _own_parts(
     )
     if journal is None:
         return [files, NoSummaries()]
-    from holdfast.agents.summaries import JournaledSummaries
+    from holdfast.agents.calls.summaries import JournaledSummaries
 
     return [files, JournaledSummaries(chat_model, backend=backend, journal=journal)]
 

@@ -18,8 +18,13 @@ _PARTS = (
     *("langgraph.pregel", "langgraph.prebuilt.tool_node", "langchain.agents.middleware", "deepagents.backends"),
 )
 _MODULES = (
-    *("deepagents", "holdfast.agents.journaling", "holdfast.agents.attempts", "holdfast.agents.summaries"),
-    *("holdfast.agents.shell_tool", "holdfast.agents.simulated"),
+    *(
+        "deepagents",
+        "holdfast.agents.calls.middleware",
+        "holdfast.agents.calls.retries",
+        "holdfast.agents.calls.summaries",
+    ),
+    *("holdfast.agents.tools.execute", "holdfast.agents.simulated.model"),
 )
 # A hundred models of a tracing service's API, which the framework imports for the sake of one name.
 _UNUSED_PACKAGE = "langsmith.types"

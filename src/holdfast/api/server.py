@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from holdfast.agents.traffic import Traffic, get_traffic
+from holdfast.agents.calls.rate_limits import Traffic, get_traffic
 from holdfast.api.chronicles import Chronicles
 from holdfast.api.cleaning import clean_for_ever
 from holdfast.api.dispatch import Dispatcher, InProcessDispatcher, NoDispatcher

@@ -85,7 +85,7 @@ def _read_calls(run_id: str) -> list[CommandCall]:
 
 def read_spool(run_id: str, key: str, after: int = 0) -> tuple[str, int]:
     """What a command has printed after so many bytes, as far as it lies in the spool; and how many there are then."""
-    from holdfast.agents.secrets import SECRETS
+    from holdfast.agents.redaction import SECRETS
     from holdfast.config import load_config
     from holdfast.runtime.durable import idempotency_key
     from holdfast.workspace import spool_folder

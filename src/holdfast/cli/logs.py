@@ -1,6 +1,6 @@
 """The log, for those who ask for it. It goes to standard error and never holds the value of a key.
 
-What is a key is known to `holdfast.agents.secrets`: what stands in variables named like one, what was read from the
+What is a key is known to `holdfast.agents.redaction`: what stands in variables named like one, what was read from the
 keyring, and what has the form of one. Passwords in addresses are blanked too.
 """
 
@@ -11,7 +11,7 @@ import re
 import sys
 from typing import Any
 
-from holdfast.agents.secrets import BLANK, SECRETS
+from holdfast.agents.redaction import BLANK, SECRETS
 
 _PASSWORD_IN_ADDRESS = re.compile(r"(?<=://)([^\s:/@]*):([^\s/@]+)(?=@)")
 _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

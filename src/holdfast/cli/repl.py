@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from holdfast.agents.rehearsal_chat import HOW_TO_TRY
+from holdfast.agents.simulated.conversation import HOW_TO_TRY
 from holdfast.cli.asking import in_rows, is_in_doubt
 from holdfast.cli.conversations import choose_conversation, find_conversation
 from holdfast.cli.output import folded, paint, plain, print_text

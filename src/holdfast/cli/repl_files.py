@@ -46,7 +46,7 @@ def include_files(text: str, repo: Path, permissions: Permissions) -> Mentioned:
 
 
 def _why_not(name: str, path: Path, repo: Path, permissions: Permissions, many: int) -> str | None:
-    from holdfast.agents.tool_policy import ToolPolicy
+    from holdfast.agents.policy.tool_policy import ToolPolicy
 
     judgement = ToolPolicy(repo, permissions).judge_path(f"/{name}", is_write=False)
     if judgement.verdict is not Verdict.ALLOW:

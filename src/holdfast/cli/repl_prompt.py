@@ -183,6 +183,6 @@ class _ScrubbedHistory(FileHistory):
     """A history that keeps no keys."""
 
     def store_string(self, string: str) -> None:
-        from holdfast.agents.secrets import SECRETS, scrub_prompt
+        from holdfast.agents.redaction import SECRETS, scrub_prompt
 
         super().store_string(SECRETS.scrub_text(scrub_prompt(string)))

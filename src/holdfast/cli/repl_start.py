@@ -80,19 +80,19 @@ async def open_talk(
 _NEEDED = (
     "holdfast.engine.conversation_agent",
     "holdfast.engine.middleware",
-    "holdfast.agents.summaries",
+    "holdfast.agents.calls.summaries",
     "deepagents",
 )
 _CLIENTS = {
     Backend.ANTHROPIC: "langchain_anthropic",
     Backend.OLLAMA: "langchain_ollama",
-    Backend.COMMAND: "holdfast.agents.command",
-    Backend.SIMULATED: "holdfast.agents.simulated",
+    Backend.COMMAND: "holdfast.agents.coding_agent.agent",
+    Backend.SIMULATED: "holdfast.agents.simulated.model",
 }
 
 
 def _load(backend: Backend) -> None:
     """Import what an answer needs, so that nothing stands still when it begins."""
-    for name in (*_NEEDED, _CLIENTS.get(backend, "holdfast.agents.chat_openai")):
+    for name in (*_NEEDED, _CLIENTS.get(backend, "holdfast.agents.models.openai")):
         with contextlib.suppress(ImportError):  # whoever needs it says what is missing
             importlib.import_module(name)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.agents.secrets import scrub_prompt
+from holdfast.agents.redaction import scrub_prompt
 from holdfast.persistence.db import Database
 from holdfast.persona import AgentPersona
 from holdfast.runtime.events import Event, EventKind, create_event

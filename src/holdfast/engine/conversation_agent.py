@@ -10,9 +10,8 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.types import Command
 
-from holdfast.agents.answers import unpack
-from holdfast.agents.asked import to_tool_call
-from holdfast.agents.journaling import JournalMiddleware
+from holdfast.agents.calls.adapters import to_tool_call, unpack
+from holdfast.agents.calls.middleware import JournalMiddleware
 from holdfast.engine.conversation import PHASE, Conversation, Message, Turn, inbox_key
 from holdfast.runtime.durable import RunLog, Step
 from holdfast.runtime.events import Event

@@ -7,7 +7,7 @@ the conversation stays; only a process that dies leaves a turn open, and the nex
 from dataclasses import replace
 from typing import Any
 
-from holdfast.agents.secrets import scrub_prompt
+from holdfast.agents.redaction import scrub_prompt
 from holdfast.engine.agent_turn import invoke_agent, last_text
 from holdfast.engine.commands import stop_commands
 from holdfast.engine.conversation import PHASE, ROLE, Conversation, Message, Turn

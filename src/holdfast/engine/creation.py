@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from holdfast.agents.secrets import learn_keys, scrub_prompt
+from holdfast.agents.redaction import learn_keys, scrub_prompt
 from holdfast.binding import Binding
 from holdfast.enums import Backend, RunPhaseState, RunStatus
 from holdfast.errors import RunIdInvalid

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.agents.governor import Stalled
+from holdfast.agents.calls.stall_detector import Stalled
 from holdfast.engine.approvals import ApprovalPending
 from holdfast.engine.budget import BudgetPause
 from holdfast.engine.commands import stop_commands

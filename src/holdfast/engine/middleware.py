@@ -10,16 +10,16 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.agents.attempts import RetryRules
-from holdfast.agents.governor import Limits
-from holdfast.agents.journaling import JournalMiddleware
-from holdfast.agents.model_calls import ModelCall, Usage
-from holdfast.agents.model_errors import to_trouble
-from holdfast.agents.models import Timeouts
-from holdfast.agents.shell import Shell, open_shell
-from holdfast.agents.tool_policy import ToolPolicy
-from holdfast.agents.tool_rules import command_rules, file_tool_rules
-from holdfast.agents.traffic import get_traffic, provider_of
+from holdfast.agents.calls.gate import ModelCall, Usage
+from holdfast.agents.calls.middleware import JournalMiddleware
+from holdfast.agents.calls.provider_errors import to_trouble
+from holdfast.agents.calls.rate_limits import get_traffic, provider_of
+from holdfast.agents.calls.retries import RetryRules
+from holdfast.agents.calls.stall_detector import Limits
+from holdfast.agents.models.factory import Timeouts
+from holdfast.agents.policy.tool_policy import ToolPolicy
+from holdfast.agents.tools.rules import command_rules, file_tool_rules
+from holdfast.agents.tools.shell import Shell, open_shell
 from holdfast.engine.budget import PhaseMoney, Reservation
 from holdfast.engine.scope import RunScope
 from holdfast.engine.tool_approvals import PhaseToolApprover

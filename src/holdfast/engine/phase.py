@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.agents.secrets import scrub_prompt
+from holdfast.agents.redaction import scrub_prompt
 from holdfast.engine.agent_turn import invoke_agent, last_text
 from holdfast.engine.approval_content import describe_result
 from holdfast.engine.approvals import Answer, PhaseApproval, Subject

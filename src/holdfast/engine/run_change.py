@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.agents.secrets import learn_keys, scrub_prompt
+from holdfast.agents.redaction import learn_keys, scrub_prompt
 from holdfast.binding import Binding
 from holdfast.engine.conversation import is_conversation
 from holdfast.engine.creation import binding_values, persona_rows

@@ -3,10 +3,10 @@
 import uuid
 from typing import Any
 
-from holdfast.agents.asked import describe_args
-from holdfast.agents.judgements import Judgement
-from holdfast.agents.permits import PersonsAnswer, digest_of
-from holdfast.agents.tool_rules import ToolCall
+from holdfast.agents.calls.adapters import describe_args
+from holdfast.agents.calls.permission import PersonsAnswer, digest_of
+from holdfast.agents.policy.judgement import Judgement
+from holdfast.agents.tools.rules import ToolCall
 from holdfast.engine.approvals import ApprovalPending, check_action, decision
 from holdfast.engine.scope import ApprovalRequest, RunScope
 from holdfast.enums import ApprovalDecisionAction

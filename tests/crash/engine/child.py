@@ -103,7 +103,7 @@ class Points:
 
 
 def watch(points: Points, db: Database) -> None:
-    from holdfast.agents.disk import WholeFileBackend
+    from holdfast.agents.tools.files import WholeFileBackend
 
     points.around(db.store, "append", _name_append)
     watch_lines(

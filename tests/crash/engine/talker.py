@@ -13,9 +13,9 @@ from tests.crash.engine.child import RUN_ID, Points, watch
 from tests.engine_world import CATALOG
 from tests.model_server import Says, Script, asks, own_persona
 
-import holdfast.agents.chat_openai
+import holdfast.agents.models.openai
 import holdfast.engine.conversation_agent  # noqa: F401  (both imported before the fork)
-from holdfast.agents import shell
+from holdfast.agents.tools import shell
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability
 from holdfast.config import load_config

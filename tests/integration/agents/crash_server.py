@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.integration.agents.phase import ARTIFACT, Phase, digest, essence, outcomes
 
-import holdfast.agents.disk as disk
-import holdfast.agents.simulated as simulated
+import holdfast.agents.simulated.model as simulated
+import holdfast.agents.tools.files as disk
 from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
 
 

@@ -10,9 +10,9 @@ from tests.integration.agents.scripted import ScriptedModel, asks, says
 
 import holdfast.workspace.commands.spool as spool
 from holdfast.agents.build import build_agent
-from holdfast.agents.shell import open_shell
-from holdfast.agents.tool_policy import ToolPolicy
-from holdfast.agents.tool_rules import command_rules, file_tool_rules
+from holdfast.agents.policy.tool_policy import ToolPolicy
+from holdfast.agents.tools.rules import command_rules, file_tool_rules
+from holdfast.agents.tools.shell import open_shell
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer

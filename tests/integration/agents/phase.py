@@ -10,10 +10,10 @@ from typing import Any
 
 import holdfast
 from holdfast.agents.build import build_agent
+from holdfast.agents.calls.middleware import JournalMiddleware
 from holdfast.agents.envelope import Envelope, ExpectedFile, to_block
-from holdfast.agents.journaling import JournalMiddleware
-from holdfast.agents.policy import FilePolicy
-from holdfast.agents.tool_rules import file_tool_rules
+from holdfast.agents.policy.file_policy import FilePolicy
+from holdfast.agents.tools.rules import file_tool_rules
 from holdfast.config import Config
 from holdfast.persona import AgentPersona, load_persona_file
 from holdfast.runtime.durable import RunLog

@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.integration.agents.phase import Phase
 
-from holdfast.agents.attempts import RetryRules
-from holdfast.agents.models import Timeouts, open_models
+from holdfast.agents.calls.retries import RetryRules
+from holdfast.agents.models.factory import Timeouts, open_models
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
 

@@ -11,7 +11,7 @@ from tests.integration.agents.crash_server import Points, in_fork
 from tests.integration.agents.phase import Phase, digest, essence, outcomes
 from tests.integration.agents.served import KEY, KEY_VARIABLE, ServedPhase
 
-import holdfast.agents.disk as disk
+import holdfast.agents.tools.files as disk
 from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
 
 

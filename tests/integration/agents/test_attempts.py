@@ -12,8 +12,8 @@ from tests.integration.agents.served import KEY, KEY_VARIABLE, QUICK, ServedPhas
 from tests.integration.agents.test_replay import Till
 from tests.model_server import Breaks, Hangs, ModelServer, Refuses, Reply, Says, asks
 
-from holdfast.agents.attempts import RetryRules
-from holdfast.agents.models import Timeouts
+from holdfast.agents.calls.retries import RetryRules
+from holdfast.agents.models.factory import Timeouts
 from holdfast.runtime.records import Records, StepState
 
 BUSY = Refuses(429, {"retry-after": "0"})

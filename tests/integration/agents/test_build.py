@@ -9,7 +9,7 @@ from tests.integration.agents.phase import Phase, open_log
 from tests.integration.agents.scripted import ScriptedModel, asks, says, tool
 
 from holdfast.agents.build import _subagents_of, _tools_of, build_agent
-from holdfast.agents.simulated import open_simulated_model
+from holdfast.agents.simulated.model import open_simulated_model
 from holdfast.enums import Backend, Capability
 from holdfast.errors import ConfigInvalid, PersonaInvalid
 
@@ -17,13 +17,13 @@ LIGHT = [
     "holdfast.agents",
     "holdfast.agents.build",
     "holdfast.agents.envelope",
-    "holdfast.agents.model_calls",
-    "holdfast.agents.models",
-    "holdfast.agents.secrets",
-    "holdfast.agents.policy",
-    "holdfast.agents.shell",
-    "holdfast.agents.tool_policy",
-    "holdfast.agents.tool_rules",
+    "holdfast.agents.calls.gate",
+    "holdfast.agents.models.factory",
+    "holdfast.agents.redaction",
+    "holdfast.agents.policy.file_policy",
+    "holdfast.agents.tools.shell",
+    "holdfast.agents.policy.tool_policy",
+    "holdfast.agents.tools.rules",
     "holdfast.persona",
     "holdfast.binding",
     "holdfast.workflow",
@@ -111,7 +111,7 @@ def test_a_simulated_model_is_told_how_to_misbehave(monkeypatch: pytest.MonkeyPa
 
 
 async def test_the_simulated_model_costs_play_money(phase: Phase) -> None:
-    from holdfast.agents.model_calls import ModelCall, Usage
+    from holdfast.agents.calls.gate import ModelCall, Usage
     from holdfast.catalog.model_table import load_model_table
     from holdfast.runtime.durable import Beside
 

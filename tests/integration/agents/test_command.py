@@ -10,8 +10,8 @@ from tests.integration.agents.phase import LANE, Phase, open_log
 from tests.integration.agents.test_execute import abandon, until
 
 from holdfast.agents.build import build_agent
-from holdfast.agents.shell import open_shell
-from holdfast.agents.tool_rules import command_rules
+from holdfast.agents.tools.rules import command_rules
+from holdfast.agents.tools.shell import open_shell
 from holdfast.enums import Backend
 from holdfast.errors import AgentFailed, BackendUnavailable
 from holdfast.persona import AgentPersona
@@ -65,7 +65,7 @@ async def test_a_second_time_it_is_replayed_not_run(phase: Phase) -> None:
 
 
 async def test_its_output_is_told_while_it_runs(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.agents.command_output.EVERY_S", 0.02)
+    monkeypatch.setattr("holdfast.agents.coding_agent.output.EVERY_S", 0.02)
     task = asyncio.create_task(invoke(phase, script("echo first; while [ ! -e gate ]; do sleep 0.02; done; echo last")))
     await until(lambda: [e for e in phase.events() if e.kind == "text.delta"] if os.path.exists(phase.store) else [])
     (phase.root / "gate").touch()
@@ -77,7 +77,7 @@ async def test_its_output_is_told_while_it_runs(phase: Phase, monkeypatch: pytes
 
 
 async def test_one_that_outlived_its_engine_is_found_again(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.agents.command_output.EVERY_S", 0.02)
+    monkeypatch.setattr("holdfast.agents.coding_agent.output.EVERY_S", 0.02)
     body = "echo start >> log; echo first; touch begun; while [ ! -e gate ]; do sleep 0.02; done; echo last"
     task = asyncio.create_task(invoke(phase, script(body)))
     await until((phase.root / "begun").exists)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agents import command_paths
-from holdfast.agents.judgements import Judgement
-from holdfast.agents.tool_policy import ToolPolicy
+from holdfast.agents.policy import command_paths
+from holdfast.agents.policy.judgement import Judgement
+from holdfast.agents.policy.tool_policy import ToolPolicy
 from holdfast.persona import Permissions, Verdict
 
 ALLOWED = [

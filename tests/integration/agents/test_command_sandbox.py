@@ -9,8 +9,8 @@ from tests.integration.agents.test_command import persona
 from tests.integration.agents.test_escapes import CANARY, needs_sandbox
 
 from holdfast.agents.build import build_agent
-from holdfast.agents.shell import open_shell
-from holdfast.agents.tool_rules import command_rules
+from holdfast.agents.tools.rules import command_rules
+from holdfast.agents.tools.shell import open_shell
 from holdfast.errors import AgentFailed
 
 pytestmark = needs_sandbox

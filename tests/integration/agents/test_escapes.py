@@ -15,9 +15,9 @@ import pytest
 from tests.integration.agents.phase import is_sleeping
 from tests.integration.workspace.user_repo import UserRepo
 
-from holdfast.agents.disk import WholeFileBackend
-from holdfast.agents.shell import Shell, open_shell, probe_once
-from holdfast.agents.tool_policy import ToolPolicy
+from holdfast.agents.policy.tool_policy import ToolPolicy
+from holdfast.agents.tools.files import WholeFileBackend
+from holdfast.agents.tools.shell import Shell, open_shell, probe_once
 from holdfast.persona import Permissions, Verdict
 from holdfast.runtime import durable
 from holdfast.workspace import Outcome, Workspace, prepare_workspace, snapshot, write_tree

@@ -11,8 +11,8 @@ from tests.integration.agents.phase import LANE, RUN_ID, Phase, is_sleeping
 from tests.integration.agents.scripted import ScriptedModel, asks, says
 from tests.progress import until
 
-from holdfast.agents.shell import open_shell
-from holdfast.agents.tool_rules import command_rules, file_tool_rules
+from holdfast.agents.tools.rules import command_rules, file_tool_rules
+from holdfast.agents.tools.shell import open_shell
 from holdfast.runtime.answers import decide
 from holdfast.runtime.durable import CancelRun, Suspended
 from holdfast.runtime.events import Event

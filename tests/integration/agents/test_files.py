@@ -8,9 +8,9 @@ import pytest
 from tests.integration.agents.phase import ARTIFACT, LANE, Phase, open_log
 from tests.integration.agents.scripted import ScriptedModel, asks, says
 
-from holdfast.agents.disk import WholeFileBackend
-from holdfast.agents.policy import SCRATCH_ROUTE, FilePolicy
-from holdfast.agents.tool_rules import ToolCall, file_tool_rules
+from holdfast.agents.policy.file_policy import SCRATCH_ROUTE, FilePolicy
+from holdfast.agents.tools.files import WholeFileBackend
+from holdfast.agents.tools.rules import ToolCall, file_tool_rules
 from holdfast.runtime.unknown_outcomes import Done, NotDone
 
 

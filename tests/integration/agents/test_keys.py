@@ -11,7 +11,7 @@ from tests.integration.agents.phase import Phase
 from tests.integration.agents.served import KEY_VARIABLE, ServedPhase
 from tests.model_server import ModelServer, Says, asks
 
-from holdfast.agents.secrets import BLANK, read_key
+from holdfast.agents.redaction import BLANK, read_key
 from holdfast.errors import BackendUnavailable
 from holdfast.keys import KEYRING_SERVICE, find_key
 from holdfast.persona import AgentPersona

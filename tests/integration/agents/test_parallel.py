@@ -8,8 +8,8 @@ import pytest
 from tests.integration.agents.phase import LANE, Phase, essence, outcomes
 from tests.integration.agents.scripted import ScriptedModel, asks, says, tool
 
-from holdfast.agents.journaling import JournalMiddleware
-from holdfast.agents.tool_rules import ToolRule
+from holdfast.agents.calls.middleware import JournalMiddleware
+from holdfast.agents.tools.rules import ToolRule
 from holdfast.runtime.durable import CancelRun, Interrupted, Stopped, Suspended
 
 MakeBench = Callable[[BaseException | None], "Bench"]

@@ -10,7 +10,7 @@ from tests.integration.agents.phase import Phase
 from tests.integration.agents.served import KEY, KEY_VARIABLE, ServedPhase
 from tests.model_server import ModelServer, Says, asks, send
 
-from holdfast.agents.models import open_models
+from holdfast.agents.models.factory import open_models
 from holdfast.config import Config
 from holdfast.enums import Backend
 from holdfast.errors import BackendUnavailable

@@ -7,7 +7,7 @@ from langchain_core.exceptions import ContextOverflowError
 from tests.integration.agents.phase import ARTIFACT, LANE, RUN_ID, Phase, essence, open_log
 from tests.integration.agents.scripted import ScriptedModel, asks, says
 
-from holdfast.agents.model_calls import ModelCall, Usage
+from holdfast.agents.calls.gate import ModelCall, Usage
 from holdfast.errors import Nondeterminism, RowRefused
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.durable import Beside, Stopped

@@ -11,8 +11,8 @@ from tests.integration.agents.scripted import tool
 from tests.integration.agents.served import KEY, KEY_VARIABLE, ServedPhase
 from tests.model_server import ModelServer, Refuses, Says, asks
 
-from holdfast.agents.secrets import BLANK, SECRETS, Secrets, scrub_prompt
-from holdfast.agents.tool_rules import ToolRule
+from holdfast.agents.redaction import BLANK, SECRETS, Secrets, scrub_prompt
+from holdfast.agents.tools.rules import ToolRule
 from holdfast.runtime.failures import describe_error
 
 FORM = "-".join(("sk", "ant", "a1B2c3D4" * 4))  # put together here, so that no scanner takes it for real

@@ -7,7 +7,7 @@ from tests.integration.agents.phase import LANE, Phase
 from tests.integration.agents.served import KEY, KEY_VARIABLE, ServedPhase
 from tests.model_server import ModelServer, Says, asks
 
-from holdfast.agents.governor import Limits, Stalled
+from holdfast.agents.calls.stall_detector import Limits, Stalled
 from holdfast.errors import PhaseTimeout
 
 LOOK = asks(("read_file", {"file_path": "/README.md"}))

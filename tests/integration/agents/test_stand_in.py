@@ -9,8 +9,8 @@ import pytest
 from langchain_core.messages import ToolMessage
 from tests.integration.agents.phase import LANE, RUN_ID, Phase, open_log
 
-from holdfast.agents.codec import OPAQUE_TEXT
-from holdfast.agents.tool_rules import ToolRule
+from holdfast.agents.calls.codec import OPAQUE_TEXT
+from holdfast.agents.tools.rules import ToolRule
 from holdfast.errors import Nondeterminism
 from holdfast.runtime.answers import decide
 from holdfast.runtime.durable import Stopped, Suspended

@@ -8,7 +8,7 @@ from deepagents.middleware.summarization import SummarizationMiddleware
 from tests.integration.agents.phase import LANE, RUN_ID, Phase, essence
 from tests.integration.agents.scripted import ScriptedModel, asks, says
 
-from holdfast.agents.summaries import JournaledSummaries
+from holdfast.agents.calls.summaries import JournaledSummaries
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
 from holdfast.runtime.events import create_event
 
@@ -42,7 +42,7 @@ def _early(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self, model: Any, **settings: Any) -> None:
             super().__init__(model, **settings, trigger=("messages", 5), keep=("messages", 2))
 
-    monkeypatch.setattr("holdfast.agents.summaries.JournaledSummaries", Early)
+    monkeypatch.setattr("holdfast.agents.calls.summaries.JournaledSummaries", Early)
 
 
 def script() -> list[Any]:

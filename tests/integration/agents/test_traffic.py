@@ -8,8 +8,8 @@ from tests.integration.agents.served import KEY, KEY_VARIABLE, ServedPhase
 from tests.model_server import ModelServer, Refuses, Says
 from tests.progress import until
 
-from holdfast.agents import traffic as module
-from holdfast.agents.traffic import Traffic
+from holdfast.agents.calls import rate_limits as module
+from holdfast.agents.calls.rate_limits import Traffic
 
 
 async def no_word(_reason: str) -> None: ...

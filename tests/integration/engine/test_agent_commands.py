@@ -13,7 +13,7 @@ from tests.progress import until
 
 import holdfast.engine
 from holdfast.agents.build import build_agent
-from holdfast.agents.shell import granted_shell
+from holdfast.agents.tools.shell import granted_shell
 from holdfast.enums import Backend, RunStatus
 from holdfast.errors import ConfigInvalid
 from holdfast.persona import AgentPersona

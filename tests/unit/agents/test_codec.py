@@ -16,7 +16,7 @@ from langchain_core.messages import (
 )
 from langgraph.types import Command, Overwrite, Send
 
-from holdfast.agents.codec import OPAQUE_TEXT, decode, encode, encode_or_opaque, is_opaque
+from holdfast.agents.calls.codec import OPAQUE_TEXT, decode, encode, encode_or_opaque, is_opaque
 
 ANSWER = AIMessage(
     content=[{"type": "text", "text": "hé"}],

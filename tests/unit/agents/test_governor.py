@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from holdfast.agents.governor import Advice, Governor, Limits
-from holdfast.agents.tool_rules import ToolCall
+from holdfast.agents.calls.stall_detector import Advice, Governor, Limits
+from holdfast.agents.tools.rules import ToolCall
 
 LIMITS = Limits(max_turns=50)
 LOOK = ToolCall("ls", {"path": "/"}, "1")

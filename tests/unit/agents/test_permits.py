@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.judgements import Judgement, asked
-from holdfast.agents.permits import Permits, PersonsAnswer
-from holdfast.agents.tool_rules import ToolCall
+from holdfast.agents.calls.permission import Permits, PersonsAnswer
+from holdfast.agents.policy.judgement import Judgement, asked
+from holdfast.agents.tools.rules import ToolCall
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.runtime.durable import CancelRun
 

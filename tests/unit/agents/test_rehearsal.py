@@ -6,7 +6,7 @@ import pytest
 from jsonschema import validate
 
 from holdfast.agents.envelope import Envelope, ExpectedFile, PhaseInput, find_envelope, to_block
-from holdfast.agents.rehearsal import MISBEHAVIOURS, Scene, Seen, Turn, next_turn
+from holdfast.agents.simulated.rules import MISBEHAVIOURS, Scene, Seen, Turn, next_turn
 from holdfast.persona import ScriptedTurn
 
 SCHEMA = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.agents.rehearsal_chat import Outcome, answer
+from holdfast.agents.simulated.conversation import Outcome, answer
 
 TOOLS = frozenset({"ls", "read_file", "edit_file", "write_file", "execute"})
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from holdfast.agents.schema_sample import CannotSample, Facts, sample
+from holdfast.agents.simulated.schema_sample import CannotSample, Facts, sample
 from holdfast.artifact_schema import FORMATS
 from holdfast.catalog import PACKAGE_DIR
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agents import traffic as module
-from holdfast.agents.traffic import Traffic, get_traffic, provider_of
+from holdfast.agents.calls import rate_limits as module
+from holdfast.agents.calls.rate_limits import Traffic, get_traffic, provider_of
 from holdfast.config import load_config
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid

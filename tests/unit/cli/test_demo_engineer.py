@@ -6,7 +6,7 @@ import pytest
 
 import holdfast.cli.demo_project
 from holdfast.agents.envelope import Envelope, ExpectedFile
-from holdfast.agents.rehearsal_script import fill_in, find_artifact
+from holdfast.agents.simulated.script import fill_in, find_artifact
 from holdfast.binding import BackendAvailability, bind_personas
 from holdfast.catalog import Catalog
 from holdfast.enums import Backend

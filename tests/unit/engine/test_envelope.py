@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.engine_world import phase, template
 
 from holdfast.agents.envelope import find_envelope
-from holdfast.agents.schema_sample import sample
+from holdfast.agents.simulated.schema_sample import sample
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.engine.envelope import render_envelope
 

@@ -1,0 +1,188 @@
+"""What is recorded of an answer: the answer itself, and the facts that others read without knowing the framework.
+
+    {"codec": 1, "usage": {…}, "tree": "…", "value": …}
+
+`value` is for replay alone; `codec` is the version of its encoding.
+"""
+
+import copy
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from langchain.agents.middleware import ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.prebuilt.tool_node import ToolCallRequest
+
+from holdfast.agents.calls.codec import decode, encode, encode_or_opaque, is_opaque
+from holdfast.agents.calls.fingerprints import model_name
+from holdfast.agents.calls.gate import ModelCall, Usage
+from holdfast.agents.redaction import SECRETS
+from holdfast.agents.tools.rules import ToolCall
+from holdfast.runtime.jsondata import to_json
+
+CODEC = 1
+STEP_MARK = "hf_step"
+"""Where a model's answer keeps the key of its step, by which its tool calls are found."""
+COST = "cost_usd"
+"""Where an answer keeps the cost that its provider has reported."""
+
+
+def pack(answer: Any, *, usage: Usage | None = None, **facts: Any) -> dict[str, Any]:
+    """An answer as it is recorded. What a model says must be kept as it is; of what a tool gives, what can be kept."""
+    told: dict[str, Any] = {**facts, "codec": CODEC}
+    if usage is not None:
+        told["usage"] = usage.to_dict()
+    if isinstance(answer, ModelResponse):
+        # Known secrets only: what merely has the form of one may be a sample that belongs into a file.
+        return {**told, "value": SECRETS.scrub(encode(answer), with_forms=False)}
+    return {**told, "value": SECRETS.scrub(encode_or_opaque(answer))}
+
+
+def unpack(recorded: Any, call: ToolCall | None) -> Any:
+    """The answer as it was given; for a tool call also what a person told as the result of one in doubt."""
+    if not (isinstance(recorded, dict) and recorded.get("codec") == CODEC and "value" in recorded):
+        if call is None:
+            raise ValueError("The journal holds an answer of a model in a form that this version does not know.")
+        text = recorded if isinstance(recorded, str) else to_json(recorded)[0].decode()
+        return ToolMessage(content=text, name=call.name, tool_call_id=call.call_id)
+    answer = decode(recorded["value"])
+    if call is not None and is_opaque(recorded["value"]):
+        return answer.model_copy(update={"name": call.name, "tool_call_id": call.call_id})
+    return answer
+
+
+def stamp(response: Any, key: str, before: Sequence[BaseMessage]) -> "ModelResponse[Any]":
+    """A model's answer with the key of its step, with an id of its own for each tool call, and without odd metadata."""
+    if isinstance(response, BaseMessage):
+        response = ModelResponse(result=[response])
+    seen = {call["id"] for message in before if isinstance(message, AIMessage) for call in message.tool_calls}
+    return ModelResponse(
+        result=[_stamp_message(message, key, seen) for message in response.result],
+        structured_response=response.structured_response,
+    )
+
+
+def _stamp_message(message: BaseMessage, key: str, seen: set[str | None]) -> BaseMessage:
+    if not isinstance(message, AIMessage):
+        return message
+    calls = []
+    for position, call in enumerate(message.tool_calls):
+        # Servers repeat ids, within an answer and from turn to turn, or give none.
+        call_id = call["id"] if call["id"] and call["id"] not in seen else _call_id(key, position)
+        seen.add(call_id)
+        calls.append({**call, "id": call_id})
+    return message.model_copy(
+        update={
+            "tool_calls": calls,
+            "response_metadata": {**_encodable(message.response_metadata), STEP_MARK: key},
+            "additional_kwargs": _encodable(message.additional_kwargs),
+        }
+    )
+
+
+def _call_id(key: str, position: int) -> str:
+    return f"call_{hashlib.sha256(key.encode()).hexdigest()[:16]}_{position}"
+
+
+def _encodable(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if not is_opaque(encode_or_opaque(value))}
+
+
+def to_usage(answer: Any) -> Usage | None:
+    """What a model's answer says it has used; of a recorded one, what was recorded."""
+    if isinstance(answer, dict):
+        return Usage(**answer["usage"]) if "usage" in answer else None
+    messages = answer.result if isinstance(answer, ModelResponse) else [answer]
+    told = [message.usage_metadata for message in messages if isinstance(message, AIMessage) and message.usage_metadata]
+    if not told:
+        return None
+    details = [usage.get("input_token_details") or {} for usage in told]
+    return Usage(
+        input_tokens=sum(usage["input_tokens"] for usage in told),
+        output_tokens=sum(usage["output_tokens"] for usage in told),
+        cached_tokens=sum(detail.get("cache_read") or 0 for detail in details),
+        cache_write_tokens=sum(detail.get("cache_creation") or 0 for detail in details),
+        cost_micros=_cost_micros(messages),
+    )
+
+
+def told_of_change(answer: Any, args: Mapping[str, Any]) -> Any:
+    """A tool's answer that tells the agent with which arguments the call was made after all."""
+    if not isinstance(answer, ToolMessage) or not isinstance(answer.content, str):
+        return answer
+    told = to_json(encode_or_opaque(dict(args)))[0].decode()
+    content = f"A person changed the arguments of this call to {told}. It gave:\n{answer.content}"
+    return answer.model_copy(update={"content": content})
+
+
+def to_reported_usage(answer: Any) -> Usage | None:
+    """What a tool says that it has used by itself."""
+    told = answer.artifact.get("usage") if isinstance(answer, ToolMessage) and type(answer.artifact) is dict else None
+    return Usage(**told) if type(told) is dict and told.keys() <= set(Usage.__slots__) else None
+
+
+def _cost_micros(messages: Sequence[Any]) -> int | None:
+    told = [message.response_metadata.get(COST) for message in messages if isinstance(message, AIMessage)]
+    try:
+        costs = [math.ceil(Decimal(str(cost)) * 1_000_000) for cost in told if cost is not None]
+    except (ArithmeticError, ValueError):
+        return None
+    return sum(costs) if costs else None
+
+
+_CLIP_CHARS = 500
+
+
+def to_model_call(key: str, lane_id: str, request: "ModelRequest[Any]", size: int) -> ModelCall:
+    # Two bytes a token is below what any tokenizer of text reaches on average.
+    return ModelCall(key, lane_id, priced_name(request.model), size // 2 + 1, output_limit(request.model))
+
+
+def priced_name(model: Any) -> str:
+    return getattr(model, "priced_as", None) or model_name(model)
+
+
+def output_limit(model: Any) -> int | None:
+    limit = getattr(model, "max_tokens", None)
+    return limit if isinstance(limit, int) else None
+
+
+def to_tool_call(asked: Mapping[str, Any]) -> ToolCall:
+    args = asked.get("args")
+    return ToolCall(str(asked.get("name") or ""), args if isinstance(args, dict) else {}, str(asked.get("id") or ""))
+
+
+def with_args(request: Any, args: Mapping[str, Any]) -> Any:
+    """The request with other arguments; it may be a stand-in that cannot do that itself."""
+    changed: Any = {**request.tool_call, "args": dict(args)}
+    if isinstance(request, ToolCallRequest):
+        return request.override(tool_call=changed)
+    stand_in = copy.copy(request)
+    stand_in.tool_call = changed
+    return stand_in
+
+
+def find_asking_message(request: ToolCallRequest, call_id: str) -> AIMessage | None:
+    """The journaled answer in which a model asked for this call; `None` if this is no call of a journaled model."""
+    state = getattr(request, "state", None)
+    messages = state.get("messages") if isinstance(state, dict) else None
+    for message in reversed(messages) if isinstance(messages, list) else ():
+        if isinstance(message, AIMessage) and STEP_MARK in message.response_metadata:
+            return message if any(asked["id"] == call_id for asked in message.tool_calls) else None
+    return None
+
+
+def describe_args(call: ToolCall) -> Any:
+    """The arguments for readers of the journal, long ones cut short: the whole of them stands in the model's answer."""
+    return _clip(SECRETS.scrub(encode_or_opaque(dict(call.args))))
+
+
+def _clip(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _CLIP_CHARS:
+        return f"{value[:_CLIP_CHARS]}… ({len(value)} characters)"
+    if isinstance(value, dict):
+        return {key: _clip(item) for key, item in value.items()}
+    return [_clip(item) for item in value] if isinstance(value, list) else value

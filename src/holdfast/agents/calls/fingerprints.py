@@ -1,0 +1,122 @@
+"""By what replay tells whether a model is asked the same as before: one hash per component of its request.
+
+Left out is what differs each time without meaning anything: message ids, usage, response metadata.
+"""
+
+import hashlib
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from langchain.agents.middleware import ModelRequest
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from holdfast.agents.calls.codec import encode_or_opaque
+from holdfast.runtime.jsondata import to_canonical_json
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPrint:
+    """The hashes of a request, and how many bytes it has."""
+
+    hashes: Mapping[str, str]
+    size: int
+
+
+class Fingerprints:
+    """Takes the prints of requests; remembers those of what comes again with every call."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, _Told] = {}
+        self._tools: list[Any] | None = None
+        self._tools_print = _Print("", 0)
+        self._system_print: tuple[Any, _Print] = (None, _to_print(""))
+
+    def of_request(self, request: "ModelRequest[Any]", lane_id: str) -> RequestPrint:
+        model = [model_name(request.model), getattr(request.model, "_llm_type", ""), *_settings(request)]
+        system, tools = self._of_system(request.system_message), self._of_tools(request.tools or [])
+        messages, size = self._of_messages(request.messages, lane_id)
+        hashes = {"model": _to_print(model).hash, "system": system.hash, "tools": tools.hash, "messages": messages}
+        return RequestPrint(hashes, size + system.size + tools.size)
+
+    def _of_messages(self, messages: Sequence[BaseMessage], lane_id: str) -> tuple[str, int]:
+        """A hash over the hashes of the messages. Of a conversation that only grew, what is new is read."""
+        known = self._told.get(lane_id)
+        if known is None or not known.is_beginning_of(messages):
+            known = self._told[lane_id] = _Told()
+        known.add(messages[len(known.messages) :])
+        return known.chain.hexdigest()[:16], known.size
+
+    def _of_system(self, message: BaseMessage | None) -> "_Print":
+        if message is not self._system_print[0]:
+            content = encode_or_opaque(message.content) if message is not None else ""
+            self._system_print = (message, _to_print(content))
+        return self._system_print[1]
+
+    def _of_tools(self, tools: Sequence[BaseTool | dict[str, Any]]) -> "_Print":
+        described = describe_tools(tools)
+        if described != self._tools:
+            self._tools = described
+            self._tools_print = _to_print([encode_or_opaque(_schema(tool)) for tool in tools])
+        return self._tools_print
+
+
+def describe_tools(tools: Sequence[BaseTool | dict[str, Any]]) -> list[Any]:
+    """What a model is told of tools depends on this alone. The framework makes copies of tools for every call."""
+    return [tool if isinstance(tool, dict) else (tool.name, tool.description, tool.args_schema) for tool in tools]
+
+
+class _Told:
+    """The messages of a lane's last request, already hashed."""
+
+    def __init__(self) -> None:
+        self.messages: list[BaseMessage] = []
+        self.chain = hashlib.sha256()
+        self.size = 0
+
+    def is_beginning_of(self, messages: Sequence[BaseMessage]) -> bool:
+        known = self.messages
+        return len(known) <= len(messages) and all(map(operator.is_, known, messages))
+
+    def add(self, messages: Sequence[BaseMessage]) -> None:
+        for message in messages:
+            printed = _to_print(_essence(message))
+            self.chain.update(printed.hash.encode())
+            self.size += printed.size
+            self.messages.append(message)
+
+
+class _Print(NamedTuple):
+    hash: str
+    size: int
+
+
+def _to_print(part: Any) -> _Print:
+    text = to_canonical_json(part)
+    return _Print(hashlib.sha256(text).hexdigest()[:16], len(text))
+
+
+def model_name(model: Any) -> str:
+    """The identifier a chat model was made with, under whichever of the usual names its class keeps it."""
+    named = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
+    return next((value for value in named if isinstance(value, str) and value), type(model).__name__)
+
+
+def _settings(request: "ModelRequest[Any]") -> list[Any]:
+    return [encode_or_opaque(request.model_settings), encode_or_opaque(request.tool_choice)]
+
+
+def _schema(tool: BaseTool | dict[str, Any]) -> Any:
+    return tool if isinstance(tool, dict) else convert_to_openai_tool(tool)
+
+
+def _essence(message: BaseMessage) -> list[Any]:
+    essence: list[Any] = [message.type, message.name, encode_or_opaque(message.content)]
+    if isinstance(message, AIMessage):
+        essence += [encode_or_opaque([call["name"], call["args"], call["id"]]) for call in message.tool_calls]
+    if isinstance(message, ToolMessage):
+        essence += [message.tool_call_id, message.status]
+    return essence

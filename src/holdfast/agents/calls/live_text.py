@@ -1,0 +1,103 @@
+"""What a model says while it says it, as events. They are for watchers alone: no replay reads them.
+
+Rule: a call never waits for them, and a piece ends between words, so that a key is not told in two halves.
+"""
+
+import asyncio
+import contextlib
+from contextvars import ContextVar
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackHandler
+
+from holdfast.agents.redaction import SECRETS
+from holdfast.runtime.durable import Interrupted, RunLog
+from holdfast.runtime.events import Event, EventKind
+
+EVERY_S = 0.25
+_MAX_WORD_CHARS = 4000
+_MAX_REASONING_CHARS = 4000
+
+_current: ContextVar["LiveText | None"] = ContextVar("holdfast_live_text", default=None)
+
+
+class LiveText:
+    """The text of one attempt at one model call, told in pieces a quarter of a second apart."""
+
+    def __init__(self, log: RunLog, key: str, lane_id: str, attempt: int) -> None:
+        self._log = log
+        self._lane_id = lane_id
+        self._told = {"key": key, "attempt": attempt} if attempt > 1 else {"key": key}
+        self._waiting = ""
+        self._chars = 0
+        self._reasoning = ""
+        self._teller: asyncio.Task[None] | None = None
+        self._is_over = asyncio.Event()
+
+    async def __aenter__(self) -> "LiveText":
+        self._token = _current.set(self)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        _current.reset(self._token)
+        self._is_over.set()
+        if self._teller is not None:
+            await self._teller  # at most one append: what is told later would stand behind the answer
+
+    def feed(self, text: str, reasoning: str) -> None:
+        self._reasoning = (self._reasoning + reasoning)[:_MAX_REASONING_CHARS]
+        if not text:
+            return
+        self._waiting += text
+        self._chars += len(text)
+        if self._teller is None:
+            self._teller = asyncio.get_running_loop().create_task(self._tell())
+
+    async def _tell(self) -> None:
+        while not await self._is_over_within(EVERY_S):
+            piece, self._waiting = _split(self._waiting)
+            if piece:
+                # A journal that takes nothing more says so to the call itself.
+                with contextlib.suppress(Exception, Interrupted):
+                    await self._log.append(self._delta(piece))
+
+    async def _is_over_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_over.wait(), seconds)
+        return self._is_over.is_set()
+
+    def last_events(self) -> list[Event]:
+        """What is still to be told, to be written with the answer."""
+        events = []
+        if self._reasoning:
+            text = SECRETS.scrub_text(self._reasoning)
+            events.append(self._log.event(EventKind.REASONING_SUMMARY, self._lane_id, **self._told, text=text))
+        if self._waiting:
+            events.append(self._delta(self._waiting))
+        if self._chars:
+            events.append(self._log.event(EventKind.TEXT_DONE, self._lane_id, **self._told, chars=self._chars))
+        return events
+
+    def _delta(self, text: str) -> Event:
+        shown = SECRETS.scrub_text(text).encode(errors="replace").decode()
+        return self._log.event(EventKind.TEXT_DELTA, self._lane_id, **self._told, text=shown)
+
+
+def _split(text: str) -> tuple[str, str]:
+    end = max(text.rfind(" "), text.rfind("\n")) + 1
+    return (text[:end], text[end:]) if end or len(text) < _MAX_WORD_CHARS else (text, "")
+
+
+class LiveTextCallback(AsyncCallbackHandler):
+    """Hands the pieces a client receives to the call they belong to. Belongs to every model that streams."""
+
+    run_inline = True
+
+    async def on_llm_new_token(self, token: Any, *, chunk: Any = None, **_: Any) -> None:
+        live = _current.get()
+        if live is None:
+            return
+        message = getattr(chunk, "message", None)
+        thought = getattr(message, "additional_kwargs", {}).get("reasoning_content")
+        text = token if isinstance(token, str) else getattr(message, "text", "")
+        live.feed(text, thought if isinstance(thought, str) else "")

@@ -1,0 +1,56 @@
+"""The sandbox around a command-line coding agent: as for every command, with what such a program needs of its own."""
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast.agents.tools.shell import Shell
+from holdfast.persona import AgentPersona, Verdict
+from holdfast.workspace import Sandbox
+
+
+def to_own_shell(
+    shell: Shell,
+    persona: AgentPersona,
+    *,
+    env: Mapping[str, str],
+    readable: Sequence[Path] = (),
+    writable: Sequence[Path] = (),
+) -> Shell:
+    """The shell in which the persona's command runs; `readable` and `writable` are what we ourselves hand to it.
+
+    Such an agent has its own account and talks to its own provider, so it has the network unless the persona denies it.
+    Without bubblewrap, or if the persona says so, it runs as any other program of the user's does.
+    """
+    rules = persona.sandbox
+    if shell.sandbox is None or not rules.is_on:
+        return replace(shell, sandbox=None, env=env)
+    own_read = [*map(_expand, rules.read), *_find_program(persona), *readable]
+    # The workspace in any case, also in a phase that only reads: this is the only way to hand in the artifact.
+    own_write = [shell.cwd, *map(_expand, rules.write), *writable]
+    sandbox = _open(shell.sandbox, read=own_read, write=own_write)
+    has_network = persona.permissions.network is not Verdict.DENY
+    return replace(shell, sandbox=replace(sandbox, inherits_env=True), has_network=has_network, env=env)
+
+
+def _open(sandbox: Sandbox, *, read: Sequence[Path], write: Sequence[Path]) -> Sandbox:
+    """The sandbox with more in it. A hidden place inside an opened one stays hidden, unless it is named itself."""
+    return replace(
+        sandbox,
+        hidden=tuple(place for place in sandbox.hidden if place.resolve() not in (*read, *write)),
+        writable=(*sandbox.writable, *(path for path in write if path.exists())),
+        read_only=tuple(path for path in (*sandbox.read_only, *read) if path.exists() and path not in write),
+    )
+
+
+def _expand(place: str) -> Path:
+    return Path(place).expanduser().resolve()
+
+
+def _find_program(persona: AgentPersona) -> list[Path]:
+    """The program itself where the sandbox has its own files instead, that is in the folder for temporary ones."""
+    found = shutil.which((persona.argv or ("",))[0])
+    path = Path(found).resolve() if found else None
+    return [path] if path is not None and Path(tempfile.gettempdir()).resolve() in path.parents else []

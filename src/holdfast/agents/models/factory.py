@@ -1,0 +1,200 @@
+"""From a persona to its chat models: the one it names, and those that stand in for it.
+
+Rule: a client gets everything explicitly. What it would take from the environment by itself (another provider's key or
+address) must not reach a server that the persona names. Retries are not the client's but the journal's.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.agents.calls.retries import first_given
+from holdfast.agents.redaction import read_key
+from holdfast.catalog.model_table import ModelCard, load_model_table
+from holdfast.config import Config
+from holdfast.enums import Backend
+from holdfast.errors import BackendUnavailable
+from holdfast.persona import AgentPersona
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+ADDRESSES = {Backend.OPENAI: "https://api.openai.com/v1", Backend.OPENROUTER: "https://openrouter.ai/api/v1"}
+UNKNOWN_CONTEXT_TOKENS = 128_000  # of a model that is in no table; too much is found out by the server's refusal
+_OLLAMA_CONTEXT_TOKENS = 32_768  # its own default of a few thousand cuts agents off in silence; more needs much memory
+_NO_KEY = "none"  # where nothing is sent the client would look for a key of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a model may keep us waiting: for a connection, for the next byte, for a whole answer."""
+
+    connect_s: float = 15.0
+    idle_s: float = 120.0
+    call_s: float = 900.0
+
+    @classmethod
+    def of(cls, persona: AgentPersona, config: Config) -> "Timeouts":
+        """What the persona says, else the settings, else the defaults."""
+        return cls(
+            idle_s=first_given(persona.idle_timeout_s, config.model_idle_timeout_s, cls().idle_s),
+            call_s=first_given(persona.answer_timeout_s, config.model_answer_timeout_s, cls().call_s),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One model of a persona, with all its client is told."""
+
+    persona: AgentPersona
+    model: str
+    key: str
+    card: ModelCard | None
+    timeouts: Timeouts
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        return self.persona.max_output_tokens or (self.card.max_output_tokens if self.card else None)
+
+    @property
+    def profile(self) -> dict[str, Any]:
+        """How much it can be asked at once; summaries are made by that."""
+        context = self.card.context_tokens if self.card else UNKNOWN_CONTEXT_TOKENS
+        return {"max_input_tokens": max(context - (self.max_output_tokens or 0), context // 2)}
+
+
+def open_models(
+    persona: AgentPersona, config: Config, *, timeouts: Timeouts | None = None
+) -> "tuple[BaseChatModel, ...]":
+    """The persona's model first, then its fallbacks in their order. Raises `BackendUnavailable`."""
+    opener = _OPENERS.get(persona.backend)
+    if opener is None:
+        raise BackendUnavailable(
+            f"Persona {persona.name} has the backend {persona.backend}, which is no model.",
+            hint="Run with --simulate, or bind the role to another persona.",
+            persona=persona.name,
+            backend=persona.backend.value,
+        )
+    timeouts = timeouts or Timeouts.of(persona, config)
+    table = load_model_table(config.config_dir)
+    variable = persona.key_variable
+    key = read_key(variable, persona=persona.name) if variable else _NO_KEY
+    names = [persona.model, *persona.fallback_models]
+    return tuple(
+        opener(
+            _Wanted(
+                persona,
+                table.resolve_id(persona.backend, name),
+                key,
+                table.find_model(persona.backend, name.partition(":")[0] if _is_simulated(persona) else name),
+                timeouts,
+            )
+        )
+        for name in dict.fromkeys(names)
+    )
+
+
+def _is_simulated(persona: AgentPersona) -> bool:
+    return persona.backend is Backend.SIMULATED
+
+
+def _open_simulated(wanted: _Wanted) -> "BaseChatModel":
+    from holdfast.agents.simulated.model import open_simulated_model
+
+    return open_simulated_model(wanted.model, max_tokens=wanted.max_output_tokens, script=wanted.persona.script)
+
+
+def _open_openai(wanted: _Wanted) -> "BaseChatModel":
+    from holdfast.agents.models.openai import OpenAIChat
+
+    persona, timeouts = wanted.persona, wanted.timeouts
+    is_openai = persona.backend is Backend.OPENAI
+    settings: dict[str, Any] = {
+        "model": wanted.model,
+        "base_url": persona.base_url or ADDRESSES[persona.backend],
+        "api_key": wanted.key,
+        "max_completion_tokens": wanted.max_output_tokens,
+        "profile": wanted.profile,
+        "timeout": _timeout(timeouts),
+        "stream_chunk_timeout": timeouts.idle_s,
+        "max_retries": 0,
+        "use_responses_api": False,
+        "streaming": True,
+        "stream_usage": True,
+        "is_openai": is_openai,
+    }
+    if persona.backend is Backend.OPENROUTER:
+        settings["extra_body"] = {"usage": {"include": True}}  # it then tells what a call has cost
+    model = _make(OpenAIChat, **settings)
+    if isinstance(model, OpenAIChat) and not is_openai:
+        model.forget_account()
+    return model
+
+
+def _open_anthropic(wanted: _Wanted) -> "BaseChatModel":
+    chat_class = _import_client("langchain_anthropic", "ChatAnthropic", wanted)
+    return _make(
+        chat_class,
+        model=wanted.model,
+        api_key=wanted.key,
+        base_url=wanted.persona.base_url or "https://api.anthropic.com",
+        timeout=wanted.timeouts.idle_s,
+        max_retries=0,
+        max_tokens=wanted.max_output_tokens or 8192,
+        streaming=True,
+        profile=wanted.profile,
+    )
+
+
+def _open_ollama(wanted: _Wanted) -> "BaseChatModel":
+    chat_class = _import_client("langchain_ollama", "ChatOllama", wanted)
+    context = min(wanted.card.context_tokens if wanted.card else UNKNOWN_CONTEXT_TOKENS, _OLLAMA_CONTEXT_TOKENS)
+    limit = wanted.max_output_tokens
+    headers = {} if wanted.key == _NO_KEY else {"headers": {"Authorization": f"Bearer {wanted.key}"}}
+    return _make(
+        chat_class,
+        model=wanted.model,
+        base_url=wanted.persona.base_url or "http://127.0.0.1:11434",
+        num_predict=limit,
+        num_ctx=context,
+        client_kwargs={"timeout": _timeout(wanted.timeouts), **headers},
+        profile={"max_input_tokens": max(context - (limit or 0), context // 2)},
+    )
+
+
+def _timeout(timeouts: Timeouts) -> Any:
+    import httpx
+
+    return httpx.Timeout(timeouts.idle_s, connect=timeouts.connect_s)
+
+
+def _make(chat_class: Callable[..., Any], **settings: Any) -> "BaseChatModel":
+    from holdfast.agents.calls.live_text import LiveTextCallback
+
+    made: BaseChatModel = chat_class(callbacks=[LiveTextCallback()], **settings)
+    return made
+
+
+def _import_client(module: str, name: str, wanted: _Wanted) -> Callable[..., Any]:
+    backend = wanted.persona.backend
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"Persona {wanted.persona.name} needs the backend {backend}, which is not installed.",
+            hint=f"Install it: pip install 'holdfast[{backend}]'.",
+            persona=wanted.persona.name,
+            backend=backend.value,
+        ) from error
+    return found
+
+
+_OPENERS: Mapping[Backend, Callable[[_Wanted], "BaseChatModel"]] = {
+    Backend.SIMULATED: _open_simulated,
+    Backend.OPENAI: _open_openai,
+    Backend.OPENAI_COMPATIBLE: _open_openai,
+    Backend.OPENROUTER: _open_openai,
+    Backend.ANTHROPIC: _open_anthropic,
+    Backend.OLLAMA: _open_ollama,
+}

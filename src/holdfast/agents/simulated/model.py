@@ -1,0 +1,152 @@
+"""The simulated model: no key, no network, no chance. It speaks the real tool-calling protocol.
+
+What it does next depends on its messages, its tools and its persona's script alone, so two runs on the same
+repository, template and requirements make the same calls. `rehearsal` says what it does; here it is made a chat model.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field
+
+from holdfast.agents.simulated.rules import MISBEHAVIOURS, SLOW_S, Scene, Seen, Turn, next_turn
+from holdfast.errors import ConfigInvalid, PersonaInvalid
+from holdfast.persona import ScriptedTurn
+
+MISBEHAVE_VARIABLE = "HOLDFAST_SIMULATE_MISBEHAVE"
+DELAY_VARIABLE = "HOLDFAST_SIMULATE_DELAY_S"
+_CHARS_PER_TOKEN = 4
+
+
+class SimulatedChatModel(BaseChatModel):
+    """A chat model that plays an agent at work. `misbehave` names one of `MISBEHAVIOURS`, or nothing."""
+
+    model: str
+    priced_as: str
+    misbehave: str = ""
+    delay_s: float = 0.0
+    script: dict[str, tuple[ScriptedTurn, ...]] = Field(default={})
+    max_tokens: int | None = None
+
+    @property
+    def _llm_type(self) -> str:
+        return "holdfast-simulated"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools])
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        time.sleep(self.delay_s)
+        return self._answer(messages, kwargs.get("tools", ()))
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        await asyncio.sleep(self.delay_s)
+        return self._answer(messages, kwargs.get("tools", ()))
+
+    def _answer(self, messages: list[BaseMessage], tools: Sequence[Any]) -> ChatResult:
+        names = frozenset(tool["function"]["name"] for tool in tools)
+        turn = next_turn(replace(_to_scene(messages, names, self.misbehave), script=self.script))
+        return ChatResult(generations=[ChatGeneration(message=_to_message(turn, messages, tools, self.model))])
+
+
+def open_simulated_model(
+    name: str, *, max_tokens: int | None = None, script: Mapping[str, tuple[ScriptedTurn, ...]] | None = None
+) -> SimulatedChatModel:
+    """Return the model of a simulated persona: `rehearsal-1`, or `rehearsal-1:loop` for one that misbehaves.
+
+    In a phase that the `script` names it plays that.
+
+    The variable `HOLDFAST_SIMULATE_MISBEHAVE` does the same for personas without a suffix, and
+    `HOLDFAST_SIMULATE_DELAY_S` slows every call down. Raises `PersonaInvalid`, `ConfigInvalid`.
+    """
+    base, _, suffix = name.partition(":")
+    misbehave = suffix or os.environ.get(MISBEHAVE_VARIABLE, "")
+    if misbehave and misbehave not in MISBEHAVIOURS:
+        known = ", ".join(sorted(MISBEHAVIOURS))
+        raise PersonaInvalid(f"A simulated model cannot misbehave by {misbehave!r}.", hint=f"It can by: {known}.")
+    delay_s = _read_delay(SLOW_S if misbehave == "slow" else 0.0)
+    return SimulatedChatModel(
+        model=name,
+        priced_as=base,
+        misbehave=misbehave,
+        delay_s=delay_s,
+        script=dict(script or {}),
+        max_tokens=max_tokens,
+        disable_streaming=True,
+    )
+
+
+def _read_delay(default_s: float) -> float:
+    told = os.environ.get(DELAY_VARIABLE, "")
+    try:
+        return max(0.0, float(told)) if told else default_s
+    except ValueError as error:
+        message = f"{DELAY_VARIABLE} is {told!r}, which is no number of seconds."
+        raise ConfigInvalid(message, key=DELAY_VARIABLE, origin="environment") from error
+
+
+def _to_scene(messages: Sequence[BaseMessage], tools: frozenset[str], misbehave: str) -> Scene:
+    """The conversation without anything of the framework's."""
+    spoken = [message for message in messages if not isinstance(message, SystemMessage)]
+    people = [index for index, message in enumerate(spoken) if isinstance(message, HumanMessage)]
+    last = people[-1] if people else 0
+    answered = {message.tool_call_id: message for message in spoken if isinstance(message, ToolMessage)}
+    turns = [
+        tuple(_to_seen(call, answered.get(call["id"] or "")) for call in message.tool_calls)
+        for message in spoken[last:]
+        if isinstance(message, AIMessage)
+    ]
+    return Scene(
+        first=spoken[people[0]].text if people else "",
+        asked_again=spoken[last].text if len(people) > 1 else "",
+        turns=tuple(turns),
+        tools=tools,
+        misbehave=misbehave,
+    )
+
+
+def _to_seen(call: Any, answer: ToolMessage | None) -> Seen:
+    is_error = answer is None or answer.status == "error"
+    return Seen(call["name"], call["args"], answer.text if answer is not None else "", is_error=is_error)
+
+
+def _to_message(turn: Turn, messages: Sequence[BaseMessage], tools: Sequence[Any], model: str) -> AIMessage:
+    read = sum(len(message.text) + len(json.dumps(getattr(message, "tool_calls", []))) for message in messages)
+    input_tokens = (read + len(json.dumps(list(tools)))) // _CHARS_PER_TOKEN + 1
+    written = len(turn.text) + sum(len(json.dumps(call.args)) + len(call.name) for call in turn.calls)
+    output_tokens = written // _CHARS_PER_TOKEN + 1
+    return AIMessage(
+        content=turn.text,
+        tool_calls=[
+            {"name": call.name, "args": dict(call.args), "id": call.call_id, "type": "tool_call"} for call in turn.calls
+        ],
+        response_metadata={"model_name": model, "finish_reason": "tool_calls" if turn.calls else "stop"},
+        usage_metadata={
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "total_tokens": input_tokens + output_tokens,
+        },
+    )

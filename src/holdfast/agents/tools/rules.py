@@ -1,0 +1,122 @@
+"""What is known of each tool: whether it changes files, and what to do if a process died in the middle of it.
+
+A tool that nobody described is taken to change things, and a person is asked what became of it.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from holdfast.agents.policy.file_policy import to_relative
+from holdfast.runtime.records import Record
+from holdfast.runtime.unknown_outcomes import Done, NotDone, Unclear
+from holdfast.workspace import is_lost
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call as the model asked for it."""
+
+    name: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    call_id: str = ""
+
+    def text(self, name: str) -> str:
+        value = self.args.get(name)
+        return value if isinstance(value, str) else ""
+
+
+ToolReconcile = Callable[[ToolCall, str], Awaitable[Done | NotDone | Unclear]]
+"""Finds out whether a call happened, given what `look` saw before it; `Done.result` is the text the tool answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRule:
+    """How one tool behaves. `look` tells in a few characters what its target was like before the call.
+
+    With `reattach` the tool, called again, goes on with the command that it began; `is_lost` says, by the step's key,
+    whether there is one of which nothing can be known any more: then a person is asked.
+    """
+
+    on_unknown: Literal["rerun", "ask", "fail", "reattach"] | ToolReconcile = "ask"
+    is_mutating: bool = True
+    look: Callable[[ToolCall], str] | None = None
+    is_lost: Callable[[str], bool] = lambda _key: False
+
+    async def look_for_begun(self, key: str) -> NotDone | Unclear:
+        return Unclear() if self.is_lost(key) else NotDone("reattached")
+
+    def can_reattach(self, key: str, record: Record | None) -> bool:
+        """Whether a call in flight at a crash, if this is one, is gone on with and not made again."""
+        is_in_doubt = record is not None and record.is_in_doubt
+        return is_in_doubt and self.on_unknown == "reattach" and not self.is_lost(key)
+
+
+UNKNOWN_TOOL = ToolRule()
+NO_TOOL = ToolRule("rerun", is_mutating=False)
+"""For a call of a tool that the agent does not have: it is refused, however often."""
+_READS = ToolRule("rerun", is_mutating=False)
+FILE_TOOLS = ("ls", "read_file", "glob", "grep", "write_file", "edit_file", "delete")
+
+
+def file_tool_rules(root_dir: Path) -> dict[str, ToolRule]:
+    """The rules of the file tools on a workspace, and of `task`, whose own calls are journaled one by one."""
+    root = root_dir
+    return {
+        **dict.fromkeys(("ls", "read_file", "glob", "grep", "task"), _READS),
+        "write_file": ToolRule("rerun"),
+        "edit_file": ToolRule(lambda call, before: _find_edit(root, call, before), look=lambda call: _look(root, call)),
+        "delete": ToolRule(lambda call, before: _find_delete(root, call, before), look=lambda call: _look(root, call)),
+    }
+
+
+def command_rules(spool_dir: Path) -> dict[str, ToolRule]:
+    """The rules of the tools whose commands are spooled: `execute`, and `agent`, the whole of a command persona."""
+    rule = ToolRule("reattach", is_lost=lambda key: is_lost(key, spool_dir=spool_dir))
+    return {"execute": rule, "agent": rule}
+
+
+def _target(root: Path, call: ToolCall) -> Path:
+    return root / to_relative(root, call.text("file_path"))
+
+
+def _look(root: Path, call: ToolCall) -> str:
+    """How often the text to be replaced occurs in the file, and the file's digest; empty where there is no file."""
+    path = _target(root, call)
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return "folder" if path.is_dir() else "absent"
+    found = _normalise(content).count(_normalise(call.text("old_string").encode()) or b"\0")
+    return f"{found}:{hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def _normalise(text: bytes) -> bytes:
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")  # as the tool itself compares
+
+
+async def _find_edit(root: Path, call: ToolCall, before: str) -> Done | NotDone:
+    now = _look(root, call)
+    if now == before or before == "absent":
+        return NotDone()  # also where the tool will refuse: it then refuses once more, in its own words
+    try:
+        content = _normalise(_target(root, call).read_bytes())
+    except OSError:
+        return NotDone()
+    if _normalise(call.text("new_string").encode()) not in content:
+        return NotDone()
+    count = before.partition(":")[0] if call.args.get("replace_all") else "1"
+    return Done(f"Successfully replaced {count} instance(s) of the string in '{_shown(call)}'")
+
+
+async def _find_delete(root: Path, call: ToolCall, before: str) -> Done | NotDone:
+    path = _target(root, call)
+    if before == "absent" or path.exists() or path.is_symlink():
+        return NotDone()
+    return Done(f"Deleted {_shown(call)}")
+
+
+def _shown(call: ToolCall) -> str:
+    return "/" + call.text("file_path").lstrip("/")  # as the tool itself shows it
