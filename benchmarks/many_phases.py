@@ -22,7 +22,7 @@ from holdfast import engine as engine_module
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability
 from holdfast.config import load_config
-from holdfast.engine.lifecycle import WorkflowEngine
+from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import Backend
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import RunFilter, list_due, list_page

@@ -87,7 +87,12 @@ class Child:
 
 
 def _import_all(*, is_light: bool) -> None:
-    heavy = ("deepagents", "holdfast.agents.build", "holdfast.agents.simulated.model", "holdfast.engine.middleware")
+    heavy = (
+        "deepagents",
+        "holdfast.agents.build",
+        "holdfast.agents.simulated.model",
+        "holdfast.engine.phase.middleware",
+    )
     jobs = ("tests.crash.engine.child", "tests.crash.engine.talker")
     for name in ("tests.engine_jobs", *(() if is_light else (*heavy, *jobs))):
         importlib.import_module(name)

@@ -11,7 +11,6 @@ from holdfast.api.auth import Viewer
 from holdfast.api.catalog import RepoQuery
 from holdfast.api.engines import Engines
 from holdfast.api.params import ServerDep
-from holdfast.api.portraits import Portrait, portray
 from holdfast.api.responses import READ
 from holdfast.catalog import CatalogEntry
 from holdfast.catalog.model_table import ModelCard, ModelTable, load_model_table
@@ -19,6 +18,7 @@ from holdfast.config import Config
 from holdfast.consent import PersonaConsentStore, open_consents
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
+from holdfast.presentation.persona import Portrait, portray
 from holdfast.readiness import Readiness, list_missing
 
 router = APIRouter(tags=["catalog"])

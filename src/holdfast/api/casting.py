@@ -12,9 +12,9 @@ from holdfast.binding import (
     bind_personas,
     rank_candidates,
 )
-from holdfast.engine.wording import sentence_case
 from holdfast.errors import HoldfastError
 from holdfast.persona import AgentPersona
+from holdfast.presentation.format import sentence_case
 from holdfast.workflow import Role, WorkflowTemplate
 
 

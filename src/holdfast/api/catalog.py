@@ -17,10 +17,10 @@ from holdfast.api.schemas import CatalogItem, CatalogList, Health
 from holdfast.api.server import Server
 from holdfast.api.shaping import to_catalog_item, to_usd
 from holdfast.catalog import Catalog, CatalogEntry
-from holdfast.engine.graph_layout import Layout, lay_out
-from holdfast.engine.outlook import Outlook, foresee
 from holdfast.enums import RunStatus
 from holdfast.persistence.listings import count_by_state, read_total_micros
+from holdfast.presentation.graph import Layout, lay_out
+from holdfast.presentation.workflow import Outlook, foresee
 from holdfast.workflow import WorkflowTemplate
 
 router = APIRouter(tags=["catalog"])

@@ -11,11 +11,11 @@ from holdfast.api.delivering import LeftOutItem
 from holdfast.api.params import ApprovalIdPath, RunIdPath, ServerDep, ShortText
 from holdfast.api.responses import READ_ONE, problems
 from holdfast.api.results import find_artifact, read_stored_patch, read_trees
-from holdfast.engine.differences import FileChange, Line, Pair, compare, parse_patch, to_pairs
-from holdfast.engine.loading import get_run
-from holdfast.engine.patches import find_left_out, to_facts
+from holdfast.engine.patch import find_left_out, to_facts
+from holdfast.engine.run.load import get_run
 from holdfast.errors import ApprovalNotFound, ArtifactNotFound
 from holdfast.persistence.runs import find_approval, read_artifacts
+from holdfast.presentation.diff import FileChange, Line, Pair, compare, parse_patch, to_pairs
 
 router = APIRouter(tags=["results"])
 

@@ -16,10 +16,10 @@ from holdfast.api.responses import READ
 from holdfast.api.server import Server
 from holdfast.config import Config
 from holdfast.doctor import Check, check_all
-from holdfast.engine.telling import Note
-from holdfast.engine.wording import plural
 from holdfast.persistence.listings import count_by_state
 from holdfast.persistence.statements import now_text
+from holdfast.presentation.format import plural
+from holdfast.presentation.status import Note
 
 router = APIRouter(tags=["catalog"])
 _KEEP_S = 20.0  # the checks try the network and read the database's pages; a page left open must not repeat them

@@ -3,7 +3,7 @@
 import asyncio
 from collections import OrderedDict
 
-from holdfast.engine.chronicle import Chronicle
+from holdfast.presentation.trace import Chronicle
 from holdfast.runtime.journal import Journal
 
 _KEPT = 32

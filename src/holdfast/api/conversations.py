@@ -16,15 +16,15 @@ from holdfast.api.params import BranchName, IdempotencyKey, RunIdPath, ServerDep
 from holdfast.api.responses import WRITE_ONE
 from holdfast.api.schemas import RunRef, Usd
 from holdfast.api.server import Server
-from holdfast.engine.conversation import (
+from holdfast.engine.conversation.journal import (
     ROLE,
     conversation_template,
     is_conversation,
     message_event,
     read_conversation,
 )
-from holdfast.engine.conversation_partner import with_model
-from holdfast.engine.loading import LoadedRun, load_run
+from holdfast.engine.conversation.persona_choice import with_model
+from holdfast.engine.run.load import LoadedRun, load_run
 from holdfast.enums import Backend, RunStatus
 from holdfast.errors import RunNotInState
 from holdfast.persona import AgentPersona

@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from holdfast.api.auth import Admin
 from holdfast.api.params import RunIdPath, ServerDep
 from holdfast.api.responses import WRITE_ONE
-from holdfast.engine.cleanup import Skipped, remove_runs
-from holdfast.engine.loading import get_run
+from holdfast.engine.retention.cleanup import Skipped, remove_runs
+from holdfast.engine.run.load import get_run
 from holdfast.errors import HoldfastError, RunBusy, RunNotInState, UnmergedResult
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.api.auth import Operator
 from holdfast.api.params import BranchName, RunIdPath, ServerDep, Text
 from holdfast.api.responses import WRITE_ONE
-from holdfast.engine.delivery import MergeRequest, merge_run
-from holdfast.engine.loading import get_run
+from holdfast.engine.merge import MergeRequest, merge_run
+from holdfast.engine.run.load import get_run
 
 router = APIRouter(prefix="/api/runs", tags=["results"])
 

@@ -15,7 +15,7 @@ from typing import Protocol
 from holdfast.api.engines import Engines
 from holdfast.api.metrics import RunMetrics
 from holdfast.api.observing import observe_run
-from holdfast.engine.deciding import decide_overdue
+from holdfast.engine.approvals.decisions import decide_overdue
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy, RunNotFound, RunNotInState
 from holdfast.persistence.db import Database
@@ -24,7 +24,7 @@ from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.journal import Journal
 
 _MAX_BACK_OFF_S = 300.0
-_AGENTS = "holdfast.engine.middleware"
+_AGENTS = "holdfast.engine.phase.middleware"
 _log = logging.getLogger("holdfast.api")
 
 

@@ -9,8 +9,8 @@ from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.catalog import Catalog, CatalogEntry, check_trust, list_used
 from holdfast.config import Config
 from holdfast.consent import open_consents
-from holdfast.engine.conversation_partner import choose_persona
-from holdfast.engine.lifecycle import WorkflowEngine
+from holdfast.engine.conversation.persona_choice import choose_persona
+from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.errors import RepositoryNotAllowed
 from holdfast.persistence.db import Database
 from holdfast.persona import AgentPersona

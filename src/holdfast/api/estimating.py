@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field
 from holdfast.api.shaping import to_usd
 from holdfast.api.statistics import WorkflowStatistics
 from holdfast.catalog.model_table import ModelTable
-from holdfast.engine.telling import Note
-from holdfast.engine.wording import duration, money, plural
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
+from holdfast.presentation.format import duration, money, plural
+from holdfast.presentation.status import Note
 from holdfast.workflow import WorkflowTemplate
 
 # A phase of agent work is a dozen calls that each read what was said before. Real phases lie between a third and three

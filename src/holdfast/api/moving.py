@@ -10,10 +10,10 @@ from pydantic import BaseModel
 
 from holdfast.api.schemas import Decide, ForkRun, ResumeRun, RetryRun, StartRun, TopUp
 from holdfast.api.server import Server
-from holdfast.engine.deciding import NOT_GIVEN
-from holdfast.engine.lifecycle import WorkflowEngine
-from holdfast.engine.loading import get_run, load_run
-from holdfast.engine.run_change import ChangeRequest
+from holdfast.engine.approvals.decisions import NOT_GIVEN
+from holdfast.engine.run.change import ChangeRequest
+from holdfast.engine.run.load import get_run, load_run
+from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound, IdempotencyKeyReused, RowRefused, RunBusy, RunNotInState
 from holdfast.persistence.access import find_answer, remember_answer

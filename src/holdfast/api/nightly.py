@@ -5,8 +5,8 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 from holdfast.config import Config
-from holdfast.engine.cleanup import Cleanup, clean_up
-from holdfast.engine.retention import Selection
+from holdfast.engine.retention.cleanup import Cleanup, clean_up
+from holdfast.engine.retention.selection import Selection
 from holdfast.errors import CleanupBusy
 from holdfast.persistence.db import Database
 

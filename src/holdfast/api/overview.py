@@ -8,12 +8,12 @@ from holdfast.api.auth import Viewer
 from holdfast.api.params import RunIdPath, ServerDep
 from holdfast.api.responses import READ, READ_ONE
 from holdfast.api.shaping import to_heading, to_question
-from holdfast.engine.loading import get_run, read_template
-from holdfast.engine.telling import find_pause, tell_question
+from holdfast.engine.run.load import get_run, read_template
 from holdfast.enums import RiskLevel
 from holdfast.persistence.listings import RunFilter, count_by_state, list_page
 from holdfast.persistence.models import RunRow
 from holdfast.persistence.runs import StoredRun, list_waiting
+from holdfast.presentation.status import find_pause, tell_question
 
 router = APIRouter(tags=["runs"])
 _MOST_PAUSED = 200

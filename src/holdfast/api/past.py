@@ -11,11 +11,11 @@ from holdfast.api.auth import Viewer
 from holdfast.api.params import RunIdPath, ServerDep, Text
 from holdfast.api.responses import READ_ONE
 from holdfast.api.shaping import find_template, to_facts, to_usd
-from holdfast.engine.chronicle import Chronicle, Sum
-from holdfast.engine.loading import get_run
-from holdfast.engine.timeline import Timeline, draw_timeline
-from holdfast.engine.wording import cost
+from holdfast.engine.run.load import get_run
 from holdfast.persistence.runs import StoredRun, read_artifacts, read_spent
+from holdfast.presentation.format import cost
+from holdfast.presentation.timeline import Timeline, draw_timeline
+from holdfast.presentation.trace import Chronicle, Sum
 from holdfast.workflow import WorkflowTemplate
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])

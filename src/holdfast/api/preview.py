@@ -24,13 +24,13 @@ from holdfast.api.statistics import to_statistics
 from holdfast.binding import was_asked_for
 from holdfast.catalog.model_table import load_model_table
 from holdfast.consent import open_consents
-from holdfast.engine.loading import get_run
-from holdfast.engine.telling import Note
-from holdfast.engine.wording import plural
+from holdfast.engine.run.load import get_run
 from holdfast.errors import HoldfastError, PersonaIneligible, TemplateNotFound
 from holdfast.persistence.listings import read_money
 from holdfast.persistence.statistics import read_past_runs
 from holdfast.persona import AgentPersona
+from holdfast.presentation.format import plural
+from holdfast.presentation.status import Note
 from holdfast.readiness import Readiness, find_available
 from holdfast.workflow import WorkflowTemplate, check_schemas
 from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository

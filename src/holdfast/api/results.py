@@ -19,8 +19,8 @@ from holdfast.api.params import RunIdPath, ServerDep, ShortText, Text
 from holdfast.api.ranges import to_ranged
 from holdfast.api.responses import READ_ONE, files, problems
 from holdfast.api.server import Server
-from holdfast.engine.loading import get_run
-from holdfast.engine.patches import UNFINISHED, find_unfinished, order_trees, read_patch
+from holdfast.engine.patch import UNFINISHED, find_unfinished, order_trees, read_patch
+from holdfast.engine.run.load import get_run
 from holdfast.errors import ArtifactNotFound, HoldfastError, ReportMissing
 from holdfast.persistence.models import ArtifactRow
 from holdfast.persistence.runs import StoredRun, read_artifacts

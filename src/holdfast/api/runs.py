@@ -22,7 +22,7 @@ from holdfast.api.problems import naming_fields
 from holdfast.api.responses import READ, READ_ONE, WRITE, WRITE_ONE
 from holdfast.api.schemas import AbortRun, ForkRun, ResumeRun, RetryRun, RunDetail, RunPage, RunRef, StartRun, TopUp
 from holdfast.api.shaping import from_cursor, to_cursor, to_detail, to_run_item
-from holdfast.engine.loading import get_run
+from holdfast.engine.run.load import get_run
 from holdfast.enums import RunStatus
 from holdfast.persistence.listings import RunFilter, list_page, list_phases
 from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent

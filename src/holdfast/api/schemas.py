@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.api.params import BranchName, ShortText, Text
-from holdfast.engine.telling import Note, Telling
 from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
+from holdfast.presentation.status import Note, Telling
 
 Usd = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
 

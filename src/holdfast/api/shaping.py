@@ -18,9 +18,14 @@ from holdfast.api.schemas import (
     TokenItem,
 )
 from holdfast.catalog.lookup import CatalogEntry
-from holdfast.engine.chronicle import Chronicle
-from holdfast.engine.loading import read_template
-from holdfast.engine.telling import (
+from holdfast.engine.run.load import read_template
+from holdfast.enums import Role
+from holdfast.errors import CursorInvalid, TemplateLoadFailed
+from holdfast.persistence.listings import ListedRun
+from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
+from holdfast.persistence.runs import Spent, StoredRun
+from holdfast.presentation.format import cost, phase_status
+from holdfast.presentation.status import (
     Note,
     PhaseFacts,
     Question,
@@ -35,12 +40,7 @@ from holdfast.engine.telling import (
     tell_run,
     tell_title,
 )
-from holdfast.engine.wording import cost, phase_status
-from holdfast.enums import Role
-from holdfast.errors import CursorInvalid, TemplateLoadFailed
-from holdfast.persistence.listings import ListedRun
-from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
-from holdfast.persistence.runs import Spent, StoredRun
+from holdfast.presentation.trace import Chronicle
 from holdfast.runtime.events import Event
 from holdfast.workflow import WorkflowTemplate
 

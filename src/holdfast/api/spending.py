@@ -12,9 +12,9 @@ from holdfast.api.responses import READ
 from holdfast.api.schemas import BudgetChart, BudgetReport, Spent
 from holdfast.api.shaping import to_usd
 from holdfast.config import Config
-from holdfast.engine.telling import Note
-from holdfast.engine.wording import money
 from holdfast.persistence.listings import read_money
+from holdfast.presentation.format import money
+from holdfast.presentation.status import Note
 
 router = APIRouter(tags=["catalog"])
 

@@ -11,8 +11,8 @@ from holdfast.api.auth import Viewer
 from holdfast.api.params import ServerDep
 from holdfast.api.responses import READ
 from holdfast.api.shaping import to_usd
-from holdfast.engine.wording import cost, duration, money, plural
 from holdfast.persistence.statistics import RECENT_RUNS, PastPhase, PastRun, read_past_runs
+from holdfast.presentation.format import cost, duration, money, plural
 
 router = APIRouter(tags=["catalog"])
 

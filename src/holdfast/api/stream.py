@@ -15,7 +15,7 @@ from holdfast.api.options import ServerOptions
 from holdfast.api.params import RunIdPath, ServerDep, ShortText
 from holdfast.api.responses import FEED_RESPONSES, STREAM_RESPONSES
 from holdfast.concurrency import undisturbed
-from holdfast.engine.loading import get_run
+from holdfast.engine.run.load import get_run
 from holdfast.errors import LastEventIdInvalid
 from holdfast.runtime.checkpoint.base import MAX_SEQ
 

@@ -73,13 +73,13 @@ def read_approval(approval_id: str) -> dict[str, Any]:
 
 
 def _explain(row: dict[str, Any]) -> str:
-    from holdfast.engine.telling import explain_question
+    from holdfast.presentation.status import explain_question
 
     return explain_question(_to_question(row))
 
 
 def _to_question(row: dict[str, Any]) -> Any:
-    from holdfast.engine.telling import Question
+    from holdfast.presentation.status import Question
 
     names = ("about", "phase_key", "attempt", "requested_at", "first_by", "shown", "risk")
     return Question(**{name: row[name] for name in names})
@@ -133,7 +133,7 @@ def _head(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _headline(facts: dict[str, Any]) -> str:
-    from holdfast.engine.telling import tell_question
+    from holdfast.presentation.status import tell_question
 
     if facts["state"] == "superseded":
         return f"Phase {facts['phase_key']} was asked for anew; this question no longer counts"
@@ -187,7 +187,7 @@ def _since_answer(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _answers(facts: dict[str, Any]) -> Iterator[str]:
-    from holdfast.engine.telling import tell_causes
+    from holdfast.presentation.status import tell_causes
 
     commands = facts["commands"]
     if not commands:

@@ -13,9 +13,9 @@ from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.options import JSON, RUN_ID
 from holdfast.cli.output import paint, plain, print_text, say
 from holdfast.cli.reading import find_run_id
-from holdfast.engine.command_log import CommandCall, CommandLog
-from holdfast.engine.wording import duration
 from holdfast.persistence.raw_sql import find_driven, query
+from holdfast.presentation.command_log import CommandCall, CommandLog
+from holdfast.presentation.format import duration
 
 _POLL_S = 0.5
 _MAX_READ_BYTES = 256_000

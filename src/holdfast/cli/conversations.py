@@ -8,10 +8,10 @@ from pathlib import Path
 
 from holdfast.cli.output import Cell, plain, table
 from holdfast.cli.reading import find_run_id
-from holdfast.engine.conversation import NAME
-from holdfast.engine.wording import duration
+from holdfast.engine.conversation.journal import NAME
 from holdfast.errors import ConfigInvalid, RunNotFound
 from holdfast.persistence.raw_sql import find_driven, query
+from holdfast.presentation.format import duration
 
 _LISTED = 20
 _RECENT_S = 60.0

@@ -29,7 +29,7 @@ def check(as_json: JSON = False) -> None:
 
     Example: holdfast db check
     """
-    from holdfast.engine.check import check_database
+    from holdfast.engine.audit import check_database
 
     found = _with_database(check_database)
     if as_json:

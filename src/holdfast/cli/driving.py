@@ -15,8 +15,8 @@ from holdfast.cli.options import get_user
 from holdfast.cli.output import say
 from holdfast.cli.progress import give_notice, shown_progress
 from holdfast.cli.tree import RunView
-from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.engine.results import RunResult
+from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalAnswered, ApprovalStale, RunNotFound
 from holdfast.persistence.db import Database

@@ -14,7 +14,7 @@ from holdfast.quantities import format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from holdfast.config import Config
-    from holdfast.engine.cleanup import Cleanup, Tell
+    from holdfast.engine.retention.cleanup import Cleanup, Tell
     from holdfast.persistence.db import Database
 
     Work = Callable[[Database, Config, Tell], Coroutine[Any, Any, Cleanup]]
@@ -66,7 +66,7 @@ def collect(
     async def work(db: "Database", config: "Config", tell: "Tell") -> "Cleanup":
         from datetime import UTC, datetime
 
-        from holdfast.engine.cleanup import clean_up
+        from holdfast.engine.retention.cleanup import clean_up
 
         options = {"deletes_runs": runs, "can_lose_unmerged": unmerged, "is_dry_run": dry_run}
         return await clean_up(db, config, selection, now=datetime.now(UTC), tell=tell, **options)
@@ -93,7 +93,7 @@ def remove(
     async def work(db: "Database", config: "Config", tell: "Tell") -> "Cleanup":
         from datetime import UTC, datetime
 
-        from holdfast.engine.cleanup import remove_runs
+        from holdfast.engine.retention.cleanup import remove_runs
 
         options = {"can_lose_unmerged": unmerged, "is_dry_run": dry_run}
         return await remove_runs(db, config, full_ids, now=datetime.now(UTC), tell=tell, **options)
@@ -106,7 +106,7 @@ def remove(
 def _to_selection(older_than: str | None, state: list[str] | None, keep: int, max_size: str | None) -> Any:
     from datetime import timedelta
 
-    from holdfast.engine.retention import Selection
+    from holdfast.engine.retention.selection import Selection
 
     for name in state or ():
         if name not in _STATES:
@@ -145,7 +145,7 @@ def _do(work: "Work", *, is_dry_run: bool) -> "Cleanup":
     import asyncio
 
     from holdfast.config import load_config
-    from holdfast.engine.cleanup import Cleanup
+    from holdfast.engine.retention.cleanup import Cleanup
     from holdfast.persistence.db import Database
 
     async def do() -> Cleanup:

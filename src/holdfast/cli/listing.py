@@ -133,14 +133,14 @@ def _started(created_at: str) -> str:
 
 
 def _now(row: dict[str, Any]) -> str:
-    from holdfast.engine.telling import RunFacts, tell_now
+    from holdfast.presentation.status import RunFacts, tell_now
 
     return tell_now(RunFacts(**{name: row[name] for name in ("state", "pause_reason", "is_driven", "error")}))
 
 
 def _tell(run: dict[str, Any]) -> str:
     """What a run is doing and why, in the sentence that the pages say too."""
-    from holdfast.engine.telling import PhaseFacts, Question, RunFacts, tell_run
+    from holdfast.presentation.status import PhaseFacts, Question, RunFacts, tell_run
 
     asked = [item for item in run["approvals"] if item["state"] == "pending"]
     facts = RunFacts(
@@ -229,7 +229,7 @@ def _took(phase: dict[str, Any]) -> str:
 
 def read_run(run_id: str) -> dict[str, Any]:
     """Everything a person asks about one run; a phase's `status` is its state as people read it."""
-    from holdfast.engine.wording import phase_status
+    from holdfast.presentation.format import phase_status
 
     (run,) = query("SELECT * FROM runs WHERE id = :id", {"id": run_id})
     phases = query("SELECT * FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})

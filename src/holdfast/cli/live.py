@@ -10,7 +10,7 @@ from rich.text import Text
 
 from holdfast.cli.output import MARKS
 from holdfast.cli.tree import PhaseView, RunView
-from holdfast.engine.wording import cost, exact_money, phase_status
+from holdfast.presentation.format import cost, exact_money, phase_status
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STYLES = {

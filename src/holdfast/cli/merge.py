@@ -11,7 +11,7 @@ from holdfast.cli.reading import find_run_id
 from holdfast.errors import TargetBranchMissing, WorkspaceConflict
 
 if TYPE_CHECKING:
-    from holdfast.engine.delivery import MergeRequest
+    from holdfast.engine.merge import MergeRequest
 
 
 def merge(
@@ -34,7 +34,7 @@ def merge(
     """
     import asyncio
 
-    from holdfast.engine.delivery import MergeRequest
+    from holdfast.engine.merge import MergeRequest
 
     request = MergeRequest(into, create, squash, message, dry_run, keep)
     try:
@@ -54,7 +54,7 @@ async def _merge(run_id: str, request: "MergeRequest", *, can_ask: bool) -> dict
     from dataclasses import replace
 
     from holdfast.cli.opening import open_engine
-    from holdfast.engine.delivery import merge_run
+    from holdfast.engine.merge import merge_run
 
     async with open_engine() as (_engine, db, config):
         try:
@@ -70,7 +70,7 @@ def _agrees(branch: str) -> bool:
 
 
 def _show(merged: dict[str, Any]) -> None:
-    from holdfast.engine.patches import describe_left_out
+    from holdfast.engine.patch import describe_left_out
     from holdfast.workspace import LeftOutGroup
 
     print_text(plain(merged["message"]))

@@ -7,8 +7,8 @@ from pathlib import Path
 from holdfast.catalog import Catalog
 from holdfast.config import Config, load_config
 from holdfast.consent import PersonaConsentStore, open_consents
-from holdfast.engine.lifecycle import WorkflowEngine
 from holdfast.engine.scope import ApprovalCallback, ApprovalRequest
+from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.persistence.db import Database
 from holdfast.readiness import Readiness, find_available, open_readiness

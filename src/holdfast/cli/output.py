@@ -120,7 +120,7 @@ def finish(result: "RunResult", *, is_json: bool, is_interrupted: bool = False) 
 
 
 def show_result(result: "RunResult") -> None:
-    from holdfast.engine.wording import phase_status
+    from holdfast.presentation.format import phase_status
 
     state = result.state.value
     spent = describe_cost(result.cost_usd, result.simulated_usd)
@@ -156,7 +156,7 @@ def phase_row(phase: dict[str, Any]) -> list[str | Cell]:
 
 def describe_cost(real_usd: float, simulated_usd: float, reserved_usd: float = 0.0) -> str:
     """Return money as `cost` does, with four digits; a rehearsal says that it is one."""
-    from holdfast.engine.wording import cost, exact_money
+    from holdfast.presentation.format import cost, exact_money
 
     text = cost(real_usd, simulated_usd, reserved_usd, show=exact_money)
     return f"rehearsal, {text}" if simulated_usd and not real_usd else text
@@ -173,7 +173,7 @@ def next_step(
     """What a person does next, as commands to copy; `exhausted` is which limit a run without money has hit."""
     short = run_id[:8]
     if state == "paused" and waiting_for == "budget":
-        from holdfast.engine.wording import advise_on_budget
+        from holdfast.presentation.format import advise_on_budget
 
         return advise_on_budget(run_id, exhausted or {})
     if state == "paused" and waiting_for in ("approval", "outcome"):

@@ -21,7 +21,7 @@ from holdfast.cli.repl_view import TalkView
 from holdfast.cli.repl_workflows import start_workflow
 from holdfast.cli.results import coloured, read_diff
 from holdfast.consent import open_consents
-from holdfast.engine.conversation_partner import Entries, get_persona, with_model
+from holdfast.engine.conversation.persona_choice import Entries, get_persona, with_model
 from holdfast.errors import ConfigInvalid
 from holdfast.persistence.raw_sql import query
 

@@ -8,7 +8,7 @@ from holdfast.cli.editor import edit_text
 from holdfast.cli.options import get_user
 from holdfast.cli.output import paint, plain
 from holdfast.cli.repl_talk import Talk
-from holdfast.engine.delivery import MergeRequest, merge_run
+from holdfast.engine.merge import MergeRequest, merge_run
 from holdfast.engine.merge_preview import MergePreview, preview_merge
 
 _SHOWN_FILES = 30

@@ -15,7 +15,7 @@ from holdfast.cli.repl_talk import Talk, find_bound_persona
 from holdfast.cli.repl_view import TalkView
 from holdfast.config import load_config
 from holdfast.consent import open_consents
-from holdfast.engine.conversation_partner import choose_persona
+from holdfast.engine.conversation.persona_choice import choose_persona
 from holdfast.enums import Backend
 from holdfast.readiness import open_readiness
 
@@ -78,8 +78,8 @@ async def open_talk(
 
 
 _NEEDED = (
-    "holdfast.engine.conversation_agent",
-    "holdfast.engine.middleware",
+    "holdfast.engine.conversation.messages",
+    "holdfast.engine.phase.middleware",
     "holdfast.agents.calls.summaries",
     "deepagents",
 )

@@ -16,9 +16,15 @@ from holdfast.cli.output import paint, plain
 from holdfast.cli.repl_files import include_files
 from holdfast.cli.repl_view import TalkView
 from holdfast.config import Config
-from holdfast.engine.conversation import ROLE, Conversation, conversation_template, read_conversation, send_message
-from holdfast.engine.lifecycle import WorkflowEngine
+from holdfast.engine.conversation.journal import (
+    ROLE,
+    Conversation,
+    conversation_template,
+    read_conversation,
+    send_message,
+)
 from holdfast.engine.results import RunResult
+from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.errors import ApprovalNotFound, ApprovalStale, HoldfastError, RunBusy
 from holdfast.persistence.db import Database
 from holdfast.persistence.raw_sql import query

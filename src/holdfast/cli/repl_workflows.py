@@ -13,7 +13,7 @@ from holdfast.cli.options import get_user
 from holdfast.cli.output import finish, paint
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.trusting import agree
-from holdfast.engine.conversation import read_conversation
+from holdfast.engine.conversation.journal import read_conversation
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid, TemplateNotFound
 from holdfast.workflow import WorkflowTemplate

@@ -48,7 +48,7 @@ def show_diff(
 def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = False) -> str:
     """The change as git would print it. Raises `RunNotInState` for a phase that has handed nothing in."""
     from holdfast.config import load_config
-    from holdfast.engine.patches import read_patch
+    from holdfast.engine.patch import read_patch
 
     trees = _read_trees(run_id)
     definition = query(_DEFINITION, {"id": run_id})
@@ -68,7 +68,7 @@ def _find_unfinished_phases(run_id: str) -> dict[str, str]:
 def _read_trees(run_id: str) -> dict[str, str]:
     """Read the files each phase left, in the order of their ends, with what waits or is under way."""
     from holdfast.config import load_config
-    from holdfast.engine.patches import find_unfinished, order_trees
+    from holdfast.engine.patch import find_unfinished, order_trees
 
     rows = query("SELECT phase_key, tree, ended_at FROM run_phases WHERE run_id = :id", {"id": run_id})
     open_phases = _find_unfinished_phases(run_id)
@@ -79,7 +79,7 @@ def _read_trees(run_id: str) -> dict[str, str]:
 
 def _read_recorded_trees(run_id: str) -> dict[str, tuple[str, float]]:
     from holdfast.cli.following import open_configured_store
-    from holdfast.engine.chronicle import Chronicle
+    from holdfast.presentation.trace import Chronicle
 
     store = open_configured_store()
     try:
@@ -97,7 +97,7 @@ def _explain_unfinished(run_id: str, key: str, state: str) -> str:
 def _read_left_out(run_id: str) -> list[str]:
     """Say what is in the run's worktree and no part of its result, in lines."""
     from holdfast.config import load_config
-    from holdfast.engine.patches import describe_left_out, find_left_out
+    from holdfast.engine.patch import describe_left_out, find_left_out
 
     trees = _read_trees(run_id)
     return describe_left_out(find_left_out(load_config().data_dir, run_id, trees)) if trees else []

@@ -16,7 +16,7 @@ from holdfast.cli.output import EXIT_DONE, EXIT_FAILED, EXIT_WAITING, paint, pri
 from holdfast.cli.repl_start import OpenTalk, TalkOptions, open_talk
 from holdfast.cli.repl_talk import Talk
 from holdfast.cli.repl_view import TalkView
-from holdfast.engine.conversation import read_conversation
+from holdfast.engine.conversation.journal import read_conversation
 from holdfast.enums import Backend
 from holdfast.errors import PersonaIneligible
 from holdfast.runtime.events import Event

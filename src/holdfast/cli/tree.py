@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.cli.output import plain
-from holdfast.engine.chronicle import Chronicle, lane_of
+from holdfast.presentation.trace import Chronicle, lane_of
 from holdfast.runtime.events import Event
 
 _TARGETS = ("file_path", "path", "pattern", "command", "description")

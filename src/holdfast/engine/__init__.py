@@ -8,8 +8,8 @@ from holdfast.extras import needing_extras
 
 if TYPE_CHECKING:
     from holdfast.config import Config
-    from holdfast.engine.lifecycle import WorkflowEngine
     from holdfast.engine.scope import ApprovalRequest
+    from holdfast.engine.workflow_engine import WorkflowEngine
     from holdfast.persona import AgentPersona
 
 __all__ = ["ApprovalRequest", "PhaseResult", "RunError", "RunResult", "WorkflowEngine", "build_agent"]
@@ -26,7 +26,7 @@ def build_agent(persona: "AgentPersona", config: "Config", *, root_dir: Path, mi
 def __getattr__(name: str) -> Any:
     if name == "WorkflowEngine":
         with needing_extras(__name__):
-            from holdfast.engine.lifecycle import WorkflowEngine
+            from holdfast.engine.workflow_engine import WorkflowEngine
 
         return WorkflowEngine
     if name == "ApprovalRequest":

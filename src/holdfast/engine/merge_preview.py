@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast.config import Config
-from holdfast.engine.conversation import is_conversation
-from holdfast.engine.loading import get_run, read_template
-from holdfast.engine.patches import order_trees, own_paths
+from holdfast.engine.conversation.journal import is_conversation
+from holdfast.engine.patch import order_trees, own_paths
+from holdfast.engine.run.load import get_run, read_template
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import StoredRun
 from holdfast.workflow import WorkflowTemplate

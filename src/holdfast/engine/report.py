@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config import Config
-from holdfast.engine.patches import own_paths
+from holdfast.engine.patch import own_paths
 from holdfast.engine.scope import RunScope, to_workspace_error
-from holdfast.engine.wording import phase_status
 from holdfast.enums import RunStatus
 from holdfast.errors import WorkspaceError
 from holdfast.persistence.db import Database
@@ -26,6 +25,7 @@ from holdfast.persistence.runs import (
     read_spent_by_phase,
 )
 from holdfast.persistence.statements import now_text
+from holdfast.presentation.format import phase_status
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import Workspace, is_named, open_workspace, read_setup, summarize_diff
 from holdfast.workspace.files import write_whole

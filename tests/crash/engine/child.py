@@ -17,8 +17,10 @@ from tests.engine_world import CATALOG, personas
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability
 from holdfast.config import load_config
-from holdfast.engine import WorkflowEngine, ending, keeping, phase, preparation
-from holdfast.engine import commands as engine_commands
+from holdfast.engine import WorkflowEngine
+from holdfast.engine.phase import attempt, commands
+from holdfast.engine.phase import commands as engine_commands
+from holdfast.engine.run import stop, workspace
 from holdfast.enums import Backend, RunStatus
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import find_run, read_approvals
@@ -114,13 +116,13 @@ def watch(points: Points, db: Database) -> None:
     points.around(db.store, "claim_many", lambda *_args: "claim")
     for tool in ("write", "edit"):
         points.around(WholeFileBackend, tool)
-    points.around(preparation, "prepare_workspace")
-    points.around(keeping, "snapshot")
-    points.around(phase, "move_aside")
-    points.around(phase, "write_tree")
-    points.around(phase, "judge_artifact")
+    points.around(workspace, "prepare_workspace")
+    points.around(commands, "snapshot")
+    points.around(attempt, "move_aside")
+    points.around(attempt, "write_tree")
+    points.around(attempt, "judge_artifact")
     points.around_async(engine_commands, "run_spooled")
-    points.around_async(ending, "write_report")
+    points.around_async(stop, "write_report")
 
 
 def _name_append(batch: Any) -> str:

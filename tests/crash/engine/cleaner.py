@@ -8,8 +8,8 @@ from typing import Any
 from tests.crash.engine.child import Points
 
 from holdfast.config import load_config
-from holdfast.engine.cleanup import Cleanup, clean_up, remove_runs
-from holdfast.engine.retention import Selection
+from holdfast.engine.retention.cleanup import Cleanup, clean_up, remove_runs
+from holdfast.engine.retention.selection import Selection
 from holdfast.persistence.db import Database
 from holdfast.workspace.git import Git
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.crash.engine.child import RUN_ID
 from tests.engine_world import World
 
-from holdfast.engine.check import check_database
+from holdfast.engine.audit import check_database
 from holdfast.runtime.events import Event
 
 _SAYS_IT_WAS_KILLED = {"run.resumed", "phase.skipped", "tool.unknown"}

@@ -14,14 +14,15 @@ from tests.engine_world import CATALOG
 from tests.model_server import Says, Script, asks, own_persona
 
 import holdfast.agents.models.openai
-import holdfast.engine.conversation_agent  # noqa: F401  (both imported before the fork)
+import holdfast.engine.conversation.messages  # noqa: F401  (both imported before the fork)
 from holdfast.agents.tools import shell
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability
 from holdfast.config import load_config
-from holdfast.engine import WorkflowEngine, conversation_turn
-from holdfast.engine.conversation import ROLE, conversation_template, read_conversation, send_message
-from holdfast.engine.conversation_turn import ConversationTurn
+from holdfast.engine import WorkflowEngine
+from holdfast.engine.conversation import driver
+from holdfast.engine.conversation.driver import ConversationTurn
+from holdfast.engine.conversation.journal import ROLE, conversation_template, read_conversation, send_message
 from holdfast.enums import Backend, RunStatus
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import find_run
@@ -73,7 +74,7 @@ async def talk_on(url: str, folder: Path, address: str, dies_at: int | None) -> 
     points = Points(dies_at)
     db = Database(url)
     watch(points, db)
-    points.around(conversation_turn, "write_tree")
+    points.around(driver, "write_tree")
     points.around_async(shell, "run_spooled")
     _say_meanwhile(points, db)
     engine = WorkflowEngine(

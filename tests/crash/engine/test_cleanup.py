@@ -14,9 +14,9 @@ from tests.engine_world import Turn, World
 
 import holdfast.engine
 from holdfast.config import load_config
-from holdfast.engine.check import check_run
-from holdfast.engine.delivery import MergeRequest, merge_run
-from holdfast.engine.patches import order_trees, read_patch
+from holdfast.engine.audit import check_run
+from holdfast.engine.merge import MergeRequest, merge_run
+from holdfast.engine.patch import order_trees, read_patch
 from holdfast.persistence.runs import find_run
 from holdfast.workspace import run_spooled
 

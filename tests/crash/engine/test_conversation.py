@@ -15,8 +15,8 @@ from tests.engine_processes import Zygote
 from tests.engine_world import World
 from tests.model_server import ModelServer
 
-from holdfast.engine.check import check_database
-from holdfast.engine.conversation import read_conversation
+from holdfast.engine.audit import check_database
+from holdfast.engine.conversation.journal import read_conversation
 
 KINDS = ("sqlite", "postgres")
 SHARE = 12 if IS_TORTURE else 1

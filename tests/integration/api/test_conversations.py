@@ -9,7 +9,7 @@ from tests.integration.api.world import Api
 
 from holdfast import engine
 from holdfast.engine import build_agent
-from holdfast.engine.conversation import Conversation
+from holdfast.engine.conversation.journal import Conversation
 from holdfast.errors import RunBusy
 
 

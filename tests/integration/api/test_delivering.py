@@ -12,7 +12,7 @@ from tests.integration.api.world import Api, NoteAgent
 from tests.slow_git import SlowGit
 
 from holdfast import engine
-from holdfast.engine.check import check_database
+from holdfast.engine.audit import check_database
 from holdfast.errors import RunBusy
 from holdfast.persistence.db import Database
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.integration.api.world import Api
 
-from holdfast.engine.check import check_database
+from holdfast.engine.audit import check_database
 
 
 def git(api: Api, *words: str) -> str:

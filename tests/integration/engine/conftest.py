@@ -12,7 +12,7 @@ import pytest
 from tests.engine_world import World, make_repo, new_world
 from tests.postgres import fresh_schema
 
-from holdfast.engine.check import check_database
+from holdfast.engine.audit import check_database
 
 
 @pytest.fixture(scope="session")

@@ -47,7 +47,7 @@ def find(world: World, name: str) -> list[Path]:
 async def test_the_command_of_a_phase_that_takes_too_long_is_ended(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.engine.middleware._DRAIN_S", 0.2)
+    monkeypatch.setattr("holdfast.engine.phase.middleware._DRAIN_S", 0.2)
 
     result = await world.run(running_a_command(SLOW), phase("spec", timeout_seconds=2))
 
@@ -58,7 +58,7 @@ async def test_the_command_of_a_phase_that_takes_too_long_is_ended(
 
 
 async def test_the_command_of_an_aborted_run_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.engine.middleware._DRAIN_S", 0.2)
+    monkeypatch.setattr("holdfast.engine.phase.middleware._DRAIN_S", 0.2)
     engine = world.engine(running_a_command(SLOW))
     made = world.know(template("spec"))
     run_id = await engine.create(made, repo_path=world.repo)
@@ -75,7 +75,7 @@ async def test_the_command_of_an_aborted_run_is_ended(world: World, monkeypatch:
 async def test_a_person_settles_what_became_of_a_lost_command(
     world: World, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
-    monkeypatch.setattr("holdfast.engine.middleware._DRAIN_S", 0.2)
+    monkeypatch.setattr("holdfast.engine.phase.middleware._DRAIN_S", 0.2)
     run_id = await lose_a_command(world)
     waiting = await world.engine(running_a_command(SLOW)).resume(run_id)
     [question] = await world.approvals(run_id)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.engine_world import World, hand_in, phase
 
-from holdfast.engine import owning
+from holdfast.engine import run_owner
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, StoreUnreadable
 from holdfast.runtime.events import EventKind, create_event
@@ -44,14 +44,14 @@ async def test_a_wish_to_end_it_that_comes_before_its_first_event_is_heard(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = await waiting(world)
-    other, open_files = world.open_database(), owning.open_files
+    other, open_files = world.open_database(), run_owner.open_files
 
     async def open_while_someone_aborts(scope: Any) -> bool:
         asked = create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, reason="too late", by="ann")
         other.store.save_event(asked)
         return await open_files(scope)
 
-    monkeypatch.setattr(owning, "open_files", open_while_someone_aborts)
+    monkeypatch.setattr(run_owner, "open_files", open_while_someone_aborts)
     result = await world.engine().resume(run_id)
 
     assert result.state is RunStatus.CANCELLED

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from sqlalchemy import text
 from tests.engine_world import Turn, World, phase
 
-from holdfast.engine.check import check_database
+from holdfast.engine.audit import check_database
 from holdfast.enums import Backend
 from holdfast.persistence.models import Base
 

@@ -12,10 +12,10 @@ from sqlalchemy import text
 from tests.engine_world import Turn, World, hand_in, phase, template
 
 from holdfast.config import Config, load_config
-from holdfast.engine.cleanup import Cleanup, clean_up, remove_runs
-from holdfast.engine.delivery import MergeRequest, merge_run
-from holdfast.engine.patches import order_trees, read_patch
-from holdfast.engine.retention import Selection
+from holdfast.engine.merge import MergeRequest, merge_run
+from holdfast.engine.patch import order_trees, read_patch
+from holdfast.engine.retention.cleanup import Cleanup, clean_up, remove_runs
+from holdfast.engine.retention.selection import Selection
 from holdfast.enums import Backend
 from holdfast.errors import CleanupBusy, RepositoryMissing, RowRefused, RunNotFound, RunNotInState
 from holdfast.persistence.event_feed import find_moved, give_positions, needs_positions, read_position, read_stretches

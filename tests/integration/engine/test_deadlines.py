@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from tests.engine_processes import Zygote
 from tests.engine_world import World, hand_in, phase
 
-from holdfast.engine import ApprovalRequest, deciding
+from holdfast.engine import ApprovalRequest
+from holdfast.engine.approvals import decisions
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError
 from holdfast.persistence.statements import to_time_text
@@ -31,8 +32,8 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def move(hours: float) -> None:
         now = datetime.now(UTC) + timedelta(hours=hours)
-        monkeypatch.setattr("holdfast.engine.deciding.now_text", lambda: to_time_text(now))
-        monkeypatch.setattr("holdfast.engine.approvals.utc_now", lambda: now)
+        monkeypatch.setattr("holdfast.engine.approvals.decisions.now_text", lambda: to_time_text(now))
+        monkeypatch.setattr("holdfast.engine.approvals.phase.utc_now", lambda: now)
 
     return move
 
@@ -126,16 +127,16 @@ async def test_a_person_who_is_faster_than_a_deadline_that_was_seen_wins(
     world: World, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result, approval = await waiting(world)
-    other, look = world.open_database(), deciding.list_overdue
+    other, look = world.open_database(), decisions.list_overdue
 
     async def look_and_be_slow(*args: Any, **options: Any) -> Any:
         found = await look(*args, **options)
-        monkeypatch.setattr(deciding, "list_overdue", look)
+        monkeypatch.setattr(decisions, "list_overdue", look)
         later(0)
         await world.engine(db=other).decide(result.run_id, approval.id, "approve", by="ann")
         return found
 
-    monkeypatch.setattr(deciding, "list_overdue", look_and_be_slow)
+    monkeypatch.setattr(decisions, "list_overdue", look_and_be_slow)
     later(49)
 
     assert await world.engine().decide_overdue() == []

@@ -9,7 +9,7 @@ from tests.engine_world import Turn, World, hand_in
 from tests.slow_git import SlowGit
 
 from holdfast.config import load_config
-from holdfast.engine.delivery import MergeRequest, merge_run
+from holdfast.engine.merge import MergeRequest, merge_run
 from holdfast.errors import HoldfastError, RunBusy
 from holdfast.runtime.stores import open_journal
 

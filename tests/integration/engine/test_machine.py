@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.engine_world import Turn, World, new_world, phase, template
 
 from holdfast.engine import RunResult
-from holdfast.engine.check import check_database
+from holdfast.engine.audit import check_database
 from holdfast.errors import HoldfastError
 
 KEYS = ("spec", "plan", "code")

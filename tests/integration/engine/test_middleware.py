@@ -147,7 +147,7 @@ async def test_a_lost_worktree_gets_back_what_the_last_tool_left(world: World) -
 async def test_a_turn_that_hangs_in_a_tool_ends_soon_after_its_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.engine.middleware._DRAIN_S", 0.2)
+    monkeypatch.setattr("holdfast.engine.phase.middleware._DRAIN_S", 0.2)
 
     async def script(turn: Turn) -> None:
         await turn.use_tool("wait", asyncio.Event().wait)

@@ -9,9 +9,9 @@ import pytest
 from tests.engine_world import Turn, World, phase, template
 
 from holdfast.config import load_config
-from holdfast.engine import preparation
-from holdfast.engine.delivery import merge_run
-from holdfast.engine.patches import describe_left_out, find_left_out, order_trees, read_patch
+from holdfast.engine.merge import merge_run
+from holdfast.engine.patch import describe_left_out, find_left_out, order_trees, read_patch
+from holdfast.engine.run import workspace
 from holdfast.enums import RunStatus
 from holdfast.persistence.models import RunPhaseRow
 
@@ -139,7 +139,7 @@ async def test_a_run_whose_setup_nobody_recorded_goes_on_as_it_was(
     async def as_before(*_: Any) -> None:
         """An earlier version wrote no such step."""
 
-    monkeypatch.setattr(preparation, "_record_setup", as_before)
+    monkeypatch.setattr(workspace, "_record_setup", as_before)
     run_id = await world.run_and_stop(work, template=made())
     monkeypatch.undo()
 

@@ -176,16 +176,16 @@ async def test_an_abort_that_comes_beside_the_end_changes_nothing_any_more(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request lies in the journal when the owner writes the end of the run."""
-    from holdfast.engine import ending
+    from holdfast.engine.run import stop
     from holdfast.runtime.events import EventKind, create_event
 
-    original = ending.write_report
+    original = stop.write_report
 
     async def write_report(about: Any, *args: Any) -> Any:
         world.open_database().store.save_event(create_event(about.run_id, EventKind.RUN_CANCEL_REQUESTED))
         return await original(about, *args)
 
-    monkeypatch.setattr(ending, "write_report", write_report)
+    monkeypatch.setattr(stop, "write_report", write_report)
 
     result = await world.run()
 

@@ -76,7 +76,7 @@ async def test_a_deleted_worktree_is_made_again_with_the_recorded_files(world: W
 async def test_files_are_restored_even_if_the_process_that_began_to_died(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.engine import preparation
+    from holdfast.engine.run import workspace
 
     paused = await world.run(changes_app, phase("spec", risk="high"))
     shutil.rmtree(world.worktree(paused.run_id))
@@ -86,9 +86,9 @@ async def test_files_are_restored_even_if_the_process_that_began_to_died(
 
     scope = await scope_of(world, paused.run_id)
     with monkeypatch.context() as patch:
-        patch.setattr(preparation, "restore", dies)
+        patch.setattr(workspace, "restore", dies)
         with pytest.raises(RuntimeError, match="killed"):
-            await asyncio.to_thread(preparation._open, scope)
+            await asyncio.to_thread(workspace._open, scope)
     again = await world.engine().resume(paused.run_id)
 
     assert again.state is RunStatus.PAUSED
@@ -308,14 +308,14 @@ async def test_a_check_runs_once_even_if_its_engine_is_killed_meanwhile(world: W
 async def test_a_disk_that_refuses_is_an_error_of_its_own_and_the_attempt_goes_on_later(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.engine import keeping
+    from holdfast.engine.phase import commands
 
     def full(*_args: Any, **_options: Any) -> None:
         raise OSError(28, "No space left on device", "objects/ab")
 
     run_id = uuid.uuid4()
     with monkeypatch.context() as patch:
-        patch.setattr(keeping, "snapshot", full)
+        patch.setattr(commands, "snapshot", full)
         with pytest.raises(HoldfastError) as error:
             await world.run(changes_app, pre_allocated_run_id=run_id)
 

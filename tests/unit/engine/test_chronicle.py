@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from holdfast.engine.chronicle import Chronicle
-from holdfast.engine.telling import PhaseFacts, RunFacts
-from holdfast.engine.timeline import MAX_STEPS, Row, draw_timeline
+from holdfast.presentation.status import PhaseFacts, RunFacts
+from holdfast.presentation.timeline import MAX_STEPS, Row, draw_timeline
+from holdfast.presentation.trace import Chronicle
 from holdfast.runtime.events import Event
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.command_log import CommandCall, CommandLog
+from holdfast.presentation.command_log import CommandCall, CommandLog
 from holdfast.runtime.events import Event
 
 

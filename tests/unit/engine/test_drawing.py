@@ -5,9 +5,9 @@ import re
 
 from tests.engine_world import phase, template
 
-from holdfast.engine.differences import compare, parse_patch, to_pairs
-from holdfast.engine.graph_layout import BOX, Layout, lay_out, to_layers
-from holdfast.engine.outlook import foresee, wrap
+from holdfast.presentation.diff import compare, parse_patch, to_pairs
+from holdfast.presentation.graph import BOX, Layout, lay_out, to_layers
+from holdfast.presentation.workflow import foresee, wrap
 
 WIDTH, HEIGHT = BOX
 

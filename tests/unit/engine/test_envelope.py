@@ -8,7 +8,7 @@ from tests.engine_world import phase, template
 from holdfast.agents.envelope import find_envelope
 from holdfast.agents.simulated.schema_sample import sample
 from holdfast.artifact_schema import ArtifactSchemaRegistry
-from holdfast.engine.envelope import render_envelope
+from holdfast.engine.phase.prompt import render_envelope
 
 
 def test_the_schemas_that_a_schema_refers_to_come_with_it(tmp_path: Path) -> None:

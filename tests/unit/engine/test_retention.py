@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.engine.retention import Selection, choose, order_for_deletion
+from holdfast.engine.retention.selection import Selection, choose, order_for_deletion
 from holdfast.persistence.deletion import OverRun
 from holdfast.persistence.statements import to_time_text
 

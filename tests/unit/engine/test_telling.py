@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.engine.chronicle import Chronicle
-from holdfast.engine.telling import (
+from holdfast.enums import Role
+from holdfast.presentation.format import brief, duration, error_text, first_line, money, plural
+from holdfast.presentation.status import (
     PAUSES,
     PhaseFacts,
     Question,
@@ -22,8 +23,7 @@ from holdfast.engine.telling import (
     tell_run,
     tell_title,
 )
-from holdfast.engine.wording import brief, duration, error_text, first_line, money, plural
-from holdfast.enums import Role
+from holdfast.presentation.trace import Chronicle
 from holdfast.runtime.events import Event
 
 FORMAT = Path(holdfast.__file__).parent / "web" / "js" / "format.js"

@@ -1,0 +1,303 @@
+"""Approvals of a phase's result: asked durably, bound to the digest of what was shown, answered once.
+
+Rule: an answer counts for what the person saw. If artifact, files or template are no longer that, it is stale, and they
+are asked again with the difference.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.engine.approvals.decisions import BY, find_deadline, is_over, seconds_left, to_comment
+from holdfast.engine.scope import ApprovalCallback, ApprovalRequest, RunScope, utc_now
+from holdfast.enums import ApprovalDecisionAction, RunPhaseState
+from holdfast.errors import (
+    ApprovalAnswered,
+    ApprovalNotFound,
+    ApprovalStale,
+    ConfigInvalid,
+    RowRefused,
+    SecondPersonNeeded,
+    WorkspaceError,
+)
+from holdfast.persistence.models import ApprovalRow
+from holdfast.persistence.runs import find_approval
+from holdfast.persistence.statements import insert, now_text, update
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.durable import Stopped, Suspended
+from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.records import Record
+from holdfast.workflow import Phase
+from holdfast.workspace import diff
+
+ACTIONS = tuple(action.value for action in ApprovalDecisionAction)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What an approval is about. Its digest changes when anything in it does."""
+
+    artifact_hash: str
+    files: str
+    """A hash of the files without any phase's artifact: others may hand in theirs while this one waits."""
+    template_hash: str
+    tree: str
+    """All files, to show a difference by; it is not part of the digest."""
+
+    @property
+    def digest(self) -> str:
+        told = {name: getattr(self, name) for name in _NAMES}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    def differences(self, other: Mapping[str, Any]) -> list[str]:
+        return [word for name, word in _NAMES.items() if other.get(name) != getattr(self, name)]
+
+
+_NAMES = {"artifact_hash": "the artifact", "files": "the files", "template_hash": "the template"}
+
+
+class ApprovalPending(Suspended):
+    """A person must look at a phase's result first."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    action: ApprovalDecisionAction
+    comment: str
+    by: str
+
+
+class PhaseApproval:
+    """The question after one attempt of one phase."""
+
+    def __init__(self, scope: RunScope, phase: Phase, attempt: int, lane_id: str) -> None:
+        self._scope = scope
+        self._phase = phase
+        self._attempt = attempt
+        self._lane_id = lane_id
+
+    async def get(self, subject: Subject, shown: Mapping[str, Any]) -> Answer:
+        """The answer to what is shown now. Raises `ApprovalPending` while there is none and nobody to ask here."""
+        asked = 0
+        before: Record | None = None
+        while True:
+            asked += 1
+            key = f"{self._lane_id}/approval" + (f"#{asked}" if asked > 1 else "")
+            record = self._scope.log.records.by_key.get(("approval", key))
+            if record is None:
+                return await self._ask(key, subject, shown, before)
+            if record.fingerprint.get("digest") == subject.digest:
+                if record.answer is not None:
+                    return _to_answer(record.answer)
+                return await self._decide_here(key, await self._asked(subject, shown, str(record.result or "")))
+            before = record  # it was about something else: ask once more, about what is there now
+
+    async def _ask(self, key: str, subject: Subject, shown: Mapping[str, Any], before: Record | None) -> Answer:
+        rows: list[Statement] = []
+        if before is not None:
+            shown = {**shown, **await self._what_changed(subject, str(before.result or ""))}
+            superseded = {"state": "superseded", "decided_at": now_text()}
+            rows.append(update("approvals", superseded, {"id": before.result, "state": "pending"}, expect=None))
+        request = self._request(subject, self._with_default(shown), uuid.uuid4().hex, self._find_deadline())
+        rows.append(insert("approvals", _row(request, subject)))
+        rows.append(self._scope.set_phase(self._phase.key, state=RunPhaseState.AWAITING_APPROVAL))
+        await self._scope.log.append(_requested(request, key, self._lane_id, subject), rows=rows)
+        return await self._decide_here(key, request)
+
+    async def _what_changed(self, subject: Subject, approval_id: str) -> dict[str, Any]:
+        row = await self._find(approval_id)
+        asked = row.shown.get("subject", {}) if row is not None and isinstance(row.shown, dict) else {}
+        changed: dict[str, Any] = {"changed": subject.differences(asked), "instead_of": approval_id}
+        with contextlib.suppress(WorkspaceError, KeyError):  # an old tree may have been collected as garbage
+            repo = self._scope.place.repo
+            changed["diff_since"] = await asyncio.to_thread(diff, repo, asked["tree"], subject.tree, max_chars=20_000)
+        return changed
+
+    async def _decide_here(self, key: str, request: ApprovalRequest) -> Answer:
+        callback = self._scope.approval_callback
+        if callback is None:
+            raise ApprovalPending(key)
+        given = await self._call(callback, request)
+        event, rows = decision(request.run_id, request.approval_id, key, self._lane_id, **vars(given))
+        try:
+            await self._scope.log.append(event, rows=rows)
+        except RowRefused:
+            row = await self._find(request.approval_id)
+            if row is None or row.action is None:
+                raise
+            return Answer(ApprovalDecisionAction(row.action), row.comment, row.decided_by)  # someone was faster
+        return given
+
+    async def _call(self, callback: ApprovalCallback, request: ApprovalRequest) -> Answer:
+        """What the callback answers, or the template's default once the time for it is over."""
+        late = Answer(ApprovalDecisionAction(self._phase.approval_default), to_comment(request.deadline_at), BY)
+        limit = asyncio.timeout(seconds_left(request.deadline_at, now=utc_now()))
+        try:
+            async with limit:
+                action = check_action(await callback(request))
+        except Exception as error:
+            if limit.expired():
+                return late
+            # Nobody has decided. The question stands, and the run waits where it is.
+            raise Stopped(error) from error
+        if is_over(request.deadline_at, now=utc_now()):  # the machine slept meanwhile, or its clock was put forward
+            return late
+        return Answer(action, "", str(getattr(callback, "by", "callback")))
+
+    def _find_deadline(self) -> str | None:
+        return find_deadline(self._phase, now=utc_now())
+
+    def _with_default(self, shown: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._phase.approval_deadline is None:
+            return shown
+        return {**shown, "on_deadline": self._phase.approval_default.value}
+
+    async def _asked(self, subject: Subject, shown: Mapping[str, Any], approval_id: str) -> ApprovalRequest:
+        """The question as it was asked before, with the deadline it got then."""
+        row = await self._find(approval_id)
+        return self._request(subject, self._with_default(shown), approval_id, row.deadline_at if row else None)
+
+    async def _find(self, approval_id: str) -> ApprovalRow | None:
+        return await self._scope.from_rows(find_approval(self._scope.db, approval_id))
+
+    def _request(
+        self, subject: Subject, shown: Mapping[str, Any], approval_id: str, deadline_at: str | None
+    ) -> ApprovalRequest:
+        return ApprovalRequest(
+            approval_id=approval_id,
+            run_id=self._scope.run_id,
+            phase_key=self._phase.key,
+            title=self._phase.title,
+            risk=self._phase.risk.value,
+            attempt=self._attempt,
+            digest=subject.digest,
+            shown=shown,
+            deadline_at=deadline_at,
+        )
+
+
+def _requested(request: ApprovalRequest, key: str, lane_id: str, subject: Subject) -> Event:
+    deadline: dict[str, Any] = {"deadline_at": request.deadline_at} if request.deadline_at else {}
+    return create_event(
+        request.run_id,
+        EventKind.HUMAN_APPROVAL_REQUESTED,
+        lane_id,
+        key=key,
+        approval_id=request.approval_id,
+        phase=request.phase_key,
+        attempt=request.attempt,
+        risk=request.risk,
+        digest=request.digest,
+        fingerprint={"digest": request.digest},
+        subject=vars(subject),
+        show=dict(request.shown),
+        **deadline,
+    )
+
+
+def _row(request: ApprovalRequest, subject: Subject) -> dict[str, Any]:
+    return {
+        "id": request.approval_id,
+        "run_id": request.run_id,
+        "phase_key": request.phase_key,
+        "attempt": request.attempt,
+        "state": "pending",
+        "digest": request.digest,
+        "shown": {**request.shown, "subject": vars(subject)},
+        "requested_at": now_text(),
+        "deadline_at": request.deadline_at,
+    }
+
+
+def _to_answer(stored: Mapping[str, Any]) -> Answer:
+    return Answer(ApprovalDecisionAction(stored["action"]), stored.get("comment", ""), stored.get("by", ""))
+
+
+def check_action(action: ApprovalDecisionAction | str) -> ApprovalDecisionAction:
+    if str(action) not in ACTIONS:
+        raise ConfigInvalid(f"{str(action)!r} is no answer to an approval.", hint=f"Use one of {', '.join(ACTIONS)}.")
+    return ApprovalDecisionAction(str(action))
+
+
+def decision(
+    run_id: str,
+    approval_id: str,
+    key: str,
+    lane_id: str,
+    action: str,
+    *,
+    comment: str = "",
+    by: str = "",
+    **told: Any,
+) -> tuple[Event, list[Statement]]:
+    """An answer as event and row; the row refuses it if another answer was faster."""
+    event = create_event(
+        run_id,
+        EventKind.HUMAN_APPROVAL_RECEIVED,
+        lane_id,
+        key=key,
+        approval_id=approval_id,
+        action=str(action),
+        comment=comment,
+        by=by,
+        **told,
+    )
+    values = {"state": "decided", "action": str(action), "comment": comment, "decided_by": by, "decided_at": now_text()}
+    return event, [update("approvals", values, {"id": approval_id, "state": "pending"})]
+
+
+def first_approval(row: ApprovalRow, lane_id: str, *, comment: str, by: str) -> tuple[Event, list[Statement]]:
+    """The approval of the first of two people; the question stays open."""
+    event = create_event(
+        row.run_id, EventKind.HUMAN_APPROVAL_FIRST, lane_id, approval_id=row.id, comment=comment, by=by
+    )
+    return event, [update("approvals", {"first_by": by}, {"id": row.id, "state": "pending", "first_by": ""})]
+
+
+def check_other_person(row: ApprovalRow, by: str) -> None:
+    """Raise `SecondPersonNeeded` if this person has approved already, or nobody knows who it is."""
+    if not by or row.first_by == by:
+        raise SecondPersonNeeded(f"Approval {row.id} is of risk critical and needs two different people.")
+
+
+def check_open(row: ApprovalRow | None, run_id: str, approval_id: str) -> ApprovalRow:
+    """Raise `ApprovalNotFound` unless the approval is this run's and nobody has answered it, `ApprovalStale` if it was
+    asked anew."""
+    if row is None or row.run_id != run_id:
+        raise ApprovalNotFound(
+            f"Run {run_id} has no approval {approval_id}.", hint="List the approvals to see what waits."
+        )
+    if row.state == "superseded":
+        raise ApprovalStale(
+            f"What approval {approval_id} was about has changed, and it was asked anew.",
+            hint="List the approvals and answer the new one.",
+        )
+    if row.state != "pending":
+        by = row.decided_by or "someone"
+        raise ApprovalAnswered(
+            f"Approval {approval_id} was answered with {row.action!r} by {by} at {row.decided_at}.",
+            hint="Nothing is left to decide here.",
+        )
+    return row
+
+
+def check_fresh(row: ApprovalRow, digest: str | None, now: Subject | None) -> None:
+    """Raise `ApprovalStale` if the person saw something else than was asked, or than lies there now."""
+    if digest is not None and digest != row.digest:
+        raise ApprovalStale(
+            f"Approval {row.id} has digest {row.digest[:12]}…, not the one that was seen ({digest[:12]}…).",
+            hint="Look at it again, then decide.",
+        )
+    if now is not None and now.digest != row.digest:
+        shown = row.shown if isinstance(row.shown, dict) else {}
+        changed = now.differences(shown.get("subject", {}))
+        raise ApprovalStale(
+            f"Since approval {row.id} was asked, {' and '.join(changed) or 'something'} changed.",
+            hint="Resume the run: it asks again and shows what is there now.",
+            changed=changed,
+        )

@@ -1,0 +1,188 @@
+"""Driving a conversation: turn by turn until nothing that was said waits for an answer.
+
+A turn ends with an answer, with an error, or because the person interrupted it. Whichever it is, its files are kept and
+the conversation stays; only a process that dies leaves a turn open, and the next one goes on with it.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from holdfast.agents.redaction import scrub_prompt
+from holdfast.engine.conversation.journal import PHASE, ROLE, Conversation, Message, Turn
+from holdfast.engine.phase.agent_turn import invoke_agent, last_text
+from holdfast.engine.phase.attempt import AGENT_TURN, KEEP, PIN
+from holdfast.engine.phase.commands import keep_files, stop_commands
+from holdfast.engine.run.driver import RunDriver
+from holdfast.engine.run.stop import MessagePending, Paused, Stop, finish
+from holdfast.engine.scope import RunScope, error_facts
+from holdfast.enums import RunPhaseState, RunStatus
+from holdfast.persistence.statements import now_text
+from holdfast.persona import AgentPersona
+from holdfast.runtime.durable import Beside, Step, StepKinds, Suspended
+from holdfast.runtime.events import Event, EventKind
+from holdfast.workspace import write_tree
+from holdfast.workspace.instruction_files import Instructions, read_workspace_instructions
+
+_DRAIN_S = 1.0  # a person who interrupts waits for this
+_INTERRUPTED = {"type": "holdfast.errors.StepFailed", "code": "interrupted", "message": "the person interrupted it"}
+_RULES = """
+You are in a conversation with a person about the repository in your working folder. Paths begin at its root. Look at
+files before you speak about them, change them only if you are asked to, and do not commit: the person takes your
+changes over when they like them. Answer in plain words, short unless more is asked for.
+"""
+
+
+class ConversationDriver(RunDriver):
+    """One process's part of a conversation: from claim to the moment when only a person can say something."""
+
+    def __init__(self, scope: RunScope) -> None:
+        super().__init__(scope)
+        self._turn: ConversationTurn | None = None
+
+    async def _go(self) -> Stop:
+        if (failed := await self._prepare()) is not None:
+            return failed
+        while (turn := await self._find_turn()) is not None:
+            self._turn = turn
+            try:
+                await turn.run()
+            except Suspended as suspended:
+                return Paused([suspended])
+            self._turn = None
+        return Paused([MessagePending("a message")])
+
+    async def _find_turn(self) -> "ConversationTurn | None":
+        """The turn under way, or a new one for what was said since."""
+        events = await self._scope.journal.read(self._scope.run_id)
+        conversation = Conversation.of(events)
+        last = conversation.turns[-1] if conversation.turns else None
+        if last is not None and not last.is_over:
+            return ConversationTurn(self._scope, events, conversation, last)
+        if not conversation.waiting:
+            return None
+        number = last.number + 1 if last else 1
+        turn = Turn(number, [message.seq for message in conversation.waiting], conversation.last_seq)
+        return ConversationTurn(self._scope, events, conversation, turn)
+
+    async def _pause(self) -> RunStatus:
+        """To pause a conversation is to interrupt the answer: it goes on with the next message, not with that one."""
+        if self._turn is not None:
+            await stop_commands(self._scope)
+            await self._turn.interrupt()
+        return await finish(self._scope, Paused([MessagePending("a message")]))
+
+
+class ConversationTurn:
+    def __init__(self, scope: RunScope, events: list[Event], conversation: Conversation, turn: Turn) -> None:
+        persona = conversation.persona_at(turn.messages, scope.personas[ROLE])
+        told = f"{persona.system_prompt.rstrip()}\n{_RULES}"
+        self._persona = persona.model_copy(update={"system_prompt": told})
+        self._scope = scope
+        self._events = events
+        self._conversation = conversation
+        self._turn = turn
+        self._phase = scope.template.phase(PHASE)
+        self._lane_id = f"{PHASE}/{turn.number}"
+        self._is_answered = False
+
+    async def run(self) -> None:
+        """Bring the turn to its end. Raises `Suspended` while a person must answer something first."""
+        pinned = await self._pin()
+        error = await self._answer(pinned)
+        self._is_answered = True
+        await self._close(error)
+
+    async def interrupt(self) -> None:
+        """End the turn where it stands; what it has done so far is part of the conversation."""
+        await self._pin()
+        error = None
+        if not self._is_answered:
+            error = _INTERRUPTED
+            key = f"{self._lane_id}/turn1"
+            await self._scope.log.append(
+                self._scope.log.event(EventKind.AGENT_ERROR, self._lane_id, key=key, phase=PHASE, error=error)
+            )
+        # crash: the turn has failed by its record, and whoever is next closes it in the same way.
+        await self._close(error)
+
+    # -- the parts, in order ------------------------------------------------------------------------------------------
+
+    async def _pin(self) -> dict[str, Any]:
+        """Fix what this turn answers, with which history and by whom."""
+        scope = self._scope
+
+        def pin() -> dict[str, Any]:
+            instructions = read_workspace_instructions(scope.place)
+            return {
+                "messages": self._turn.messages,
+                "until": self._turn.until,
+                "persona": _with_instructions(self._persona, instructions).model_dump(by_alias=True),
+                "instruction_files": instructions.names,
+                "tree": write_tree(scope.place).tree_id,
+            }
+
+        row = scope.set_phase(
+            PHASE, state=RunPhaseState.RUNNING, attempt=self._turn.number, started_at=now_text(), ended_at=None
+        )
+        step = self._step("start", PIN, beside_result=lambda _result: Beside(rows=[row]))
+        pinned: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(pin))
+        return pinned
+
+    async def _answer(self, pinned: dict[str, Any]) -> dict[str, Any] | None:
+        """Let the agent answer; what kept it from that, if something did."""
+        # The persona as it was pinned, whatever this version would make of it.
+        scope = replace(self._scope, personas={ROLE: AgentPersona.model_validate(pinned["persona"])})
+
+        async def invoke() -> dict[str, Any]:
+            from holdfast.engine.conversation.messages import TURN, Inbox, to_messages
+
+            result = await invoke_agent(
+                scope,
+                self._phase,
+                self._turn.number,
+                turn=TURN,
+                messages=to_messages(self._events, self._conversation, self._turn),
+                more=lambda journal: [Inbox(scope.log, journal, self._read_waiting)],
+                drain_s=_DRAIN_S,
+            )
+            return {"text": last_text(result)}
+
+        try:
+            await scope.log.step(self._step("turn1", AGENT_TURN, has_intent=True), invoke)
+        except Exception as error:
+            record = scope.log.records.by_key.get(("step", f"{self._lane_id}/turn1"))
+            if record is not None and record.error.get("code") == "interrupted":
+                return _INTERRUPTED
+            return error_facts(error)
+        return None
+
+    async def _read_waiting(self) -> list[Message]:
+        """What was said since this turn began, in order; also what an earlier process has told the agent in it."""
+        for event in await self._scope.journal.read(self._scope.run_id, self._conversation.last_seq):
+            if event.kind == EventKind.MESSAGE_RECEIVED:
+                self._conversation.add(event)
+            self._conversation.last_seq = event.seq
+        return [message for seq, message in self._conversation.messages.items() if seq > self._turn.until]
+
+    async def _close(self, error: dict[str, Any] | None) -> None:
+        scope = self._scope
+        kept = await keep_files(scope, self._phase, self._turn.number, self._step("snapshot", KEEP))
+        facts: dict[str, Any] = {"phase": PHASE, "attempt": self._turn.number, "tree": kept["tree"]}
+        if error is not None:
+            facts["error"] = error
+        event = scope.log.event(EventKind.PHASE_COMPLETED, self._lane_id, **facts, snapshot=kept["ref"])
+        row = scope.set_phase(
+            PHASE, state=RunPhaseState.COMPLETED, ended_at=now_text(), tree=kept["tree"], snapshot=kept["ref"]
+        )
+        await scope.log.append(event, rows=[row])
+
+    def _step(self, name: str, kinds: StepKinds, **options: Any) -> Step:
+        details = {"phase": PHASE, "attempt_no": self._turn.number}
+        return Step(f"{self._lane_id}/{name}", self._lane_id, kinds=kinds, details=details, **options)
+
+
+def _with_instructions(persona: AgentPersona, instructions: Instructions) -> AgentPersona:
+    """The persona as it answers here: it follows what the repository says to agents."""
+    if not (text := scrub_prompt(instructions.render())):
+        return persona
+    return persona.model_copy(update={"system_prompt": f"{persona.system_prompt}\n# Project instructions\n\n{text}\n"})

@@ -1,0 +1,192 @@
+"""How a run's result reaches the user: as commits on their branch, or as files in the folder it was copied from.
+
+Rule: who brings it holds the run meanwhile, so that nobody drives it and no second merge is under way.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from holdfast.concurrency import to_the_end
+from holdfast.config import Config
+from holdfast.engine.merge_preview import default_message
+from holdfast.engine.patch import own_paths, to_facts
+from holdfast.engine.run.load import get_run, read_template
+from holdfast.engine.scope import utc_now
+from holdfast.errors import RunNotInState, WorkspaceError
+from holdfast.persistence.db import Database
+from holdfast.persistence.deletion import OVER
+from holdfast.persistence.runs import StoredRun
+from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.stores import open_journal
+from holdfast.workflow import WorkflowTemplate
+from holdfast.workspace import (
+    MergeAction,
+    Merged,
+    MergeOptions,
+    ResultStep,
+    Workspace,
+    deliver_result,
+    merge_result,
+    open_workspace,
+    read_setup,
+)
+from holdfast.workspace.cleanup.disposal import Disposal, dispose_files
+from holdfast.workspace.cleanup.leftovers import RunPlaces
+
+_EMPTY = "Nothing to merge: the run changed no files."
+
+
+@dataclass(frozen=True)
+class MergeRequest:
+    """What a person asks of a merge: the branch to bring the result to, and how."""
+
+    into: str | None = None
+    """The branch; without one it is the run's base."""
+    can_create: bool = False
+    is_squashed: bool = False
+    message: str = ""
+    is_dry_run: bool = False
+    keeps_worktree: bool = False
+
+
+async def merge_run(
+    db: Database, config: Config, run_id: str, request: MergeRequest | None = None, *, by: str = ""
+) -> dict[str, Any]:
+    """Bring what the completed phases made to the user. Raises `WorkspaceConflict` with nothing changed.
+
+    The worktree of a run that is over goes with its branch, unless the request or the settings say otherwise; what is
+    in it stays reachable by the run's refs.
+    The journal has who asked for it, and what came of it; a dry run leaves nothing. May be repeated. Whoever is
+    cancelled meanwhile is so when git has ended and that is written. Raises `RunNotFound`, `RunBusy` while
+    someone drives the run, `TemplateLoadFailed`, `TargetBranchMissing`, and `RunNotInState` if no phase is completed.
+    """
+    request = request or MergeRequest()
+    known = await get_run(db, run_id)
+    async with open_journal(db.store) as journal:
+        claim = await journal.claim(known.run.id)
+        try:
+            stored = await get_run(db, known.run.id)
+            result = _Result.of(stored)
+            if not result.steps:
+                raise RunNotInState(f"Run {run_id} has completed no phase yet; there is nothing to merge.")
+            if not request.message:
+                message = await asyncio.to_thread(default_message, config, stored, result.template, request.into)
+                request = replace(request, message=message or "")
+            if request.is_dry_run:
+                return await to_the_end(asyncio.to_thread(_bring, config, result, request))
+            asked = create_event(claim.run_id, EventKind.RUN_MERGE_REQUESTED, into=request.into, by=by)
+            await journal.append(claim.run_id, [asked], claim=claim)
+
+            async def bring() -> dict[str, Any]:
+                # crash: the branch may have moved already; the same merge again finds it done, and says so.
+                merged = await asyncio.to_thread(_bring, config, result, request)
+                told = create_event(claim.run_id, EventKind.RUN_MERGED, **_facts(merged), by=by)
+                await journal.append(claim.run_id, [told], claim=claim)
+                if stored.run.state not in OVER or request.keeps_worktree or config.keep_worktrees:
+                    return merged
+                # crash: the merge stands; the next clean-up removes the worktree.
+                return merged | await asyncio.to_thread(_tidy, config, claim.run_id, merged["message"])
+
+            return await to_the_end(bring())
+        finally:
+            await journal.release(claim)
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What a run has to bring: its completed phases in the order of their ends, and what its one commit would say."""
+
+    run_id: str
+    template: WorkflowTemplate
+    steps: list[ResultStep]
+    summary: str
+    is_simulated: bool
+
+    @classmethod
+    def of(cls, stored: StoredRun) -> "_Result":
+        template = read_template(stored)
+        done = [row for row in stored.phases.values() if row.state == "completed" and row.tree]
+        done.sort(key=lambda row: row.ended_at or "")
+        title = stored.run.title or stored.run.requirements_md.strip().partition("\n")[0] or template.name
+        body = f"Workflow {template.name}, run {stored.run.id}."
+        steps = [
+            ResultStep(str(row.tree), f"{title[:60]}: {row.phase_key}\n\n{body}", label=row.phase_key) for row in done
+        ]
+        summary = f"{title[:72]}\n\n{body}"
+        return cls(stored.run.id, template, steps, summary, bool(stored.run.is_simulated))
+
+
+def _bring(config: Config, result: _Result, request: MergeRequest) -> dict[str, Any]:
+    workspace = open_workspace(config.data_dir, result.run_id)
+    own = own_paths(workspace, result.template.artifact_paths)
+    left_out = read_setup(workspace).list_left_out(workspace, result.steps[-1].tree)
+    bring = _bring_to_folder if workspace.is_private else _bring_to_branch
+    merged = bring(workspace, result, request, own)
+    dry = {"dry_run": True} if request.is_dry_run else {}
+    facts = {"left_out": to_facts(left_out), "is_simulated": result.is_simulated}
+    return {"run_id": result.run_id, **dry, **merged, **facts}
+
+
+def _bring_to_folder(
+    workspace: Workspace, result: _Result, request: MergeRequest, own: Sequence[str]
+) -> dict[str, Any]:
+    delivered = deliver_result(workspace, result.steps[-1].tree, without=own, is_dry_run=request.is_dry_run)
+    count = len(delivered.paths)
+    words = "would be written" if request.is_dry_run else "were written" if count != 1 else "was written"
+    message = f"{count} file{'' if count == 1 else 's'} {words} to {delivered.folder}." if count else _EMPTY
+    return {"folder": str(delivered.folder), "paths": list(delivered.paths), "message": message}
+
+
+def _bring_to_branch(
+    workspace: Workspace, result: _Result, request: MergeRequest, own: Sequence[str]
+) -> dict[str, Any]:
+    message = request.message or (result.summary if request.is_squashed else "")
+    options = MergeOptions(request.is_squashed, message, request.can_create, request.is_dry_run)
+    target = request.into or workspace.base_branch
+    merged = merge_result(workspace, result.steps, target_branch=target, at=utc_now(), without=own, options=options)
+    return {
+        "action": merged.action.value,
+        "branch": merged.branch,
+        "commit": "" if request.is_dry_run else merged.commit,
+        "commits": list(merged.commits),
+        "files": [{"path": file.path, "added": file.added, "removed": file.removed} for file in merged.summary.files],
+        "message": _describe(merged, is_dry_run=request.is_dry_run),
+    }
+
+
+def _describe(merged: Merged, *, is_dry_run: bool) -> str:
+    if merged.is_empty:
+        return _EMPTY
+    if merged.action is MergeAction.NOTHING_TO_DO:
+        return f"Nothing to merge: {merged.branch} has the result already."
+    action = merged.action.value.replace("_", "-")
+    count = len(merged.summary.files)
+    changed = f"{count} file{'' if count == 1 else 's'}, +{merged.summary.added} −{merged.summary.removed}"
+    where = f" and its checkout {merged.checkout}" if merged.checkout else ""
+    if is_dry_run:
+        return f"{merged.branch}{where} would be {action}: {changed}. Nothing was changed."
+    return f"{merged.branch}{where}: {action}, {changed}, now at {merged.commit[:10]}."
+
+
+def _tidy(config: Config, run_id: str, message: str) -> dict[str, Any]:
+    """Take the worktree of a merged run away. That it cannot be is no reason for the merge to fail."""
+    try:
+        disposal = dispose_files(RunPlaces(config.data_dir.resolve(), run_id), (), at=utc_now())
+    except (WorkspaceError, OSError) as error:
+        disposal = Disposal((), (str(error),))
+    removed = [{"kind": item.kind.value, "path": item.path, "bytes": item.size_bytes} for item in disposal.items]
+    names = [item.kind.value for item in disposal.items if item.kind.value in ("worktree", "branch")]
+    if names:
+        message += f" Removed the run's {' and '.join(dict.fromkeys(names))}."
+    for ref in disposal.rescue_refs:
+        message += f" Files that no phase recorded are kept under {ref}."
+    for reason in disposal.kept:
+        message += f" Its worktree is kept: {reason.rstrip('.')}."
+    return {"message": message, "removed": removed, "kept": list(disposal.kept)}
+
+
+def _facts(merged: Mapping[str, Any]) -> dict[str, Any]:
+    """What the journal keeps; a folder can have many files, and names that are no text."""
+    return {key: merged[key] for key in ("action", "branch", "commit", "folder") if key in merged}

@@ -1,0 +1,75 @@
+"""One agent at work in one lane: built for its persona, asked once, and never longer than its phase may take."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.agents.framework import import_framework, is_framework_imported
+from holdfast.engine.phase.budget import PhaseMoney
+from holdfast.engine.scope import RunScope
+from holdfast.errors import PhaseTimeout, RowRefused
+from holdfast.workflow import Phase
+
+More = Callable[[Any], Sequence[Any]]
+"""Makes middleware that is given to the agent behind the journal's, from the journal's."""
+
+
+async def invoke_agent(
+    scope: RunScope,
+    phase: Phase,
+    attempt: int,
+    *,
+    turn: str,
+    messages: Sequence[Any],
+    more: More = lambda _journal: (),
+    drain_s: float | None = None,
+) -> Any:
+    """What the agent of a phase returns for these messages; its calls are steps of the lane `phase/attempt/turn`.
+
+    Raises what it raises, `PhaseTimeout`, and `BudgetPause` where a limit does not allow the next call. What is in
+    flight when it ends is waited for, `drain_s` at most.
+    """
+    if not is_framework_imported():
+        await asyncio.to_thread(import_framework)  # a second or more, in which other runs and requests go on
+    from holdfast import engine  # build_agent is looked up at call time, so that a test can replace it
+    from holdfast.engine.phase.middleware import make_middleware
+
+    lane_id = f"{phase.key}/{attempt}"
+    money = PhaseMoney(scope, phase, attempt, lane_id)
+    middleware = make_middleware(scope, phase, f"{lane_id}/{turn}", money, attempt=attempt)
+    agent = engine.build_agent(
+        scope.persona_of(phase),
+        scope.config,
+        root_dir=scope.place.root,
+        middleware=[*middleware.for_agent, *more(middleware.journal)],
+    )
+    limit = asyncio.timeout(phase.timeout_seconds)
+    try:
+        async with limit:
+            return await agent.ainvoke({"messages": list(messages)})
+    except RowRefused as error:
+        raise await money.to_pause() from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("the agent cancelled itself") from error
+    except TimeoutError as error:
+        if not limit.expired():
+            raise  # the agent's own, from whatever it waited for
+        raise PhaseTimeout(
+            f"Phase {phase.key!r} took longer than {phase.timeout_seconds:g} s.",
+            hint="Raise its timeout_seconds or make the phase smaller, then retry the run.",
+        ) from error
+    finally:
+        await middleware.drain(drain_s)
+
+
+def last_text(result: Any) -> str:
+    """The end of what the agent said, for readers; a result without messages is as good as any."""
+    messages = result.get("messages") if isinstance(result, dict) else None
+    if not messages:
+        return ""
+    content = getattr(messages[-1], "content", "")
+    text = content if isinstance(content, str) else str(content)
+    return text.encode(errors="replace").decode()[:4000]

@@ -1,0 +1,259 @@
+"""One attempt of one phase: pin the envelope, let the agent work, judge the artifact, run the checks, keep the files,
+ask a person. Every part is a durable step in the attempt's own lane, so a resumed attempt goes on where it was.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from holdfast.agents.redaction import scrub_prompt
+from holdfast.engine.approvals.content import describe_result
+from holdfast.engine.approvals.phase import Answer, PhaseApproval, Subject
+from holdfast.engine.phase.agent_turn import invoke_agent, last_text
+from holdfast.engine.phase.artifact import Verdict, judge_artifact, move_aside, verdict_error
+from holdfast.engine.phase.commands import check_success, keep_files, run_command
+from holdfast.engine.phase.prompt import render_envelope, render_repair
+from holdfast.engine.scope import RunScope, utc_now
+from holdfast.enums import ApprovalDecisionAction, RunPhaseState
+from holdfast.errors import ApprovalRejected
+from holdfast.persistence.statements import insert, now_text
+from holdfast.runtime.durable import Beside, CancelRun, Step, StepKinds
+from holdfast.runtime.events import EventKind
+from holdfast.workflow import Phase
+from holdfast.workspace import changed_paths, restore, write_tree
+from holdfast.workspace.instruction_files import read_workspace_instructions
+
+AGENT_TURN = StepKinds(EventKind.AGENT_STARTED, EventKind.AGENT_FINISHED, EventKind.AGENT_ERROR, EventKind.TOOL_UNKNOWN)
+PIN = StepKinds(completed=EventKind.PHASE_STARTED)
+_JUDGE = StepKinds(completed=EventKind.ARTIFACT_WRITTEN)
+_JUDGE_MISSING = StepKinds(completed=EventKind.ARTIFACT_REJECTED)
+KEEP = StepKinds(completed=EventKind.CHECKPOINT_SAVED)
+
+
+@dataclass(frozen=True)
+class ChangesRequested:
+    """A person wants another attempt, with their comment."""
+
+    comment: str
+
+
+class PhaseAttempt:
+    def __init__(self, scope: RunScope, phase: Phase, attempt: int, comment: str) -> None:
+        self._scope = scope
+        self._phase = phase
+        self._attempt = attempt
+        self._comment = comment
+        self._lane_id = f"{phase.key}/{attempt}"
+
+    async def run(self) -> ChangesRequested | None:
+        """Bring the phase to its end in this attempt; `None` means it is completed.
+
+        Raises what made it fail, `Suspended` while a person must answer, `CancelRun` if the answer was to abort.
+        """
+        pinned = await self._pin()
+        verdict = await self._work(pinned["envelope"])
+        await self._run_checks()
+        kept = await self._keep()
+        if self._phase.requires_approval:
+            answer, subject = await self._get_approval(verdict)
+            if answer.action is ApprovalDecisionAction.REQUEST_CHANGES:
+                return ChangesRequested(answer.comment)
+            self._check_approved(answer)
+            kept = await self._keep_approved(kept, subject)
+        await self._complete(verdict, kept)
+        return None
+
+    # -- the parts, in order ------------------------------------------------------------------------------------------
+
+    async def _pin(self) -> dict[str, Any]:
+        """Fix what this attempt works from: the envelope, the persona, the template and the files."""
+        scope, phase = self._scope, self._phase
+
+        def pin() -> dict[str, Any]:
+            if not phase.read_only and (tree := scope.history.restore_to.get(phase.key)):
+                restore(scope.place, tree, at=utc_now())  # what the failed attempt left is kept under a ref
+            moved = move_aside(scope.place.root, phase, self._attempt)
+            instructions = read_workspace_instructions(scope.place)
+            return {
+                "envelope": scrub_prompt(
+                    render_envelope(
+                        scope.template,
+                        phase,
+                        run_id=scope.run_id,
+                        attempt=self._attempt,
+                        requirements_md=scope.run.requirements_md,
+                        comment=self._comment,
+                        moved_aside=moved,
+                        instructions=instructions.render(),
+                        registry=scope.registry,
+                    )
+                ),
+                "persona": scope.persona_of(phase).name,
+                "persona_hash": scope.persona_of(phase).content_hash,
+                "template_hash": scope.run.template_hash,
+                "tree": write_tree(scope.place).tree_id,
+                "moved_aside": moved,
+                "instruction_files": instructions.names,
+            }
+
+        rows = [
+            scope.set_phase(
+                phase.key,
+                state=RunPhaseState.RUNNING,
+                attempt=self._attempt,
+                started_at=now_text(),
+                ended_at=None,
+                error=None,
+            )
+        ]
+        step = self._step("start", PIN, beside_result=lambda _result: Beside(rows=rows))
+        pinned: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(pin))
+        scope.history.restore_to.pop(phase.key, None)
+        scope.history.accepted_tree.setdefault(phase.key, pinned["tree"])
+        return pinned
+
+    async def _work(self, envelope: str) -> Verdict:
+        """Let the agent work, and once more if what it hands in is not right. Raises `ArtifactMissing`/`…Invalid`."""
+        messages = [{"role": "user", "content": envelope}]
+        verdict = Verdict(is_missing=True)
+        for turn in (1, 2):
+            await self._invoke(turn, messages)
+            verdict = await self._judge(turn)
+            if verdict.is_valid:
+                return verdict
+            artifact = self._phase.expected_artifact
+            repair = render_repair(artifact.path, artifact.schema_id, verdict.findings, is_missing=verdict.is_missing)
+            messages = [*messages[:1], {"role": "user", "content": repair}]
+        raise verdict_error(self._phase, verdict)
+
+    async def _invoke(self, turn: int, messages: list[dict[str, str]]) -> None:
+        step = self._step(f"turn{turn}", AGENT_TURN, has_intent=True)
+
+        async def invoke() -> dict[str, Any]:
+            result = await invoke_agent(self._scope, self._phase, self._attempt, turn=f"turn{turn}", messages=messages)
+            return {"text": last_text(result)}
+
+        await self._scope.log.step(step, invoke)
+
+    async def _judge(self, turn: int) -> Verdict:
+        scope, phase = self._scope, self._phase
+        found = await scope.on_disk(lambda: judge_artifact(scope.place.root, phase, scope.run_id, scope.registry))
+
+        def beside(_result: Any) -> Beside:
+            if found.is_missing:
+                return Beside()
+            kind = EventKind.ARTIFACT_ACCEPTED if found.is_valid else EventKind.ARTIFACT_REJECTED
+            told = scope.log.event(
+                kind, self._lane_id, phase=phase.key, attempt=self._attempt, turn=turn, hash=found.hash
+            )
+            return Beside([told], [insert("artifacts", self._artifact_row(turn, found))])
+
+        kinds = _JUDGE_MISSING if found.is_missing else _JUDGE
+        details = {"turn": turn, "path": phase.expected_artifact.path, "schema": phase.expected_artifact.schema_id}
+        step = self._step(f"artifact{turn}", kinds, details=details, beside_result=beside)
+        verdict = Verdict.from_result(await scope.log.step(step, found.to_result))
+        # A resumed attempt judges by what was recorded; the text is only that of the file as it lies there now.
+        return replace(verdict, text=found.text)
+
+    def _artifact_row(self, turn: int, verdict: Verdict) -> dict[str, Any]:
+        return {
+            "run_id": self._scope.run_id,
+            "phase_key": self._phase.key,
+            "attempt": self._attempt,
+            "turn": turn,
+            "path": self._phase.expected_artifact.path,
+            "schema_id": self._phase.expected_artifact.schema_id,
+            "hash": verdict.hash,
+            "state": "accepted" if verdict.is_valid else "rejected",
+            "findings": [finding.to_dict() for finding in verdict.findings],
+            "content": verdict.text.replace("\0", "\\u0000"),
+            "created_at": now_text(),
+        }
+
+    async def _run_checks(self) -> None:
+        """Raise `ChecksFailed` with the output of the first command that does not exit with 0."""
+        for number, argv in enumerate(self._phase.checks, 1):
+            result = await run_command(self._scope, self._lane_id, f"check{number}", list(argv), phase=self._phase.key)
+            check_success(self._scope, result, f"The check {' '.join(argv)!r} of phase {self._phase.key!r}")
+
+    async def _keep(self) -> dict[str, Any]:
+        """Keep the files of this attempt under a ref of its own."""
+        return await keep_files(self._scope, self._phase, self._attempt, self._step("snapshot", KEEP))
+
+    async def _keep_approved(self, kept: dict[str, Any], subject: Subject) -> dict[str, Any]:
+        """Keep the files again if a person changed them while they waited: what was approved is the result."""
+        scope, own = self._scope, self._phase.expected_artifact.path
+        others = _artifacts(scope, [path for path in scope.template.artifact_paths if path != own])
+
+        def find_changed() -> list[str]:
+            paths = changed_paths(scope.place.repo, kept["tree"], subject.tree)
+            return [path for path in paths if not _is_artifact(path, others)]
+
+        if not await scope.on_disk(find_changed):
+            return kept
+        return await keep_files(scope, self._phase, self._attempt, self._step(f"snapshot-{subject.tree[:12]}", KEEP))
+
+    async def _get_approval(self, verdict: Verdict) -> tuple[Answer, Subject]:
+        scope = self._scope
+        subject = await scope.on_disk(lambda: current_subject(scope, self._phase))
+        shown = await describe_result(scope, self._phase, self._attempt, verdict.text, subject.tree)
+        answer = await PhaseApproval(scope, self._phase, self._attempt, self._lane_id).get(subject, shown)
+        return answer, subject
+
+    def _check_approved(self, answer: Answer) -> None:
+        if answer.action is ApprovalDecisionAction.ABORT:
+            raise CancelRun(answer.comment, answer.by)
+        if answer.action is ApprovalDecisionAction.REJECT:
+            raise ApprovalRejected(
+                f"{answer.by or 'A person'} rejected phase {self._phase.key!r}: {answer.comment or 'no comment'}.",
+                hint="Retry the run for another attempt, or fork it before this phase.",
+                action="reject",
+                comment=answer.comment,
+            )
+
+    async def _complete(self, verdict: Verdict, kept: dict[str, Any]) -> None:
+        scope = self._scope
+        event = scope.log.event(
+            EventKind.PHASE_COMPLETED,
+            self._lane_id,
+            phase=self._phase.key,
+            attempt=self._attempt,
+            artifact=self._phase.expected_artifact.path,
+            artifact_hash=verdict.hash,
+            tree=kept["tree"],
+            snapshot=kept["ref"],
+        )
+        row = scope.set_phase(
+            self._phase.key,
+            state=RunPhaseState.COMPLETED,
+            ended_at=now_text(),
+            tree=kept["tree"],
+            snapshot=kept["ref"],
+        )
+        await scope.log.append(event, rows=[row])
+
+    def _step(self, name: str, kinds: StepKinds, **options: Any) -> Step:
+        details = {"phase": self._phase.key, "attempt_no": self._attempt, **options.pop("details", {})}
+        return Step(f"{self._lane_id}/{name}", self._lane_id, kinds=kinds, details=details, **options)
+
+
+def current_subject(scope: RunScope, phase: Phase) -> Subject:
+    """What an approval of this phase would be about, by what lies in the workspace now."""
+    found = judge_artifact(scope.place.root, phase, scope.run_id, scope.registry)
+    artifacts = _artifacts(scope, scope.template.artifact_paths)
+    tree = write_tree(scope.place).tree_id
+    listed = scope.place.git.run("ls-tree", "-r", "-z", "--full-tree", tree).names
+    files = [entry for entry in listed if not _is_artifact(entry.partition("\t")[2], artifacts)]
+    digest = hashlib.sha256("\0".join(files).encode(errors="surrogateescape")).hexdigest()
+    return Subject(found.hash, digest, scope.run.template_hash, tree)
+
+
+def _artifacts(scope: RunScope, paths: Iterable[str]) -> list[str]:
+    """Artifacts as git names them, from the worktree on."""
+    prefix = scope.place.root.relative_to(scope.place.worktree)
+    return [(prefix / path).as_posix() for path in paths]
+
+
+def _is_artifact(path: str, artifacts: list[str]) -> bool:
+    return any(path == artifact or path.startswith(f"{artifact}.before-") for artifact in artifacts)

@@ -1,0 +1,209 @@
+"""Money: the worst case is reserved with a model call's request and settled with its response, in their transactions.
+
+Rule: the limit is checked by the statement that reserves, inside the transaction, so that parallel calls cannot pass it
+together. A reservation whose call never answered stays counted. A rehearsal counts its play money against the limits
+of its own run, so that a pause can be rehearsed; real money and the day's limit never meet it.
+"""
+
+import functools
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.catalog.model_table import ModelCard, ModelTable, load_model_table
+from holdfast.engine.scope import RunScope
+from holdfast.enums import Backend
+from holdfast.persistence.runs import read_budget, read_spent_in_scopes
+from holdfast.persistence.statements import now_text, update
+from holdfast.persona import AgentPersona
+from holdfast.presentation.format import advise_on_budget
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.durable import Beside, Suspended
+from holdfast.runtime.events import EventKind
+from holdfast.workflow import Phase
+
+_RESERVE = """
+INSERT INTO ledger (id, run_id, phase_key, attempt, step_key, state, amount_micros, reserved_micros, model, persona,
+                    day, is_simulated, created_at)
+SELECT :id, :run_id, :phase_key, :attempt, :step_key, 'reserved', :amount, :amount, :model, :persona, :day,
+       :is_simulated, :now
+WHERE (SELECT budget_micros IS NULL OR budget_micros >= :amount + (
+           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger
+           WHERE run_id = :run_id AND is_simulated = :is_simulated)
+       FROM runs WHERE id = :run_id)
+  AND (:phase_limit < 0 OR :phase_limit >= :amount + (
+           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger
+           WHERE run_id = :run_id AND phase_key = :phase_key AND is_simulated = :is_simulated))
+  AND (:day_limit < 0 OR :day_limit >= :amount + (
+           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE day = :day AND is_simulated = 0) + (
+           SELECT COALESCE(SUM(amount_micros), 0) FROM past_spending WHERE day = :day AND is_simulated = 0))
+"""
+
+
+class BudgetPause(Suspended):
+    """A limit does not allow the next model call; the run waits for more money. `facts` say which limit."""
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+
+def _to_micros(usd: float | None) -> int | None:
+    return None if usd is None else round(usd * 1_000_000)
+
+
+@dataclass
+class PhaseMoney:
+    """The gate before each model call of one attempt."""
+
+    scope: RunScope
+    phase: Phase
+    attempt: int
+    lane_id: str
+    last_asked_micros: int = 0
+
+    @property
+    def phase_limit_micros(self) -> int | None:
+        limit = self.phase.budget_micros
+        return None if limit is None else limit + self.scope.history.raised_micros[self.phase.key]
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.scope.persona_of(self.phase).backend is Backend.SIMULATED
+
+    @property
+    def day_limit_micros(self) -> int | None:
+        """The day's limit on real money; a rehearsal has none."""
+        return None if self.is_simulated else _to_micros(self.scope.config.day_budget_usd)
+
+    @functools.cached_property
+    def _models(self) -> ModelTable:
+        return load_model_table(self.scope.config.config_dir)
+
+    def reserve(
+        self,
+        step_key: str,
+        *,
+        model: str,
+        input_tokens: int,
+        output_tokens: int | None,
+        cost_micros: int | None = None,
+    ) -> "Reservation":
+        """The worst case of a call: all of its input and as much output as it may have, or `cost_micros` if given."""
+        persona = self.scope.persona_of(self.phase)
+        card = self._models.find_model(persona.backend, model)
+        amount = cost_micros or 0
+        if card is not None and cost_micros is None:
+            most = card.max_output_tokens if output_tokens is None else output_tokens
+            amount = card.cost_micros(input_tokens=input_tokens, output_tokens=most)
+        self.last_asked_micros = amount
+        return Reservation(self, step_key, amount, model, card, persona)
+
+    async def to_pause(self) -> BudgetPause:
+        """What to tell the person: which limit the last call would have passed."""
+        scope, needed = self.scope, self.last_asked_micros
+        day = now_text()[:10]
+        spent = await scope.from_rows(
+            read_spent_in_scopes(scope.db, scope.run_id, self.phase.key, day, is_simulated=self.is_simulated)
+        )
+        limits = {
+            "phase": self.phase_limit_micros,
+            "day": self.day_limit_micros,
+            "run": await scope.from_rows(read_budget(scope.db, scope.run_id)),
+        }
+        for name, limit in limits.items():
+            if limit is not None and spent[name] + needed > limit:
+                break
+        told = (
+            f"The next call of phase {self.phase.key!r} may cost ${needed / 1e6:.4f}, and of the {name}'s "
+            f"${(limit or 0) / 1e6:.4f} are ${spent[name] / 1e6:.4f} spent or reserved."
+        )
+        facts = {"limit_micros": limit, "spent_micros": spent[name], "needed_micros": needed}
+        told = f"{told} {advise_on_budget(scope.run_id, {'limit': name, **facts})}"
+        return BudgetPause(told, limit=name, phase=self.phase.key, **facts)
+
+
+@dataclass
+class Reservation:
+    """One call's money, from request to response."""
+
+    money: PhaseMoney
+    step_key: str
+    amount_micros: int
+    model: str
+    card: ModelCard | None
+    persona: AgentPersona
+    entry_id: str = ""
+
+    def beside_intent(self) -> Beside:
+        """What is written with the request; `RowRefused` if a limit would be passed."""
+        # A call made again after an unknown outcome is a new reservation: the old one may have been paid.
+        self.entry_id = uuid.uuid4().hex
+        scope, money = self.money.scope, self.money
+        now = now_text()
+        limit, day_limit = money.phase_limit_micros, money.day_limit_micros
+        is_simulated = self.persona.backend is Backend.SIMULATED
+        statement = Statement(
+            _RESERVE,
+            {
+                "id": self.entry_id,
+                "run_id": scope.run_id,
+                "phase_key": money.phase.key,
+                "attempt": money.attempt,
+                "step_key": self.step_key,
+                "amount": self.amount_micros,
+                "model": self.model,
+                "persona": self.persona.name,
+                "day": now[:10],
+                "is_simulated": int(is_simulated),
+                "now": now,
+                "phase_limit": -1 if limit is None else limit,
+                "day_limit": -1 if day_limit is None else day_limit,
+            },
+        )
+        event = scope.log.event(
+            EventKind.BUDGET_RESERVED,
+            money.lane_id,
+            entry=self.entry_id,
+            step=self.step_key,
+            amount_micros=self.amount_micros,
+            **({"simulated": True} if is_simulated else {}),
+        )
+        return Beside([event], [statement])
+
+    def beside_result(
+        self,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        cached_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        cost_micros: int | None = None,
+    ) -> Beside:
+        """What is written with the response: what the provider says it cost, or the price of what was really used."""
+        cost = cost_micros or 0
+        if cost_micros is None and self.card is not None:
+            cached = min(cached_tokens, input_tokens)
+            cost = self.card.cost_micros(
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                cached_tokens=cached,
+                cache_write_tokens=min(cache_write_tokens, input_tokens - cached),
+            )
+        values: dict[str, Any] = {
+            "state": "settled",
+            "amount_micros": cost,
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "settled_at": now_text(),
+        }
+        event = self.money.scope.log.event(
+            EventKind.BUDGET_SETTLED,
+            self.money.lane_id,
+            entry=self.entry_id,
+            step=self.step_key,
+            amount_micros=cost,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
+        return Beside([event], [update("ledger", values, {"id": self.entry_id, "state": "reserved"})])

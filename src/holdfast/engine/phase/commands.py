@@ -1,0 +1,86 @@
+"""The template's own commands, set-up and checks, as durable steps: started once, found again after a crash."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.engine.history import spool_key
+from holdfast.engine.scope import RunScope, utc_now
+from holdfast.errors import ChecksFailed, WorkspaceError
+from holdfast.runtime.durable import TOOL_CALL, Step
+from holdfast.workflow import Phase
+from holdfast.workspace import CommandState, clean_environment, run_spooled, snapshot, stop_spooled
+
+_TIMEOUT_S = 1800.0
+_LAST_LINE_CHARS = 200
+
+
+async def run_command(
+    scope: RunScope, lane_id: str, name: str, argv: list[str], *, phase: str | None = None
+) -> dict[str, Any]:
+    """Run a command of the template as a durable step; one that outlived its engine is waited for, not repeated."""
+    key = f"{lane_id}/{name}"
+
+    async def run() -> dict[str, Any]:
+        outcome = await run_spooled(
+            spool_key(scope.run_id, key),
+            argv,
+            cwd=scope.place.root,
+            spool_dir=scope.spool_dir,
+            env=clean_environment({"HOLDFAST_RUN_ID": scope.run_id}),
+            timeout_s=_TIMEOUT_S,
+            leave_running=True,
+        )
+        if outcome.state is CommandState.LOST:
+            raise WorkspaceError(
+                f"What became of {' '.join(argv)!r} is not known: its process is gone and left no exit code.",
+                hint="Look at the workspace, then retry the run.",
+            )
+        told = f"exit code {outcome.exit_code}" if outcome.exit_code is not None else outcome.state.value
+        return {"exit_code": outcome.exit_code, "outcome": told, "output": outcome.output}
+
+    details = {"tool": "command", "argv": argv, "phase": phase}
+    step = Step(key, lane_id, has_intent=True, kinds=TOOL_CALL, details=details)
+    scope.history.commands.add(key)
+    result: dict[str, Any] = await scope.log.step(step, run)
+    scope.history.commands.discard(key)
+    return result
+
+
+def check_success(scope: RunScope, result: Mapping[str, Any], what: str) -> None:
+    """Raise `ChecksFailed`, with the output, unless the command ended with 0."""
+    if result["exit_code"] == 0:
+        return
+    lines = str(result["output"]).strip().splitlines()
+    told = f": {lines[-1].strip()[:_LAST_LINE_CHARS]}" if lines else "."
+    raise ChecksFailed(
+        f"{what} ended with {result['outcome']}{told}",
+        hint=f"Its output: holdfast runs logs {scope.run_id[:8]}. Correct the cause, then retry the run.",
+        output=result["output"],
+    )
+
+
+async def stop_commands(scope: RunScope) -> None:
+    """End what a cancelled run still has running; it was left alone so far, since a shutdown is no cancellation."""
+    for key in sorted(scope.history.commands):
+        await stop_spooled(spool_key(scope.run_id, key), spool_dir=scope.spool_dir)
+    for of_agent in sorted(scope.history.agent_commands):
+        await stop_spooled(of_agent, spool_dir=scope.spool_dir)
+
+
+async def stop_left_commands(scope: RunScope) -> None:
+    """End what an attempt that was given up still has running, before another one works on its files."""
+    for key in sorted(scope.history.left_commands):
+        await stop_spooled(key, spool_dir=scope.spool_dir)
+    scope.history.left_commands.clear()
+
+
+async def keep_files(scope: RunScope, phase: Phase, attempt: int, step: Step) -> dict[str, Any]:
+    """Where the files are kept: ref, commit and tree, and what was left out of it."""
+
+    def keep() -> dict[str, Any]:
+        kept = snapshot(scope.place, phase.key, attempt, at=utc_now(), message=phase.title)
+        left_out = [{"path": item.path, "reason": item.reason.value} for item in kept.left_out]
+        return {"ref": kept.ref, "commit": kept.commit, "tree": kept.tree_id, "left_out": left_out}
+
+    kept: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(keep))
+    return kept

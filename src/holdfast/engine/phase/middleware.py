@@ -1,0 +1,132 @@
+"""What stands between an agent and its calls in one turn of a phase: the journal, with money, policy and tree ids.
+
+Imported lazily: it brings the agent framework with it.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.agents.calls.gate import ModelCall, Usage
+from holdfast.agents.calls.middleware import JournalMiddleware
+from holdfast.agents.calls.provider_errors import to_trouble
+from holdfast.agents.calls.rate_limits import get_traffic, provider_of
+from holdfast.agents.calls.retries import RetryRules
+from holdfast.agents.calls.stall_detector import Limits
+from holdfast.agents.models.factory import Timeouts
+from holdfast.agents.policy.tool_policy import ToolPolicy
+from holdfast.agents.tools.rules import command_rules, file_tool_rules
+from holdfast.agents.tools.shell import Shell, open_shell
+from holdfast.engine.approvals.tool import PhaseToolApprover
+from holdfast.engine.phase.budget import PhaseMoney, Reservation
+from holdfast.engine.scope import RunScope
+from holdfast.runtime.durable import Beside, Interrupted
+from holdfast.workflow import Phase
+from holdfast.workspace import write_tree
+
+_DRIFT = frozenset({"model", "system", "tools"})
+_DRAIN_S = 5.0  # below what `abort` waits for a live owner
+
+
+@dataclass(frozen=True)
+class TurnMiddleware:
+    """The middleware of one turn, and the way to wait for what it still has in flight."""
+
+    journal: JournalMiddleware
+    shell: Shell
+
+    @property
+    def for_agent(self) -> list[Any]:
+        return [self.journal]
+
+    async def drain(self, timeout_s: float | None = None) -> None:
+        await self.journal.drain(_DRAIN_S if timeout_s is None else timeout_s)
+        if not isinstance(sys.exception(), asyncio.CancelledError | Interrupted):
+            # The turn is over. Otherwise it is only interrupted, and whoever goes on finds its commands again.
+            await self.shell.stop_all()
+
+
+def make_middleware(
+    scope: RunScope, phase: Phase, lane_id: str, money: PhaseMoney, *, attempt: int = 1
+) -> TurnMiddleware:
+    root = scope.place.root
+    persona = scope.persona_of(phase)
+    permissions = persona.permissions
+    shell = open_shell(
+        root,
+        data_dir=scope.config.data_dir,
+        workspace=scope.place,
+        is_read_only=phase.read_only,
+        is_secret_allowed=lambda path: policy.is_readable_secret(path),
+        of_run=scope.history.agent_commands,
+    )
+    policy = ToolPolicy(
+        root,
+        permissions,
+        only_write=phase.expected_artifact.path if phase.read_only else None,
+        is_contained=shell.sandbox is not None,
+        hidden=(scope.config.data_dir, scope.place.repo, *([scope.place.source] if scope.place.source else [])),
+        home=os.environ.get("HOME", ""),
+    )
+
+    async def after_mutation() -> dict[str, Any]:
+        return {"tree": await scope.on_disk(lambda: write_tree(scope.place).tree_id)}
+
+    journal = JournalMiddleware(
+        scope.log,
+        lane_id,
+        rules={**file_tool_rules(root), **command_rules(shell.spool_dir)},
+        gate=MoneyGate(money),
+        limits=Limits(max_work_s=phase.timeout_seconds),
+        accept_drift=_DRIFT if scope.history.accepts_drift else frozenset(),
+        allow=policy,
+        after_mutation=after_mutation,
+        approver=PhaseToolApprover(scope, phase, attempt),
+        shell=shell,
+        retry=RetryRules.of(persona, scope.config),
+        call_timeout_s=Timeouts.of(persona, scope.config).call_s,
+        traffic=get_traffic(scope.config).lane(provider_of(persona), scope.run_id),
+    )
+    return TurnMiddleware(journal, shell)
+
+
+class MoneyGate:
+    """A `ModelCallGate` that reserves with the request and settles with the response."""
+
+    def __init__(self, money: PhaseMoney) -> None:
+        self._money = money
+        self._reserved: dict[str, Reservation] = {}
+
+    def before(self, call: ModelCall) -> Beside:
+        reservation = self._money.reserve(
+            call.key,
+            model=call.model,
+            input_tokens=call.max_input_tokens,
+            output_tokens=call.max_output_tokens,
+            cost_micros=call.max_cost_micros,
+        )
+        self._reserved[call.key] = reservation
+        if call.is_begun:
+            reservation.entry_id = self._money.scope.history.reservations.get(call.key, "")
+        return Beside() if reservation.entry_id else reservation.beside_intent()
+
+    def after(self, call: ModelCall, usage: Usage | None) -> Beside:
+        reservation = self._reserved.get(call.key)
+        if reservation is None or usage is None:
+            return Beside()  # what was used is not known: the reservation stays counted
+        return reservation.beside_result(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            cost_micros=usage.cost_micros,
+        )
+
+    def failed(self, call: ModelCall, error: Exception) -> Beside:
+        reservation = self._reserved.get(call.key)
+        if reservation is None or not to_trouble(error, now_s=time.time()).is_free:
+            return Beside()  # whether it was charged is not known: it stays counted
+        return reservation.beside_result(input_tokens=0, output_tokens=0)

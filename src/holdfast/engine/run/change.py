@@ -1,0 +1,180 @@
+"""A person's change to a run that is there: other personas for its roles, other requirements.
+
+Rule: one append holds the event that says who changed what, the rows it is about, and the end of every attempt that
+works from what was there before. What is completed stays; a phase that was under way starts anew.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.agents.redaction import learn_keys, scrub_prompt
+from holdfast.binding import Binding
+from holdfast.engine.conversation.journal import is_conversation
+from holdfast.engine.run.create import binding_values, persona_rows
+from holdfast.engine.run.load import LoadedRun
+from holdfast.enums import RunPhaseState
+from holdfast.errors import RowRefused, RunNotInState
+from holdfast.persistence.db import Database
+from holdfast.persistence.models import ApprovalRow, RunPhaseRow
+from holdfast.persistence.runs import find_approval, read_approvals
+from holdfast.persistence.statements import now_text, update
+from holdfast.runtime.checkpoint.base import Claim, Statement
+from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.journal import Journal
+
+REOPENED = "run_changed"
+"""Why a phase was reopened, in its event."""
+_UNDER_WAY = (RunPhaseState.RUNNING, RunPhaseState.AWAITING_APPROVAL)
+
+
+@dataclass(frozen=True)
+class ChangeRequest:
+    """What a person wants to be different: personas by role, and the requirements if they are given."""
+
+    persona_overrides: Mapping[str, str] = field(default_factory=dict)
+    requirements_md: str | None = None
+    by: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.persona_overrides) or self.requirements_md is not None
+
+
+@dataclass(frozen=True)
+class RunChange:
+    """What a change comes to: its events and rows, to be written together, and what to tell a person."""
+
+    personas: Mapping[str, str]
+    has_requirements: bool
+    reopened: tuple[str, ...]
+    events: tuple[Event, ...] = ()
+    rows: tuple[Statement, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.events)
+
+    def describe(self) -> str:
+        """Say in one line what is different, and which phases start anew for it."""
+        if not self:
+            return "Nothing is different: the run has these personas and requirements already."
+        parts = ["the requirements"] if self.has_requirements else []
+        parts += [f"{role} is {name}" for role, name in self.personas.items()]
+        again = f" Starts anew: {', '.join(self.reopened)}." if self.reopened else ""
+        return f"Changed: {', '.join(parts)}.{again}"
+
+
+def plan_change(
+    loaded: LoadedRun, request: ChangeRequest, bindings: Mapping[str, Binding], approvals: Iterable[ApprovalRow]
+) -> RunChange:
+    """Work out a change; one that changes nothing has no events. `approvals` are those that wait for an answer."""
+    if is_conversation(loaded.template):
+        raise RunNotInState("A conversation has no requirements or roles to change.", hint="Say it in a message.")
+    stored, run_id = loaded.stored, loaded.run_id
+    changed = {role: one for role, one in bindings.items() if one.persona_hash != stored.bindings[role][0].persona_hash}
+    learn_keys(binding.persona.key_variable for binding in changed.values())
+    text = None if request.requirements_md is None else scrub_prompt(request.requirements_md).replace("\0", "")
+    text = None if text == stored.run.requirements_md else text
+    if text is None and not changed:
+        return RunChange({}, has_requirements=False, reopened=())
+    reopened = [row for row in stored.phases.values() if _is_concerned(loaded, row, changed, text)]
+    keys = [row.phase_key for row in reopened]
+    superseded = [row.id for row in approvals if row.phase_key in keys]
+    facts: dict[str, Any] = {
+        "by": request.by,
+        "personas": {role: _describe(loaded, role, binding) for role, binding in changed.items()},
+        "reopened": keys,
+        "superseded": superseded,
+        **({} if text is None else {"requirements_md": text}),
+    }
+    events = [create_event(run_id, EventKind.RUN_CHANGED, **facts), *(_reopened(run_id, row) for row in reopened)]
+    rows = [
+        *persona_rows(binding.persona for binding in changed.values()),
+        *(_rebind(run_id, binding) for binding in changed.values()),
+        *([] if text is None else [update("runs", {"requirements_md": text}, {"id": run_id})]),
+        *(_reopen(run_id, row) for row in reopened),
+        *(_supersede(approval_id) for approval_id in superseded),
+        update("runs", {"updated_at": now_text()}, {"id": run_id}),
+    ]
+    names = {role: binding.persona.name for role, binding in changed.items()}
+    return RunChange(names, text is not None, tuple(keys), tuple(events), tuple(rows))
+
+
+async def write_change(
+    db: Database,
+    journal: Journal,
+    claim: Claim,
+    request: ChangeRequest,
+    *,
+    load: Callable[[], Awaitable[LoadedRun]],
+    bind: Callable[[LoadedRun, ChangeRequest], Mapping[str, Binding]],
+    beside: Sequence[Statement] = (),
+    then: Sequence[Event] = (),
+) -> RunChange:
+    """Write a change under a claim, with rows `beside` it and the events that come `then`: all of it or nothing."""
+    while True:
+        loaded = await load()
+        waiting = await read_approvals(db, run_id=claim.run_id, state="pending")
+        planned = plan_change(loaded, request, bind(loaded, request), waiting)
+        events, rows = [*planned.events, *then], [*planned.rows, *beside]
+        if not events and not rows:
+            return planned
+        try:
+            # crash: before it nothing is different; after it all is, and whoever resumes goes on with it.
+            await journal.append(claim.run_id, events, claim=claim, rows=rows)
+        except RowRefused:
+            if not await _has_changed(db, waiting):
+                raise
+        else:
+            return planned
+
+
+async def _has_changed(db: Database, waiting: Iterable[ApprovalRow]) -> bool:
+    """Whether one of these questions was answered meanwhile, so that the change must be worked out again."""
+    rows = [await find_approval(db, row.id) for row in waiting]
+    return any(row is None or row.state != "pending" for row in rows)
+
+
+def _is_concerned(loaded: LoadedRun, row: RunPhaseRow, changed: Mapping[str, Binding], text: str | None) -> bool:
+    """Whether a phase is under way with something that is different now; what it started from is pinned."""
+    phases: Sequence[str] = [phase.key for phase in loaded.template.phases]
+    if row.state not in _UNDER_WAY or row.phase_key not in phases:
+        return False
+    return text is not None or loaded.template.phase(row.phase_key).role in changed
+
+
+def _describe(loaded: LoadedRun, role: str, binding: Binding) -> dict[str, str]:
+    before = loaded.personas[role]
+    return {
+        "name": binding.persona.name,
+        "hash": binding.persona_hash,
+        "backend": binding.backend.value,
+        "before": before.name,
+        "explanation": binding.explanation,
+    }
+
+
+def _reopened(run_id: str, row: RunPhaseRow) -> Event:
+    told: dict[str, Any] = {"phase": row.phase_key, "attempt": row.attempt, "comment": row.comment, "reason": REOPENED}
+    return create_event(run_id, EventKind.PHASE_REOPENED, f"{row.phase_key}/{row.attempt}", **told)
+
+
+def _reopen(run_id: str, row: RunPhaseRow) -> Statement:
+    return update("run_phases", {"state": RunPhaseState.PENDING}, {"run_id": run_id, "phase_key": row.phase_key})
+
+
+def _supersede(approval_id: str) -> Statement:
+    """Take a question back; if somebody has just answered it, the whole change is refused."""
+    values = {"state": "superseded", "decided_at": now_text()}
+    return update("approvals", values, {"id": approval_id, "state": "pending"})
+
+
+def _rebind(run_id: str, binding: Binding) -> Statement:
+    return Statement(
+        """
+        UPDATE run_bindings SET persona_id = (SELECT id FROM agent_personas WHERE hash = :persona_hash),
+               persona_hash = :persona_hash, backend = :backend, binding_hash = :binding_hash,
+               explanation = :explanation
+        WHERE run_id = :run_id AND role_id = :role_id
+        """,
+        binding_values(run_id, binding),
+    )

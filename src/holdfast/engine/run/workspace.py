@@ -1,0 +1,140 @@
+"""The workspace before the first phase of a drive: as the run left it, or made again from what was recorded.
+
+Rule: a worktree that is made anew gets its files back before anyone works in it. A mark beside it says so until that
+has happened, because a process can die in between.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from holdfast.concurrency import to_the_end
+from holdfast.engine.phase.commands import check_success, run_command
+from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
+from holdfast.runtime.durable import Beside, Step, StepKinds
+from holdfast.runtime.events import EventKind
+from holdfast.runtime.records import StepState
+from holdfast.workspace import (
+    Workspace,
+    copy_files,
+    inherit_setup,
+    open_workspace,
+    prepare_workspace,
+    record_setup,
+    restore,
+)
+from holdfast.workspace.files import write_whole
+from holdfast.workspace.refs import to_component
+
+_PREPARED = StepKinds(completed=EventKind.WORKSPACE_PREPARED)
+
+
+async def open_files(scope: RunScope) -> bool:
+    """Make the workspace ready, with the files that were last recorded. Nothing is journaled.
+
+    Returns whether it was made anew. Raises `WorkspaceError` and its kinds; the run is then as it was.
+    """
+    try:
+        scope.workspace, is_new = await to_the_end(asyncio.to_thread(_open, scope))
+    except OSError as error:
+        raise to_workspace_error(error) from error
+    return is_new
+
+
+def _open(scope: RunScope) -> tuple[Workspace, bool]:
+    data_dir, tree, origin = scope.config.data_dir, scope.history.last_tree, scope.run.forked_from
+    mark = data_dir / "worktrees" / ".state" / to_component(scope.run_id) / "restoring"
+    if tree and not (data_dir / "worktrees" / to_component(scope.run_id)).is_dir():
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        # crash: whoever comes next restores as well, though the worktree looks complete by then.
+        write_whole(mark, tree)
+    workspace = prepare_workspace(
+        Path(scope.run.repo_path),
+        data_dir=data_dir,
+        run_id=scope.run_id,
+        base_branch=scope.run.base_branch,
+        base_commit=scope.run.base_commit,
+        forked_from=open_workspace(data_dir, origin) if origin else None,
+    )
+    if origin:
+        inherit_setup(workspace, origin)
+    is_new = workspace.is_rebuilt or mark.exists()
+    if is_new and tree:
+        restore(workspace, tree, at=utc_now())
+        if scope.history.prepared:
+            # Copies and the folders that set-up filled are in no tree: they are lost with the folder they were in.
+            write_whole(mark.with_name("prepare-again"), "")
+    mark.unlink(missing_ok=True)
+    return workspace, is_new
+
+
+async def prepare(scope: RunScope) -> None:
+    """Copies and set-up, each done once; again in a worktree that was made anew, and after a retry what failed."""
+    again = scope.place.state_dir / "prepare-again"
+    round_no = max(scope.history.prepared, 1)
+    if again.exists() or _has_failed_before_retry(scope, round_no):
+        round_no = scope.history.prepared + 1
+    await _record(scope, round_no)
+    # crash: the record stands and the file may still be there; then one more round is begun, which does no harm.
+    again.unlink(missing_ok=True)
+    lane_id = _lane(round_no)
+    if scope.template.copy_files:
+        step = Step(f"{lane_id}/copy", lane_id)
+        await scope.log.step(step, lambda: scope.on_disk(lambda: _copy(scope)))
+    for number, argv in enumerate(scope.template.setup, 1):
+        result = await run_command(scope, lane_id, f"command{number}", list(argv))
+        check_success(scope, result, f"The set-up command {' '.join(argv)!r}")
+    if scope.template.setup and not _is_recorded_too_late(scope, round_no):
+        await _record_setup(scope, lane_id)
+
+
+def _is_recorded_too_late(scope: RunScope, round_no: int) -> bool:
+    """Whether phases have worked since this set-up and nobody wrote down what it made, as versions before did not."""
+    prepared = scope.log.records.by_key.get(("step", _workspace_key(round_no)))
+    is_recorded = ("step", f"{_lane(round_no)}/files") in scope.log.records.by_key
+    return prepared is not None and not is_recorded and scope.history.started_at > prepared.last_seq
+
+
+async def _record_setup(scope: RunScope, lane_id: str) -> None:
+    """Keep what set-up made apart from what the phases will make, so that the result can leave it out."""
+    # No phase has worked since that tree was recorded: what differs from it is set-up's.
+    before = scope.history.last_tree or scope.place.base_commit
+
+    def record() -> dict[str, Any]:
+        return dict(record_setup(scope.place, before=before, at=utc_now()))
+
+    await scope.log.step(Step(f"{lane_id}/files", lane_id), lambda: scope.on_disk(record))
+
+
+def _lane(round_no: int) -> str:
+    return "setup" if round_no == 1 else f"setup#{round_no}"
+
+
+def _workspace_key(round_no: int) -> str:
+    return "workspace" if round_no == 1 else f"workspace#{round_no}"
+
+
+def _has_failed_before_retry(scope: RunScope, round_no: int) -> bool:
+    for number in range(1, len(scope.template.setup) + 1):
+        record = scope.log.records.by_key.get(("step", f"{_lane(round_no)}/command{number}"))
+        if record is None or record.last_seq > scope.history.retried_at:
+            continue
+        if record.state is StepState.FAILED or (record.result or {}).get("exit_code", 0) != 0:
+            return True
+    return False
+
+
+async def _record(scope: RunScope, round_no: int) -> None:
+    workspace = scope.place
+    facts = {"root": str(workspace.root), "branch": workspace.branch, "base_commit": workspace.base_commit}
+    row = scope.set_run(worktree_root=str(workspace.root), base_commit=workspace.base_commit)
+    step = Step(
+        _workspace_key(round_no), _lane(round_no), kinds=_PREPARED, beside_result=lambda _result: Beside(rows=[row])
+    )
+    await scope.log.step(step, lambda: facts)
+    scope.history.prepared = max(round_no, scope.history.prepared)
+
+
+def _copy(scope: RunScope) -> dict[str, Any]:
+    report = copy_files(scope.place, scope.template.copy_files)
+    return {"copied": list(report.copied), "skipped": [list(item) for item in report.skipped]}

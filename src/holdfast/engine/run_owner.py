@@ -1,0 +1,145 @@
+"""How a process gets at a run: open its journal, claim it, read what it was made from, and drive or end it.
+
+Rule: whoever claims looks again. What was read before the claim may have been true of another owner's run.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from holdfast.artifact_schema import ArtifactSchemaRegistry
+from holdfast.config import Config
+from holdfast.engine.approvals.phase import Subject
+from holdfast.engine.conversation.driver import ConversationDriver
+from holdfast.engine.conversation.journal import is_conversation
+from holdfast.engine.history import History
+from holdfast.engine.phase.attempt import current_subject
+from holdfast.engine.phase.commands import stop_left_commands
+from holdfast.engine.report import Reported, write_report
+from holdfast.engine.run.driver import RunDriver
+from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, load_run
+from holdfast.engine.run.start import Begin, begin_new, begin_retried, check_failed
+from holdfast.engine.run.stop import pause_for_person
+from holdfast.engine.run.workspace import open_files
+from holdfast.engine.scope import ApprovalCallback, RunScope
+from holdfast.enums import RunStatus
+from holdfast.errors import HoldfastError, RunMetadataMissing, TemplateLoadFailed
+from holdfast.persistence.db import Database
+from holdfast.persistence.runs import StoredRun
+from holdfast.persistence.statements import now_text, update
+from holdfast.persona import AgentPersona
+from holdfast.runtime.checkpoint.base import Claim
+from holdfast.runtime.durable import CancelRun, RunLog, Stopped
+from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.records import Records
+from holdfast.runtime.stores import open_journal
+from holdfast.workspace import open_workspace
+
+
+@dataclass(frozen=True)
+class RunOwner:
+    """What it takes to own any run of a database; it holds a run only inside `owning`."""
+
+    db: Database
+    config: Config
+    personas: tuple[AgentPersona, ...]
+    registry: ArtifactSchemaRegistry
+    approval_callback: ApprovalCallback | None
+
+    @contextlib.asynccontextmanager
+    async def journal(self) -> AsyncIterator[Journal]:
+        async with open_journal(self.db.store) as journal:
+            yield journal
+
+    @contextlib.asynccontextmanager
+    async def owning(self, run_id: str) -> AsyncIterator[tuple[Journal, Claim]]:
+        """The run, held for as long as it lasts. What stops its log inside is raised as the error that it was."""
+        async with self.journal() as journal:
+            claim = await journal.claim(run_id)
+            try:
+                yield journal, claim
+            except Stopped as stopped:
+                raise stopped.error from stopped.error.__cause__
+            finally:
+                await journal.release(claim)
+
+    async def load(self, run_id: RunId, *, may_be_over: bool = False) -> LoadedRun:
+        return await load_run(self.db, run_id, self.personas, may_be_over=may_be_over)
+
+    async def drive(self, journal: Journal, claim: Claim, begin: Begin) -> None:
+        """Say how the run begins, and drive it to its next stop."""
+        loaded = await self.load(claim.run_id, may_be_over=begin is begin_retried)
+        scope = self.scope(journal, claim, loaded, await journal.read(claim.run_id))
+        driver = (ConversationDriver if is_conversation(scope.template) else RunDriver)(scope)
+        if scope.log.records.cancel_request is not None:
+            await driver.cancel()
+            return
+        if begin is begin_retried:
+            check_failed(loaded.stored)
+        if begin is not begin_new:
+            await open_files(scope)  # raises before anything is written: the run stays as it is
+        await stop_left_commands(scope)
+        scope.log.records.pause_request = None  # that someone goes on is a newer word than a pause asked for before
+        try:
+            await begin(scope, loaded.stored)
+        except CancelRun:  # it was asked for while nobody listened yet
+            await driver.cancel()
+            return
+        await driver.drive()
+
+    async def cancel(self, run_id: str) -> None:
+        """End a run whose request to cancel stands in its journal, even if what it was made from cannot be read."""
+        async with self.owning(run_id) as (journal, claim):
+            stored = await get_run(self.db, run_id)
+            check_not_over(stored)
+            events = await journal.read(run_id)
+            try:
+                loaded = await self.load(run_id)
+            except (RunMetadataMissing, TemplateLoadFailed):
+                await self._cancel_unreadable(journal, claim, stored, Records(events))
+                return
+            await RunDriver(self.scope(journal, claim, loaded, events)).cancel()
+
+    async def _cancel_unreadable(self, journal: Journal, claim: Claim, stored: StoredRun, records: Records) -> None:
+        """End a run that can never go on; its report tells what the rows still say."""
+        asked = records.cancel_request or {}
+        told = {"reason": asked.get("reason", ""), "by": asked.get("by", "")}
+        # crash: as at every end, the report may be there without it; the request to cancel still stands.
+        path = await write_report(Reported.of_rows(self.db, self.config, stored), RunStatus.CANCELLED, told)
+        values = {"state": RunStatus.CANCELLED, "ended_at": now_text(), "updated_at": now_text(), "pause_reason": None}
+        row = update("runs", {**values, "final_report_path": str(path)}, {"id": claim.run_id})
+        event = create_event(claim.run_id, EventKind.RUN_CANCELLED, report=str(path), **told)
+        await journal.append(claim.run_id, [event], claim=claim, rows=[row])
+
+    async def pause(self, run_id: str) -> None:
+        """Pause a run that nobody drives until a person resumes it."""
+        async with self.owning(run_id) as (journal, claim):
+            loaded = await self.load(run_id)
+            if loaded.stored.run.state == RunStatus.PAUSED:
+                return  # its owner was faster
+            await pause_for_person(self.scope(journal, claim, loaded, await journal.read(run_id)))
+
+    def scope(self, journal: Journal, claim: Claim, loaded: LoadedRun, events: list[Event]) -> RunScope:
+        return RunScope(
+            db=self.db,
+            config=self.config,
+            registry=self.registry,
+            approval_callback=self.approval_callback,
+            journal=journal,
+            log=RunLog(journal, claim, Records(events)),
+            history=History.of(events),
+            run=loaded.stored.run,
+            template=loaded.template,
+            personas=loaded.personas,
+        )
+
+    def subject_now(self, loaded: LoadedRun, phase_key: str) -> Subject | None:
+        """What the approval is about by what lies in the workspace; `None` if that cannot be seen from here."""
+        try:
+            workspace = open_workspace(self.config.data_dir, loaded.run_id)
+            scope = self.scope(None, Claim(loaded.run_id, 0, 0), loaded, [])  # type: ignore[arg-type]  # only to look
+            scope.workspace = workspace
+            return current_subject(scope, loaded.template.phase(phase_key))
+        except (HoldfastError, KeyError, OSError):
+            return None

@@ -1,0 +1,385 @@
+"""The engine's verbs: run, resume, retry, abort, fork, decide. Each looks, claims, and lets a driver do the rest."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from holdfast.artifact_schema import ArtifactSchemaRegistry
+from holdfast.binding import BackendAvailability, PersonaConsentStore
+from holdfast.config import Config
+from holdfast.engine.approvals.decisions import (
+    NOT_GIVEN,
+    check_action,
+    check_open,
+    decide_overdue,
+    write_decision,
+    write_top_up,
+)
+from holdfast.engine.results import RunResult
+from holdfast.engine.run.binder import RunBinder
+from holdfast.engine.run.change import ChangeRequest, RunChange, write_change
+from holdfast.engine.run.create import NewRun, creation_rows, new_run_id
+from holdfast.engine.run.fork import Fork, plan_fork
+from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
+from holdfast.engine.run.start import begin_accepting, begin_new, begin_resumed, begin_retried, check_failed
+from holdfast.engine.run.stop import see_cancelled, wait_until_paused
+from holdfast.engine.run_owner import RunOwner
+from holdfast.engine.scope import ApprovalCallback
+from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel, RunStatus
+from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy, RunNotInState
+from holdfast.persistence.db import Database
+from holdfast.persistence.deletion import find_deleted
+from holdfast.persistence.listings import list_due
+from holdfast.persistence.runs import find_approval, find_run
+from holdfast.persona import AgentPersona
+from holdfast.runtime.checkpoint.base import Claim, Statement
+from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.journal import Journal
+from holdfast.workflow import WorkflowTemplate
+
+_log = logging.getLogger(__name__)
+
+
+class WorkflowEngine:
+    """Runs workflows on repositories. Making one resumes nothing; each verb touches only the run it names."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        config: Config,
+        persona_pool: Iterable[AgentPersona],
+        artifact_registry: ArtifactSchemaRegistry,
+        consent_store: PersonaConsentStore | None = None,
+        available_backends: BackendAvailability | Iterable[Backend] | None = None,
+        approval_callback: ApprovalCallback | None = None,
+    ) -> None:
+        self._db = db
+        self._config = config
+        personas = tuple(persona_pool)
+        available = _to_availability(available_backends)
+        self._binder = RunBinder(config, personas, artifact_registry, consent_store, available)
+        self._owner = RunOwner(db, config, personas, artifact_registry, approval_callback)
+
+    # -- verbs --------------------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        template: WorkflowTemplate,
+        *,
+        repo_path: str | Path,
+        base_branch: str | None = "main",
+        requirements_md: str = "",
+        pre_allocated_run_id: RunId | None = None,
+        persona_overrides: Mapping[str, str] | None = None,
+        budget_usd: float | Decimal | None = None,
+        title: str = "",
+        started_by: str = "",
+    ) -> RunResult:
+        """Start a run and drive it until it is over or waits. Raises, with nothing written, if it cannot start.
+
+        It starts from `base_branch` as it is now; `None` is the one that is checked out. Raises `BaseBranchMissing`.
+        """
+        new = await self._binder.bind_new(
+            template,
+            repo_path=repo_path,
+            base_branch=base_branch,
+            requirements_md=requirements_md,
+            pre_allocated_run_id=pre_allocated_run_id,
+            persona_overrides=persona_overrides,
+            budget_usd=budget_usd,
+            title=title,
+            started_by=started_by,
+        )
+        async with self._owner.owning(new.run_id) as (journal, claim):
+            await self._write_new(journal, claim, new)
+            await self._owner.drive(journal, claim, begin_new)
+        return await self.result(new.run_id)
+
+    async def create(
+        self,
+        template: WorkflowTemplate,
+        *,
+        beside: Sequence[Statement] = (),
+        then: Sequence[Event] = (),
+        **options: Any,
+    ) -> str:
+        """Write a pending run, bound and ready to be driven by anyone, and return its id; options as for `run`.
+
+        Rows `beside` it and the events that come `then` are written in the same transaction; if a row is refused, so is
+        the run.
+        """
+        new = await self._binder.bind_new(template, **options)
+        async with self._owner.owning(new.run_id) as (journal, claim):
+            await self._write_new(journal, claim, new, beside, then)
+        return new.run_id
+
+    async def resume(
+        self,
+        run_id: RunId,
+        *,
+        accept_drift: bool = False,
+        persona_overrides: Mapping[str, str] | None = None,
+        requirements_md: str | None = None,
+        by: str = "",
+    ) -> RunResult:
+        """Go on with a run that is running without an owner, pending, or paused.
+
+        With `accept_drift` what was recorded counts even if system prompt, tools or model are others by now. With other
+        personas or requirements, as `change` has them, a phase under way with what is different starts a new attempt.
+
+        Raises, in this order: `RunNotFound`, `RunAlreadyTerminal`, `RunMetadataMissing`, `TemplateLoadFailed`, then
+        `RunBusy`.
+        """
+        loaded = await self._owner.load(run_id)
+        async with self._owner.owning(loaded.run_id) as (journal, claim):
+            if change := ChangeRequest(persona_overrides or {}, requirements_md, by):
+                await self._write_change(journal, claim, change)
+            await decide_overdue(self._db, journal, run_id=loaded.run_id)
+            await self._owner.drive(journal, claim, begin_accepting if accept_drift else begin_resumed)
+        return await self.result(loaded.run_id)
+
+    async def retry(
+        self,
+        run_id: RunId,
+        *,
+        persona_overrides: Mapping[str, str] | None = None,
+        requirements_md: str | None = None,
+        by: str = "",
+    ) -> RunResult:
+        """Open a failed run again at the phase that failed, with other personas or requirements if they are given.
+
+        Raises `RunNotInState` if it has not failed.
+        """
+        stored = await get_run(self._db, run_id)
+        check_failed(stored)
+        async with self._owner.owning(stored.run.id) as (journal, claim):
+            if change := ChangeRequest(persona_overrides or {}, requirements_md, by):
+                await self._write_change(journal, claim, change, is_retry=True)
+            await self._owner.drive(journal, claim, begin_retried)
+        return await self.result(stored.run.id)
+
+    async def change(
+        self,
+        run_id: RunId,
+        *,
+        persona_overrides: Mapping[str, str] | None = None,
+        requirements_md: str | None = None,
+        by: str = "",
+        is_retry: bool = False,
+        beside: Sequence[Statement] = (),
+        then: Sequence[Event] = (),
+    ) -> RunChange:
+        """Give a run other personas or requirements before it is resumed, or retried. The journal says who did.
+
+        All of it is written or nothing, with rows `beside` it and the events that come `then`. Raises what `resume`
+        (or `retry`) raises, `PersonaIneligible`, `ConsentRequired`.
+        """
+        change = ChangeRequest(persona_overrides or {}, requirements_md, by)
+        stored = await get_run(self._db, run_id)
+        async with self._owner.owning(stored.run.id) as (journal, claim):
+            return await self._write_change(journal, claim, change, is_retry=is_retry, beside=beside, then=then)
+
+    async def abort(self, run_id: RunId, reason: str = "", *, by: str = "") -> RunResult:
+        """Cancel a run: here if nobody drives it, else by asking its owner and waiting for it to act."""
+        stored = await get_run(self._db, run_id)
+        check_not_over(stored)
+        request = create_event(stored.run.id, EventKind.RUN_CANCEL_REQUESTED, reason=reason, by=by)
+        async with self._owner.journal() as journal:
+            (asked,) = await journal.append(stored.run.id, [request])
+            # crash: the request stands; whoever drives the run next ends it.
+            await see_cancelled(self._owner, journal, stored.run.id, after=asked.seq)
+        return await self.result(stored.run.id)
+
+    async def pause(self, run_id: RunId, *, by: str = "") -> RunResult:
+        """Pause a run until it is resumed: here if nobody drives it, else by asking its owner and waiting for it."""
+        stored = await get_run(self._db, run_id)
+        check_not_over(stored)
+        if stored.run.state != RunStatus.PAUSED:
+            request = create_event(stored.run.id, EventKind.RUN_PAUSE_REQUESTED, by=by)
+            async with self._owner.journal() as journal:
+                (asked,) = await journal.append(stored.run.id, [request])
+                try:
+                    await self._owner.pause(stored.run.id)
+                except RunBusy:
+                    await wait_until_paused(journal, stored.run.id, asked.seq)
+        return await self.result(stored.run.id)
+
+    async def fork(
+        self,
+        run_id: RunId,
+        phase_key: str,
+        *,
+        title: str = "",
+        started_by: str = "",
+        persona_overrides: Mapping[str, str] | None = None,
+        requirements_md: str | None = None,
+    ) -> RunResult:
+        """Start a new run from the state before a phase, files included; the original stays as it is.
+
+        Other personas or requirements count in the new run, from this phase on.
+        """
+        change = ChangeRequest(persona_overrides or {}, requirements_md)
+        fork = await self._plan_fork(run_id, phase_key, title, started_by, change=change)
+        async with self._owner.owning(fork.run_id) as (journal, claim):
+            await journal.append(fork.run_id, fork.events, claim=claim, rows=fork.rows)
+            await self._owner.drive(journal, claim, begin_new)
+        return await self.result(fork.run_id)
+
+    async def create_fork(
+        self,
+        run_id: RunId,
+        phase_key: str,
+        *,
+        title: str = "",
+        started_by: str = "",
+        pre_allocated_run_id: RunId | None = None,
+        beside: Sequence[Statement] = (),
+        persona_overrides: Mapping[str, str] | None = None,
+        requirements_md: str | None = None,
+    ) -> str:
+        """Write a fork as a pending run, ready to be driven by anyone, and return its id; `beside` as for `create`."""
+        change = ChangeRequest(persona_overrides or {}, requirements_md)
+        fork = await self._plan_fork(run_id, phase_key, title, started_by, pre_allocated_run_id, change)
+        async with self._owner.owning(fork.run_id) as (journal, claim):
+            await journal.append(fork.run_id, fork.events, claim=claim, rows=[*fork.rows, *beside])
+        return fork.run_id
+
+    async def _plan_fork(
+        self,
+        run_id: RunId,
+        phase_key: str,
+        title: str,
+        started_by: str,
+        new_id: RunId | None = None,
+        change: ChangeRequest = ChangeRequest(),  # noqa: B008 - frozen
+    ) -> Fork:
+        loaded = await self._owner.load(run_id, may_be_over=True)
+        return await plan_fork(
+            *(self._db, self._config, loaded, phase_key),
+            run_id=new_run_id(new_id),
+            title=title,
+            started_by=started_by,
+            bindings=self._binder.bind_changed(loaded, change),
+            requirements_md=change.requirements_md,
+        )
+
+    async def decide(
+        self,
+        run_id: RunId,
+        approval_id: str,
+        action: ApprovalDecisionAction | str,
+        comment: str = "",
+        by: str = "",
+        digest: str | None = None,
+        *,
+        is_identified: bool = False,
+        result: Any = NOT_GIVEN,
+        args: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Answer an approval; the first answer counts. Resume the run to go on.
+
+        Of a call whose outcome is unknown, `approve` makes it again, `reject` fails its phase, and a `result` says that
+        it was made and what it gave. A tool call is approved with other `args` if they are given. Raises
+        `ApprovalNotFound` (unknown, another run's, or answered by someone faster) and `ApprovalStale`. If it is known
+        who `by` is, a critical phase needs the approval of two different people: the first leaves it open, and the same
+        person again is `SecondPersonNeeded`.
+        """
+        checked = check_action(action)
+        stored = await get_run(self._db, run_id)
+        await self.decide_overdue(stored.run.id)  # an answer after the deadline is too late
+        row = check_open(await find_approval(self._db, str(approval_id)), stored.run.id, str(approval_id))
+        loaded = await self._owner.load(stored.run.id)
+        subject = await asyncio.to_thread(self._owner.subject_now, loaded, row.phase_key)
+        async with self._owner.journal() as journal:
+            await write_decision(
+                *(self._db, journal, row, checked.value),
+                subject=subject,
+                digest=digest,
+                comment=comment,
+                by=by,
+                result=result,
+                args=args,
+                needs_two=is_identified and loaded.template.phase(row.phase_key).risk is RiskLevel.CRITICAL,
+            )
+
+    async def decide_overdue(self, run_id: str | None = None) -> list[str]:
+        """Answer approvals whose deadline has passed with their template's default; the ids of the runs concerned."""
+        async with self._owner.journal() as journal:
+            return await decide_overdue(self._db, journal, run_id=run_id)
+
+    async def top_up(
+        self, run_id: RunId, amount_usd: float | Decimal, *, by: str = "", beside: Sequence[Statement] = ()
+    ) -> None:
+        """Raise a run's budget. Resume the run to go on."""
+        stored = await get_run(self._db, run_id)
+        check_not_over(stored)
+        async with self._owner.journal() as journal:
+            await write_top_up(journal, stored.run.id, amount_usd, by=by, beside=beside)
+
+    async def recover(self) -> list[str]:
+        """Drive every run that should be running and has no owner, all at once; returns their ids.
+
+        Approvals whose deadline has passed are answered first, so a run whose every question is answered goes on too.
+        Called by `serve` at its start and every few seconds; nothing else resumes runs by itself.
+        """
+        recovered: list[str] = []
+
+        async def try_one(run_id: str) -> None:
+            with contextlib.suppress(RunBusy, RunAlreadyTerminal):
+                try:
+                    await self.resume(run_id)
+                    recovered.append(run_id)
+                except (RunBusy, RunAlreadyTerminal):
+                    raise
+                except HoldfastError as error:
+                    # One run that cannot go on must not keep the others from it.
+                    _log.warning("a run could not be resumed", extra={"run_id": run_id, "code": error.code})
+
+        await self.decide_overdue()
+        due = [run.run_id for run in await list_due(self._db) if run.wake is None]
+        await asyncio.gather(*(try_one(run_id) for run_id in due))
+        return recovered
+
+    async def result(self, run_id: RunId) -> RunResult:
+        """Where a run stands now. Raises `RunNotFound`."""
+        return await read_result(self._db, run_id)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    async def _write_change(
+        self, journal: Journal, claim: Claim, change: ChangeRequest, *, is_retry: bool = False, **beside: Any
+    ) -> RunChange:
+        async def load() -> LoadedRun:
+            loaded = await self._owner.load(claim.run_id, may_be_over=is_retry)
+            if is_retry:
+                check_failed(loaded.stored)
+            return loaded
+
+        return await write_change(self._db, journal, claim, change, load=load, bind=self._binder.bind_changed, **beside)
+
+    async def _write_new(
+        self,
+        journal: Journal,
+        claim: Claim,
+        new: NewRun,
+        beside: Sequence[Statement] = (),
+        then: Sequence[Event] = (),
+    ) -> None:
+        if await find_run(self._db, new.run_id) is not None:
+            raise RunNotInState(f"There is a run {new.run_id} already.", hint="Resume it, or take another id.")
+        if await find_deleted(self._db, new.run_id) is not None:
+            hint = "Take another id, or let `holdfast gc` finish first."
+            raise RunNotInState(f"A run {new.run_id} is being deleted.", hint=hint)
+        created = create_event(new.run_id, EventKind.RUN_CREATED, **new.created_facts())
+        await journal.append(new.run_id, [created, *then], claim=claim, rows=[*creation_rows(new), *beside])
+
+
+def _to_availability(given: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:
+    if isinstance(given, BackendAvailability):
+        return given
+    return BackendAvailability(available_backends=frozenset(given or ()))

@@ -1,0 +1,316 @@
+"""What a run is doing and why, what can be done about it, and what each answer causes: in words, said in one place.
+
+Rule: the words are made from rows and the journal alone, so that whoever asks, wherever, is told the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.enums import Role
+from holdfast.presentation.format import duration, error_text, first_line, plural, quoted, sentence_case
+
+if TYPE_CHECKING:
+    from holdfast.presentation.trace import Chronicle, Step
+
+
+class Pause(NamedTuple):
+    """A reason to wait: as a line in lists, as a mark of a few words, as a sentence, and as a question if it is one."""
+
+    line: str
+    mark: str
+    sentence: str
+    question: str = ""
+
+
+PAUSES = {
+    "approval": Pause("Waits for an approval", "Waiting for you", "It waits for a person's approval."),
+    "budget": Pause(
+        "A budget is used up",
+        "Out of budget",
+        "A budget is used up. It goes on when the limit is raised.",
+        "Out of budget: raise the limit?",
+    ),
+    "person": Pause("A person paused it", "Paused", "A person paused it. Resume it to go on."),
+    "outcome": Pause(
+        "What became of a call is not known",
+        "Outcome unknown",
+        "A call was in flight when its process died, and only a person can say what became of it.",
+    ),
+    "stalled": Pause(
+        "The agent made no progress",
+        "Stalled",
+        "The agent made no progress, so it was stopped. Look at its activity, then resume or abort.",
+        "The agent made no progress: go on?",
+    ),
+    "message": Pause("Waits for a message", "Your turn", "It waits for what you say next."),
+}
+_SOME_PAUSE = Pause("Waits", "Waiting", "It waits.")
+_DONE = ("completed", "skipped")
+
+
+def find_pause(reason: str | None) -> Pause:
+    return PAUSES.get(reason or "", _SOME_PAUSE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseFacts:
+    key: str
+    state: str
+    attempts: int = 0
+    started_at: str | None = None
+    error: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """An open approval. `about` is `phase`, `tool` or `outcome`."""
+
+    about: str
+    phase_key: str
+    attempt: int
+    requested_at: str = ""
+    first_by: str = ""
+    shown: Mapping[str, Any]
+    title: str = ""
+    risk: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFacts:
+    state: str
+    created_at: str = ""
+    updated_at: str = ""
+    started_at: str | None = None
+    ended_at: str | None = None
+    pause_reason: str | None = None
+    waiting_for: str | None = None
+    is_driven: bool = True
+    """Whether a process works on it, as far as whoever asks can know."""
+    error: Any = None
+    phases: Sequence[PhaseFacts] = ()
+    questions: Sequence[Question] = ()
+
+    def phases_in(self, *states: str) -> list[PhaseFacts]:
+        return [phase for phase in self.phases if phase.state in states]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A few words with a tone: good, bad, busy, waiting or idle."""
+
+    tone: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Telling:
+    """One sentence with a tone. `since` is when that began, `call_since` when the call under way did."""
+
+    tone: str
+    text: str
+    since: str | None = None
+    call_since: float | None = None
+
+
+def tell_title(*, title: str, requirements_md: str, workflow: str, run_id: str) -> str:
+    """What a run is called: its title, or else the first line of what is wanted."""
+    return first_line(title, 120) or first_line(requirements_md, 120) or f"{workflow or 'Run'} {run_id[:8]}"
+
+
+def tell_now(run: RunFacts) -> str:
+    """One line for lists: where it stands, or why it does not go on."""
+    open_phases = run.phases_in("running", "awaiting_approval")
+    match run.state:
+        case "failed":
+            return _tell_failure(run)
+        case "completed":
+            return f"{plural(len(run.phases), 'phase')} done" if run.phases else "Done"
+        case "cancelled":
+            return first_line(error_text(run.error)) or "Aborted"
+        case "paused":
+            where = (run.phases_in("awaiting_approval") or open_phases)[:1]
+            told = find_pause(run.pause_reason).line
+            return f"{told} · {where[0].key}" if where else told
+    if run.waiting_for:
+        return run.waiting_for
+    if run.state == "pending":
+        return "Waits for a server"
+    if not run.is_driven:
+        return "Interrupted: no process drives it"
+    if not open_phases:
+        return "Working"
+    names = " and ".join(
+        phase.key + (f" (attempt {phase.attempts})" if phase.attempts > 1 else "") for phase in open_phases
+    )
+    return f"{names} · {len(run.phases_in(*_DONE))} of {len(run.phases)} done"
+
+
+def _tell_failure(run: RunFacts) -> str:
+    failed = run.phases_in("failed")[:1]
+    told = first_line(error_text(run.error) or (error_text(failed[0].error) if failed else "") or "It failed")
+    return f"{failed[0].key}: {told}" if failed and failed[0].key not in told else told
+
+
+def tell_run(run: RunFacts, chronicle: "Chronicle | None" = None) -> Telling:
+    """The sentence at the head of a run: what is happening, and why."""
+    match run.state:
+        case "pending":
+            why = run.waiting_for or "Queued. holdfast serve takes it, or holdfast resume drives it here."
+            return Telling("idle", why, run.created_at)
+        case "running" if not run.is_driven:
+            told = "Interrupted: the process that drove it has ended. Nothing is lost; it goes on when it is resumed."
+            return Telling("waiting", told, run.updated_at)
+        case "running":
+            return _tell_work(run, chronicle)
+        case "paused":
+            return _tell_pause(run, chronicle)
+        case "completed":
+            took = took_s(run)
+            return Telling("good", f"Completed: {plural(len(run.phases), 'phase')} in {duration(took)}.", run.ended_at)
+        case "failed":
+            failed = run.phases_in("failed")[:1]
+            told = error_text(run.error) or (error_text(failed[0].error) if failed else "") or "no reason was recorded"
+            what = f"Phase “{failed[0].key}” failed" if failed else "Failed"
+            return Telling("bad", f"{what}: {first_line(told, 300)}", run.ended_at)
+        case "cancelled":
+            by, reason = chronicle.cancelled if chronicle else ("", "")
+            who = f" by {by}" if by else ""
+            return Telling("idle", f"Aborted{who}{f': {first_line(reason, 200)}' if reason else '.'}", run.ended_at)
+    return Telling("idle", run.state, run.updated_at)
+
+
+def _tell_work(run: RunFacts, chronicle: "Chronicle | None") -> Telling:
+    working = run.phases_in("running")
+    since = max((phase.started_at for phase in working if phase.started_at), default=None)
+    if run.waiting_for:
+        return Telling("busy", run.waiting_for, since)
+    if not working:
+        return Telling("busy", "Working: the workspace is being made ready.", since)
+    attempt = f", attempt {working[0].attempts}" if len(working) == 1 and working[0].attempts > 1 else ""
+    step = chronicle.find_open_step() if chronicle else None
+    text = f"Working on {quoted(phase.key for phase in working)}{attempt}{_tell_step(step)}."
+    return Telling("busy", text, since, step.since if step else None)
+
+
+def _tell_step(step: "Step | None") -> str:
+    if step is None:
+        return ""
+    return f": {'the model is thinking' if step.type == 'model' else step.label}"
+
+
+def _tell_pause(run: RunFacts, chronicle: "Chronicle | None") -> Telling:
+    asked = run.questions[0] if run.questions else None
+    if run.pause_reason == "approval" and asked is None:
+        return Telling("busy", "Answered. holdfast serve goes on with it, or holdfast resume does.", run.updated_at)
+    waiting = [asked.phase_key] if asked else [phase.key for phase in run.phases_in("awaiting_approval")]
+    of_phase = f" of “{waiting[0]}”" if waiting else ""
+    is_tool = asked is not None and asked.about == "tool"
+    exhausted, stalled, by = (chronicle.exhausted, chronicle.stalled, chronicle.paused_by) if chronicle else ("",) * 3
+    texts = {
+        "approval": f"Waiting for a person: {_may_call(asked)}" if is_tool else f"Waiting for approval{of_phase}.",
+        "budget": exhausted,
+        "person": f"Paused by {by}. Resume it to go on." if by else "",
+        "stalled": stalled,
+    }
+    text = texts.get(run.pause_reason or "") or find_pause(run.pause_reason).sentence
+    return Telling("waiting", text, asked.requested_at if asked else run.updated_at)
+
+
+def _may_call(question: Question | None) -> str:
+    return f"may the agent call {question.shown.get('tool') if question else ''}?"
+
+
+def took_s(run: RunFacts) -> float | None:
+    """Seconds from the start to the end; `None` while there is none."""
+    start, end = run.started_at or run.created_at, run.ended_at or run.updated_at
+    if not start or not end:
+        return None
+    return max(0.0, (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
+
+
+def find_refusals(run: RunFacts, role: Role) -> dict[str, str | None]:
+    """Why each verb would be refused now, in words; `None` where it would not be. The verb itself has the last word."""
+    too_low = None if role.includes(Role.OPERATOR) else f"This needs the role operator; you are {role.value}."
+    word = "aborted" if run.state == "cancelled" else run.state
+    over = f"The run is {word}." if run.state in ("completed", "failed", "cancelled") else None
+    not_resumed = {
+        "failed": "It failed: retry it instead.",
+        "running": "It is running.",
+        "pending": "It is queued and starts by itself.",
+        "paused": "It waits for a decision, and goes on by itself after it." if run.questions else None,
+    }
+    return {
+        "resume": too_low or not_resumed.get(run.state, over),
+        "pause": too_low or over or ("It is paused already." if run.state == "paused" else None),
+        "retry": too_low or (None if run.state == "failed" else "Only a failed run is retried."),
+        "abort": too_low or over,
+        "fork": too_low,
+        "top_up": too_low or over,
+    }
+
+
+def tell_question(question: Question) -> str:
+    match question.about:
+        case "tool":
+            return sentence_case(_may_call(question))
+        case "outcome":
+            return f"What became of a call in “{question.phase_key}”?"
+    again = f", attempt {question.attempt}" if question.attempt > 1 else ""
+    return f"Approve “{question.title or question.phase_key}”{again}?"
+
+
+def explain_question(question: Question) -> str:
+    """Why a person is asked, as it follows "because"."""
+    shown = question.shown
+    if question.about == "outcome":
+        return "its process died during the call, and nothing was recorded of its outcome"
+    if question.about == "tool":
+        policy = shown.get("policy")
+        policy = policy if isinstance(policy, dict) else {}
+        rule = f" (rule {policy['rule']})" if policy.get("rule") else ""
+        return f"{policy.get('reason') or 'the tool policy says so'}{rule}"
+    return str(
+        shown.get("reason") or (f"the phase has risk {question.risk}" if question.risk else "the workflow says so")
+    )
+
+
+def tell_asked(question: Question) -> list[str]:
+    """What else to know of a question, in a few words each."""
+    shown = question.shown
+    files = shown.get("files")
+    count = len(files) if isinstance(files, list) else 0
+    changed = f"{plural(count, 'file')} changed, +{shown.get('added') or 0} −{shown.get('removed') or 0}"
+    return [
+        f"Phase {question.phase_key}, attempt {question.attempt}",
+        *([f"Risk {question.risk}"] if question.risk else []),
+        *([changed] if isinstance(files, list) else []),
+    ]
+
+
+def tell_causes(question: Question) -> dict[str, tuple[str, str]]:
+    """By action what its button is called and what it causes, in the order they are offered."""
+    key = question.phase_key
+    if question.about == "tool":
+        return {
+            "approve": ("Approve", f"The agent calls {question.shown.get('tool')} with exactly these arguments."),
+            "reject": ("Reject", "The call is refused; the agent is told so and goes on without it."),
+        }
+    if question.about == "outcome":
+        return {
+            "approve": ("Make the call again", "The call is made again. If it had worked, its effect happens twice."),
+            "reject": ("Fail the phase", f"Phase “{key}” fails; the run can be retried."),
+            "result": ("Give the result", "It had worked: the run goes on with the result you give."),
+        }
+    following = [str(name) for name in question.shown.get("next") or ()]
+    starts = f"phase{'s' if len(following) > 1 else ''} {quoted(following)} start{'' if len(following) > 1 else 's'}."
+    then = starts if following else "the run completes."
+    is_second_needed = question.risk == "critical" and not question.first_by
+    approve = f"A second person must approve too; then {then}" if is_second_needed else sentence_case(then)
+    again = f"“{key}” runs again with your comment, as attempt {question.attempt + 1}."
+    return {
+        "approve": ("Approve", approve),
+        "request_changes": ("Request changes", again),
+        "reject": ("Reject", f"Phase “{key}” and the run fail. It can be retried or forked."),
+    }

@@ -1,0 +1,244 @@
+"""Where the time of a run went: rows of bars for its phases and, where one is opened, for its calls."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from holdfast.presentation.format import duration, error_text, money, phase_status, plural
+from holdfast.presentation.status import PhaseFacts, RunFacts, find_pause
+from holdfast.presentation.trace import Attempt, Chronicle, Mark, Step
+from holdfast.workflow import Phase, WorkflowTemplate
+
+MAX_STEPS = 300
+_SPENT = {"working": "worked", "waiting": "waited", "queued": "queued", "down": "was down"}
+_STATUSES = {
+    "pending": ("idle", "idle", "Not started"),
+    "running": ("busy", "busy", "Running"),
+    "awaiting_approval": ("waiting", "waiting", "Waiting for approval"),
+    "completed": ("good", "good", "Completed"),
+    "failed": ("bad", "bad", "Failed"),
+    "skipped": ("idle", "idle", "Skipped"),
+}
+_TRIES = {
+    "running": ("busy", "under way"),
+    "completed": ("good", "completed"),
+    "failed": ("bad", "failed"),
+    "changes": ("waiting", "changes requested"),
+    "aborted": ("idle", "aborted"),
+}
+_CALLS = {"open": ("busy", "under way"), "done": ("good", "done"), "failed": ("bad", "failed")}
+
+
+@dataclass(frozen=True)
+class Status:
+    """A tone (good, bad, busy, waiting, idle), its shape and its word."""
+
+    tone: str
+    shape: str
+    word: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A piece of time; live while `until` is `None`."""
+
+    type: str
+    since: float
+    until: float | None
+    look: str = ""
+    told: str = ""
+
+
+@dataclass(frozen=True)
+class End:
+    ts: float
+    type: str
+
+
+@dataclass(frozen=True)
+class Try:
+    """One attempt at a phase, in words; `seq` is the event that began it."""
+
+    tone: str
+    text: str
+    calls: str
+    took: str
+    error: str
+    seq: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """`seconds` is the time of the pieces that are closed, `live_since` when the open one began."""
+
+    type: str
+    key: str
+    label: str
+    brief: str = ""
+    status: Status | None = None
+    seconds: float | None = None
+    live_since: float | None = None
+    attempts: int = 0
+    has_steps: bool = False
+    is_open: bool = False
+    bars: Sequence[Bar] = ()
+    ends: Sequence[End] = ()
+    told: str = ""
+    title: str = ""
+    facts: Sequence[str] = ()
+    error: str = ""
+    hint: str = ""
+    artifact: str = ""
+    tries: Sequence[Try] = ()
+    start_seq: int | None = None
+    end_seq: int | None = None
+
+
+@dataclass(frozen=True)
+class Timeline:
+    since: float | None
+    until: float | None
+    rows: Sequence[Row] = ()
+    marks: Sequence[Mark] = ()
+    busy: Sequence[tuple[float, float | None]] = field(default=())
+
+
+def draw_timeline(
+    run: RunFacts,
+    chronicle: Chronicle,
+    *,
+    template: WorkflowTemplate | None,
+    workers: Mapping[str, str],
+    artifacts: Mapping[str, str],
+    opened: Collection[str],
+    now: float,
+) -> Timeline:
+    """`workers` says by role who fills it, `artifacts` by phase what it handed in."""
+    planned = {phase.key: phase for phase in template.phases} if template else {}
+    rows: list[Row] = []
+    for phase in run.phases:
+        row = _phase_row(phase, run, chronicle, planned.get(phase.key), now=now, is_open=phase.key in opened)
+        worker = workers.get(planned[phase.key].role, "") if phase.key in planned else ""
+        facts = _facts(planned.get(phase.key), worker, chronicle, phase.key)
+        rows.append(replace(row, artifact=artifacts.get(phase.key, ""), facts=facts))
+        if phase.key in opened:
+            rows += _step_rows(phase.key, chronicle, now)
+    return Timeline(chronicle.first_ts, chronicle.last_ts, rows, chronicle.marks, chronicle.find_busy())
+
+
+def _phase_row(
+    phase: PhaseFacts, run: RunFacts, chronicle: Chronicle, planned: Phase | None, *, now: float, is_open: bool
+) -> Row:
+    attempts = chronicle.attempts_of(phase.key)
+    status = _status_of(phase.state, run)
+    segments = [(attempt, segment) for attempt in attempts for segment in attempt.segments]
+    spent = dict.fromkeys(_SPENT, 0.0)
+    for _, segment in segments:
+        spent[segment.type] += max(0.0, (now if segment.until is None else segment.until) - segment.since)
+    live_since = next((segment.since for _, segment in segments if segment.until is None), None)
+    total = sum((segment.until or segment.since) - segment.since for _, segment in segments)
+    many = [f"{len(attempts)} attempts"] if len(attempts) > 1 else []
+    told = [f"{word} {duration(spent[kind])}" for kind, word in _SPENT.items() if spent[kind] > 0.05]
+    bars = [
+        Bar(segment.type, segment.since, segment.until, attempt.state, f"{segment.type}, attempt {attempt.n}")
+        for attempt, segment in segments
+    ]
+    return Row(
+        type="phase",
+        key=phase.key,
+        label=phase.key,
+        status=status,
+        seconds=total if attempts else None,
+        live_since=live_since,
+        attempts=len(attempts),
+        has_steps=bool(chronicle.steps_of(phase.key)),
+        is_open=is_open,
+        bars=[*_queued_before(attempts, planned, chronicle), *bars],
+        ends=[
+            End(attempt.until, attempt.state)
+            for attempt in attempts
+            if attempt.until is not None and attempt.state in ("failed", "changes", "aborted")
+        ],
+        told=", ".join([f"{phase.key}: {status.word.lower()}", *many, *told]),
+        title=planned.title if planned else phase.key,
+        error=error_text(phase.error),
+        hint=str(phase.error.get("hint") or "") if isinstance(phase.error, dict) else "",
+        tries=[_to_try(attempt, chronicle) for attempt in attempts],
+    )
+
+
+def _status_of(state: str, run: RunFacts) -> Status:
+    """A phase under way stands still when its run does."""
+    match phase_status(state, run.state):
+        case "paused":
+            return Status("waiting", "waiting", find_pause(run.pause_reason).mark)
+        case "stopped":
+            return Status("idle", "stopped", "Stopped")
+    return Status(*_STATUSES.get(state, ("idle", "idle", state)))
+
+
+def _queued_before(attempts: Sequence[Attempt], planned: Phase | None, chronicle: Chronicle) -> list[Bar]:
+    """From when all it needs was there until it began."""
+    if not attempts or planned is None:
+        return []
+    before = [each[-1].until for need in planned.needs or () if (each := chronicle.attempts_of(need))]
+    ends = [end for end in before if end is not None]
+    since = max(ends) if ends else chronicle.first_ts
+    if since is None or attempts[0].since - since <= 0.15:
+        return []
+    return [Bar("queued", since, attempts[0].since, told="queued")]
+
+
+def _facts(planned: Phase | None, worker: str, chronicle: Chronicle, key: str) -> list[str]:
+    spent = money(chronicle.by_phase[key].micros / 1_000_000) if key in chronicle.by_phase else ""
+    risk, asks = (f"risk {planned.risk.value}", planned.requires_approval) if planned else ("", False)
+    return [fact for fact in (risk, worker, spent, "asks for approval" if asks else "") if fact]
+
+
+def _to_try(attempt: Attempt, chronicle: Chronicle) -> Try:
+    is_still = attempt.until is None and not attempt.is_working
+    tone, word = ("waiting", "waits") if is_still else _TRIES.get(attempt.state, ("idle", attempt.state))
+    steps = chronicle.steps_of(attempt.phase, attempt.n)
+    models = sum(step.type == "model" for step in steps)
+    calls = f"{plural(models, 'model call')}, {plural(len(steps) - models, 'tool call')}"
+    took = "" if attempt.until is None else duration(attempt.until - attempt.since)
+    return Try(tone, f"Attempt {attempt.n} {word}", calls, took, attempt.error, attempt.seq)
+
+
+def _step_rows(phase: str, chronicle: Chronicle, now: float) -> list[Row]:
+    steps = chronicle.steps_of(phase)
+    still_since = chronicle.last_ts if chronicle.is_still else None
+    rows = [_step_row(step, now, still_since=still_since) for step in steps[:MAX_STEPS]]
+    if len(steps) > MAX_STEPS:
+        rows.append(Row(type="rest", key=f"{phase}/rest", label=f"{len(steps) - MAX_STEPS} more: see Activity"))
+    return rows
+
+
+def _step_row(step: Step, now: float, *, still_since: float | None = None) -> Row:
+    """`still_since`: since then the run is over or waits, and a call without an answer is no longer under way."""
+    is_live = step.state == "open" and still_since is None
+    until = now if still_since is None else still_since
+    until = until if is_live or step.until is None else step.until
+    took = until - step.since
+    state = step.state if is_live or step.state != "open" else "cut"
+    tone, word = _CALLS.get(state, ("idle", "cut off"))
+    facts = [money(step.micros / 1_000_000)] if step.micros else []
+    facts += [plural(step.tries, "try", "tries")] if step.tries > 1 else []
+    facts += ["its outcome was unknown after a crash"] if step.is_unknown else []
+    end = "unknown" if step.is_unknown else "failed" if step.state == "failed" else ""
+    kind = "model" if step.type == "model" else "tool"
+    return Row(
+        type="step",
+        key=step.key,
+        label=step.label,
+        brief=step.brief,
+        status=Status(tone, tone, word),
+        seconds=0.0 if is_live else took,
+        live_since=step.since if is_live else None,
+        bars=[Bar(kind, step.since, None if is_live else until, state, kind)],
+        ends=[End(step.since if step.until is None else step.until, end)] if end else [],
+        told=f"{step.label}: {state}, {duration(took)}",
+        facts=facts,
+        error=step.error,
+        start_seq=step.start_seq,
+        end_seq=step.end_seq,
+    )
