@@ -32,7 +32,7 @@ async def _serve(pipe: Any, folder: Path, events: int, rate: float, database_url
 
     from holdfast.api.app import create_app
     from holdfast.api.options import ServerOptions
-    from holdfast.api.running import to_uvicorn
+    from holdfast.api.serve import to_uvicorn
     from holdfast.catalog import Catalog
     from holdfast.config import load_config
     from holdfast.runtime.events import create_event

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from tests.browser.world import Served
 
-from holdfast.api import pages
+from holdfast.api.http import pages
 
 WEB = pages.WEB_DIR
 MAX_BYTES = 200_000

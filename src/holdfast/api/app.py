@@ -10,36 +10,35 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from holdfast import __version__
-from holdfast.api import (
+from holdfast.api.http.auth import Access
+from holdfast.api.http.guard import Guard
+from holdfast.api.http.openapi import add_examples, add_problem_schema
+from holdfast.api.http.pages import add_pages
+from holdfast.api.http.problems import on_holdfast_error, on_http_exception, on_invalid_request
+from holdfast.api.options import ServerOptions
+from holdfast.api.routes import (
     approvals,
-    availability,
+    artifacts,
+    budget,
     catalog,
     changes,
-    checks,
     conversations,
-    deletion,
-    delivering,
+    events,
+    health,
+    merge,
     overview,
-    past,
+    personas,
     preview,
     repositories,
-    results,
     runs,
     sessions,
-    spending,
     statistics,
-    stream,
-    validating,
+    timeline,
 )
-from holdfast.api.auth import Access
-from holdfast.api.examples import add_examples
-from holdfast.api.guard import Guard
-from holdfast.api.metrics import HttpMetrics
-from holdfast.api.options import ServerOptions
-from holdfast.api.pages import add_pages
-from holdfast.api.problems import on_holdfast_error, on_http_exception, on_invalid_request
-from holdfast.api.responses import add_problem_schema
-from holdfast.api.server import ServerPlace
+from holdfast.api.routes import catalog as validating
+from holdfast.api.routes import runs as deletion
+from holdfast.api.server.metrics import HttpMetrics
+from holdfast.api.server.server import ServerPlace
 from holdfast.config import Config, load_config
 from holdfast.errors import HoldfastError
 
@@ -80,11 +79,11 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
     app.add_exception_handler(HoldfastError, on_holdfast_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
-    for module in (runs, preview, results, delivering, deletion, stream, conversations, approvals):
+    for module in (runs, preview, artifacts, merge, deletion, events, conversations, approvals):
         app.include_router(module.router)
-    for module in (catalog, validating, spending, sessions):
+    for module in (catalog, validating, budget, sessions):
         app.include_router(module.router)
-    for module in (overview, past, changes, statistics, availability, repositories, checks):  # for the pages
+    for module in (overview, timeline, changes, statistics, personas, repositories, health):  # for the pages
         app.include_router(module.router)
     app.include_router(catalog.metrics_route(http_metrics))
     add_pages(app)

@@ -2,11 +2,40 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Depends, Header, Path
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from holdfast.api.params import BranchName, ShortText, Text
+from holdfast.api.server.server import Server, get_server
 from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
 from holdfast.presentation.status import Note, Telling
+
+ServerDep = Annotated[Server, Depends(get_server)]
+
+
+def _check_text(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("must not hold NUL")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("must be valid Unicode") from error
+    return value
+
+
+Text = Annotated[str, AfterValidator(_check_text)]
+ShortText = Annotated[str, StringConstraints(max_length=200), AfterValidator(_check_text)]
+IdempotencyKey = Annotated[ShortText | None, Header(min_length=1)]
+BranchName = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=200, pattern=r"^[^-\x00-\x20~^:?*\[\\\x7f][^\x00-\x20~^:?*\[\\\x7f]*$"),
+]
+RunIdPath = Annotated[
+    str,
+    Path(description="The id of a run.", max_length=200, examples=["3f2a0b9e-6c1d-4e8f-9a7b-2d5c8e1f0a34"]),
+    AfterValidator(_check_text),
+]
+ApprovalIdPath = Annotated[str, Path(description="The id of an approval.", max_length=200), AfterValidator(_check_text)]
+
 
 Usd = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
 

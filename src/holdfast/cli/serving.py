@@ -38,7 +38,7 @@ def serve(
     """
     import logging
 
-    from holdfast.api.running import run_server
+    from holdfast.api.serve import run_server
     from holdfast.cli.logs import show_log
 
     show_log(is_json=False, level=logging.WARNING)  # what goes wrong in a server is told unasked

@@ -11,7 +11,7 @@ from holdfast.presentation.format import money
 from holdfast.presentation.status import Note
 
 if TYPE_CHECKING:
-    from holdfast.api.availability import ModelPrices
+    from holdfast.api.routes.personas import ModelPrices
 
 _NETWORK = {
     "allow": "commands may use the network",

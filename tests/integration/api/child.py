@@ -59,7 +59,7 @@ def main() -> None:
     from tests.integration.api.world import FAST, use_note_agents
 
     from holdfast.api.app import create_app
-    from holdfast.api.running import GracefulServer, to_uvicorn
+    from holdfast.api.serve import GracefulServer, to_uvicorn
 
     if os.environ.get("HOLDFAST_TEST_AGENTS") != "simulated":
         use_note_agents(folder / "gates")

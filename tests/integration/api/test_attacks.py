@@ -173,7 +173,7 @@ async def test_a_session_ends_with_the_token_it_began_with(api: Api) -> None:
 
 
 async def test_a_session_and_a_link_are_over_after_their_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.api import auth
+    from holdfast.api.http import auth
 
     login = await api.client().post("/api/session", json={"token": api.tokens["viewer"]})
     cookie = {"Cookie": login.headers["set-cookie"].split(";")[0]}
@@ -194,7 +194,7 @@ async def test_a_session_and_a_link_are_over_after_their_time(api: Api, monkeypa
 
 
 async def test_a_login_link_works_once(api: Api) -> None:
-    from holdfast.api.auth import Identity
+    from holdfast.api.http.auth import Identity
 
     code = api.app.state.access.links.create(Identity("me", Role.ADMIN))
 

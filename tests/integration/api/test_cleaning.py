@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import text
 from tests.integration.api.world import Api
 
-from holdfast.api.cleaning import clean
+from holdfast.api.server.server import clean
 from holdfast.enums import Role
 from holdfast.persistence.access import open_session
 from holdfast.persistence.statements import to_time_text

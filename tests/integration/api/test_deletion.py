@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.integration.api.world import Api
 
-from holdfast.api.nightly import clean_tonight, next_time
+from holdfast.api.server.nightly_cleanup import clean_tonight, next_time
 from holdfast.config import load_config
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.integration.api.test_roles import LEAST_ROLE, OPEN
 
-from holdfast.api.problems import STATUSES
+from holdfast.api.http.problems import STATUSES
 from holdfast.cli.app import SECTIONS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "http.md").read_text()

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.api.followers import one_by_one
 from tests.integration.api.world import Api
 
-from holdfast.api.tails import Tails
+from holdfast.api.live.run_stream import Tails
 from holdfast.runtime.events import Event, create_event
 
 Frame = dict[str, str]
@@ -266,7 +266,7 @@ async def test_text_that_looks_like_the_protocol_stays_data(api: Api) -> None:
 
 
 def test_a_kind_of_a_newer_version_is_told_as_it_is() -> None:
-    from holdfast.api.tails import to_frame
+    from holdfast.api.live.run_stream import to_frame
 
     frame = to_frame(Event(run_id="r", kind="new.kind\nid: 5", seq=3))
 

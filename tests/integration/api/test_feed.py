@@ -16,9 +16,8 @@ from tests.crash.points import IS_TORTURE, SEED
 from tests.integration.api.followers import one_by_one
 from tests.integration.api.world import Api
 
-from holdfast.api.feed import Feed, Wanted
-from holdfast.api.metrics import RunMetrics
-from holdfast.api.observing import observe_commits
+from holdfast.api.live.feed import Feed, Wanted
+from holdfast.api.server.metrics import RunMetrics, observe_commits
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow, WorkflowTemplateRow
 from holdfast.runtime.events import create_event
@@ -218,7 +217,7 @@ def live(api: Api) -> Any:
     """httpx reads an ASGI app's answer to its end, and this one has none: what it says is taken from the route."""
 
     async def follow(**params: Any) -> tuple[int, list[bytes]]:
-        from holdfast.api.stream import EventStream, follow_all
+        from holdfast.api.routes.events import EventStream, follow_all
 
         server = await api.app.state.place.get()
         request = SimpleNamespace(state=SimpleNamespace(is_still_in=None))

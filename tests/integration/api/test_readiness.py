@@ -11,7 +11,7 @@ import pytest
 from tests.integration.api.world import Api
 from tests.model_server import ModelServer, own_persona
 
-from holdfast.api.running import GracefulServer, to_uvicorn
+from holdfast.api.serve import GracefulServer, to_uvicorn
 
 ALL = "spec_write, phase_planning, code_write, test_write, code_review"
 

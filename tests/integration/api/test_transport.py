@@ -16,9 +16,9 @@ import pytest
 from tests.integration.api.world import FAST, Api
 from tests.progress import until
 
-from holdfast.api import connections
+from holdfast.api import serve
 from holdfast.api.options import ServerOptions
-from holdfast.api.running import GracefulServer, to_uvicorn
+from holdfast.api.serve import GracefulServer, to_uvicorn
 from holdfast.enums import Role
 from holdfast.persistence import access
 from holdfast.runtime.events import create_event
@@ -38,7 +38,7 @@ def head_within_s() -> float:
 @pytest.fixture
 async def port(api: Api, monkeypatch: pytest.MonkeyPatch, head_within_s: float) -> AsyncIterator[int]:
     """The app served as `holdfast serve` does it."""
-    monkeypatch.setattr(connections, "HEAD_WITHIN_S", head_within_s)
+    monkeypatch.setattr(serve, "HEAD_WITHIN_S", head_within_s)
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     config = to_uvicorn(api.app)
@@ -163,7 +163,7 @@ async def test_odd_heads_set_no_header_and_smuggle_no_request(port: int, head: b
 
 
 async def test_names_that_agents_chose_become_no_headers(api: Api) -> None:
-    from holdfast.api.results import _download
+    from holdfast.api.routes.artifacts import _download
 
     headers = _download('a"\r\nSet-Cookie: x=1; ü/../b.html')
 
@@ -240,7 +240,7 @@ async def test_every_token_is_compared_once_in_constant_time(api: Api, monkeypat
 
 
 async def test_a_login_code_is_compared_in_constant_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.api import auth
+    from holdfast.api.http import auth
 
     compared: list[Any] = []
     real = hmac.compare_digest

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast.api.listeners import Listener, join
+from holdfast.api.live.client_queue import Listener, join
 
 
 async def test_everything_told_since_is_taken_at_once() -> None:

@@ -4,9 +4,9 @@ from datetime import date
 
 import pytest
 
-from holdfast.api.casting import shorten_reason
-from holdfast.api.estimating import Estimate, tell_limits, to_estimate
-from holdfast.api.spending import to_days, to_scale
+from holdfast.api.routes.budget import to_days, to_scale
+from holdfast.api.routes.preview_cost import Estimate, tell_limits, to_estimate
+from holdfast.api.routes.preview_roles import shorten_reason
 
 
 def priced(usd: float = 1.2) -> Estimate:

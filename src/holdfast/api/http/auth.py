@@ -1,0 +1,192 @@
+"""Who is asking: a program by its token, a browser by its session, and what each may do.
+
+Rule: a route names the least role it needs by `needs(...)`; there is no other way past.
+"""
+
+import functools
+import hmac
+import secrets
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
+
+from holdfast.api.options import ServerOptions
+from holdfast.api.server.server import Server, get_server
+from holdfast.enums import Role
+from holdfast.errors import NotAuthenticated, RoleInsufficient, TooManyAttempts
+from holdfast.persistence.access import end_session, find_valid_session, find_valid_token, note_use, open_session
+from holdfast.persistence.statements import to_time_text
+
+COOKIE = "holdfast_session"
+_LINK_MINUTES = 15
+_NOTE_USE_EVERY_S = 60.0
+
+_bearer = HTTPBearer(auto_error=False, description="A token of `holdfast token create`.")
+_cookie = APIKeyCookie(name=COOKIE, auto_error=False, description="The session of a browser that has logged in.")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Somebody who was recognised; `name` stands in the journal beside what they did."""
+
+    name: str
+    role: Role
+    token_id: str | None = None
+    expires_at: str | None = None
+    """When the login of a browser ends."""
+    is_person: bool = True
+    """False where nobody was asked who they are: the server runs without authentication."""
+
+
+NOBODY_ASKED = Identity("local", Role.ADMIN, is_person=False)
+
+
+class LoginLinks:
+    """Links that let a browser in once, each for a quarter of an hour, known to this process alone."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[Identity, float]] = {}
+
+    def create(self, identity: Identity) -> str:
+        code = secrets.token_urlsafe(32)
+        self._waiting[code] = (identity, time.monotonic() + _LINK_MINUTES * 60)
+        return code
+
+    def take(self, code: str) -> Identity | None:
+        """Whose link it is; the second time it is nobody's."""
+        for known, (identity, until) in list(self._waiting.items()):
+            if hmac.compare_digest(known.encode(), code.encode(errors="replace")):
+                del self._waiting[known]
+                return identity if time.monotonic() < until else None
+        return None
+
+
+class LoginLimit:
+    """How many wrong tokens and codes an address may try in a minute.
+
+    A right one always passes: people behind one proxy must not be able to lock each other out.
+    """
+
+    def __init__(self, per_minute: int) -> None:
+        self._per_minute = per_minute
+        self._failures: dict[str, deque[float]] = {}
+
+    def note_failure(self, address: str) -> None:
+        """Raises `TooManyAttempts` if there were too many before this one."""
+        if len(self._failures) > 10_000:  # an attacker with many addresses must not fill the memory
+            self._failures.clear()
+        failures = self._failures.setdefault(address, deque())
+        now = time.monotonic()
+        while failures and failures[0] < now - 60:
+            failures.popleft()
+        if len(failures) >= self._per_minute:
+            wait_s = max(1, round(60 - (now - failures[0])))
+            raise TooManyAttempts("Too many wrong tokens came from this address.", retry_after_s=wait_s)
+        failures.append(now)
+
+
+class Access:
+    def __init__(self, options: ServerOptions) -> None:
+        self.has_auth = options.has_auth
+        self.links = LoginLinks()
+        self._limit = LoginLimit(options.login_attempts_per_minute)
+        self._session_hours = options.session_hours
+        self._noted: dict[str, float] = {}
+
+    async def identify(self, server: Server, token: str | None, cookie: str | None, address: str) -> Identity:
+        """Raises `NotAuthenticated`, and `TooManyAttempts` after many wrong tokens."""
+        if not self.has_auth:
+            return NOBODY_ASKED
+        if token is not None:
+            return await self.identify_token(server, token, address)
+        if cookie:
+            row = await find_valid_session(server.db, cookie)
+            if row is not None:
+                return Identity(row.name, Role(row.role), row.token_id, row.expires_at)
+        raise NotAuthenticated("This needs a token or a login.")
+
+    async def is_still_in(self, server: Server, token: str | None, cookie: str | None) -> bool:
+        """Whether who was let in by these would be let in again. Nothing is counted and nothing noted."""
+        if not self.has_auth:
+            return True
+        if token is not None:
+            return await find_valid_token(server.db, token) is not None
+        return await find_valid_session(server.db, cookie or "") is not None
+
+    async def identify_token(self, server: Server, token: str, address: str) -> Identity:
+        row = await find_valid_token(server.db, token)
+        if row is None:
+            self._limit.note_failure(address)
+            raise NotAuthenticated("The token is wrong, revoked or over.")
+        now = time.monotonic()
+        if now - self._noted.get(row.id, -_NOTE_USE_EVERY_S) >= _NOTE_USE_EVERY_S:
+            self._noted[row.id] = now
+            await note_use(server.journal, row.id)
+        return Identity(row.name, Role(row.role), row.id)
+
+    def identify_link(self, code: str, address: str) -> Identity:
+        """Raises `NotAuthenticated` if the code is wrong, used or over."""
+        identity = self.links.take(code)
+        if identity is None:
+            self._limit.note_failure(address)
+            raise NotAuthenticated(
+                "The login link is wrong, was used, or is over.", hint="Start `holdfast serve` again for a new one."
+            )
+        return identity
+
+    async def log_in(self, server: Server, identity: Identity, before: str | None) -> tuple[str, str]:
+        """A new session's secret and end; the session that the browser had before ends here."""
+        if before:
+            await end_session(server.journal, before)
+        expires_at = to_time_text(datetime.now(UTC) + timedelta(hours=self._session_hours))
+        secret = await open_session(
+            server.journal,
+            name=identity.name,
+            role=identity.role,
+            expires_at=expires_at,
+            token_id=identity.token_id,
+        )
+        return secret, expires_at
+
+
+def address_of(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def get_access(request: Request) -> Access:
+    access: Access = request.app.state.access
+    return access
+
+
+def needs(role: Role) -> Callable[..., Awaitable[Identity]]:
+    """A dependency that lets in whoever has at least this role. Raises `NotAuthenticated`, `RoleInsufficient`."""
+
+    async def identify(
+        request: Request,
+        server: Annotated[Server, Depends(get_server)],
+        bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
+        cookie: Annotated[str | None, Security(_cookie)],
+    ) -> Identity:
+        token = bearer.credentials if bearer else None
+        if bearer is None and "authorization" in request.headers:
+            token = ""  # a scheme that is not ours is a wrong token, not a reason to look at the cookie
+        access = get_access(request)
+        identity = await access.identify(server, token, cookie, address_of(request))
+        request.state.is_still_in = functools.partial(access.is_still_in, server, token, cookie)
+        if not identity.role.includes(role):
+            raise RoleInsufficient(f"This needs the role {role}; {identity.name!r} has {identity.role}.")
+        return identity
+
+    return identify
+
+
+Viewer = Annotated[Identity, Depends(needs(Role.VIEWER))]
+Operator = Annotated[Identity, Depends(needs(Role.OPERATOR))]
+Approver = Annotated[Identity, Depends(needs(Role.APPROVER))]
+Admin = Annotated[Identity, Depends(needs(Role.ADMIN))]

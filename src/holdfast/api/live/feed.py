@@ -1,0 +1,307 @@
+"""Live events of all runs: one reader, however many people watch, and positions that hold over restarts and servers.
+
+Rule: a client is fed from the store up to where the reader stands and from the reader's queue after that; positions
+decide what comes next. While nobody watches nothing is read or written here, and no append ever waits for it.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from holdfast.api.live.client_queue import Listener, join
+from holdfast.api.live.run_stream import to_text
+from holdfast.concurrency import undisturbed
+from holdfast.errors import JournalCorrupt, LastEventIdInvalid
+from holdfast.persistence.db import Database
+from holdfast.persistence.event_feed import (
+    Stretch,
+    find_moved,
+    give_positions,
+    list_active,
+    needs_positions,
+    read_events,
+    read_position,
+    read_stretches,
+)
+from holdfast.persistence.statements import to_time_text
+from holdfast.runtime.checkpoint.base import JournalStore
+from holdfast.runtime.events import Event
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.stores import open_store
+from holdfast.runtime.threads import Watcher
+
+_LOOK_AT_ALL_EVERY_S = 5.0  # for what is written to runs that are over; all else is noticed at once
+_NEW = timedelta(minutes=2)  # how far the clocks of two servers may be apart without a run being noticed late
+_PAGE = 500
+Events = Mapping[str, Mapping[int, Event]]
+_log = logging.getLogger("holdfast.api")
+
+
+@dataclass(frozen=True)
+class FeedFrame:
+    """One event as it goes over the wire; nothing that was told lies between `before` and it."""
+
+    before: int
+    position: int
+    kind: str
+    text: bytes
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a client wants to hear of: kinds, or families of them by their first word; nothing named is everything."""
+
+    kinds: frozenset[str] = frozenset()
+    has_text: bool = True
+
+    def includes(self, frame: FeedFrame) -> bool:
+        family = frame.kind.partition(".")[0]
+        if not frame.text or (family == "text" and not self.has_text):
+            return False
+        return not self.kinds or frame.kind in self.kinds or family in self.kinds
+
+
+class Feed:
+    def __init__(self, db: Database, journal: Journal, *, max_queued: int) -> None:
+        self._db = db
+        self._journal = journal
+        self._max_queued = max_queued
+        self._listeners: set[Listener[FeedFrame]] = set()
+        self._reader: _Reader | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def count_clients(self) -> int:
+        return len(self._listeners)
+
+    def close(self) -> None:
+        """End every stream where it stands; its client resumes elsewhere or later."""
+        self._is_closed = True
+        for listener in self._listeners:
+            listener.cut_off()
+
+    async def wait_closed(self) -> None:
+        """Return when nothing of this uses the database any more."""
+        if self._reader is not None:
+            self._stop_reader(self._reader)
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def note_commit(self, heads: Mapping[str, int]) -> None:
+        """This process has written."""
+        if self._reader is not None:
+            self._reader.note(heads)
+
+    async def check(self, after: int) -> None:
+        """Raises `LastEventIdInvalid` for a position that was never given here."""
+        if after > await read_position(self._db):
+            raise LastEventIdInvalid("Last-Event-ID lies ahead of every event of this server.")
+
+    async def follow(self, after: int | None, wanted: Wanted, *, idle_s: float) -> AsyncGenerator[bytes, None]:
+        """Frames after a position, or from now on; a quiet stream says where it stands every `idle_s`.
+
+        Ends only if the client was too slow or the server stops.
+        """
+        with self._listening(idle_s) as (reader, listener):
+            # What the reader finds at its start it leaves in the store; only from then on does it tell.
+            start = await reader.get_start()
+            if after is None:
+                yield _frame(start, "ready", {"position": start})
+            last = start if after is None else after
+            while not (listener.is_cut_off or self._is_closed):
+                async for page in read_pages(self._db, last):
+                    last = page[-1].position if page else last
+                    for text in join(frame.text for frame in page if wanted.includes(frame)):
+                        yield text
+                        await asyncio.sleep(0)  # between two pieces it may turn out that the client has gone
+                while (frames := await listener.take()) is not None:
+                    if not frames:
+                        # A number without data tells nobody anything, but it is what a client comes back with.
+                        yield f"id: {last}\n: still here\n\n".encode()
+                        continue
+                    following = list(_following(frames, last))
+                    last = following[-1].position if following else last
+                    for text in join(frame.text for frame in following if wanted.includes(frame)):
+                        yield text
+                    if frames[-1].position > last:
+                        break  # the reader began after this client's place: the store has what lies between
+
+    @contextlib.contextmanager
+    def _listening(self, idle_s: float) -> Iterator[tuple["_Reader", Listener[FeedFrame]]]:
+        listener: Listener[FeedFrame] = Listener(self._max_queued, idle_s=idle_s)
+        self._listeners.add(listener)
+        if self._reader is None or self._reader.task.done():
+            self._reader = _Reader(self._db, self._journal, self._listeners)
+        reader = self._reader
+        try:
+            yield reader, listener
+        finally:
+            listener.close()
+            self._listeners.discard(listener)
+            if not self._listeners and self._reader is reader:
+                self._stop_reader(reader)
+
+    def _stop_reader(self, reader: "_Reader") -> None:
+        self._reader = None
+        self._ending.add(reader.task)
+        reader.task.add_done_callback(self._ending.discard)
+        reader.stop()
+
+
+class _Reader:
+    """Gives positions to what is new and tells it to the listeners, from its making until it is stopped."""
+
+    def __init__(self, db: Database, journal: Journal, listeners: set[Listener[FeedFrame]]) -> None:
+        self._db = db
+        self._journal = journal
+        self._listeners = listeners
+        self._heads: dict[str, int] = {}
+        """What this process has written since the last look."""
+        self._settled: dict[str, int] = {}
+        """Up to which number active runs surely have positions."""
+        self._woken = asyncio.Event()
+        self._has_news = False
+        self._looked_at_all_at = 0.0
+        self._start: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._is_stopped = False
+        self.task = asyncio.create_task(self._run(), name="holdfast-feed")
+
+    def stop(self) -> None:
+        """End soon, and not in the middle of anything."""
+        self._is_stopped = True
+        self._woken.set()
+
+    async def get_start(self) -> int:
+        """The position behind everything that had happened when the reader began."""
+        return await asyncio.shield(self._start)
+
+    def note(self, heads: Mapping[str, int]) -> None:
+        self._heads.update(heads)
+        self._woken.set()
+
+    def _note_change(self, _heads: Mapping[str, int]) -> None:
+        self._has_news = True
+        self._woken.set()
+
+    async def _run(self) -> None:
+        store: JournalStore | None = None
+        watcher: Watcher | None = None
+        try:
+            # A store of its own: to notice what other processes commit is one listener's per store.
+            store = await asyncio.to_thread(open_store, self._db.address)
+            watcher = Watcher(store, asyncio.get_running_loop(), list, self._note_change)
+            await self._look_at_all()
+            last = await read_position(self._db)
+            self._start.set_result(last)
+            while not self._is_stopped:
+                last = await self._tell(last)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_AT_ALL_EVERY_S):
+                        await self._woken.wait()
+                self._woken.clear()
+                await self._look(store)
+        except Exception as error:
+            _log.warning("The events of all runs cannot be followed for now", exc_info=True)
+            if not self._start.done():
+                self._start.set_exception(error)
+                self._start.exception()  # whoever waits is told; if nobody does, nobody need be
+            # Without a reader nobody would hear of the next event: better to come back than to wait for ever.
+            for listener in list(self._listeners):
+                listener.cut_off()
+        finally:
+            self._start.cancel()
+            if watcher is not None:
+                watcher.stop()
+            if store is not None:
+                await asyncio.to_thread(store.close)  # the watcher may be inside it for a moment
+
+    async def _look(self, store: JournalStore) -> None:
+        """Give positions to what was heard of: our own commits as they are, others' by looking at active runs."""
+        if not needs_positions(self._db):
+            return
+        if time.monotonic() - self._looked_at_all_at > _LOOK_AT_ALL_EVERY_S:
+            await self._look_at_all()
+        heads, self._heads = self._heads, {}
+        if self._has_news:
+            self._has_news = False
+            active = await list_active(self._db, created_since=to_time_text(datetime.now(UTC) - _NEW))
+            # Those that were active before may have ended since, with events that are still to be told.
+            looked_at = active | self._settled.keys()
+            heads = {**await asyncio.to_thread(store.read_heads, sorted(looked_at)), **heads}
+            self._settled = {run_id: seq for run_id, seq in self._settled.items() if run_id in active}
+        moved = {run_id: head for run_id, head in heads.items() if head > self._settled.get(run_id, 0)}
+        if moved:
+            await give_positions(self._journal, moved)
+            self._settled.update(moved)
+
+    async def _look_at_all(self) -> None:
+        self._looked_at_all_at = time.monotonic()
+        if not needs_positions(self._db):
+            return
+        moved = await find_moved(self._db)
+        if moved:
+            await give_positions(self._journal, moved)
+
+    async def _tell(self, after: int) -> int:
+        async for page in read_pages(self._db, after):
+            for frame in page:
+                after = frame.position
+                for listener in list(self._listeners):
+                    listener.tell(frame)
+        return after
+
+
+def _following(frames: Iterable[FeedFrame], last: int) -> Iterator[FeedFrame]:
+    """Those that come right after what was told, up to a gap."""
+    for frame in frames:
+        if frame.before > last:
+            return
+        if frame.position > last:
+            last = frame.position
+            yield frame
+
+
+async def read_pages(db: Database, after: int) -> AsyncIterator[list[FeedFrame]]:
+    """Everything that has a position after this one, as stored now."""
+    while stretches := await undisturbed(read_stretches(db, after, limit=_PAGE)):
+        try:
+            events = await undisturbed(read_events(db, stretches))
+        except JournalCorrupt:
+            events = None
+        page: list[FeedFrame] = []
+        for stretch in stretches:
+            told = to_frames(stretch, events, after) if events is not None else await _read_alone(db, stretch, after)
+            page += told
+            after = page[-1].position if page else after
+        yield page
+
+
+def to_frames(stretch: Stretch, events: Events, after: int) -> Iterator[FeedFrame]:
+    of_run = events.get(stretch.run_id, {})
+    numbers = range(stretch.first_seq, stretch.last_seq + 1)
+    for seq in numbers if len(numbers) <= len(of_run) else filter(numbers.__contains__, of_run):  # numbers may skip
+        event, position = of_run.get(seq), stretch.position_of(seq)
+        if event is not None and position > after:
+            yield FeedFrame(after, position, str(event.kind), to_text(position, event))
+            after = position
+    if after < stretch.position:  # no run's, or deleted since: a place to go on from, and nothing to tell
+        yield FeedFrame(after, stretch.position, "", b"")
+
+
+async def _read_alone(db: Database, stretch: Stretch, after: int) -> list[FeedFrame]:
+    """One damaged run must not keep everyone from the others; it is told, not left out."""
+    try:
+        return list(to_frames(stretch, await undisturbed(read_events(db, [stretch])), after))
+    except JournalCorrupt as error:
+        told = {"run_id": stretch.run_id, "code": error.code, "detail": error.message}
+        kind = "run.unreadable"
+        return [FeedFrame(after, stretch.position, kind, _frame(stretch.position, kind, told))]
+
+
+def _frame(position: int, kind: str, data: Mapping[str, object]) -> bytes:
+    return f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n".encode()

@@ -1,0 +1,97 @@
+"""What is spent, against the limits, day by day and by what it was spent on."""
+
+import math
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from holdfast.api.http.auth import Viewer
+from holdfast.api.http.openapi import READ
+from holdfast.api.schemas import BudgetChart, BudgetReport, ServerDep, Spent
+from holdfast.api.serialize import to_usd
+from holdfast.config import Config
+from holdfast.persistence.listings import read_money
+from holdfast.presentation.format import money
+from holdfast.presentation.status import Note
+
+router = APIRouter(tags=["catalog"])
+
+
+@router.get("/api/budget", responses=READ, summary="What is spent, and the limits")
+async def show_budget(
+    server: ServerDep, _identity: Viewer, days: Annotated[int, Query(ge=1, le=366)] = 30
+) -> BudgetReport:
+    today = datetime.now(UTC).date()
+    since = today - timedelta(days=days - 1)
+    spent = await read_money(server.db, since_day=since.isoformat())
+    spent_today = to_usd(spent.by_day.get(today.isoformat(), 0))
+    simulated_today = to_usd(spent.simulated_by_day.get(today.isoformat(), 0))
+    return BudgetReport(
+        day=today.isoformat(),
+        spent_today_usd=spent_today,
+        simulated_today_usd=simulated_today,
+        simulated_usd=to_usd(sum(spent.simulated_by_day.values())),
+        day_limit_usd=server.config.day_budget_usd,
+        run_limit_usd=server.config.run_budget_usd,
+        days=_to_spent(spent.by_day),
+        by_workflow=_dearest_first(spent.by_workflow),
+        by_persona=_dearest_first(spent.by_persona),
+        by_model=_dearest_first(spent.by_model),
+        chart=_to_chart(spent.by_day, since, days, server.config.day_budget_usd),
+        today=_tell_today(spent_today, simulated_today, server.config),
+    )
+
+
+def _to_spent(micros: dict[str, int]) -> list[Spent]:
+    whole = sum(micros.values()) or 1
+    return [Spent(name=name, spent_usd=to_usd(amount), share=amount / whole) for name, amount in micros.items()]
+
+
+def _dearest_first(micros: dict[str, int]) -> list[Spent]:
+    return sorted(_to_spent(micros), key=lambda each: (-each.spent_usd, each.name))
+
+
+def _to_chart(by_day: dict[str, int], since: date, count: int, limit: float | None) -> BudgetChart:
+    days = to_days(by_day, since, count)
+    largest = max(days.values(), default=0) / 1_000_000
+    has_limit = limit is not None and limit <= largest * 2.5
+    return BudgetChart(
+        days=_to_spent(days),
+        total_usd=to_usd(sum(days.values())),
+        lines_usd=to_scale(max(largest, limit or 0.0) if has_limit else largest),
+        has_limit=has_limit,
+    )
+
+
+def to_days(by_day: dict[str, int], since: date, count: int) -> dict[str, int]:
+    """So many days from the first on, also those on which nothing was spent."""
+    days = [(since + timedelta(days=n)).isoformat() for n in range(count)]
+    return {day: by_day.get(day, 0) for day in days}
+
+
+def to_scale(largest: float) -> list[float]:
+    """Round amounts from nothing to the first at or above the largest, in at most five steps."""
+    if largest <= 0:
+        return [0.0, 0.5, 1.0]
+    power = 10 ** math.floor(math.log10(largest))
+    step = next((each * power for each in (0.2, 0.5, 1, 2) if largest / (each * power) <= 4), 5 * power)
+    return [float(f"{n * step:.6g}") for n in range(math.ceil(largest / step - 1e-9) + 1)]
+
+
+def _tell_today(spent: float, simulated: float, config: Config) -> Note:
+    limit, each = config.day_budget_usd, config.run_budget_usd
+    share = spent / limit if limit else 0.0
+    if share >= 1:
+        told = "The day's limit is used up: runs wait until tomorrow (UTC), or until day_budget_usd is raised."
+    elif limit is None:
+        told = "There is no limit per day; set day_budget_usd to have one."
+    else:
+        told = f"{money(limit - spent)} is left until midnight UTC."
+    of_run = "A run has no limit unless it is started with one."
+    if each is not None:
+        of_run = f"A run may spend {money(each)} unless it is started with another limit."
+    counts = "Rehearsals count against no limit."
+    if simulated:
+        counts = f"Rehearsals, {money(simulated)} simulated today, count against no limit."
+    return Note("bad" if share >= 1 else "waiting" if share >= 0.8 else "good", f"{told} {of_run} {counts}")

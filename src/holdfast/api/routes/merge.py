@@ -1,0 +1,83 @@
+"""Bringing a run's result to where it belongs: `holdfast merge` over HTTP."""
+
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from holdfast.api.http.auth import Operator
+from holdfast.api.http.openapi import WRITE_ONE
+from holdfast.api.schemas import BranchName, RunIdPath, ServerDep, Text
+from holdfast.engine.merge import MergeRequest, merge_run
+from holdfast.engine.run.load import get_run
+
+router = APIRouter(prefix="/api/runs", tags=["results"])
+
+
+class MergeRun(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"into": "main"}]})
+    into: BranchName | None = Field(default=None, description="The branch to bring it to; else the run's base.")
+    create: bool = Field(default=False, description="Make the branch if there is none of that name.")
+    squash: bool = Field(default=False, description="As one commit.")
+    message: Annotated[Text, Field(max_length=10_000, description="The commit's message.")] = ""
+    dry_run: bool = Field(default=False, description="Say what would happen, and change nothing.")
+
+
+class LeftOutItem(BaseModel):
+    """What is no part of the result."""
+
+    path: str = Field(description="A folder ends with `/`.", examples=[".venv/"])
+    files: int = Field(examples=[1204])
+    reason: str = Field(description="`setup` made it, or it was copied in (`copy`).", examples=["setup"])
+
+
+class MergedFile(BaseModel):
+    path: str
+    added: int | None = Field(description="Lines; `null` of a binary file.")
+    removed: int | None
+
+
+class MergedRun(BaseModel):
+    """Where the result is now: on a branch, or in a folder without git that the run had copied."""
+
+    run_id: str
+    message: str = Field(examples=["main: fast forwarded, 2 files, +10 −1, now at 4be1c90a77."])
+    action: str | None = Field(
+        default=None,
+        description="`created`, `fast_forwarded`, `merged`, `squashed` or `nothing_to_do`.",
+        examples=["fast_forwarded"],
+    )
+    branch: str | None = Field(default=None, examples=["main"])
+    commit: str | None = Field(default=None, examples=["4be1c90a77f2d5c8e1f0a343f2a0b9e6c1d4e8f9"])
+    folder: str | None = Field(default=None, examples=[None])
+    paths: list[str] | None = Field(default=None, description="The files written there.", examples=[None])
+    dry_run: bool = Field(default=False, description="Nothing was changed; this is what would happen.")
+    commits: list[str] = Field(default_factory=list, description="The subjects of the commits the branch gets.")
+    files: list[MergedFile] = Field(default_factory=list, description="The files that change on the branch.")
+    left_out: list[LeftOutItem] = Field(default_factory=list, description="What is no part of the result.")
+
+
+@router.post("/{run_id}/merge", responses=WRITE_ONE, summary="Bring a run's result to a branch")
+async def merge(run_id: RunIdPath, server: ServerDep, identity: Operator, body: MergeRun | None = None) -> MergedRun:
+    """What the completed phases made becomes commits, without holdfast's own files. May be repeated.
+
+    Refused while someone drives the run, and, with the files in `paths` and nothing changed, where it does not fit.
+    """
+    stored = await get_run(server.db, run_id)
+    await server.engines.resolve_repository(stored.run.repo_path)  # the command line starts runs elsewhere too
+    body = body or MergeRun()
+    request = MergeRequest(body.into, body.create, body.squash, body.message, body.dry_run)
+    merged = await server.undertakings.finish(
+        merge_run(server.db, server.config, stored.run.id, request, by=identity.name)
+    )
+    files = [{**file, "path": _to_unicode(file["path"])} for file in merged.get("files", ())]
+    return MergedRun.model_validate({**merged, "paths": _to_text(merged.get("paths")), "files": files})
+
+
+def _to_text(paths: list[str] | None) -> list[str] | None:
+    """File names need not be Unicode; JSON must be."""
+    return None if paths is None else [_to_unicode(path) for path in paths]
+
+
+def _to_unicode(path: str) -> str:
+    return path.encode(errors="replace").decode()

@@ -1,0 +1,260 @@
+"""What starting a run would do, without doing it: who would work, what it may cost, and what stands in the way.
+
+Rule: nothing is written, and what is wrong comes back beside the field it is wrong in, all of it at once.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from holdfast.api.http.auth import Operator, Viewer
+from holdfast.api.http.openapi import READ_ONE, WRITE
+from holdfast.api.routes.preview_cost import Estimate, estimate, tell_limits
+from holdfast.api.routes.preview_roles import FieldProblem, RolePreview, cast_roles, find_role_problems, to_problem
+from holdfast.api.routes.statistics import to_statistics
+from holdfast.api.schemas import RunIdPath, ServerDep, StartRun
+from holdfast.api.serialize import to_usd
+from holdfast.api.server.server import Server
+from holdfast.binding import was_asked_for
+from holdfast.catalog.model_table import load_model_table
+from holdfast.consent import open_consents
+from holdfast.engine.run.load import get_run
+from holdfast.errors import HoldfastError, PersonaIneligible, TemplateNotFound
+from holdfast.persistence.listings import read_money
+from holdfast.persistence.statistics import read_past_runs
+from holdfast.persona import AgentPersona
+from holdfast.presentation.format import plural
+from holdfast.presentation.status import Note
+from holdfast.readiness import Readiness, find_available
+from holdfast.workflow import WorkflowTemplate, check_schemas
+from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository
+from holdfast.workspace.start import find_current_branch, find_start
+
+router = APIRouter(prefix="/api/runs", tags=["runs"])
+_MOST_BRANCHES = 200
+
+
+class RepositoryPreview(BaseModel):
+    path: str
+    is_git: bool = Field(description="A folder without git is copied; the run gets a private repository.")
+    branches: list[str]
+    current_branch: str | None
+    uncommitted: list[str] = Field(description="Changes that a run would not see; at most a hundred.")
+    found: Note = Field(description="What it is, in words.")
+    unseen: str = Field(description="What the run would not see, in words; empty if there is nothing.")
+
+
+class LimitsPreview(BaseModel):
+    budget_usd: float | None = Field(description="The run's limit: the one asked for, or the setting's.")
+    day_limit_usd: float | None
+    day_left_usd: float | None
+    notes: list[Note] = Field(description="What they mean for this run.")
+
+
+class RunPreview(BaseModel):
+    workflow: str
+    version: str | None
+    repository: RepositoryPreview | None
+    roles: list[RolePreview]
+    estimate: Estimate | None
+    limits: LimitsPreview
+    problems: list[FieldProblem]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What was read from files and git, off the event loop."""
+
+    repository: RepositoryPreview | None
+    template: WorkflowTemplate | None
+    roles: list[RolePreview]
+    personas: dict[str, AgentPersona]
+    problems: list[FieldProblem]
+    readiness: Readiness | None = None
+
+
+@router.post("/preview", responses=WRITE, summary="What starting a run would do")
+async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> RunPreview:
+    """Takes what `POST /api/runs` takes and starts nothing. Everything that would refuse the run is in `problems`."""
+    problems: list[FieldProblem] = []
+    repo: Path | None = None
+    template: WorkflowTemplate | None = None
+    try:
+        repo = await server.engines.resolve_repository(body.repo_path)
+    except HoldfastError as error:
+        problems.append(to_problem("repo_path", error))
+    try:
+        template = await _find_workflow(server, repo, body.workflow)
+    except HoldfastError as error:
+        problems.append(to_problem("workflow", error))
+    seen = await asyncio.to_thread(_look, server, body, repo, template)
+    if repo is not None and template is not None:
+        problems += await _find_missing_trust(server, body, repo, seen.readiness)
+    guess = await _estimate(server, template, seen.personas, is_simulated=body.simulate)
+    return RunPreview(
+        workflow=body.workflow,
+        version=str(template.version) if template else None,
+        repository=seen.repository,
+        roles=seen.roles,
+        estimate=guess,
+        limits=await _limits(server, body, guess),
+        problems=[*problems, *seen.problems],
+    )
+
+
+@router.get("/{run_id}/request", responses=READ_ONE, summary="What a run was started with")
+async def show_request(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> StartRun:
+    """As a body for `POST /api/runs`, to start one like it. Personas only where they were asked for."""
+    stored = await get_run(server.db, run_id)
+    run = stored.run
+    overrides = {
+        role_id: persona.name
+        for role_id, (binding, persona) in stored.bindings.items()
+        if persona is not None and was_asked_for(binding.explanation)
+    }
+    # As it is: what was accepted once is told, even if it would be refused by now.
+    return StartRun.model_construct(
+        workflow=run.workflow,
+        repo_path=run.repo_path,
+        base_branch=run.base_branch,
+        requirements_md=run.requirements_md,
+        persona_overrides=overrides,
+        simulate=bool(run.is_simulated),
+        budget_usd=None if run.budget_micros is None else to_usd(run.budget_micros),
+        title=run.title,
+    )
+
+
+async def _find_workflow(server: Server, repo: Path | None, name: str) -> WorkflowTemplate:
+    if repo is not None:
+        return await server.engines.find_workflow(repo, name)
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        raise TemplateNotFound("A workflow's file is looked for in the repository.", hint="Name the repository first.")
+    entry = await asyncio.to_thread(server.engines.catalog(None).get_workflow, name)
+    return entry.definition
+
+
+async def _find_missing_trust(
+    server: Server, body: StartRun, repo: Path, readiness: Readiness | None
+) -> list[FieldProblem]:
+    """What the repository brings along and nobody has agreed to."""
+    try:
+        await server.engines.check_trust(
+            repo,
+            body.workflow,
+            is_simulated=body.simulate,
+            overrides=body.persona_overrides,
+            readiness=readiness,
+        )
+    except PersonaIneligible:
+        return []  # told beside its role; until it is known who works, nobody can agree to them
+    except HoldfastError as error:
+        return [to_problem("repo_path", error)]
+    return []
+
+
+def _look(server: Server, body: StartRun, repo: Path | None, template: WorkflowTemplate | None) -> _Seen:
+    problems: list[FieldProblem] = []
+    repository = None if repo is None else _look_at_repository(repo, body.base_branch, server, problems)
+    if template is None:
+        return _Seen(repository, None, [], {}, problems)
+    catalog = server.engines.catalog(repo)
+    try:
+        check_schemas(template, catalog.artifact_registry())
+    except HoldfastError as error:
+        problems.append(to_problem("workflow", error))
+    entries = catalog.list_personas()
+    readiness = server.engines.readiness(entries, repo)
+    available = find_available(is_simulated=body.simulate, readiness=readiness.before_trust())
+    pool = [entry.definition for entry in entries]
+    if not body.simulate:
+        readiness.ask_servers(pool)
+    roles, personas = cast_roles(
+        template, pool, body.persona_overrides, consents=open_consents(server.config), available=available
+    )
+    problems += find_role_problems(template, roles, body.persona_overrides)
+    return _Seen(repository, template, roles, personas, problems, readiness)
+
+
+def _look_at_repository(
+    path: Path, base_branch: str | None, server: Server, problems: list[FieldProblem]
+) -> RepositoryPreview | None:
+    try:
+        repository = find_repository(path)
+        if repository is None:
+            return _to_repository(path, is_git=False)
+        branches = _list_branches(repository)
+        try:
+            find_start(path, base_branch)
+        except HoldfastError as error:
+            problems.append(to_problem("base_branch", error))
+        return _to_repository(
+            path,
+            branches=branches,
+            current_branch=find_current_branch(repository),
+            uncommitted=list(find_dirty_paths(repository, data_dir=server.config.data_dir)),
+        )
+    except HoldfastError as error:
+        problems.append(to_problem("repo_path", error))
+    except OSError as error:
+        problems.append(FieldProblem(field="repo_path", code="workspace_error", message=f"It cannot be read: {error}."))
+    return None
+
+
+def _to_repository(
+    path: Path,
+    *,
+    is_git: bool = True,
+    branches: Sequence[str] = (),
+    current_branch: str | None = None,
+    uncommitted: Sequence[str] = (),
+) -> RepositoryPreview:
+    found = Note("idle", "A folder without git: the run works on a copy with a repository of its own.")
+    if is_git:
+        on = f", on {current_branch}" if current_branch else ""
+        told = f"A git repository with {plural(len(branches), 'branch', 'branches')}{on}"
+        found = Note("good", told if branches else "A git repository without commits: the run begins from nothing")
+    them = "it" if len(uncommitted) == 1 else "them"
+    unseen = f"{plural(len(uncommitted), 'change')} not committed: the run does not see {them}" if uncommitted else ""
+    return RepositoryPreview(
+        path=str(path),
+        is_git=is_git,
+        branches=list(branches[:_MOST_BRANCHES]),
+        current_branch=current_branch,
+        uncommitted=list(uncommitted),
+        found=found,
+        unseen=unseen,
+    )
+
+
+def _list_branches(repository: Repository) -> list[str]:
+    """The branches of people; those that runs left behind would bury them, and can still be typed."""
+    names = repository.git.line("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
+    return [name for name in names if not name.startswith("holdfast/")]
+
+
+async def _estimate(
+    server: Server, template: WorkflowTemplate | None, personas: dict[str, AgentPersona], *, is_simulated: bool
+) -> Estimate | None:
+    if template is None:
+        return None
+    past = to_statistics(await read_past_runs(server.db))
+    table = await asyncio.to_thread(load_model_table, server.config.config_dir)
+    same = next((one for one in past if one.workflow == template.name), None)
+    return estimate(template, personas, past=same, table=table, is_simulated=is_simulated)
+
+
+async def _limits(server: Server, body: StartRun, guess: Estimate | None) -> LimitsPreview:
+    config = server.config
+    today = datetime.now(UTC).date().isoformat()
+    limit = config.day_budget_usd
+    spent = (await read_money(server.db, since_day=today)).by_day.get(today, 0) if limit is not None else 0
+    budget = config.run_budget_usd if body.budget_usd is None and not body.simulate else body.budget_usd
+    left = None if limit is None else max(0.0, limit - to_usd(spent))
+    notes = tell_limits(guess, budget_usd=budget, left_usd=left, day_usd=limit)
+    return LimitsPreview(budget_usd=budget, day_limit_usd=limit, day_left_usd=left, notes=notes)

@@ -1,0 +1,105 @@
+"""Repositories a run can be started on: the ones used before, and the ones that lie under the workspace root."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from holdfast.api.http.auth import Operator
+from holdfast.api.http.openapi import READ
+from holdfast.api.schemas import ServerDep
+from holdfast.persistence.statistics import UsedRepository, read_used_repositories
+
+router = APIRouter(tags=["catalog"])
+_DEPTH = 2
+_MOST_LOOKED_AT = 2000  # a home folder can hold a great many; the picker is a help, not an index
+_MOST_FOUND = 100
+
+
+class RepositoryItem(BaseModel):
+    path: str
+    base_branch: str | None = Field(description="The branch of the last run here.")
+    runs: int
+    last_used_at: str | None
+    is_there: bool
+
+
+class RepositoryList(BaseModel):
+    workspace_root: str = Field(description="Repositories must lie under this folder.", examples=["/srv/code"])
+    items: list[RepositoryItem]
+
+
+@router.get("/api/repositories", responses=READ, summary="Repositories that a run can be started on")
+async def list_repositories(server: ServerDep, _identity: Operator) -> RepositoryList:
+    """Used ones first, the latest at the top; then git repositories up to two folders below the workspace root."""
+    used = await read_used_repositories(server.db)
+    return await asyncio.to_thread(_collect, server.config.workspace_root, used)
+
+
+def _collect(workspace_root: Path, used: list[UsedRepository]) -> RepositoryList:
+    root = workspace_root.resolve()
+    items = {
+        one.repo_path: RepositoryItem(
+            path=one.repo_path,
+            base_branch=one.base_branch,
+            runs=one.runs,
+            last_used_at=one.last_used_at,
+            is_there=Path(one.repo_path).is_dir(),
+        )
+        for one in used
+        if _is_allowed(one.repo_path, root)
+    }
+    for path in sorted(find_git_folders(root)):
+        if path not in items:
+            items[path] = RepositoryItem(path=path, base_branch=None, runs=0, last_used_at=None, is_there=True)
+    return RepositoryList(workspace_root=str(root), items=list(items.values())[: 2 * _MOST_FOUND])
+
+
+def _is_allowed(path: str, root: Path) -> bool:
+    try:
+        return Path(path).resolve().is_relative_to(root)
+    except (OSError, ValueError):
+        return False
+
+
+def find_git_folders(root: Path) -> list[str]:
+    """Folders with a `.git`, no deeper than two levels; hidden ones and links are not followed."""
+    found: list[str] = []
+    left = _MOST_LOOKED_AT
+    level = [str(root)]
+    for _ in range(_DEPTH + 1):
+        below: list[str] = []
+        for folder in level:
+            if Path(folder, ".git").exists():
+                found.append(folder)
+            else:
+                below += _subfolders(folder)
+            left -= 1
+            if left <= 0 or len(found) >= _MOST_FOUND:
+                return [path for path in found if _is_text(path)]
+        level = below
+    return [path for path in found if _is_text(path)]
+
+
+def _subfolders(folder: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from [
+                entry.path
+                for entry in entries
+                if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+            ]
+    except OSError:
+        return
+
+
+def _is_text(path: str) -> bool:
+    """A name that is no valid Unicode cannot be told in JSON, nor come back in a request."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,206 @@
+"""Runs: list, start, look, and the verbs that move one."""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from holdfast.api.http.auth import Admin, Operator, Viewer
+from holdfast.api.http.openapi import READ, READ_ONE, WRITE, WRITE_ONE
+from holdfast.api.http.problems import naming_fields
+from holdfast.api.schemas import (
+    AbortRun,
+    ForkRun,
+    IdempotencyKey,
+    ResumeRun,
+    RetryRun,
+    RunDetail,
+    RunIdPath,
+    RunPage,
+    RunRef,
+    ServerDep,
+    ShortText,
+    StartRun,
+    Text,
+    TopUp,
+)
+from holdfast.api.serialize import from_cursor, to_cursor, to_detail, to_run_item
+from holdfast.api.server.run_requests import (
+    ask_to_go_on,
+    change_and_go_on,
+    check_can_resume,
+    check_failed,
+    fork_run,
+    start_run,
+    to_change,
+    top_up,
+)
+from holdfast.engine.retention.cleanup import Skipped, remove_runs
+from holdfast.engine.run.load import get_run
+from holdfast.enums import RunStatus
+from holdfast.errors import HoldfastError, RunBusy, RunNotInState, UnmergedResult
+from holdfast.persistence.listings import RunFilter, list_page, list_phases
+from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent
+
+router = APIRouter(prefix="/api/runs", tags=["runs"])
+_LAST_EVENTS = 20
+
+
+@router.get("", responses=READ, summary="List runs, newest first")
+async def list_runs(
+    server: ServerDep,
+    _identity: Viewer,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    state: Annotated[RunStatus | None, Query()] = None,
+    workflow: Annotated[ShortText | None, Query()] = None,
+    text: Annotated[ShortText | None, Query(description="In the title or the requirements.")] = None,
+    repo: Annotated[Text | None, Query(max_length=4000, description="In the repository's path.")] = None,
+    cursor: Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before.")] = None,
+) -> RunPage:
+    wanted = RunFilter(state, workflow, text, repo)
+    found = await list_page(server.db, wanted, limit=limit + 1, after=from_cursor(cursor) if cursor else None)
+    page = found[:limit]
+    phases = await list_phases(server.db, [item.run.id for item in page])
+    return RunPage(
+        items=[to_run_item(item, phases.get(item.run.id, ()), reason=server.find_reason(item.run.id)) for item in page],
+        next_cursor=to_cursor(page[-1].run) if len(found) > limit else None,
+    )
+
+
+@router.post("", status_code=202, responses={**WRITE, **WRITE_ONE}, summary="Start a run")
+async def start(
+    body: StartRun,
+    server: ServerDep,
+    identity: Operator,
+    idempotency_key: IdempotencyKey = None,
+) -> RunRef:
+    """Write the run and return at once; the server drives it. The same `Idempotency-Key` again gives the same run."""
+    with naming_fields():
+        run_id = await start_run(server, body, by=identity.name, key=idempotency_key)
+    return RunRef(run_id=run_id, state=RunStatus.PENDING)
+
+
+@router.get("/{run_id}", responses={**READ_ONE, 304: {"description": "Not changed."}}, summary="Look at a run")
+async def show(run_id: RunIdPath, request: Request, server: ServerDep, identity: Viewer) -> RunDetail:
+    known = await get_run(server.db, run_id)
+    # The number before the rows: whoever follows the events from there misses nothing that the rows do not show.
+    head = await server.journal.read_head(known.run.id)
+    stored = await get_run(server.db, known.run.id)
+    events = await server.journal.read(stored.run.id, max(0, head - _LAST_EVENTS))
+    detail = to_detail(
+        stored,
+        artifacts=await read_artifacts(server.db, stored.run.id),
+        approvals=await read_approvals(server.db, run_id=stored.run.id),
+        spent=await read_spent(server.db, stored.run.id),
+        events=[event for event in events if event.seq <= head],
+        reason=server.find_reason(stored.run.id),
+        chronicle=await server.chronicles.get(stored.run.id),
+        role=identity.role,
+    )
+    return _with_etag(detail, request)  # type: ignore[return-value]  # a response as it is; the schema is the document's
+
+
+def _with_etag(detail: RunDetail, request: Request) -> Response:
+    body = detail.model_dump_json().encode(errors="replace")
+    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache, private"}
+    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if etag in known or known == ["*"]:
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+@router.post("/{run_id}/resume", status_code=202, responses=WRITE_ONE, summary="Go on with a run")
+async def resume(run_id: RunIdPath, server: ServerDep, identity: Operator, body: ResumeRun | None = None) -> RunRef:
+    """With other personas or requirements, a phase that is under way with what is different starts a new attempt."""
+    stored = await check_can_resume(server, run_id)
+    body = body or ResumeRun()
+    drift = {"accept_drift": True} if body.accept_drift else {}
+    await change_and_go_on(server, stored, to_change(body, by=identity.name), verb="resume", **drift)
+    return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
+
+
+@router.post("/{run_id}/retry", status_code=202, responses=WRITE_ONE, summary="Open a failed run again")
+async def retry(run_id: RunIdPath, server: ServerDep, identity: Operator, body: RetryRun | None = None) -> RunRef:
+    """At the phase that failed, with other personas or requirements if they are given."""
+    stored = await check_failed(server, run_id)
+    await change_and_go_on(server, stored, to_change(body or RetryRun(), by=identity.name), verb="retry")
+    return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
+
+
+@router.post("/{run_id}/pause", status_code=202, responses=WRITE_ONE, summary="Pause a run until it is resumed")
+async def pause(run_id: RunIdPath, server: ServerDep, identity: Operator) -> RunRef:
+    stored = await get_run(server.db, run_id)
+    engine = await server.engines.for_repository(None)
+    result = await engine.pause(stored.run.id, by=identity.name)
+    return RunRef(run_id=stored.run.id, state=result.state)
+
+
+@router.post("/{run_id}/abort", status_code=202, responses=WRITE_ONE, summary="End a run for good")
+async def abort(run_id: RunIdPath, server: ServerDep, identity: Operator, body: AbortRun | None = None) -> RunRef:
+    stored = await get_run(server.db, run_id)
+    engine = await server.engines.for_repository(None)
+    result = await engine.abort(stored.run.id, body.reason if body else "", by=identity.name)
+    return RunRef(run_id=stored.run.id, state=result.state)
+
+
+@router.post("/{run_id}/fork", status_code=202, responses=WRITE_ONE, summary="Start a new run from before a phase")
+async def fork(
+    run_id: RunIdPath, body: ForkRun, server: ServerDep, identity: Operator, idempotency_key: IdempotencyKey = None
+) -> RunRef:
+    """The original is untouched; other personas or requirements count in the fork. The same `Idempotency-Key` again
+    gives the same fork."""
+    forked = await fork_run(server, run_id, body, by=identity.name, key=idempotency_key)
+    return RunRef(run_id=forked, state=RunStatus.PENDING)
+
+
+@router.post("/{run_id}/budget", status_code=202, responses=WRITE_ONE, summary="Give a run more money")
+async def give_more(
+    run_id: RunIdPath, body: TopUp, server: ServerDep, identity: Operator, idempotency_key: IdempotencyKey = None
+) -> RunRef:
+    """Raise the run's limit; a run that waits for it goes on. The same `Idempotency-Key` again adds nothing."""
+    stored = await top_up(server, run_id, body, by=identity.name, key=idempotency_key)
+    if stored.run.pause_reason == "budget":
+        await ask_to_go_on(server, stored.run.id, by=identity.name, verb="resume")
+    return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
+
+
+router = APIRouter(prefix="/api/runs", tags=["runs"])
+
+
+class DeletedRun(BaseModel):
+    run_id: str = Field(examples=["3f2a7c1e-0d4b-4a68-9f1e-5c2d8b7a6e90"])
+    size_bytes: int = Field(description="About how much it took on disk and in the database.", examples=[412000])
+
+
+@router.delete("/{run_id}", responses=WRITE_ONE, summary="Delete a run for good")
+async def delete(
+    run_id: RunIdPath,
+    server: ServerDep,
+    _identity: Admin,
+    unmerged: Annotated[bool, Query(description="Also if its result is not merged; it is lost then.")] = False,
+) -> DeletedRun:
+    """Journal, rows, files and refs of a run that is over. Branches of the user's are not touched.
+
+    Refused while someone works on it, while it is not over, and if another run was forked from it.
+    """
+    stored = await get_run(server.db, run_id)
+    done = await server.undertakings.finish(
+        remove_runs(server.db, server.config, [stored.run.id], now=datetime.now(UTC), can_lose_unmerged=unmerged)
+    )
+    if stored.run.id not in done.deleted_runs:
+        raise _to_error(stored.run.id, done.skipped)
+    return DeletedRun(run_id=stored.run.id, size_bytes=done.size_bytes)
+
+
+def _to_error(run_id: str, skipped: list[Skipped]) -> HoldfastError:
+    told = f"Run {run_id} was not deleted: {'; '.join(item.reason for item in skipped)}."
+    codes = {item.code for item in skipped}
+    if "run_busy" in codes:
+        return RunBusy(told, run_id=run_id)
+    if "unmerged_result" in codes:
+        return UnmergedResult(told, hint="Merge it first, or say `unmerged=true` to lose it.")
+    return RunNotInState(told)

@@ -1,0 +1,128 @@
+"""Running the app as a server of its own: socket, login link, and an end that gives the runs up."""
+
+import asyncio
+import getpass
+import logging
+import socket
+import webbrowser
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from holdfast.api.app import create_app
+from holdfast.api.http.auth import Identity
+from holdfast.api.options import LOOPBACK_NAMES, ServerOptions
+from holdfast.config import load_config
+from holdfast.enums import Role
+from holdfast.errors import ConfigInvalid
+
+HEAD_WITHIN_S = 15.0
+
+
+class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]  # one of two classes, known at run time
+    """Closes itself if no whole request has come for a while; streams and answers under way are left alone."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._request_before: object = None
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        self._timer: asyncio.TimerHandle = self.loop.call_later(HEAD_WITHIN_S, self._look)
+
+    def _look(self) -> None:
+        request = self.cycle
+        is_waiting = request is None or request.response_complete
+        if is_waiting and request is self._request_before:
+            self.transport.close()
+            return
+        self._request_before = request
+        self._watch()
+
+
+_STREAM_GRACE_S = 3  # for requests under way; streams are ended before, and their clients come back
+
+
+class GracefulServer(uvicorn.Server):
+    """Ends the streams first when it is told to stop."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Streams have no end of their own; waiting for them would use up the time that the runs need.
+        self.config.app.state.place.end_streams()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
+
+
+def run_server(
+    host: str,
+    port: int,
+    *,
+    allowed_hosts: Sequence[str],
+    has_auth: bool,
+    opens_browser: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Serve until a signal ends it. Raises `ConfigInvalid` if the address cannot be had."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    shown = f"[{host}]" if ":" in host else host
+    names = LOOPBACK_NAMES | {name.lower() for name in allowed_hosts} | {shown.lower()}
+    app = create_app(load_config(), options=ServerOptions(has_auth=has_auth, allowed_hosts=frozenset(names)))
+    listening = _listen(host, port)
+    here = f"http://{_reachable(shown)}:{listening.getsockname()[1]}/"
+    say(f"holdfast serves {here}")
+    link = here
+    if has_auth:
+        code = app.state.access.links.create(Identity(_user(), Role.ADMIN))
+        link = f"{here}login?code={code}"
+        say(f"Log in once, within 15 minutes: {link}")
+    if opens_browser:
+        webbrowser.open(link)
+    GracefulServer(to_uvicorn(app)).run(sockets=[listening])
+
+
+def to_uvicorn(app: FastAPI) -> uvicorn.Config:
+    """How the app is served; what a proxy says of its clients is believed from this machine only."""
+    return uvicorn.Config(
+        app,
+        http=LimitedConnection,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=True,  # uvicorn trusts 127.0.0.1 unless FORWARDED_ALLOW_IPS says more
+        timeout_graceful_shutdown=_STREAM_GRACE_S,
+        limit_concurrency=2000,
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bind here, so that a port of 0 is known before anyone is told of it."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(2048)  # from here on a client that was told the address waits instead of being refused
+    except OSError as error:
+        raise ConfigInvalid(
+            f"{host}:{port} cannot be listened on: {error.strerror}.", hint="Take another --port.", key="--port"
+        ) from error
+    listening.set_inheritable(True)
+    return listening
+
+
+def _reachable(shown: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(shown, shown)  # noqa: S104 - what was asked for
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "owner"

@@ -1,0 +1,230 @@
+"""What a request to start a run or to go on with one comes to: checks, then rows and events that say so."""
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from holdfast.api.schemas import Decide, ForkRun, ResumeRun, RetryRun, StartRun, TopUp
+from holdfast.api.server.server import Server
+from holdfast.engine.approvals.decisions import NOT_GIVEN
+from holdfast.engine.run.change import ChangeRequest
+from holdfast.engine.run.load import get_run, load_run
+from holdfast.engine.workflow_engine import WorkflowEngine
+from holdfast.enums import RunStatus
+from holdfast.errors import ApprovalNotFound, IdempotencyKeyReused, RowRefused, RunBusy, RunNotInState
+from holdfast.persistence.access import find_answer, remember_answer
+from holdfast.persistence.models import ApprovalRow, IdempotencyRow
+from holdfast.persistence.runs import StoredRun, find_approval
+from holdfast.persistence.statements import now_text
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.events import Event, EventKind, create_event
+
+
+class Maker(Protocol):
+    """Writes a new run under this id, with these rows in the same transaction."""
+
+    async def __call__(self, run_id: str, /, beside: Sequence[Statement]) -> object: ...
+
+
+async def start_run(server: Server, wanted: StartRun, *, by: str, key: str | None = None) -> str:
+    """Write a pending run and return its id; with a key that was used before, the id of the run it made then.
+
+    Raises `RepositoryNotAllowed`, `IdempotencyKeyReused`, and whatever keeps a run from being made.
+    """
+
+    async def make(run_id: str, beside: Sequence[Statement]) -> None:
+        repo = await server.engines.resolve_repository(wanted.repo_path)
+        template = await server.engines.find_workflow(repo, wanted.workflow)
+        readiness = await server.engines.check_trust(
+            repo, wanted.workflow, is_simulated=wanted.simulate, overrides=wanted.persona_overrides
+        )
+        engine = await server.engines.for_repository(repo, is_simulated=wanted.simulate, readiness=readiness)
+        await engine.create(
+            template,
+            repo_path=repo,
+            base_branch=wanted.base_branch,
+            requirements_md=wanted.requirements_md,
+            pre_allocated_run_id=run_id,
+            persona_overrides=wanted.persona_overrides,
+            budget_usd=wanted.budget_usd,
+            title=wanted.title,
+            started_by=by,
+            beside=beside,
+        )
+
+    return await start_once(server, wanted, make, by=by, key=key)
+
+
+async def fork_run(server: Server, run_id: str, wanted: ForkRun, *, by: str, key: str | None) -> str:
+    """Write a fork as a pending run and return its id; raises what `WorkflowEngine.create_fork` raises."""
+    stored = await get_run(server.db, run_id)
+    change = to_change(wanted, by=by)
+    engine = await _engine_for_change(server, stored, change)
+
+    async def make(new_id: str, beside: Sequence[Statement]) -> None:
+        await engine.create_fork(
+            *(stored.run.id, wanted.phase_key),
+            title=wanted.title,
+            started_by=by,
+            pre_allocated_run_id=new_id,
+            beside=beside,
+            persona_overrides=change.persona_overrides,
+            requirements_md=change.requirements_md,
+        )
+
+    return await start_once(server, wanted, make, by=by, key=key, about=f"fork {stored.run.id}")
+
+
+async def top_up(server: Server, run_id: str, wanted: TopUp, *, by: str, key: str | None) -> StoredRun:
+    """Raise a run's limit once for a key; raises what `WorkflowEngine.top_up` raises."""
+    stored = await get_run(server.db, run_id)
+    engine = await server.engines.for_repository(None)
+
+    async def make(_run_id: str, beside: Sequence[Statement]) -> None:
+        await engine.top_up(stored.run.id, wanted.amount_usd, by=by, beside=beside)
+
+    await start_once(server, wanted, make, by=by, key=key, about=f"top up {stored.run.id}", run_id=stored.run.id)
+    return stored
+
+
+async def start_once(
+    server: Server,
+    wanted: BaseModel,
+    make: Maker,
+    *,
+    by: str,
+    key: str | None,
+    about: str = "",
+    run_id: str | None = None,
+) -> str:
+    """The id of the run that is made for a request, or that was made for it before, if its key was used then.
+
+    `about` is what of the request does not stand in its body; `run_id` is the run it is about, if none is made.
+    """
+    request_hash = hashlib.sha256((about + wanted.model_dump_json()).encode()).hexdigest()
+    if key is not None and (answer := await find_answer(server.db, by, key)) is not None:
+        return _same(answer, request_hash)
+    run_id = run_id or str(uuid.uuid4())
+    try:
+        await make(run_id, () if key is None else (remember_answer(by, key, request_hash, run_id),))
+    except RowRefused:
+        # Key and run are one transaction: if the same request was faster elsewhere, this one has written nothing.
+        if key is None or (answer := await find_answer(server.db, by, key)) is None:
+            raise
+        return _same(answer, request_hash)
+    server.dispatcher.wake()
+    return run_id
+
+
+def _same(answer: IdempotencyRow, request_hash: str) -> str:
+    if answer.request_hash != request_hash:
+        raise IdempotencyKeyReused(f"This key was used for another request, about run {answer.run_id}.")
+    return answer.run_id
+
+
+async def check_can_resume(server: Server, run_id: str) -> StoredRun:
+    """Raises what `WorkflowEngine.resume` would, without a claim."""
+    loaded = await load_run(server.db, run_id, ())
+    if loaded.stored.run.state == RunStatus.RUNNING and server.dispatcher.is_driving(loaded.stored.run.id):
+        raise RunBusy(f"Run {run_id} is being driven.", run_id=run_id)
+    return loaded.stored
+
+
+async def check_failed(server: Server, run_id: str) -> StoredRun:
+    """Raises `RunNotFound`, `RunNotInState`."""
+    stored = await get_run(server.db, run_id)
+    if stored.run.state != RunStatus.FAILED:
+        raise RunNotInState(
+            f"Run {run_id} is {stored.run.state}; only a failed run is retried.",
+            hint="Resume a run that is paused or was interrupted.",
+        )
+    return stored
+
+
+async def ask_to_go_on(server: Server, run_id: str, *, by: str, verb: str, **facts: Any) -> None:
+    """Record who wants the run to go on, durably, and look at once whether somebody can drive it."""
+    await write_and_wake(server, run_id, _resume_requested(run_id, by=by, verb=verb, **facts))
+
+
+async def change_and_go_on(
+    server: Server, stored: StoredRun, change: ChangeRequest, *, verb: str, **facts: Any
+) -> None:
+    """Change a run and record who wants it to go on, both or neither. Raises what `WorkflowEngine.change` raises."""
+    if not change:
+        await ask_to_go_on(server, stored.run.id, by=change.by, verb=verb, **facts)
+        return
+    engine = await _engine_for_change(server, stored, change)
+    event = _resume_requested(stored.run.id, by=change.by, verb=verb, **facts)
+    await engine.change(
+        stored.run.id,
+        persona_overrides=change.persona_overrides,
+        requirements_md=change.requirements_md,
+        by=change.by,
+        is_retry=verb == "retry",
+        then=[event],
+        beside=[_wake_row(stored.run.id)],
+    )
+    server.dispatcher.wake()
+
+
+def to_change(wanted: ResumeRun | RetryRun | ForkRun, *, by: str) -> ChangeRequest:
+    return ChangeRequest(wanted.persona_overrides, wanted.requirements_md, by)
+
+
+async def _engine_for_change(server: Server, stored: StoredRun, change: ChangeRequest) -> WorkflowEngine:
+    """Return an engine that knows the personas of the run's repository. Raises `ConsentRequired`."""
+    if not change.persona_overrides:
+        return await server.engines.for_repository(None)
+    repo = await server.engines.resolve_repository(stored.run.repo_path)
+    await server.engines.check_persona_trust(repo, change.persona_overrides.values())
+    return await server.engines.for_repository(repo, is_simulated=bool(stored.run.is_simulated))
+
+
+def _resume_requested(run_id: str, **facts: Any) -> Event:
+    return create_event(run_id, EventKind.RUN_RESUME_REQUESTED, **facts)
+
+
+def _wake_row(run_id: str) -> Statement:
+    # Unique per request, so that whoever has served one does not take back the next.
+    wake = f"{now_text()} {uuid.uuid4().hex[:8]}"
+    return Statement("UPDATE runs SET wake = :wake WHERE id = :id", {"wake": wake, "id": run_id})
+
+
+async def write_and_wake(server: Server, run_id: str, event: Event) -> int:
+    """Append what somebody has to act on, and see that somebody does; the event's number."""
+    (stored,) = await server.journal.append(run_id, [event], rows=[_wake_row(run_id)])
+    server.dispatcher.wake()
+    return stored.seq
+
+
+async def decide(server: Server, approval_id: str, wanted: Decide, *, by: str, is_identified: bool) -> ApprovalRow:
+    """Record an answer and wake the run. Raises what `WorkflowEngine.decide` raises."""
+    row = _get(await find_approval(server.db, approval_id), approval_id)
+    stored = await get_run(server.db, row.run_id)
+    engine = await server.engines.for_repository(Path(stored.run.repo_path))
+    await engine.decide(
+        row.run_id,
+        approval_id,
+        wanted.action,
+        comment=wanted.comment,
+        by=by,
+        digest=wanted.digest,
+        is_identified=is_identified,
+        result=wanted.result if "result" in wanted.model_fields_set else NOT_GIVEN,
+        args=wanted.args,
+    )
+    decided = _get(await find_approval(server.db, approval_id), approval_id)
+    # crash: the answer is there without the request; a run whose every question is answered is due all the same.
+    if decided.state != "pending":
+        await ask_to_go_on(server, row.run_id, by=by, verb="resume")
+    return decided
+
+
+def _get(row: ApprovalRow | None, approval_id: str) -> ApprovalRow:
+    if row is None:
+        raise ApprovalNotFound(f"There is no approval {approval_id}.", hint="List the approvals to see what waits.")
+    return row

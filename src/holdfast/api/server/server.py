@@ -1,0 +1,190 @@
+"""What the routes of one running server share, opened when it starts and closed when it stops."""
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from fastapi import Request
+
+from holdfast.agents.calls.rate_limits import Traffic, get_traffic
+from holdfast.api.live.feed import Feed
+from holdfast.api.live.run_stream import Tails
+from holdfast.api.options import ServerOptions
+from holdfast.api.server.dispatch import Dispatcher, InProcessDispatcher, NoDispatcher
+from holdfast.api.server.engines import Engines
+from holdfast.api.server.metrics import RunMetrics, observe_commits
+from holdfast.api.server.nightly_cleanup import clean_every_night
+from holdfast.concurrency import Undertakings
+from holdfast.config import Config
+from holdfast.persistence.access import forget_old
+from holdfast.persistence.db import Database
+from holdfast.persistence.statements import to_time_text
+from holdfast.presentation.trace import Chronicle
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.stores import open_journal
+
+_KEPT = 32
+_AT_ONCE = 500  # events folded before others get their turn: a long journal must not hold the whole server up
+
+
+class Chronicles:
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._known: OrderedDict[str, tuple[Chronicle, asyncio.Lock]] = OrderedDict()
+
+    async def get(self, run_id: str) -> Chronicle:
+        """The run's chronicle up to its last event now; shared, so nobody may change it."""
+        chronicle, lock = self._known.setdefault(run_id, (Chronicle(), asyncio.Lock()))
+        self._known.move_to_end(run_id)
+        while len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        async with lock:
+            events = await self._journal.read(run_id, chronicle.last_seq)
+            for start in range(0, len(events), _AT_ONCE):
+                if start:
+                    await asyncio.sleep(0)
+                chronicle.extend(events[start : start + _AT_ONCE])
+        return chronicle
+
+
+_log = logging.getLogger("holdfast.api")
+
+
+async def clean_for_ever(journal: Journal, options: ServerOptions) -> None:
+    """Clean up now and every so often, until cancelled. Servers on one database may all do so."""
+    while True:
+        try:
+            await clean(journal, options, now=datetime.now(UTC))
+        except Exception:
+            _log.warning("Old sessions and keys could not be deleted; it is tried again", exc_info=True)
+        await asyncio.sleep(options.clean_every_s)
+
+
+async def clean(journal: Journal, options: ServerOptions, *, now: datetime) -> None:
+    await forget_old(
+        journal,
+        sessions_until=to_time_text(now),
+        keys_until=to_time_text(now - timedelta(days=options.idempotency_days)),
+    )
+
+
+@dataclass(frozen=True)
+class Server:
+    config: Config
+    options: ServerOptions
+    db: Database
+    journal: Journal
+    engines: Engines
+    dispatcher: Dispatcher
+    tails: Tails
+    feed: Feed
+    metrics: RunMetrics
+    traffic: Traffic
+    chronicles: Chronicles
+    undertakings: Undertakings
+
+    def find_reason(self, run_id: str) -> str | None:
+        """Why a run that should go on does not, as far as this server knows."""
+        return self.dispatcher.find_reason(run_id) or self.traffic.find_reason(run_id)
+
+
+class ServerPlace:
+    """Holds the one open server of an app; made on first use where nobody runs the app's lifespan."""
+
+    def __init__(self, config: Config, options: ServerOptions) -> None:
+        self.config = config
+        self.options = options
+        self._server: Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening = asyncio.Lock()
+        self._closing = contextlib.AsyncExitStack()
+
+    async def get(self) -> Server:
+        loop = asyncio.get_running_loop()
+        if self._server is not None and self._loop is loop:
+            return self._server
+        if self._loop is not loop:
+            self._loop, self._server, self._opening = loop, None, asyncio.Lock()
+            self._closing = contextlib.AsyncExitStack()
+        async with self._opening:
+            if self._server is None:
+                self._server = await self._open()
+            return self._server
+
+    def end_streams(self) -> None:
+        if self._server is not None:
+            self._server.tails.close()
+            self._server.feed.close()
+
+    async def close(self) -> None:
+        """Give up what is driven here, then close the database; the place can be used again."""
+        self.end_streams()
+        self._server = None
+        await self._closing.aclose()
+
+    async def _open(self) -> Server:
+        config, options = self.config, self.options
+        async with contextlib.AsyncExitStack() as stack:
+            db = Database(config.database_url, connections=config.database_connections)
+            stack.push_async_callback(db.dispose)
+            await db.init_schema()
+            metrics = RunMetrics()
+            journal = await stack.enter_async_context(open_journal(db.store))
+            feed = Feed(db, journal, max_queued=options.max_queued_events)
+            stack.push_async_callback(feed.wait_closed)
+            observe_commits(journal, metrics, feed.note_commit)
+            cleaning = asyncio.create_task(clean_for_ever(journal, options), name="holdfast-cleaning")
+            stack.push_async_callback(_end, cleaning)
+            at_night = asyncio.create_task(clean_every_night(db, config), name="holdfast-night")
+            stack.push_async_callback(_end, at_night)
+            engines = Engines(db, config)
+            undertakings = Undertakings()
+            stack.push_async_callback(undertakings.drain)
+            dispatcher = _make_dispatcher(db, journal, engines, metrics, config=config, options=options)
+            await dispatcher.start()
+            stack.push_async_callback(dispatcher.stop)
+            tails = Tails(db, journal, max_queued=options.max_queued_events)
+            self._closing = stack.pop_all()
+            return Server(
+                config=config,
+                options=options,
+                db=db,
+                journal=journal,
+                engines=engines,
+                dispatcher=dispatcher,
+                tails=tails,
+                feed=feed,
+                metrics=metrics,
+                traffic=get_traffic(config),
+                chronicles=Chronicles(journal),
+                undertakings=undertakings,
+            )
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+def _make_dispatcher(
+    db: Database, journal: Journal, engines: Engines, metrics: RunMetrics, *, config: Config, options: ServerOptions
+) -> Dispatcher:
+    if not options.has_dispatcher:
+        return NoDispatcher()
+    return InProcessDispatcher(
+        db,
+        journal,
+        engines,
+        metrics,
+        max_parallel=config.max_parallel_runs,
+        poll_s=options.poll_s,
+        grace_s=options.grace_s,
+    )
+
+
+async def get_server(request: Request) -> Server:
+    place: ServerPlace = request.app.state.place
+    return await place.get()
