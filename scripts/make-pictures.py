@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from holdfast.cli.results import read_diff
-from holdfast.cli.workflow_demo import play
-from holdfast.cli.workflow_demo_view import StoryView
+from holdfast.cli.commands.runs.diff import read_diff
+from holdfast.cli.demo.workflow_story import play
+from holdfast.cli.demo.workflow_view import StoryView
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 WIDTH = 80

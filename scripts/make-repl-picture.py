@@ -25,8 +25,8 @@ sys.path.insert(0, str(ROOT))
 from tests.acceptance.cli.terminal import Terminal, shell  # noqa: E402
 from tests.model_server import ModelServer, Says, Script, asks, own_persona  # noqa: E402
 
-from holdfast.cli.output import paint  # noqa: E402
-from holdfast.cli.repl_view import TalkView  # noqa: E402
+from holdfast.cli.repl.view import TalkView  # noqa: E402
+from holdfast.cli.terminal.output import paint  # noqa: E402
 from holdfast.runtime.events import Event  # noqa: E402
 
 PICTURES = runpy.run_path(str(Path(__file__).with_name("make-pictures.py")))

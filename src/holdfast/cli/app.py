@@ -12,72 +12,72 @@ import typer
 
 from holdfast import __version__
 from holdfast.cli.lazy import Entry, LazyGroup, lighten
-from holdfast.cli.streams import open_closed_streams
+from holdfast.cli.terminal.streams import open_closed_streams
 
 RUNS = {
-    "list": Entry("List runs, newest first.", "listing:list_runs"),
-    "show": Entry("What a run is doing, made, cost and waits for.", "listing:show_run"),
-    "events": Entry("The journal of a run, event by event.", "events:list_events"),
-    "logs": Entry("What commands, checks and coding agents of a run printed.", "command_logs:list_logs"),
-    "watch": Entry("Watch a run that any process drives, until it ends or waits.", "following:watch_run"),
-    "diff": Entry("What a run changed in the repository.", "results:show_diff"),
-    "rm": Entry("Delete runs for good: journal, files, refs.", "gc:remove"),
+    "list": Entry("List runs, newest first.", "commands.runs.list:list_runs"),
+    "show": Entry("What a run is doing, made, cost and waits for.", "commands.runs.list:show_run"),
+    "events": Entry("The journal of a run, event by event.", "commands.runs.events:list_events"),
+    "logs": Entry("What commands, checks and coding agents of a run printed.", "commands.runs.logs:list_logs"),
+    "watch": Entry("Watch a run that any process drives, until it ends or waits.", "commands.runs.watch:watch_run"),
+    "diff": Entry("What a run changed in the repository.", "commands.runs.diff:show_diff"),
+    "rm": Entry("Delete runs for good: journal, files, refs.", "commands.gc:remove"),
 }
 WORKFLOWS = {
-    "list": Entry("The workflows there are, and where each comes from.", "describing:list_workflows"),
-    "show": Entry("The phases of a workflow: roles, risks, approvals and artifacts.", "describing:show_workflow"),
-    "validate": Entry("Check a workflow file of your own.", "describing:validate_workflow"),
+    "list": Entry("The workflows there are, and where each comes from.", "commands.catalog:list_workflows"),
+    "show": Entry("The phases of a workflow: roles, risks, approvals and artifacts.", "commands.catalog:show_workflow"),
+    "validate": Entry("Check a workflow file of your own.", "commands.catalog:validate_workflow"),
 }
 PERSONAS = {
-    "list": Entry("The personas there are, their models and where each comes from.", "describing:list_personas"),
-    "show": Entry("One persona in full.", "describing:show_persona"),
+    "list": Entry("The personas there are, their models and where each comes from.", "commands.catalog:list_personas"),
+    "show": Entry("One persona in full.", "commands.catalog:show_persona"),
 }
 DATABASE = {
-    "upgrade": Entry("Make the database, or bring it up to date. Safe to repeat.", "database:upgrade"),
-    "check": Entry("Compare every row with the journal.", "database:check"),
-    "backup": Entry("Copy the database while it is in use.", "database:backup"),
+    "upgrade": Entry("Make the database, or bring it up to date. Safe to repeat.", "commands.db:upgrade"),
+    "check": Entry("Compare every row with the journal.", "commands.db:check"),
+    "backup": Entry("Copy the database while it is in use.", "commands.db:backup"),
 }
 TOKENS = {
-    "create": Entry("Make a token; it is shown once.", "serving:create"),
-    "list": Entry("The tokens there are.", "serving:list_all"),
-    "revoke": Entry("Make a token useless at once.", "serving:revoke"),
+    "create": Entry("Make a token; it is shown once.", "commands.serve:create"),
+    "list": Entry("The tokens there are.", "commands.serve:list_all"),
+    "revoke": Entry("Make a token useless at once.", "commands.serve:revoke"),
 }
 APPROVALS = {
-    "list": Entry("What waits for a person.", "listing:approvals"),
-    "show": Entry("What is to be approved, why, and the commands to answer.", "approval_view:show_approval"),
+    "list": Entry("What waits for a person.", "commands.runs.list:approvals"),
+    "show": Entry("What is to be approved, why, and the commands to answer.", "terminal.approval_view:show_approval"),
 }
 SECTIONS = {
     "Begin": {
-        "demo": Entry("Watch a run being killed, resumed and finished; needs no key.", "demo:demo"),
-        "init": Entry("Prepare a repository: settings and an example workflow.", "starting:init"),
-        "run": Entry("Start a workflow on a repository.", "running:run"),
+        "demo": Entry("Watch a run being killed, resumed and finished; needs no key.", "demo.__main__:demo"),
+        "init": Entry("Prepare a repository: settings and an example workflow.", "commands.init:init"),
+        "run": Entry("Start a workflow on a repository.", "commands.run:run"),
     },
     "Runs": {
         "runs": Entry("Look at runs: list, show, events, logs, watch, diff; rm deletes.", members=RUNS),
-        "resume": Entry("Go on with a run that was interrupted, or that waited for you.", "moving:resume"),
-        "pause": Entry("Stop a run durably until someone resumes it.", "moving:pause"),
-        "retry": Entry("Open a failed run again at the phase that failed.", "moving:retry"),
-        "abort": Entry("End a run for good; what it made is kept.", "moving:abort"),
-        "fork": Entry("Start a new run from where another stood before a phase.", "moving:fork"),
-        "merge": Entry("Bring a run's result to your branch.", "merge:merge"),
+        "resume": Entry("Go on with a run that was interrupted, or that waited for you.", "commands.resume:resume"),
+        "pause": Entry("Stop a run durably until someone resumes it.", "commands.resume:pause"),
+        "retry": Entry("Open a failed run again at the phase that failed.", "commands.resume:retry"),
+        "abort": Entry("End a run for good; what it made is kept.", "commands.resume:abort"),
+        "fork": Entry("Start a new run from where another stood before a phase.", "commands.resume:fork"),
+        "merge": Entry("Bring a run's result to your branch.", "commands.merge:merge"),
     },
     "What waits for you": {
-        "approvals": Entry("What waits for a person; show one in full.", "listing:approvals", APPROVALS),
-        "approve": Entry("Say yes to what a phase made.", "deciding:approve"),
-        "reject": Entry("Say no, or ask for changes.", "deciding:reject"),
-        "budget": Entry("What was spent, what may be; give a run more.", "spending:budget"),
+        "approvals": Entry("What waits for a person; show one in full.", "commands.runs.list:approvals", APPROVALS),
+        "approve": Entry("Say yes to what a phase made.", "commands.approvals:approve"),
+        "reject": Entry("Say no, or ask for changes.", "commands.approvals:reject"),
+        "budget": Entry("What was spent, what may be; give a run more.", "commands.budget:budget"),
     },
     "What there is": {
         "workflows": Entry("Look at workflows, check your own.", members=WORKFLOWS),
         "personas": Entry("Look at personas.", members=PERSONAS),
-        "trust": Entry("Agree to what a repository or a persona needs consent for.", "trusting:trust"),
+        "trust": Entry("Agree to what a repository or a persona needs consent for.", "commands.trust:trust"),
     },
     "Looking after it": {
-        "serve": Entry("Serve the API and the web pages, and drive runs.", "serving:serve"),
+        "serve": Entry("Serve the API and the web pages, and drive runs.", "commands.serve:serve"),
         "token": Entry("Tokens for the API: create, list, revoke.", members=TOKENS),
-        "explain": Entry("Explain an error code, or print a page of the documentation.", "explain:explain"),
-        "doctor": Entry("Check this machine, with a remedy for what is missing.", "doctor:doctor"),
-        "gc": Entry("Clean up after runs that are over: worktrees, or whole runs.", "gc:collect"),
+        "explain": Entry("Explain an error code, or print a page of the documentation.", "commands.explain:explain"),
+        "doctor": Entry("Check this machine, with a remedy for what is missing.", "commands.doctor:doctor"),
+        "gc": Entry("Clean up after runs that are over: worktrees, or whole runs.", "commands.gc:collect"),
         "db": Entry("Look after the database: upgrade, check, backup.", members=DATABASE),
     },
 }
@@ -150,7 +150,7 @@ def holdfast(
     Example: git diff | holdfast -p "Review this."
     """
     if ctx.invoked_subcommand is None:
-        from holdfast.cli.home import HomeOptions, open_home
+        from holdfast.cli.repl.home import HomeOptions, open_home
 
         options = HomeOptions(resume, persona, simulate, question, as_json)
         raise typer.Exit(open_home(ctx.get_help(), options))
@@ -170,7 +170,7 @@ def main() -> None:
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ✓ gets a question mark
     arguments, flags = take_global_options(sys.argv[1:])
     if flags & {"--verbose", "--log-json"}:
-        from holdfast.cli.logs import show_log
+        from holdfast.cli.log_output import show_log
 
         show_log(is_json="--log-json" in flags)
     sys.exit(_run(arguments, is_debug="--debug" in flags))

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 # What commands need beside the core, by module or by command; they say so before they do anything. What is missing
 # only on some way through another command is found on that way.
 _EXTRAS: "dict[str, Extra]" = {
-    **dict.fromkeys(("starting", "running", "moving", "deciding", "describing", "trusting"), "agents"),
-    **dict.fromkeys(("results:merge", "database:upgrade", "database:check"), "agents"),
-    "serving": "server",
+    **dict.fromkeys(("commands.init", "commands.run", "commands.resume", "commands.approvals"), "agents"),
+    **dict.fromkeys(("commands.catalog", "commands.trust", "commands.merge"), "agents"),
+    **dict.fromkeys(("commands.db:upgrade", "commands.db:check"), "agents"),
+    "commands.serve": "server",
 }
 
 

@@ -8,7 +8,7 @@ from tests.acceptance.cli.conftest import Command
 from tests.acceptance.cli.terminal import HOLDFAST
 
 from holdfast import errors
-from holdfast.cli.explain import find_pages, read_codes
+from holdfast.cli.commands.explain import find_pages, read_codes
 
 
 def all_codes() -> set[str]:

@@ -108,7 +108,7 @@ def test_events_can_be_of_some_kinds(holdfast: Command, checked: str) -> None:
 
 @pytest.mark.parametrize("kind", EventKind)
 def test_every_kind_there_is_can_be_asked_for(kind: EventKind) -> None:
-    from holdfast.cli.events import to_filter
+    from holdfast.cli.commands.runs.events import to_filter
     from holdfast.runtime.events import create_event
 
     assert to_filter([kind.value])(create_event("r", kind))

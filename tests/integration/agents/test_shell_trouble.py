@@ -12,7 +12,10 @@ LOOK = asks(("read_file", {"file_path": "/README.md"}))
 WRITE = asks(("write_file", {"file_path": "/note.json", "content": '{"text": "A note."}'}))
 WORDS = ("--repo", ".", "--requirements", "A note.", "--persona", "writer=mine", "--yes")
 # As a version of holdfast would be in which a tool was described otherwise.
-OLDER = "import holdfast.agents.tools.execute as tool; tool.DESCRIPTION = 'Run it.'; from holdfast.cli.app import main; main()"
+OLDER = (
+    "import holdfast.agents.tools.execute as tool; tool.DESCRIPTION = 'Run it.'; "
+    "from holdfast.cli.app import main; main()"
+)
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli import serving
+from holdfast.cli.commands import serve
 from holdfast.errors import ConfigInvalid, TokenNotFound
 
-SERVE = "import typer; from holdfast.cli.serving import serve; typer.run(serve)"
+SERVE = "import typer; from holdfast.cli.commands.serve import serve; typer.run(serve)"
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def _own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def token(*arguments: str) -> str:
-    answer = CliRunner().invoke(serving.token, list(arguments), catch_exceptions=False)
+    answer = CliRunner().invoke(serve.token, list(arguments), catch_exceptions=False)
     assert answer.exit_code == 0, answer.output
     return answer.stdout
 
@@ -55,7 +55,7 @@ def test_a_token_that_makes_no_sense_is_refused(wrong: list[str]) -> None:
 
 def test_no_auth_is_refused_outside_of_loopback() -> None:
     with pytest.raises(ConfigInvalid):
-        serving.serve(host="0.0.0.0", no_auth=True)
+        serve.serve(host="0.0.0.0", no_auth=True)
 
 
 def test_serve_prints_a_link_that_logs_in_once_and_stops_when_told() -> None:

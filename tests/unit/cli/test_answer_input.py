@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from holdfast.cli.answer_input import confirm, read_answer
+from holdfast.cli.terminal.answer_input import confirm, read_answer
 
 
 def test_an_answer_is_a_line_without_the_spaces_around_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.cli.markdown import draw, split_complete
-from holdfast.cli.repl_text import AnswerText
+from holdfast.cli.repl.answer_text import AnswerText
+from holdfast.cli.terminal.markdown import draw, split_complete
 
 ANSWER = """# What it does
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast.cli.demo_project
+import holdfast.cli.demo.workflow_project
 from holdfast.agents.envelope import Envelope, ExpectedFile
 from holdfast.agents.simulated.script import fill_in, find_artifact
 from holdfast.binding import BackendAvailability, bind_personas
@@ -13,7 +13,7 @@ from holdfast.enums import Backend
 from holdfast.persona import load_persona_file
 from holdfast.workflow import Phase
 
-ENGINEER = load_persona_file(Path(holdfast.cli.demo_project.__file__).with_name("demo_engineer.yaml"))
+ENGINEER = load_persona_file(Path(holdfast.cli.demo.workflow_project.__file__).with_name("engineer.yaml"))
 CATALOG = Catalog.for_repository()
 TEMPLATE = CATALOG.get_workflow("feature-delivery").definition
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.cli import logs
+from holdfast.cli import log_output
 
 KEY = 'planted-"key\\with-odd-letters-8c1f'
 TOKEN = "planted-token-55aa09e1"
@@ -25,7 +25,7 @@ def log(
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     root.handlers = []
-    logs.show_log(is_json=request.param)
+    log_output.show_log(is_json=request.param)
     yield logging.getLogger("planted"), told
     root.handlers = before
     root.setLevel(level)

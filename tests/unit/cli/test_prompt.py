@@ -14,7 +14,7 @@ from prompt_toolkit.application import create_app_session, run_in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.output import DummyOutput
 
-from holdfast.cli.repl_prompt import TalkCompleter, TalkPrompt
+from holdfast.cli.repl.prompt import TalkCompleter, TalkPrompt
 
 LFLAG = 3
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.repl_shell import MAX_KEPT_CHARS, ShellCommands
+from holdfast.cli.repl.shell import MAX_KEPT_CHARS, ShellCommands
 from holdfast.errors import ConfigInvalid
 
 

@@ -5,8 +5,8 @@ import contextlib
 from types import SimpleNamespace
 from typing import Any
 
-from holdfast.cli import repl
-from holdfast.cli.repl_view import TalkView
+from holdfast.cli.repl import loop as repl
+from holdfast.cli.repl.view import TalkView
 from holdfast.runtime.events import Event, create_event
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from rich.console import Console
 
-from holdfast.cli.live import draw
-from holdfast.cli.tree import RunView, message_text
+from holdfast.cli.terminal.live_tree import draw
+from holdfast.cli.terminal.run_view import RunView, message_text
 from holdfast.runtime.events import Event
 
 

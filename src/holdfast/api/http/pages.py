@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-WEB_DIR = Path(__file__).parent.parent / "web"
+WEB_DIR = Path(__file__).parents[2] / "web"
 
 PAGE_PATHS = (
     "/",

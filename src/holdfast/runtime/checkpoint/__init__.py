@@ -21,10 +21,10 @@ __all__ = [
 _HOMES = {
     "Checkpointer": "base",
     "InMemoryCheckpointer": "memory",
-    "JSONLCheckpointer": "jsonl",
+    "JSONLCheckpointer": "jsonl.store",
     "JournalStore": "base",
-    "PostgresCheckpointer": "postgres",
-    "SQLiteCheckpointer": "sqlite",
+    "PostgresCheckpointer": "postgres.store",
+    "SQLiteCheckpointer": "sqlite.store",
 }
 
 

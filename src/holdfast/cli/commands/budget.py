@@ -1,0 +1,175 @@
+"""The command about money: what was spent, what may be, and more of it for a run."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.commands.runs.list import find_exhausted
+from holdfast.cli.terminal.arguments import JSON, find_run_id, get_user
+from holdfast.cli.terminal.completion import complete_runs
+from holdfast.cli.terminal.output import Cell, describe_cost, paint, print_json, print_text, table
+from holdfast.persistence.raw_sql import query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SUMS = (
+    "SUM(CASE WHEN l.is_simulated = 0 THEN l.amount_micros ELSE 0 END) AS spent_micros, "
+    "SUM(CASE WHEN l.is_simulated <> 0 THEN l.amount_micros ELSE 0 END) AS simulated_micros"
+)
+
+
+def budget(
+    run_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of it.", autocompletion=complete_runs),
+    ] = None,
+    add: Annotated[float | None, typer.Option("--add", metavar="USD", help="Let the run spend so much more.")] = None,
+    as_json: JSON = False,
+) -> None:
+    """What was spent, what may be; give a run more.
+
+    Without RUN it tells of today and of the runs that spent most.
+
+    Example: holdfast budget 3f2a --add 2.50
+    """
+    if run_id is None:
+        if add is not None:
+            raise typer.BadParameter("Name the run that may spend more.", param_hint="--add")
+        _show_all(read_day(), is_json=as_json)
+        return
+    full_id = find_run_id(run_id)
+    if add is not None:
+        _top_up(full_id, add)
+    _show_run(read_run_budget(full_id), is_added=add is not None, is_json=as_json)
+
+
+def read_day() -> dict[str, Any]:
+    """Today's money, and the runs of the last time by what they cost."""
+    from datetime import UTC, datetime
+
+    from holdfast.config import load_config
+
+    config = load_config()
+    today = datetime.now(UTC).date().isoformat()
+    days = [
+        (query(f"SELECT {_SUMS} FROM {table} l WHERE day = :day", {"day": today}) or [{}])[0]  # noqa: S608 - ours
+        for table in ("ledger", "past_spending")  # the second has what deleted runs spent
+    ]
+    runs = query(
+        f"SELECT r.id AS run_id, r.state, r.workflow, r.budget_micros, {_SUMS} "  # noqa: S608
+        "FROM ledger l JOIN runs r ON r.id = l.run_id "
+        "GROUP BY r.id, r.state, r.workflow, r.budget_micros, r.created_at ORDER BY r.created_at DESC LIMIT 20"
+    )
+    return {
+        "day": today,
+        "spent_usd": sum(_usd(row.get("spent_micros")) or 0.0 for row in days),
+        "simulated_usd": sum(_usd(row.get("simulated_micros")) or 0.0 for row in days),
+        "day_limit_usd": config.day_budget_usd,
+        "run_limit_usd": config.run_budget_usd,
+        "runs": [
+            {
+                "run_id": row["run_id"],
+                "state": row["state"],
+                "workflow": row["workflow"],
+                "spent_usd": _usd(row["spent_micros"]),
+                "simulated_usd": _usd(row["simulated_micros"]),
+                "limit_usd": _usd(row["budget_micros"]),
+            }
+            for row in runs
+        ],
+    }
+
+
+def read_run_budget(run_id: str) -> dict[str, Any]:
+    (run,) = query("SELECT state, budget_micros, pause_reason, is_simulated FROM runs WHERE id = :id", {"id": run_id})
+    rows = query(
+        f"SELECT phase_key, state, {_SUMS} FROM ledger l WHERE run_id = :id GROUP BY phase_key, state "  # noqa: S608
+        "ORDER BY phase_key",
+        {"id": run_id},
+    )
+    total, simulated = (_sum(rows, name) for name in ("spent_micros", "simulated_micros"))
+    limit, waits_for = run["budget_micros"], run["pause_reason"]
+    counted = simulated if run["is_simulated"] else total  # a rehearsal's own limit is rehearsed with play money
+    return {
+        "run_id": run_id,
+        "state": run["state"],
+        "waiting_for": waits_for,
+        "limit_hit": find_exhausted(run_id).get("limit") if waits_for == "budget" else None,
+        "is_simulated": bool(run["is_simulated"]),
+        "spent_usd": _usd(total),
+        "simulated_usd": _usd(simulated),
+        "reserved_usd": _usd(_sum((row for row in rows if row["state"] == "reserved"), "spent_micros")),
+        "limit_usd": _usd(limit),
+        "left_usd": None if limit is None else _usd(max(limit - counted, 0)),
+        "phases": [
+            {
+                "key": key,
+                "spent_usd": _usd(_sum(of_phase := [row for row in rows if row["phase_key"] == key], "spent_micros")),
+                "simulated_usd": _usd(_sum(of_phase, "simulated_micros")),
+            }
+            for key in dict.fromkeys(row["phase_key"] for row in rows)
+        ],
+    }
+
+
+def _sum(rows: "Iterable[dict[str, Any]]", name: str) -> int:
+    return sum(int(row[name] or 0) for row in rows)
+
+
+def _usd(micros: Any) -> float | None:
+    return None if micros is None else int(micros) / 1_000_000
+
+
+def _show_all(facts: dict[str, Any], *, is_json: bool) -> None:
+    if is_json:
+        print_json(facts)
+        return
+    limit = facts["day_limit_usd"]
+    print_text(f"today     ${facts['spent_usd']:.4f} of {'no limit' if limit is None else f'${limit:.2f}'}")
+    if facts["simulated_usd"]:
+        print_text(f"          and ${facts['simulated_usd']:.4f} simulated, in rehearsals; it counts against no limit")
+    each = facts["run_limit_usd"]
+    print_text(f"each run  {'no limit' if each is None else f'${each:.2f}'} unless it was started with --budget")
+    rows: list[list[str | Cell]] = [
+        [run["run_id"][:8], run["workflow"], Cell(run["state"], run["state"]), _describe_spent(run)]
+        for run in facts["runs"]
+    ]
+    if rows:
+        print_text("\n" + table(rows, headings=["RUN", "WORKFLOW", "STATE", "SPENT"]))
+
+
+def _show_run(facts: dict[str, Any], *, is_added: bool, is_json: bool) -> None:
+    if is_json:
+        print_json(facts)
+        return
+    print_text(f"run {facts['run_id'][:8]}: {paint(_describe_spent(facts), 'bold')}")
+    print_text(
+        table([[f"  {phase['key']}", _describe_spent(phase).removeprefix("rehearsal, ")] for phase in facts["phases"]])
+    )
+    if facts["reserved_usd"]:
+        print_text(f"  of it ${facts['reserved_usd']:.4f} reserved for calls that have not answered")
+    if is_added and facts["limit_hit"] == "day":
+        from holdfast.presentation.format import advise_on_budget
+
+        print_text(f"It waits for the day's limit. {advise_on_budget(facts['run_id'], {'limit': 'day'})}")
+    elif is_added and facts["state"] == "paused":
+        print_text(f"Go on: holdfast resume {facts['run_id'][:8]}")
+
+
+def _describe_spent(facts: dict[str, Any]) -> str:
+    limit = facts.get("limit_usd")
+    told = describe_cost(facts["spent_usd"], facts["simulated_usd"])
+    return told + (f" of ${limit:.2f}" if limit is not None else "")
+
+
+def _top_up(run_id: str, amount: float) -> None:
+    import asyncio
+
+    from holdfast.cli.terminal.engine import open_engine
+
+    async def top_up() -> None:
+        async with open_engine() as (engine, _db, _config):
+            await engine.top_up(run_id, amount, by=get_user())
+
+    asyncio.run(top_up())

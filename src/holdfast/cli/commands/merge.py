@@ -1,0 +1,97 @@
+"""The command that brings a run's result to its user."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.terminal.answer_input import confirm
+from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id, get_user, is_interactive
+from holdfast.cli.terminal.output import plain, print_json, print_text
+from holdfast.errors import TargetBranchMissing, WorkspaceConflict
+
+if TYPE_CHECKING:
+    from holdfast.engine.merge import MergeRequest
+
+
+def merge(
+    run_id: RUN_ID,
+    into: Annotated[
+        str | None, typer.Option("--into", metavar="BRANCH", help="The branch to bring it to; else the run's base.")
+    ] = None,
+    create: Annotated[bool, typer.Option("--create", help="Make the branch if there is none of that name.")] = False,
+    squash: Annotated[bool, typer.Option("--squash", help="Bring it as one commit.")] = False,
+    message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="The commit's message.")] = "",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the run's worktree and branch where they are.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and change nothing.")] = False,
+    as_json: JSON = False,
+) -> None:
+    """Bring a run's result to your branch as commits, without holdfast's own files and what setup made.
+
+    The worktree and the branch of a run that is over are removed then; runs show and runs diff go on working.
+
+    Example: holdfast merge 3f2a --squash -m "Add a --verbose flag"
+    """
+    import asyncio
+
+    from holdfast.engine.merge import MergeRequest
+
+    request = MergeRequest(into, create, squash, message, dry_run, keep)
+    try:
+        merged = asyncio.run(_merge(find_run_id(run_id), request, can_ask=is_interactive() and not as_json))
+    except WorkspaceConflict as conflict:
+        if dry_run:
+            _show_conflict(conflict, as_json=as_json)
+            raise typer.Exit(1) from None
+        raise
+    if as_json:
+        print_json(merged)
+    else:
+        _show(merged)
+
+
+async def _merge(run_id: str, request: "MergeRequest", *, can_ask: bool) -> dict[str, Any]:
+    from dataclasses import replace
+
+    from holdfast.cli.terminal.engine import open_engine
+    from holdfast.engine.merge import merge_run
+
+    async with open_engine() as (_engine, db, config):
+        try:
+            return await merge_run(db, config, run_id, request, by=get_user())
+        except TargetBranchMissing as missing:
+            if not (can_ask and missing.can_be_made and _agrees(missing.branch)):
+                raise
+        return await merge_run(db, config, run_id, replace(request, can_create=True), by=get_user())
+
+
+def _agrees(branch: str) -> bool:
+    return confirm(f"There is no branch {plain(branch)!r}. Make it?")
+
+
+def _show(merged: dict[str, Any]) -> None:
+    from holdfast.engine.patch import describe_left_out
+    from holdfast.workspace import LeftOutGroup
+
+    print_text(plain(merged["message"]))
+    if merged["is_simulated"] and (merged.get("files") or merged.get("paths")):
+        print_text("This was a rehearsal: its files are placeholders of the simulated model.")
+    if merged.get("dry_run"):
+        for subject in merged.get("commits", ()):
+            print_text(f"  commit: {plain(subject)}")
+        for file in merged.get("files", ()):
+            lines = "binary" if file["added"] is None else f"+{file['added']} −{file['removed']}"
+            print_text(f"  {plain(file['path'])} ({lines})")
+        for path in merged.get("paths", ()):
+            print_text(f"  {plain(path)}")
+    for line in describe_left_out(LeftOutGroup(**group) for group in merged["left_out"]):
+        print_text(plain(line))
+
+
+def _show_conflict(conflict: WorkspaceConflict, *, as_json: bool) -> None:
+    if as_json:
+        paths = [path.encode(errors="replace").decode() for path in conflict.paths]
+        print_json({"dry_run": True, "message": conflict.message, "conflicts": paths})
+        return
+    print_text(plain(conflict.message))
+    for path in conflict.paths:
+        print_text(f"  conflict: {plain(path)}")

@@ -1,0 +1,222 @@
+"""The command that starts a run."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from holdfast.cli.terminal.arguments import JSON, YES, get_user, is_interactive
+from holdfast.cli.terminal.completion import complete_workflows
+from holdfast.cli.terminal.requirements import (
+    PERSONA,
+    REQUIREMENTS,
+    REQUIREMENTS_FILE,
+    ask_requirements,
+    read_overrides,
+    read_requirements,
+    refuse_missing,
+)
+from holdfast.config import load_config
+from holdfast.errors import ConfigInvalid, PersonaIneligible, WorkspaceError
+from holdfast.workspace.repository import find_dirty_paths, find_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.workflow import WorkflowTemplate
+
+
+_SHOWN = 3
+
+
+def name_uncommitted(repo: Path) -> str:
+    """The changed files a run would not see, the first of them by name; empty where there are none."""
+    try:
+        found = find_repository(repo.expanduser().absolute())
+        dirty = find_dirty_paths(found, data_dir=load_config().data_dir) if found else ()
+    except WorkspaceError:
+        return ""  # the run itself says what is wrong with it
+    paths = [path for path in dirty if not path.startswith(".holdfast/")]  # definitions are read where they lie
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return f"{', '.join(paths[:_SHOWN])}{more}"
+
+
+_SHORT_CHARS = 60
+
+
+class _Wish(NamedTuple):
+    """What the command line asks for."""
+
+    workflow: str
+    repo: Path
+    options: dict[str, Any]
+    is_simulated: bool
+    is_yes: bool
+    is_json: bool
+
+    @property
+    def can_ask(self) -> bool:
+        return is_interactive() and not self.is_json
+
+
+def run(
+    workflow: Annotated[
+        str,
+        typer.Argument(metavar="WORKFLOW", help="A workflow's name, or a file.", autocompletion=complete_workflows),
+    ],
+    repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository, or any folder.")] = Path(),
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="BRANCH", help="The branch to start from; else the one that is checked out."),
+    ] = None,
+    requirements: REQUIREMENTS = None,
+    requirements_file: REQUIREMENTS_FILE = None,
+    persona: PERSONA = None,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Rehearse with the simulated model; costs nothing.")
+    ] = False,
+    yes: YES = False,
+    budget: Annotated[
+        float | None, typer.Option("--budget", metavar="USD", min=0, help="Spend no more than this.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Leave it to holdfast serve.")] = False,
+    as_json: JSON = False,
+) -> None:
+    """Start a workflow on a repository.
+
+    It starts from the branch that is checked out, and holdfast merge brings the result back there. On a terminal
+    you watch it and answer its questions; Ctrl-C pauses it, holdfast resume goes on.
+
+    Example: holdfast run feature-delivery --repo . --requirements "Add a --verbose flag" --simulate
+    """
+    import asyncio
+
+    options = {
+        "base_branch": base,
+        "requirements_md": read_requirements(requirements, requirements_file),
+        "persona_overrides": read_overrides(persona),
+        "budget_usd": budget,
+        "started_by": get_user(),
+    }
+    wish = _Wish(workflow, repo, options, simulate, yes, as_json)
+    try:
+        code = asyncio.run(_create(wish) if detach else _run(wish))
+    except PersonaIneligible as error:
+        if missing := error.facts.get("missing"):
+            error.hint = f"{_describe_remedy(missing)}\nOr rehearse without: {_rehearsal_command(wish)}"
+        raise
+    raise typer.Exit(code)
+
+
+def _describe_remedy(missing: "Sequence[Mapping[str, str]]") -> str:
+    """What to do for the first that lacks a key, else for the first."""
+    entry = next((entry for entry in missing if entry["finding"] == f"{entry['thing']} is not set"), None)
+    remedy = missing[0]["remedy"] if entry is None else f"Set a key: export {entry['thing']}=…"
+    return f"{remedy}   Who is ready: holdfast personas list"
+
+
+def _rehearsal_command(wish: _Wish) -> str:
+    words = ["holdfast", "run", wish.workflow, "--repo", str(wish.repo)]
+    requirements = wish.options["requirements_md"]
+    if requirements and len(requirements) <= _SHORT_CHARS and requirements.isprintable():
+        words += ["--requirements", requirements]
+    elif requirements:
+        return f"{shlex.join(words)} --requirements … --simulate"
+    return shlex.join([*words, "--simulate"])
+
+
+async def _run(wish: _Wish) -> int:
+    import asyncio
+    import uuid
+
+    from holdfast.cli.terminal.output import finish, told_to_wait
+
+    with told_to_wait("starting …"):
+        from holdfast.cli.terminal.drive import drive
+        from holdfast.cli.terminal.engine import YesToAll, open_engine
+
+    template, consents, readiness = _prepare(wish)
+    callback = YesToAll() if wish.is_yes else None
+    opened = open_engine(
+        repo=wish.repo,
+        is_starting=True,
+        is_simulated=wish.is_simulated,
+        callback=callback,
+        consents=consents,
+        readiness=readiness,
+    )
+    async with opened as (engine, db, _config):
+        run_id, interrupted = str(uuid.uuid4()), asyncio.Event()
+        result = await drive(
+            engine,
+            db,
+            run_id,
+            lambda: engine.run(template, repo_path=wish.repo, pre_allocated_run_id=run_id, **wish.options),
+            phase_keys=[phase.key for phase in template.phases],
+            can_ask=wish.can_ask,
+            interrupted=interrupted,
+        )
+        return finish(result, is_json=wish.is_json, is_interrupted=interrupted.is_set())
+
+
+async def _create(wish: _Wish) -> int:
+    from holdfast.cli.terminal.engine import open_engine
+    from holdfast.cli.terminal.output import print_json, say
+
+    template, consents, readiness = _prepare(wish)
+    opened = open_engine(
+        repo=wish.repo, is_starting=True, is_simulated=wish.is_simulated, consents=consents, readiness=readiness
+    )
+    async with opened as (engine, _db, _config):
+        run_id = await engine.create(template, repo_path=wish.repo, **wish.options)
+    if wish.is_json:
+        print_json({"run_id": run_id, "state": "pending"})
+    say(f"Run {run_id} waits for holdfast serve.")
+    say(f"Watch it: holdfast runs watch {run_id[:8]}   Drive it here: holdfast resume {run_id[:8]}")
+    return 0
+
+
+def _prepare(wish: _Wish) -> tuple[Any, Any, Any]:
+    """The template, where consents are found once a person has agreed to what needs it, and who is ready."""
+    from holdfast.cli.commands.catalog import get_workflow
+    from holdfast.cli.commands.trust import agree
+    from holdfast.cli.terminal.output import say
+
+    if not wish.repo.expanduser().is_dir():
+        raise ConfigInvalid(f"{wish.repo} is no folder.", hint="Name a repository with --repo.", key="--repo")
+    entry = get_workflow(wish.workflow, wish.repo)
+    overrides = wish.options["persona_overrides"]
+    origin = _complete(wish, entry.definition) if wish.repo.is_dir() else ""  # else the engine refuses it
+    consents, readiness = agree(
+        wish.repo, entry, overrides, is_simulated=wish.is_simulated, is_yes=wish.is_yes, can_ask=wish.can_ask
+    )
+    if origin:
+        say(origin)
+    if named := name_uncommitted(wish.repo):
+        say(f"Not committed, so not among the run's files: {named}.")
+    return entry.definition, consents, readiness
+
+
+def _complete(wish: _Wish, template: "WorkflowTemplate") -> str:
+    """Fix the branch to start from, and ask what is wanted if nobody has said that; return the line that says where
+    the run starts, unless it was said before the question.
+
+    Raises `BaseBranchMissing`, and `BadParameter` if there is nobody to ask.
+    """
+    from holdfast.cli.terminal.output import plain, say
+    from holdfast.workspace.start import find_start
+
+    options = wish.options
+    options["requirements_md"] = options["requirements_md"] or ""
+    start = find_start(wish.repo.expanduser().resolve(), options["base_branch"])
+    options["base_branch"] = start.name
+    origin = plain(start.describe())
+    if options["requirements_md"].strip() or not template.requires_text:
+        return origin
+    if wish.can_ask:
+        say(origin)
+        options["requirements_md"] = ask_requirements()
+    if not options["requirements_md"].strip():
+        raise refuse_missing()
+    return ""

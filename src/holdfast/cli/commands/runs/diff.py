@@ -1,0 +1,110 @@
+"""What a run changed, as a diff."""
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.lazy import did_you_mean
+from holdfast.cli.terminal.arguments import RUN_ID, find_run_id
+from holdfast.cli.terminal.output import has_colour, plain, say
+from holdfast.errors import RunNotInState
+from holdfast.persistence.raw_sql import query
+
+_DEFINITION = "SELECT t.definition FROM workflow_templates t JOIN runs r ON r.template_id = t.id WHERE r.id = :id"
+_UNFINISHED = (
+    "SELECT p.phase_key, p.state FROM run_phases p JOIN runs r ON r.id = p.run_id WHERE p.run_id = :id "
+    "AND r.state IN ('running', 'paused') AND p.state IN ('running', 'awaiting_approval') ORDER BY p.position"
+)
+_DIFF_TONES = {"+": "32", "-": "31", "@": "36"}
+
+
+def show_diff(
+    run_id: RUN_ID,
+    phase: Annotated[str | None, typer.Option("--phase", help="Only what this phase changed.")] = None,
+    with_artifacts: Annotated[bool, typer.Option("--artifacts", help="Show holdfast's own files too.")] = False,
+) -> None:
+    """What a run changed in the repository, in all or in one phase.
+
+    Example: holdfast runs diff 3f2a --phase implement
+    """
+    import sys
+
+    full_id = find_run_id(run_id)
+    text = read_diff(full_id, phase, with_artifacts=with_artifacts)
+    for key, state in _find_unfinished_phases(full_id).items():
+        if phase in (None, key):
+            say(_explain_unfinished(full_id, key, state))
+    if not text:
+        say("No file was changed.")
+    if sys.stdout.isatty():
+        text = plain(text)
+    sys.stdout.write(coloured(text) if has_colour(sys.stdout) else text)
+    sys.stdout.flush()
+    for line in _read_left_out(full_id):
+        say(plain(line))
+
+
+def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = False) -> str:
+    """The change as git would print it. Raises `RunNotInState` for a phase that has handed nothing in."""
+    from holdfast.config import load_config
+    from holdfast.engine.patch import read_patch
+
+    trees = _read_trees(run_id)
+    definition = query(_DEFINITION, {"id": run_id})
+    made_from = definition[0]["definition"] if definition else None
+    try:
+        return read_patch(load_config().data_dir, run_id, trees, made_from, phase, with_own=with_artifacts)
+    except RunNotInState as error:
+        error.hint = did_you_mean(phase or "", list(trees)).strip() or error.hint
+        raise
+
+
+def _find_unfinished_phases(run_id: str) -> dict[str, str]:
+    """Phases of an open run that wait or are under way, and their states."""
+    return {row["phase_key"]: row["state"] for row in query(_UNFINISHED, {"id": run_id})}
+
+
+def _read_trees(run_id: str) -> dict[str, str]:
+    """Read the files each phase left, in the order of their ends, with what waits or is under way."""
+    from holdfast.config import load_config
+    from holdfast.engine.patch import find_unfinished, order_trees
+
+    rows = query("SELECT phase_key, tree, ended_at FROM run_phases WHERE run_id = :id", {"id": run_id})
+    open_phases = _find_unfinished_phases(run_id)
+    recorded = _read_recorded_trees(run_id) if open_phases else {}
+    unfinished = find_unfinished(load_config().data_dir, run_id, recorded, open_phases)
+    return order_trees(((row["phase_key"], row["tree"], row["ended_at"]) for row in rows), unfinished)
+
+
+def _read_recorded_trees(run_id: str) -> dict[str, tuple[str, float]]:
+    from holdfast.cli.commands.runs.watch import open_configured_store
+    from holdfast.presentation.trace import Chronicle
+
+    store = open_configured_store()
+    try:
+        return Chronicle.of(store.list_events(run_id)).trees
+    finally:
+        store.close()
+
+
+def _explain_unfinished(run_id: str, key: str, state: str) -> str:
+    if state == "awaiting_approval":
+        return f"Phase {key} waits for approval; its change is included. Look: holdfast approvals show {run_id[:8]}"
+    return f"Phase {key} is not finished; what it has changed so far is included."
+
+
+def _read_left_out(run_id: str) -> list[str]:
+    """Say what is in the run's worktree and no part of its result, in lines."""
+    from holdfast.config import load_config
+    from holdfast.engine.patch import describe_left_out, find_left_out
+
+    trees = _read_trees(run_id)
+    return describe_left_out(find_left_out(load_config().data_dir, run_id, trees)) if trees else []
+
+
+def coloured(text: str) -> str:
+    lines = []
+    for line in text.splitlines():
+        code = "1" if line.startswith(("diff ", "+++", "---")) else _DIFF_TONES.get(line[:1])
+        lines.append(f"\x1b[{code}m{line}\x1b[0m\n" if code else f"{line}\n")
+    return "".join(lines)

@@ -1,0 +1,193 @@
+"""The command runs events: the journal of a run, for people as a transcript and for programs as it is."""
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.commands.runs.watch import open_configured_store
+from holdfast.cli.lazy import did_you_mean
+from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
+from holdfast.cli.terminal.output import paint, plain, print_text
+from holdfast.runtime.event_text import clean, describe_event
+from holdfast.runtime.events import Event, EventKind
+
+_MAX_PHRASE_CHARS = 2_000
+_MAX_OUTPUT_LINES = 8  # of a tool; `runs logs` and --json have it all
+_MAX_LANE_CHARS = 20
+_LEAST_ROOM = 20
+_QUIET = ("budget.reserved", "budget.settled", "checkpoint.saved", "model.request", "state.")
+_TONES = {"run.failed": "failed", "phase.failed": "failed", "tool.error": "failed", "model.error": "failed"}
+
+
+def list_events(
+    run_id: RUN_ID,
+    since: Annotated[int, typer.Option("--since", metavar="N", help="Only events with a higher number.")] = 0,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kind", metavar="KIND", help="Only of this kind, such as tool.result, or tool. for all of them."
+        ),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new ones until the run is over.")] = False,
+    as_json: JSON = False,
+) -> None:
+    """The journal of a run as a transcript; with --json one object a line.
+
+    Example: holdfast runs events 3f2a --kind tool. --follow
+    """
+    is_wanted = to_filter(kind or [])
+    full_id = find_run_id(run_id)
+    if follow:
+        import asyncio
+
+        asyncio.run(_follow(full_id, since, is_wanted, is_json=as_json))
+        return
+    store = open_configured_store()
+    try:
+        events = store.list_events(full_id, since if as_json else 0)
+    finally:
+        store.close()
+    if as_json:
+        for event in filter(is_wanted, events):
+            print_text(json.dumps(event.to_dict(), ensure_ascii=False))
+        return
+    printer = Printer()
+    for event in _join_texts(events):
+        printer.print(event, is_shown=event.seq > since and is_wanted(event))
+
+
+def to_filter(kinds: Iterable[str]) -> Callable[[Event], bool]:
+    """Whether an event is of one of these kinds, or of a family such as `tool.`; without kinds every event is."""
+    families = tuple(each for kind in EventKind for each in _beginnings(kind.value))
+    for given in kinds:
+        if given.rstrip(".") not in families:
+            hint = did_you_mean(given, list(families)) or f" The families are {', '.join(_list_families())}."
+            raise typer.BadParameter(f"{given!r} is no kind of event.{hint}", param_hint="--kind")
+    exact, beginnings = set(kinds), tuple(f"{given.rstrip('.')}." for given in kinds)
+    return lambda event: not exact or event.kind in exact or event.kind.startswith(beginnings)
+
+
+def _beginnings(kind: str) -> Iterator[str]:
+    """The kind itself, and what comes before each of its dots."""
+    parts = kind.split(".")
+    yield from (".".join(parts[: count + 1]) for count in range(len(parts)))
+
+
+def _list_families() -> list[str]:
+    return sorted({kind.value.partition(".")[0] for kind in EventKind})
+
+
+async def _follow(run_id: str, since: int, is_wanted: Callable[[Event], bool], *, is_json: bool) -> None:
+    from holdfast.runtime.stores import open_journal
+
+    store = open_configured_store()
+    printer = Printer()
+    try:
+        async with open_journal(store) as journal:
+            async for event in journal.follow(run_id, since if is_json else 0):
+                is_shown = event.seq > since and is_wanted(event)
+                if not is_json:
+                    printer.print(event, is_shown=is_shown)
+                elif is_shown:
+                    print_text(json.dumps(event.to_dict(), ensure_ascii=False))
+                sys.stdout.flush()
+                if event.is_terminal:
+                    return
+    finally:
+        store.close()
+
+
+class Printer:
+    """Prints events as lines of a transcript: number, seconds since the first event, where, and what it was."""
+
+    def __init__(self) -> None:
+        self._first_at: float | None = None
+        self._calls: dict[str, str] = {}
+        self._last_detail = ""
+
+    def print(self, event: Event, *, is_shown: bool = True) -> None:
+        """Print one event; one that is not shown still counts for the time and for names of later ones."""
+        self._first_at = event.ts if self._first_at is None else self._first_at
+        if event.kind == EventKind.TOOL_STARTED:
+            self._calls[str(event.payload.get("key"))] = str(event.payload.get("tool") or "")
+        if is_shown:
+            print_text("\n".join(self._to_lines(event)))
+
+    def _to_lines(self, event: Event) -> Iterator[str]:
+        phrase, detail = self._describe(event)
+        place = _to_place(event)
+        head = f"{event.seq:>5}  {event.ts - (self._first_at or 0):>8.2f} s  "
+        room = max(_find_width() - len(head) - 1, _LEAST_ROOM)
+        first, *more = _wrap(f"{place}{phrase}", room, is_prose=True)
+        yield paint(head, "dim") + paint(first, _find_tone(event))
+        for line in more:
+            yield " " * len(head) + paint(line, _find_tone(event))
+        if detail.strip() == self._last_detail:
+            return  # an agent's last words are those of its last call
+        self._last_detail = detail.strip() or self._last_detail
+        for line in _to_detail(detail, room - 2, is_output=event.kind == EventKind.TOOL_RESULT):
+            yield " " * (len(head) + 2) + paint(line, "dim")
+
+    def _describe(self, event: Event) -> tuple[str, str]:
+        if event.kind == EventKind.TEXT_DELTA:
+            return "prints", str(event.payload.get("text") or "")
+        tool = self._calls.get(str(event.payload.get("key")))
+        if tool and not event.payload.get("tool"):  # its arguments were told when it started
+            event = Event.from_dict({**event.to_dict(), "payload": {**event.payload, "tool": tool}})
+        return describe_event(event, max_chars=_MAX_PHRASE_CHARS)
+
+
+def _to_place(event: Event) -> str:
+    """Phase, and which attempt where it is not the first."""
+    phase, _, rest = event.lane_id.partition("/")
+    attempt = rest.partition("/")[0]
+    if event.lane_id == "main":
+        return ""
+    return f"[{clean(phase)[:_MAX_LANE_CHARS]}{f' {attempt}' if attempt not in ('', '1') else ''}] "
+
+
+def _to_detail(text: str, room: int, *, is_output: bool) -> Iterator[str]:
+    lines = plain(text.expandtabs()).rstrip().splitlines() if text.strip() else []
+    wrapped = [piece for line in lines for piece in _wrap(line, room)]
+    most = _MAX_OUTPUT_LINES if is_output else len(wrapped)
+    yield from (line.rstrip() for line in wrapped[:most])
+    if len(wrapped) > most:
+        yield f"… {len(wrapped) - most} more lines"
+
+
+def _find_width() -> int:
+    """The terminal's width; what goes into a pipe is not wrapped, so that each line can be searched as a whole."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else sys.maxsize
+
+
+def _wrap(line: str, room: int, *, is_prose: bool = False) -> list[str]:
+    """A line in pieces that fit; the spaces between them stay unless it is prose."""
+    if len(line) <= room:
+        return [line]
+    wrapped = textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False, drop_whitespace=is_prose)
+    return [piece for part in wrapped for piece in _cut_word(part, room)] or [""]
+
+
+def _cut_word(text: str, room: int) -> list[str]:
+    """Cut a word that does not fit; a path stays whole, to be copied."""
+    if "/" in text or len(text) <= room:
+        return [text]
+    return [text[at : at + room] for at in range(0, len(text), room)]
+
+
+def _find_tone(event: Event) -> str:
+    if event.kind.startswith(_QUIET):
+        return "dim"
+    return _TONES.get(event.kind, "bold" if event.kind.startswith(("run.", "phase.", "human.")) else "")
+
+
+def _join_texts(events: list[Any]) -> Iterable[Event]:
+    from holdfast.runtime.transcript import join_texts
+
+    return join_texts(events)

@@ -1,0 +1,129 @@
+"""Consent: the command that gives it, and the question before a run that needs it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.terminal.answer_input import confirm
+from holdfast.cli.terminal.arguments import JSON, get_user
+from holdfast.cli.terminal.completion import complete_personas
+from holdfast.cli.terminal.output import plain, print_json, print_text, say
+
+if TYPE_CHECKING:
+    from holdfast.catalog import CatalogEntry
+    from holdfast.consent import Agreeable, PersonaConsentStore
+    from holdfast.readiness import Readiness
+    from holdfast.workflow import WorkflowTemplate
+
+
+def trust(
+    persona: Annotated[
+        str | None,
+        typer.Argument(metavar="PERSONA", help="A persona that asks for consent.", autocompletion=complete_personas),
+    ] = None,
+    repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository.")] = Path(),
+    as_json: JSON = False,
+) -> None:
+    """Agree, once, to a persona, or to what a repository's own workflows and personas run.
+
+    It counts until one of them changes. Read them first: holdfast workflows show, holdfast personas show.
+
+    Example: holdfast trust --repo .
+    """
+    from holdfast.catalog import Catalog, find_demands
+    from holdfast.cli.commands.catalog import get_persona
+    from holdfast.config import load_config
+    from holdfast.consent import open_consents
+
+    config = load_config()
+    catalog = Catalog.for_repository(repo, config.config_dir)
+    entries: list[CatalogEntry[Any]] = [*catalog.list_workflows(), *catalog.list_personas()]
+    if persona is not None:
+        entries = [get_persona(persona, repo)]
+        open_consents(config).grant(entries[0].definition, by=get_user())
+    demands = find_demands(repo, entries)
+    for one in demands:
+        open_consents(config).grant(one, by=get_user())
+    lines = [plain(line) for one in demands for line in one.lines]
+    lines += [f"persona {plain(persona)} may work"] if persona is not None else []
+    if as_json:
+        print_json({"agreed": lines})
+    else:
+        print_text("\n".join(f"✓ {line}" for line in lines) or "Nothing there needs consent.")
+
+
+def agree(
+    repo: Path,
+    workflow: "CatalogEntry[WorkflowTemplate]",
+    overrides: Mapping[str, str],
+    *,
+    is_simulated: bool,
+    is_yes: bool,
+    can_ask: bool,
+) -> "tuple[PersonaConsentStore, Readiness]":
+    """The consents to run this with, and who is ready for it.
+
+    A person who can be asked is asked for what is missing; `--yes` is consent.
+
+    Raises `ConsentRequired` if the repository's own definitions need a consent that there is not.
+    """
+    from holdfast.catalog import Catalog, list_used
+    from holdfast.config import load_config
+    from holdfast.consent import AnyConsent, open_consents
+    from holdfast.readiness import find_available, open_readiness
+
+    config = load_config()
+    consents = AnyConsent() if is_yes else open_consents(config)
+    catalog = Catalog.for_repository(repo, config.config_dir)
+    readiness = open_readiness(catalog.list_personas(), config, repo=repo, consents=consents)
+    if is_yes:
+        return consents, readiness
+    available = find_available(is_simulated=is_simulated, readiness=readiness.before_trust())
+    used = list_used(catalog, workflow, available, overrides)
+    return _settle(repo, used, used[1:], consents, can_ask=can_ask), readiness
+
+
+def agree_to_personas(repo: Path, names: set[str], *, is_yes: bool, can_ask: bool) -> "PersonaConsentStore":
+    """The consents to give a run these personas with, as `agree` has them. A name that nobody has is passed over."""
+    from holdfast.catalog import Catalog
+    from holdfast.config import load_config
+    from holdfast.consent import AnyConsent, open_consents
+
+    if is_yes:
+        return AnyConsent()
+    config = load_config()
+    catalog = Catalog.for_repository(repo, config.config_dir)
+    used = [entry for entry in catalog.list_personas() if entry.definition.name in names]
+    return _settle(repo, used, used, open_consents(config), can_ask=can_ask)
+
+
+def _settle(
+    repo: Path,
+    used: "Sequence[CatalogEntry[Any]]",
+    personas: "Sequence[CatalogEntry[Any]]",
+    consents: "PersonaConsentStore",
+    *,
+    can_ask: bool,
+) -> "PersonaConsentStore":
+    """Ask for what is missing where a person can be asked. Raises `ConsentRequired` for what is missing then."""
+    from holdfast.catalog import check_trust, find_demands
+
+    if can_ask:
+        for demands in find_demands(repo, used):
+            _ask(consents, demands, *demands.lines)
+        for persona in (entry.definition for entry in personas if entry.definition.requires_consent):
+            _ask(consents, persona, f"the persona asks for consent: {persona.description}")
+    check_trust(repo, used, consents)
+    return consents
+
+
+def _ask(consents: "PersonaConsentStore", wanted: "Agreeable", *lines: str) -> None:
+    if consents.has_consent(wanted):
+        return
+    say(f"Nobody here has agreed to this yet ({plain(wanted.name)}):")
+    for line in lines:
+        say(f"  {plain(line)}")
+    if confirm("Agree to it, until it changes?"):
+        consents.grant(wanted, by=get_user())

@@ -1,0 +1,309 @@
+"""One conversation behind the prompt: what is typed becomes a message in the journal, and someone answers it.
+
+The journal is the only way in and out. Messages are written before anything else happens, the answer is made by driving
+the run like any other, and everything shown is read back from it. So whatever dies, `--resume` finds the same place.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from holdfast.cli.repl.files import include_files
+from holdfast.cli.repl.view import TalkView
+from holdfast.cli.terminal.arguments import get_user
+from holdfast.cli.terminal.output import paint, plain
+from holdfast.cli.terminal.questions import call_person, find_question, show_question
+from holdfast.config import Config
+from holdfast.engine.conversation.journal import (
+    ROLE,
+    Conversation,
+    conversation_template,
+    read_conversation,
+    send_message,
+)
+from holdfast.engine.results import RunResult
+from holdfast.engine.workflow_engine import WorkflowEngine
+from holdfast.errors import ApprovalNotFound, ApprovalStale, HoldfastError, RunBusy
+from holdfast.persistence.db import Database
+from holdfast.persistence.raw_sql import query
+from holdfast.persona import AgentPersona
+from holdfast.runtime.stores import open_journal
+
+SHOWN_TURNS = 3
+_OTHER_LOOK_S = 0.2
+_LAST_RECORD_S = 2.0
+
+
+class Talk:
+    """A conversation with a persona on a repository. Without `run_id` it begins with the first message."""
+
+    def __init__(
+        self,
+        engine: WorkflowEngine,
+        db: Database,
+        config: Config,
+        *,
+        repo: Path,
+        branch: str,
+        persona: AgentPersona,
+        tell: Callable[[str], None],
+        loading: "asyncio.Task[Any]",
+        view: type[TalkView] = TalkView,
+        can_ask: bool = True,
+    ) -> None:
+        self.engine, self.db, self.config = engine, db, config
+        self.repo, self.branch = repo, branch
+        self.persona = persona
+        self.tell = tell
+        self._can_ask = can_ask
+        self._loading = loading
+        self.run_id: str | None = None
+        self._view_class = view
+        self.view = view(tell)
+        self.question: dict[str, Any] | None = None
+        self.notice = ""
+        self.last_error: dict[str, str] | None = None
+        """Why the last answer could not be made at all."""
+        self._told_persona = ""
+        self._answering: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._moved = asyncio.Condition()
+
+    @property
+    def is_busy(self) -> bool:
+        return self._answering is not None and not self._answering.done()
+
+    # -- a person speaks ----------------------------------------------------------------------------------------------
+
+    async def say(self, text: str, *, attachment: str = "") -> None:
+        """Send a message. On return it is in the journal, and someone answers it.
+
+        The agent reads `attachment` behind the text and the files it mentions.
+        """
+        mentioned = await asyncio.to_thread(include_files, text, self.repo, self.persona.permissions)
+        if self.run_id is None:
+            await self._begin(text)
+        assert self.run_id is not None
+        changed = self.persona if self.persona.content_hash != self._told_persona else None
+        content = f"{mentioned.content}\n\n{attachment}" if attachment else mentioned.content
+        await send_message(self.db, self.run_id, text, content=content, persona=changed, by=get_user())
+        # crash: the message stands; whoever resumes the conversation answers it.
+        self._told_persona = self.persona.content_hash
+        for line in (*(f"with {name}" for name in mentioned.included), *mentioned.refused):
+            self.tell(paint(f"  {line}", "dim"))
+        self.answer()
+
+    async def _begin(self, text: str) -> None:
+        self.notice = "prepares a worktree"
+        try:
+            result = await self.engine.run(
+                conversation_template(),
+                repo_path=self.repo,
+                base_branch=self.branch,
+                title=" ".join(text.split())[:60],
+                persona_overrides={ROLE: self.persona.name},
+                started_by=get_user(),
+            )
+        finally:
+            self.notice = ""
+        if result.error is not None:
+            raise HoldfastError(result.error.message, hint=result.error.hint)
+        self.run_id = str(result.run_id)
+        self._told_persona = self.persona.content_hash
+        self.follow()
+
+    def answer(self) -> None:
+        """Have what was said answered, unless that is under way."""
+        if not self.is_busy and self.question is None:
+            self._answering = asyncio.create_task(self._answer_all())
+
+    async def _answer_all(self) -> None:
+        self.last_error = None
+        try:
+            await self._drive_on()
+        except HoldfastError as error:
+            self.last_error = {"code": error.code, "message": error.message, "hint": error.hint}
+        except Exception as error:  # the prompt goes on, and so does the conversation
+            told = f"{type(error).__name__}: {error}"
+            self.last_error = {"code": "internal_error", "message": told, "hint": "What was recorded is safe."}
+        if self.last_error is not None:
+            told = plain(" ".join(self.last_error[name] for name in ("message", "hint")).strip())
+            self.tell(f"  {paint('✕', 'failed')} {self.last_error['code']}: {told}")
+
+    async def _drive_on(self) -> None:
+        assert self.run_id is not None
+        while True:
+            result = await self._drive()
+            await self._see_all()
+            if result.waiting_for in ("approval", "outcome") and not self._put_question():
+                continue  # someone else has answered it
+            if self.question is not None or result.waiting_for == "budget" or result.state.is_terminal:
+                return
+            if not (await read_conversation(self.db, self.run_id)).waiting:
+                return
+
+    async def _drive(self) -> RunResult:
+        assert self.run_id is not None
+        # An import that two threads make at once can give one of them half a module.
+        await asyncio.shield(self._loading)
+        try:
+            return await self.engine.resume(self.run_id)
+        except RunBusy:
+            self.notice = "another process answers"
+            try:
+                return await self._wait_for_other()
+            finally:
+                self.notice = ""
+
+    async def _wait_for_other(self) -> RunResult:
+        """Another process drives the conversation; what it does is shown here all the same."""
+        assert self.run_id is not None
+        while True:
+            await asyncio.sleep(_OTHER_LOOK_S)
+            result = await self.engine.result(self.run_id)
+            if result.state.value not in ("running", "pending"):
+                return result
+            with contextlib.suppress(RunBusy):
+                return await self.engine.resume(self.run_id)
+
+    async def interrupt(self) -> None:
+        """End the answer under way; the conversation stays, and so does what was done."""
+        if self.run_id is not None and self.is_busy:
+            self.notice = "interrupting; what is in flight is recorded first"
+            try:
+                await self.engine.pause(self.run_id, by=get_user())
+            finally:
+                self.notice = ""
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def _put_question(self) -> bool:
+        assert self.run_id is not None
+        self.question = find_question(self.run_id)
+        if self.question is None:
+            return False
+        if self._can_ask:
+            call_person("holdfast: the agent asks you something")
+            with contextlib.suppress(KeyboardInterrupt):  # in the pager: enough was read
+                show_question(self.question)
+        return True
+
+    async def decide(
+        self, question: dict[str, Any], action: str, comment: str = "", *, result: str | None = None
+    ) -> None:
+        """Answer a question, and let the conversation go on if it is its own.
+
+        `result` is what a call gave whose outcome was in doubt, and that has happened.
+        """
+        given: dict[str, Any] = {} if result is None else {"result": result}
+        try:
+            await self.engine.decide(
+                str(question["run_id"]),
+                question["approval_id"],
+                action,
+                comment=comment,
+                by=get_user(),
+                digest=question["digest"],
+                **given,
+            )
+        except (ApprovalStale, ApprovalNotFound) as error:
+            self.tell(f"  {error.message}")
+        if self.question is not None and self.question["approval_id"] == question["approval_id"]:
+            self.question = None
+        if question["run_id"] == self.run_id:
+            self.answer()
+
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Show what happens in the journal from now on, whoever makes it happen."""
+        if self._following is None:
+            self._following = asyncio.create_task(self._follow())
+
+    async def _follow(self) -> None:
+        assert self.run_id is not None
+        async with open_journal(self.db.store) as journal:
+            async for event in journal.follow(self.run_id, self.view.last_seq):
+                self.view.apply(event)
+                async with self._moved:
+                    self._moved.notify_all()
+
+    async def _see_all(self) -> None:
+        """Wait until what is committed by now is on the screen."""
+        assert self.run_id is not None
+        async with open_journal(self.db.store) as journal:
+            head = await journal.read_head(self.run_id)
+        async with self._moved:
+            await self._moved.wait_for(lambda: self.view.last_seq >= head)
+
+    async def take_up(self, run_id: str, *, keeps_persona: bool = False) -> None:
+        """Go on with a conversation: show how it stood, and have answered what was not."""
+        conversation = await self.join(run_id, shown_turns=SHOWN_TURNS, keeps_persona=keeps_persona)
+        result = await self.engine.result(run_id)
+        if result.waiting_for in ("approval", "outcome"):
+            self._put_question()
+        if result.state.value in ("running", "pending") or conversation.waiting:
+            self.tell(paint("  goes on with the answer that was under way", "dim"))
+            self.answer()
+
+    async def join(self, run_id: str, *, shown_turns: int = 0, keeps_persona: bool = False) -> Conversation:
+        """Make a conversation this one: read how it stands, show its last turns, and follow it from there.
+
+        Who answered there goes on, unless the persona here was named: then it answers from the next message on.
+        """
+        self.run_id = run_id
+        async with open_journal(self.db.store) as journal:
+            events = await journal.read(run_id)
+        conversation = Conversation.of(events)
+        shown = conversation.turns[-shown_turns:] if shown_turns else []
+        last_seq = events[-1].seq if events else 0
+        first = min((seq for turn in shown for seq in turn.messages), default=last_seq + 1 if not shown_turns else 0)
+        if shown_turns and len(conversation.turns) > len(shown):
+            self.tell(paint(f"  {len(conversation.turns) - len(shown)} earlier turns: /history", "dim"))
+        for event in events:
+            self.view.is_muted = event.seq < first
+            self.view.apply(event)
+        self.view.is_muted = False
+        known = conversation.persona_at(conversation.messages, find_bound_persona(run_id) or self.persona)
+        self._told_persona = known.content_hash
+        if not keeps_persona:
+            self.persona = known
+        self.follow()
+        return conversation
+
+    async def is_quiet(self) -> bool:
+        """Whether no answer is under way. One whose end is on the screen already has only its last record to write."""
+        if self._answering is not None and not self.view.is_answering:
+            await asyncio.wait({self._answering}, timeout=_LAST_RECORD_S)
+        return not self.is_busy
+
+    async def wait(self) -> None:
+        """Wait until the answer under way has ended, however it did."""
+        if self._answering is not None:
+            with contextlib.suppress(Exception):
+                await asyncio.shield(self._answering)
+
+    def reset(self) -> None:
+        """Forget which conversation this is; the next message begins another."""
+        self.run_id, self.question, self.view = None, None, self._view_class(self.tell)
+
+    async def leave(self) -> None:
+        """Give the conversation up as it is; an answer under way can be gone on with."""
+        for task in (self._answering, self._following):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+        self._answering = self._following = None
+
+
+def find_bound_persona(run_id: str) -> AgentPersona | None:
+    """Who answers in a conversation until a message names someone else."""
+    rows = query(
+        "SELECT p.definition FROM run_bindings b JOIN agent_personas p ON p.id = b.persona_id "
+        "WHERE b.run_id = :id AND b.role_id = :role",
+        {"id": run_id, "role": ROLE},
+    )
+    return AgentPersona.model_validate(rows[0]["definition"]) if rows else None

@@ -1,0 +1,96 @@
+"""`holdfast` alone: a conversation, one answer, or without a terminal what waits for you and what can be said."""
+
+import sys
+from dataclasses import dataclass
+
+import typer
+
+from holdfast.cli.terminal.arguments import is_interactive
+from holdfast.errors import ConfigInvalid
+from holdfast.persistence.raw_sql import find_driven, query
+
+_SHOWN_INTERRUPTED = 5
+_NO_REPOSITORY = "This folder is in no git repository, so there is nothing to talk about."
+_NO_TERMINAL = "A conversation needs a terminal, or a question: holdfast -p TEXT."
+
+
+@dataclass(frozen=True)
+class HomeOptions:
+    """The options of `holdfast` without a command. `question` is the empty text for `-p` alone."""
+
+    resume: str | None = None
+    persona: str | None = None
+    is_simulated: bool = False
+    question: str | None = None
+    is_json: bool = False
+
+    @property
+    def is_any(self) -> bool:
+        return self != HomeOptions()
+
+
+def open_home(help_text: str, options: HomeOptions) -> int:
+    """A conversation where a person can be spoken with and stands in a repository; else what there is to say."""
+    if options.question is not None:
+        return _answer(options, options.question, piped=_read_piped())
+    why = _NO_TERMINAL
+    if is_interactive() and sys.stdout.isatty() and not options.is_json:
+        _require_agents()
+        from holdfast.cli.repl.conversation_list import find_folder
+        from holdfast.cli.repl.loop import start_repl
+
+        if (repo := find_folder()) is not None:
+            return start_repl(repo, resume=options.resume, persona=options.persona, is_simulated=options.is_simulated)
+        why = _NO_REPOSITORY
+    elif piped := _read_piped():
+        return _answer(options, piped)
+    if options.is_any:
+        raise ConfigInvalid(why, hint="Go to a repository in a terminal, then: holdfast --resume", key="--resume")
+    show_home(help_text)
+    return 0
+
+
+def _read_piped() -> str:
+    from holdfast.cli.terminal.streams import read_stdin
+
+    return read_stdin().strip()
+
+
+def _require_agents() -> None:
+    from holdfast.extras import require_extra
+
+    require_extra("agents", "A conversation (holdfast without a command)")
+
+
+def _answer(options: HomeOptions, text: str, *, piped: str = "") -> int:
+    _require_agents()
+    from holdfast.cli.repl.conversation_list import find_conversation, find_folder
+    from holdfast.cli.repl.single_question import Question, answer_once
+    from holdfast.cli.repl.start import TalkOptions
+
+    question = Question(text.strip(), piped) if text.strip() else Question(piped)
+    repo = find_folder()
+    if repo is None:
+        raise ConfigInvalid(_NO_REPOSITORY, hint="Go to a repository, then ask again.", key="--print")
+    if not question.text and options.resume is None:
+        raise ConfigInvalid("There is no question.", hint='Ask one: holdfast -p "What does it do?"', key="--print")
+    run_id = None if options.resume is None else find_conversation(options.resume, repo)
+    talk = TalkOptions(run_id, options.persona, options.is_simulated)
+    return answer_once(repo, question, talk, is_json=options.is_json)
+
+
+def show_home(help_text: str) -> None:
+    typer.echo(help_text)
+    waiting = query(
+        "SELECT COUNT(*) AS n FROM approvals a JOIN runs r ON r.id = a.run_id "
+        "WHERE a.state = 'pending' AND r.state IN ('pending', 'running', 'paused')"
+    )
+    if waiting and waiting[0]["n"]:
+        many = "approval waits" if waiting[0]["n"] == 1 else "approvals wait"
+        typer.echo(f"\n◔ {waiting[0]['n']} {many} for you: holdfast approvals")
+    running = [str(row["id"]) for row in query("SELECT id FROM runs WHERE state = 'running'")]
+    driven = find_driven(running)
+    if driven:
+        typer.echo(f"● {len(driven)} running: holdfast runs list --state running")
+    for run_id in sorted(set(running) - driven)[:_SHOWN_INTERRUPTED]:
+        typer.echo(f"◌ {run_id[:8]} was interrupted: holdfast resume {run_id[:8]}")

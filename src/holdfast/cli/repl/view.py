@@ -1,0 +1,235 @@
+"""A conversation as a person reads it: what is said for good goes up the screen, what is under way stays below.
+
+A fold over the journal, like every view: the same lines come out while it happens, after a kill, and for any reader.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.cli.repl.answer_text import INDENT, AnswerText
+from holdfast.cli.terminal.markdown import text_width
+from holdfast.cli.terminal.output import paint, plain
+from holdfast.cli.terminal.run_view import describe_call, message_text
+from holdfast.runtime.events import Event
+
+
+@dataclass
+class ToolCallView:
+    """A tool call, folded: one line, and what `/expand` shows."""
+
+    key: str
+    title: str
+    args: Any = None
+    result: str = ""
+
+
+@dataclass
+class TalkView:
+    """What is known of a conversation after the events so far. Finished lines go to `tell`."""
+
+    tell: Callable[[str], None]
+    is_muted: bool = False
+    state: str = "pending"
+    reason: str = ""
+    last_seq: int = 0
+    turns: int = 0
+    is_answering: bool = False
+    cost_micros: int = 0
+    is_simulated: bool = False
+    """Some of that is made up by the simulated model."""
+    calls: list[ToolCallView] = field(default_factory=list)
+    activity: str = ""
+    turn_began: float = 0.0
+    """When work on the turn began, later by the time in which nobody worked on it; 0 between turns."""
+    answer: str = ""
+    """The last thing the agent has said."""
+    _said: dict[str, str] = field(default_factory=dict)
+    _answered: set[str] = field(default_factory=set)
+    _money: dict[str, int] = field(default_factory=dict)
+    _turn_cost: int = 0
+    _turn_calls: int = 0
+    _worked_until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.text = AnswerText(self._emit)
+
+    @property
+    def is_working(self) -> bool:
+        return self.state == "running"
+
+    def apply(self, event: Event) -> None:
+        if event.seq <= self.last_seq:
+            return
+        self.last_seq = event.seq
+        handler = _HANDLERS.get(event.kind)
+        if handler is not None:
+            getattr(self, handler.__name__)(event)
+        if event.kind not in _BY_PEOPLE:
+            self._worked_until = event.ts
+
+    # -- what people say ----------------------------------------------------------------------------------------------
+
+    def _on_message(self, event: Event) -> None:
+        if not self.is_answering:
+            self.turn_began = self.turn_began or event.ts
+        lines = plain(str(event.payload.get("text", ""))).splitlines() or [""]
+        self._emit("")
+        for number, line in enumerate(lines):
+            self._emit(paint(f"{'›' if number == 0 else ' '} {line}", "bold"))
+        if self.is_working and self.turns:
+            self._emit(paint("  queued: the agent is told before its next step", "dim"))
+
+    def _on_step(self, event: Event) -> None:
+        if "/inbox" in str(event.payload.get("key", "")):
+            self._emit(paint("  ↳ the agent was told what you said meanwhile", "dim"))
+
+    def _on_approval(self, event: Event) -> None:
+        told = str(event.payload.get("action", "")).replace("_", " ")
+        self._emit(paint(f"  {told} by {event.payload.get('by') or 'someone'}", "dim"))
+
+    # -- what the agent says ------------------------------------------------------------------------------------------
+
+    def _on_request(self, event: Event) -> None:
+        if not _is_own_lane(event):
+            return
+        self.activity = f"asks {event.payload.get('model') or 'the model'}"
+        if self._said.pop(str(event.payload.get("key", "")), ""):
+            self.text.end()
+            self._emit(paint("  (cut off there, and asked again)", "dim"))
+
+    def _on_delta(self, event: Event) -> None:
+        key = str(event.payload.get("key", ""))
+        if _is_own_lane(event) and key not in self._answered:
+            self._write(key, str(event.payload.get("text", "")))
+
+    def _on_response(self, event: Event) -> None:
+        key = str(event.payload.get("key", ""))
+        if not _is_own_lane(event):
+            return
+        text, said = message_text(event.payload.get("result")), self._said.get(key, "")
+        self._write(key, text[len(said) :] if text.startswith(said) else text)
+        self.text.end()
+        self._answered.add(key)
+        self.answer = text or self.answer
+        self.activity = ""
+
+    def _write(self, key: str, text: str) -> None:
+        self._said[key] = self._said.get(key, "") + text
+        if not self.is_muted:
+            self.text.write(text)
+
+    # -- what the agent does ------------------------------------------------------------------------------------------
+
+    def _on_tool_started(self, event: Event) -> None:
+        self.activity = describe_call(event.payload)
+        self._note_call(event)
+
+    def _on_tool_result(self, event: Event) -> None:
+        call = self._note_call(event)
+        result = event.payload.get("result")
+        call.result = message_text(result) or (result if isinstance(result, str) else "")
+        denied, error = event.payload.get("denied"), event.payload.get("error")
+        mark, tone = ("✕", "failed") if denied or error else ("▸", "dim")
+        took = result.get("took_s") if isinstance(result, Mapping) else None
+        depth = INDENT if _is_own_lane(event) else INDENT * 3
+        told = f" · {took:.1f} s" if isinstance(took, int | float) and took >= 0.1 else ""
+        refused = f" · {denied}" if denied else ""
+        self._emit(f"{depth}{paint(mark, tone)} {paint(_short(f'{call.title}{told}{refused}'), 'dim')}")
+        self.activity = ""
+        self._turn_calls += 1
+
+    def _note_call(self, event: Event) -> ToolCallView:
+        key = str(event.payload.get("key", ""))
+        known = next((call for call in reversed(self.calls) if call.key == key), None)
+        if known is None:
+            known = ToolCallView(key, describe_call(event.payload), event.payload.get("args"))
+            self.calls.append(known)
+        return known
+
+    # -- how it goes --------------------------------------------------------------------------------------------------
+
+    def _on_run(self, event: Event) -> None:
+        self.state = {"run.started": "running", "run.resumed": "running"}.get(
+            event.kind, event.kind.removeprefix("run.")
+        )
+        self.reason = str(event.payload.get("reason", "")) if self.state == "paused" else ""
+        if self.state != "running":
+            self.text.end()
+            self.activity = ""
+        elif self.turns:
+            self.activity = "thinks"
+            if self.turn_began:
+                self.turn_began += event.ts - max(self._worked_until, self.turn_began)
+
+    def _on_turn(self, event: Event) -> None:
+        self.turns += 1
+        self.is_answering = True
+        self.turn_began = self.turn_began or event.ts
+        self._turn_cost, self._turn_calls = 0, 0
+        self.activity = "thinks"
+
+    def _on_turn_over(self, event: Event) -> None:
+        self.text.end()
+        self.is_answering = False
+        error = event.payload.get("error")
+        if isinstance(error, Mapping) and error.get("code") == "interrupted":
+            self._emit(paint("  ⊘ interrupted; what was done so far stays", "paused"))
+        elif isinstance(error, Mapping):
+            self._emit(f"  {paint('✕', 'failed')} {_short(plain(str(error.get('message', ''))), 400)}")
+            if error.get("hint"):
+                self._emit(paint(f"    {plain(str(error['hint']))}", "dim"))
+        calls = f"{self._turn_calls} tool call{'s' if self._turn_calls != 1 else ''} · " if self._turn_calls else ""
+        took = max(event.ts - self.turn_began, 0.0) if self.turn_began else 0.0
+        self.turn_began = 0.0
+        played = " simulated" if self.is_simulated and self._turn_cost else ""
+        self._emit(paint(f"  {calls}{took:.0f} s · ${self._turn_cost / 1_000_000:.4f}{played}", "dim"))
+
+    def _on_money(self, event: Event) -> None:
+        entry, amount = event.payload.get("entry"), event.payload.get("amount_micros")
+        if isinstance(entry, str) and isinstance(amount, int):
+            change = amount - self._money.get(entry, 0)
+            self._money[entry] = amount
+            self.cost_micros += change
+            self._turn_cost += change
+            self.is_simulated = self.is_simulated or event.payload.get("simulated") is True
+
+    def _on_exhausted(self, event: Event) -> None:
+        self._emit(f"  {paint('◔', 'paused')} {plain(str(event.payload.get('message', '')))}")
+
+    def _emit(self, line: str) -> None:
+        if not self.is_muted:
+            self.tell(line)
+
+
+_BY_PEOPLE = ("message.received", "human.approval.received")
+_HANDLERS: Mapping[str, Callable[[TalkView, Event], None]] = {
+    "message.received": TalkView._on_message,
+    "step.completed": TalkView._on_step,
+    "human.approval.received": TalkView._on_approval,
+    "model.request": TalkView._on_request,
+    "text.delta": TalkView._on_delta,
+    "model.response": TalkView._on_response,
+    "tool.started": TalkView._on_tool_started,
+    "tool.result": TalkView._on_tool_result,
+    "tool.error": TalkView._on_tool_result,
+    "phase.started": TalkView._on_turn,
+    "phase.completed": TalkView._on_turn_over,
+    "budget.reserved": TalkView._on_money,
+    "budget.settled": TalkView._on_money,
+    "budget.exhausted": TalkView._on_exhausted,
+    **dict.fromkeys(
+        ("run.started", "run.resumed", "run.paused", "run.failed", "run.cancelled", "run.completed"), TalkView._on_run
+    ),
+}
+
+
+def _is_own_lane(event: Event) -> bool:
+    """Whether this is of the one who speaks with the person, and not of a helper it has called."""
+    return event.lane_id.count("/") <= 2
+
+
+def _short(text: str, most: int = 0) -> str:
+    most = most or text_width(len(INDENT)) - 4
+    one_line = " ".join(text.split())
+    return one_line if len(one_line) <= most else f"{one_line[: most - 1]}…"

@@ -1,0 +1,220 @@
+"""One approval in full: what is to be approved, why it is asked, and the commands to answer it."""
+
+import shutil
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.commands.runs.diff import coloured
+from holdfast.cli.commands.runs.list import IN_DOUBT, describe_change, describe_deadline, read_approvals
+from holdfast.cli.terminal.arguments import JSON, find_shown_approval
+from holdfast.cli.terminal.completion import complete_approvals
+from holdfast.cli.terminal.output import has_colour, mark, paint, plain, print_json, print_text
+from holdfast.persistence.raw_sql import query
+
+_RUN = (
+    "SELECT r.state, r.workflow, r.title, r.requirements_md, r.repo_path, r.worktree_root, t.definition "
+    "FROM runs r LEFT JOIN workflow_templates t ON t.id = r.template_id WHERE r.id = :id"
+)
+_CONTENT = (
+    "SELECT content FROM artifacts WHERE run_id = :run_id AND phase_key = :phase_key AND attempt = :attempt "
+    "AND hash = :hash ORDER BY turn DESC"
+)
+_OPEN = ("pending", "running", "paused")
+
+
+def show_approval(
+    approval: Annotated[
+        str,
+        typer.Argument(
+            metavar="APPROVAL",
+            help="An approval's id, or the beginning of it, or a run's.",
+            autocompletion=complete_approvals,
+        ),
+    ],
+    as_json: JSON = False,
+) -> None:
+    """What is to be approved, why it is asked, and the commands to answer.
+
+    Example: holdfast approvals show 91c4
+    """
+    facts = read_approval(find_shown_approval(approval))
+    if as_json:
+        print_json(facts)
+        return
+    for part in (_head, _subject, _since_answer, _answers):
+        for lines in part(facts):
+            print_text(lines)
+
+
+def read_approval(approval_id: str) -> dict[str, Any]:
+    """Everything a person asks about one approval; `shown` is what was recorded when it was asked."""
+    (row,) = read_approvals(approval_id=approval_id)
+    shown = row["shown"] = row["shown"] if isinstance(row["shown"], dict) else {}
+    (run,) = query(_RUN, {"id": row["run_id"]})
+    row["risk"] = _find_risk(run["definition"], row["phase_key"])
+    is_open = row["state"] == "pending" and run["state"] in _OPEN
+    return {
+        **row,
+        "workflow": run["workflow"],
+        "title": run["title"] or run["requirements_md"].strip().partition("\n")[0],
+        "repo_path": run["repo_path"],
+        "worktree": run["worktree_root"],
+        "run_state": run["state"],
+        "reason": _explain(row),
+        "artifact": shown.get("artifact"),
+        "content": _read_content(row) if row["about"] == "phase" else None,
+        "diff": shown.get("diff"),
+        "since_answer": shown.get("since_answer"),
+        "commands": dict(_commands(row)) if is_open else {},
+    }
+
+
+def _explain(row: dict[str, Any]) -> str:
+    from holdfast.presentation.status import explain_question
+
+    return explain_question(_to_question(row))
+
+
+def _to_question(row: dict[str, Any]) -> Any:
+    from holdfast.presentation.status import Question
+
+    names = ("about", "phase_key", "attempt", "requested_at", "first_by", "shown", "risk")
+    return Question(**{name: row[name] for name in names})
+
+
+def _find_risk(definition: Any, phase_key: str) -> str:
+    phases = definition.get("phases") if isinstance(definition, dict) else None
+    found = [phase for phase in phases or () if isinstance(phase, dict) and phase.get("key") == phase_key]
+    return str(found[0].get("risk") or "") if found else ""
+
+
+def _read_content(row: dict[str, Any]) -> str:
+    """The whole artifact; what was recorded with the question is cut where it is very long."""
+    seen = row["shown"].get("subject") or {}
+    about = {name: row[name] for name in ("run_id", "phase_key", "attempt")}
+    found = query(_CONTENT, {**about, "hash": seen.get("artifact_hash")})
+    return str(found[0]["content"] if found else row["shown"].get("content") or "")
+
+
+def _commands(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The commands to answer with, by what they do."""
+    short = row["approval_id"][:8]
+    yield "approve", f"holdfast approve {short}"
+    if row["about"] == "phase":
+        yield "request_changes", f'holdfast reject {short} --changes "…"'
+    if row["about"] == "outcome":
+        yield "result", f'holdfast approve {short} --result "…"'
+    if row["about"] == "tool":
+        yield "change", f"holdfast approve {short} --args JSON"
+    yield "reject", f"holdfast reject {short}"
+    yield "resume", f"holdfast resume {row['run_id'][:8]}"
+
+
+def _head(facts: dict[str, Any]) -> Iterator[str]:
+    state = "paused" if facts["commands"] else "completed"
+    yield f"{mark(state)} {paint(_headline(facts), 'bold')}\n"
+    when = facts["requested_at"][:16].replace("T", " ")
+    rows = {
+        "approval": f"{facts['approval_id']}, attempt {facts['attempt']}",
+        "run": f"{facts['run_id'][:8]}  {facts['workflow']}: {facts['title']}".rstrip(": "),
+        "repository": facts["repo_path"],
+        "worktree": facts["worktree"] or "",
+        "asked": f"{when} UTC, because {facts['reason']}{describe_deadline(facts)}",
+        "digest": facts["digest"],
+    }
+    for name, value in rows.items():
+        if value:
+            yield f"  {paint(name.ljust(10), 'dim')}  {plain(value)}"
+    if facts["first_by"]:
+        yield f"  {paint('approved'.ljust(10), 'dim')}  by {facts['first_by']}; a second person must approve too"
+
+
+def _headline(facts: dict[str, Any]) -> str:
+    from holdfast.presentation.status import tell_question
+
+    if facts["state"] == "superseded":
+        return f"Phase {facts['phase_key']} was asked for anew; this question no longer counts"
+    if facts["state"] != "pending":
+        action = str(facts["action"]).replace("_", " ")
+        return f"Phase {facts['phase_key']}: answered with {action} by {facts['decided_by'] or 'someone'}"
+    if not facts["commands"]:
+        return f"Phase {facts['phase_key']}: nothing is left to decide, the run is {facts['run_state']}"
+    if facts["about"] == "phase":
+        return f"Phase {facts['phase_key']} of {facts['workflow']} waits for your approval"
+    return tell_question(_to_question(facts))
+
+
+def _subject(facts: dict[str, Any]) -> Iterator[str]:
+    shown = facts["shown"]
+    if facts["about"] != "phase":
+        yield from _call(facts)
+        return
+    yield f"\n{paint(str(facts['artifact'] or 'The artifact'), 'bold')}\n{_indented(facts['content'])}"
+    yield f"\n{paint(f'Changed since the last accepted state: {describe_change(shown)}', 'bold')}"
+    if others := _without_artifact(str(facts["diff"] or ""), str(facts["artifact"])):
+        yield _to_diff(others)
+        yield f"  Again, and in full: holdfast runs diff {facts['run_id'][:8]} --phase {facts['phase_key']}"
+    elif shown.get("files"):
+        yield "  Only the artifact."
+
+
+def _call(facts: dict[str, Any]) -> Iterator[str]:
+    import json
+
+    shown = facts["shown"]
+    args = shown.get("args") or shown.get("argv")
+    if facts["about"] == "outcome":
+        yield f"\n{IN_DOUBT}"
+    yield f"\n{paint(str(shown.get('tool') or shown.get('key') or ''), 'bold')}"
+    yield _indented(args if isinstance(args, str) else json.dumps(args, indent=2, ensure_ascii=False))
+    yield f"\n  What the phase has changed so far: holdfast runs diff {facts['run_id'][:8]}"
+
+
+def _since_answer(facts: dict[str, Any]) -> Iterator[str]:
+    since = facts["since_answer"]
+    if not since:
+        return
+    who = f" by {since['by']}" if since.get("by") else ""
+    about = f"{describe_change(since)}" if "files" in since else "it can no longer be compared"
+    yield f"\n{paint(f'Changed since the last answer: {about}', 'bold')}"
+    if since.get("comment"):
+        yield _indented(f"Attempt {since['attempt']} was refused{who}: {since['comment']}")
+    if since.get("files"):
+        yield _to_diff(str(since.get("diff") or ""))
+
+
+def _answers(facts: dict[str, Any]) -> Iterator[str]:
+    from holdfast.presentation.status import tell_causes
+
+    commands = facts["commands"]
+    if not commands:
+        return
+    causes = {action: text for action, (_label, text) in tell_causes(_to_question(facts)).items()}
+    causes["change"] = "The agent calls it with these arguments instead."
+    width = max(len(command) for command in commands.values())
+    is_wide = shutil.get_terminal_size().columns >= width + max(map(len, causes.values())) + 4
+    yield f"\n{paint('Answer', 'bold')}"
+    for action, command in commands.items():
+        if action != "resume":
+            cause = paint(causes.get(action, ""), "dim")
+            yield f"  {command.ljust(width)}  {cause}" if is_wide else f"  {command}\n      {cause}"
+    yield f"\nThen go on: {commands['resume']}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in plain(text).splitlines())
+
+
+def _to_diff(text: str) -> str:
+    import sys
+
+    text = plain(text)
+    return (coloured(text) if has_colour(sys.stdout) else text).rstrip("\n")
+
+
+def _without_artifact(patch: str, artifact: str) -> str:
+    """The other files of a patch: the artifact itself is shown in full."""
+    files = [f"diff --git {part}" for part in patch.split("diff --git ") if part.strip()]
+    return "".join(file for file in files if f"{artifact} b/" not in file.partition("\n")[0])

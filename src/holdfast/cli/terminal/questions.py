@@ -1,0 +1,193 @@
+"""A question to the person at the terminal: what a phase made, and what they say to it."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.cli.commands.runs.list import IN_DOUBT, describe_asked, describe_change, read_approvals
+from holdfast.cli.terminal.answer_input import read_answer
+from holdfast.cli.terminal.output import paint, plain, say
+from holdfast.cli.terminal.pager import show_in_pager
+
+_CHOICES = {
+    "approve": "approve (a)",
+    "edit": "change its arguments (e)",
+    "request_changes": "request changes (c)",
+    "reject": "reject (r)",
+    "diff": "see the diff (d)",
+    "later": "later (l)",
+}
+_KEYS = {"a": "approve", "e": "edit", "c": "request_changes", "r": "reject", "d": "diff", "l": "later"}
+_OUTCOME_CHOICES = {
+    "happened": "it happened (h)",
+    "approve": "run it again (a)",
+    "reject": "fail the phase (f)",
+    "abort": "abort the run (x)",
+    "later": "later (l)",
+}
+_OUTCOME_KEYS = {"h": "happened", "a": "approve", "f": "reject", "x": "abort", "l": "later"}
+_SHOWN_LINES = 30
+
+
+class Answer(NamedTuple):
+    action: str
+    comment: str
+    args: dict[str, Any] | None = None
+    """What a tool call is to be made with instead."""
+    result: str | None = None
+    """What a call gave that was in flight at a crash, and that has happened."""
+
+
+def find_question(run_id: str) -> dict[str, Any] | None:
+    """The approval that a run waits for, if it still does."""
+    return next((row for row in read_approvals(run_id, state="pending")), None)
+
+
+def ask(question: dict[str, Any]) -> Answer | None:
+    """Show what is to be approved and read the answer; `None` is "later", and so is the end of input.
+
+    Raises `KeyboardInterrupt` for Ctrl-C.
+    """
+    show_question(question)
+    if is_in_doubt(question):
+        return _ask_what_became()
+    choices = {word: told for word, told in _CHOICES.items() if word not in _find_senseless(question)}
+    while True:
+        action = _choose(choices, _KEYS)
+        if action == "diff":
+            show_long(str(question["shown"].get("diff") or "No file was changed."))
+        elif action == "later":
+            return None
+        elif action == "approve":
+            return Answer(action, "")
+        elif (text := read_answer(_MORE[action])) is None:
+            return None
+        elif action == "edit":
+            if (args := _parse_args(text)) is not None:
+                return Answer("approve", "", args)
+        elif text or action == "reject":
+            return Answer(action, text)
+
+
+def _ask_what_became() -> Answer | None:
+    action = _choose(_OUTCOME_CHOICES, _OUTCOME_KEYS)
+    if action == "happened":
+        result = read_answer("What did it give? The agent reads this (empty is fine) > ")
+        return None if result is None else Answer("approve", "", result=result)
+    return None if action == "later" else Answer(action, "")
+
+
+def _choose(choices: Mapping[str, str], keys: Mapping[str, str]) -> str:
+    """One of the choices, asked for until it is one; the end of input is "later"."""
+    while True:
+        say()
+        answer = read_answer(f"{in_rows(list(choices.values()))} > ")
+        if answer is None:
+            return "later"
+        given = answer.lower()
+        action = keys.get(given) or next((word for word in choices if given and word.startswith(given)), "")
+        if action in choices:
+            return action
+        say(f"{given!r} is none of these." if given else "Nothing was chosen yet.")
+
+
+def in_rows(choices: Sequence[str]) -> str:
+    """Choices side by side, in as many rows as a narrow terminal needs."""
+    room = shutil.get_terminal_size().columns - len(" > x")
+    rows = [choices[0]]
+    for choice in choices[1:]:
+        if len(rows[-1]) + len(choice) + 2 > room:
+            rows.append(choice)
+        else:
+            rows[-1] += f"  {choice}"
+    return "\n".join(rows)
+
+
+_MORE = {
+    "edit": "The arguments as JSON > ",
+    "request_changes": "What should change? > ",
+    "reject": "Why? (empty is fine) > ",
+}
+
+
+def _find_senseless(question: dict[str, Any]) -> set[str]:
+    """The choices that a question does not have."""
+    if _is_phase(question):
+        return {"edit"}
+    is_tool_call = "args" in question["shown"]
+    return {"request_changes", "diff"} | (set() if is_tool_call else {"edit"})
+
+
+def _parse_args(text: str) -> dict[str, Any] | None:
+    from holdfast.cli.commands.approvals import read_args
+    from holdfast.errors import ConfigInvalid
+
+    try:
+        return read_args(text)
+    except ConfigInvalid as error:
+        say(error.message)
+        return None
+
+
+def _is_phase(question: dict[str, Any]) -> bool:
+    """Whether a phase's result is in question, and not a call that an agent wants to make or may have made."""
+    return not (isinstance(question["shown"], dict) and question["shown"].get("question"))
+
+
+def is_in_doubt(question: dict[str, Any]) -> bool:
+    """Whether it is about a call of which nobody knows if it happened."""
+    return bool(question["about"] == "outcome")
+
+
+def show_question(question: dict[str, Any]) -> None:
+    shown = question["shown"] if isinstance(question["shown"], dict) else {}
+    if is_in_doubt(question):
+        say(f"\n{paint(f'◔ {IN_DOUBT}', 'paused', sys.stderr)}\n")
+        show_long(describe_asked(shown))
+        return
+    if not _is_phase(question):
+        say(f"\n{paint('◔ ' + str(shown['question']), 'paused', sys.stderr)}\n")
+        show_long(describe_asked(shown))
+        return
+    following = ", ".join(shown.get("next") or []) or "the run's end"
+    since = shown.get("since_answer") or {}
+    heading = f"◔ Phase {question['phase_key']} waits for your approval: {shown.get('artifact', '')}"
+    say(f"\n{paint(heading, 'paused', sys.stderr)}\n  attempt {question['attempt']}, {describe_change(shown)}")
+    say()
+    show_long(str(shown.get("content") or ""))
+    say()
+    for path in shown.get("files") or []:
+        say(f"  changed: {plain(str(path))}")
+    if shown.get("reason"):
+        say(f"You are asked because {shown['reason']}.")
+    if "files" in since:
+        say(f"Since your last answer: {describe_change(since)}")
+        show_long(str(since.get("diff") or "No file was changed."))
+    say(f"Approve: {following} is next.\nRequest changes: the phase runs again with your comment.")
+    say("Reject: the run fails; holdfast retry can open it again.")
+
+
+def show_long(text: str) -> None:
+    """A short text as it is, a long one in the pager."""
+    text = plain(text)
+    lines = text.splitlines()
+    if len(lines) <= min(_SHOWN_LINES, max(shutil.get_terminal_size().lines - 12, 8)):
+        say("\n".join(f"  {line}" for line in lines))
+    else:
+        show_in_pager(text)
+
+
+def call_person(text: str) -> None:
+    """Ring the bell where there is a terminal, and notify where there is a desktop."""
+    if not sys.stderr.isatty():
+        return
+    sys.stderr.write("\a")
+    sys.stderr.flush()
+    program = shutil.which("notify-send")
+    if program and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        with contextlib.suppress(OSError):
+            subprocess.Popen([program, "--app-name=holdfast", text], stderr=subprocess.DEVNULL)

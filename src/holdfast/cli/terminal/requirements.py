@@ -1,0 +1,75 @@
+"""What is wanted of a run, from options or from the person at the terminal."""
+
+import select
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.terminal.answer_input import read_line
+from holdfast.cli.terminal.completion import complete_role_personas
+from holdfast.cli.terminal.output import say
+
+REQUIREMENTS = Annotated[str | None, typer.Option("--requirements", metavar="TEXT", help="What is wanted.")]
+REQUIREMENTS_FILE = Annotated[
+    str | None, typer.Option("--requirements-file", metavar="FILE", help="What is wanted; - is standard input.")
+]
+PERSONA = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--persona",
+        metavar="ROLE=NAME",
+        help="Who fills a role; can be repeated.",
+        autocompletion=complete_role_personas,
+    ),
+]
+_PASTE_WAIT_S = 0.05  # what a terminal pastes arrives at once; typing is slower
+_MISSING = "Say what is wanted with --requirements TEXT or --requirements-file FILE."
+
+
+def read_requirements(text: str | None, file: str | None) -> str | None:
+    """Read what the options say; `None` if neither is given. Raises `BadParameter`."""
+    if text is not None and file is not None:
+        raise typer.BadParameter("Give either this or --requirements-file.", param_hint="--requirements")
+    if file is None:
+        return text
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error}.", param_hint="--requirements-file") from error
+
+
+def read_overrides(personas: list[str] | None) -> dict[str, str]:
+    """Read `ROLE=NAME` pairs. Raises `BadParameter`."""
+    return dict(_split(item) for item in personas or ())
+
+
+def refuse_missing() -> typer.BadParameter:
+    """Make the error for a run that nobody has said anything about."""
+    return typer.BadParameter(_MISSING, param_hint="--requirements")
+
+
+def ask_requirements() -> str:
+    """Read lines up to an empty one or the end of input. An empty line in the middle of a paste does not end it."""
+    say("What is wanted? An empty line ends it.")
+    lines: list[str] = []
+    while (line := read_line("> ")) is not None:
+        if not line.strip() and not _is_more_waiting():
+            break
+        lines.append(line.rstrip())
+    return "\n".join(lines).strip()
+
+
+def _is_more_waiting() -> bool:
+    try:
+        return bool(select.select([sys.stdin], [], [], _PASTE_WAIT_S)[0])
+    except (OSError, ValueError):
+        return False
+
+
+def _split(item: str) -> tuple[str, str]:
+    role, separator, name = item.partition("=")
+    if not separator or not role or not name:
+        raise typer.BadParameter(f"It takes ROLE=NAME, not {item!r}.", param_hint="--persona")
+    return role, name
