@@ -28,13 +28,13 @@ __all__ = [
 _HOMES = {
     "Context": "runtime.context",
     "Decision": "runtime.context",
-    "Done": "runtime.unknown",
+    "Done": "runtime.unknown_outcomes",
     "HoldfastError": "errors",
-    "NotDone": "runtime.unknown",
+    "NotDone": "runtime.unknown_outcomes",
     "RunCancelled": "errors",
     "RunPaused": "errors",
-    "cancel_flow": "runtime.decisions",
-    "decide": "runtime.decisions",
+    "cancel_flow": "runtime.answers",
+    "decide": "runtime.answers",
     "run_flow": "runtime.flow",
     "step_key": "runtime.durable",
 }

@@ -268,7 +268,7 @@ def test_an_owner_that_stands_still_in_the_middle_of_an_append_holds_nobody_up(
     url: str, store: PostgresCheckpointer
 ) -> None:
     code = """
-from holdfast.runtime.checkpoint.postgres_tx import PostgresTx
+from holdfast.runtime.checkpoint.postgres.transaction import PostgresTx
 
 write = PostgresTx.write
 def stop_and_write(*args):
