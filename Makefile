@@ -41,7 +41,7 @@ fmt: setup ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 torture: setup ## every crash point on every store (long)
-	@HOLDFAST_TORTURE=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/crash tests/integration/agents/test_crash.py tests/integration/agents/test_crash_commands.py tests/integration/agents/test_served_crash.py tests/integration/workspace/test_killed.py tests/integration/api/test_feed.py tests/integration/api/test_torture.py
+	@HOLDFAST_TORTURE=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/crash tests/integration/agents/calls/test_crash.py tests/integration/agents/tools/test_crash.py tests/integration/agents/calls/test_served_crash.py tests/integration/workspace/test_kill.py tests/integration/api/live/test_feed.py tests/integration/api/live/test_torture.py
 
 bench: setup ## measure against peers and the disk's raw limits, and write the README's table
 	@scripts/bench.sh

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
-from tests.browser.world import CHROMIUM, FLAGS, Served  # noqa: E402
+from tests.support.browser_world import CHROMIUM, FLAGS, Served  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 WANTED = "# Let customers pay in instalments\n\n- three, six or twelve months\n- the total stays as it is\n- add tests"

@@ -22,8 +22,8 @@ from rich.text import Text
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.acceptance.cli.terminal import Terminal, shell  # noqa: E402
-from tests.model_server import ModelServer, Says, Script, asks, own_persona  # noqa: E402
+from tests.support.model_server import ModelServer, Says, Script, asks, own_persona  # noqa: E402
+from tests.support.terminal import Terminal, shell  # noqa: E402
 
 from holdfast.cli.repl.view import TalkView  # noqa: E402
 from holdfast.cli.terminal.output import paint  # noqa: E402

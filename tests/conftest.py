@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests import progress
-from tests.engine_processes import Zygote
-from tests.postgres import fresh_schema, running_server
+from tests.support import progress_limit as progress
+from tests.support.engine_processes import Zygote
+from tests.support.postgres_server import fresh_schema, running_server
 
 
 def _keep_compiled_modules() -> None:

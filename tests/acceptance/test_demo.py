@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.progress import wait_until
+from tests.support.progress_limit import wait_until
 
 STEPS = ["spec.md", "plan.md", "todo.py", "store.py", "test_todo.py", "review.md", "release.txt"]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
-from tests.core_only import list_hidden, normal
+from tests.support.core_only import list_hidden, normal
 
 from holdfast import extras
 
-CORE_ONLY = Path(__file__).parents[1] / "core_only.py"
+CORE_ONLY = Path(__file__).parents[1] / "support" / "core_only.py"
 FLOW = """
 import asyncio, sys
 from holdfast import run_flow

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.cli import terminal
-from tests.model_server import ASKS_BEFORE_TOUCH, WITH_KEY, Hangs, ModelServer, Reply, Says, asks, own_persona
+from tests.support import terminal
+from tests.support.model_server import ASKS_BEFORE_TOUCH, WITH_KEY, Hangs, ModelServer, Reply, Says, asks, own_persona
 
 from holdfast.agents.simulated.schema_sample import sample
 from holdfast.artifact_schema import ArtifactSchemaRegistry

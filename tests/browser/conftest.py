@@ -7,8 +7,8 @@ from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
-from tests.browser.world import FLAGS, SCREENSHOTS, Served
-from tests.tools import CHROMIUM, find_browser_fault
+from tests.support.browser_world import FLAGS, SCREENSHOTS, Served
+from tests.support.programs import CHROMIUM, find_browser_fault
 
 PATIENCE_MS = 100_000  # less than a test may stand still: Playwright knows best what it has waited for
 expect.set_options(timeout=PATIENCE_MS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import OpenPage
-from tests.browser.world import Served
+from tests.support.browser_world import Served
 
 Shoot = Callable[[Page, str], None]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import OpenPage
-from tests.browser.world import Served
+from tests.support.browser_world import Served
 
 Shoot = Callable[[Page, str], None]
 

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.browser.conftest import OpenPage
 from tests.browser.test_everyone import check_access, settle
-from tests.browser.world import Served
+from tests.support.browser_world import Served
 
 PATHS = ("/workflows", "/workflows/feature-delivery", "/personas", "/budget", "/settings", "/health", "/sign-in")
 

@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import expect
 from tests.browser.conftest import OpenPage
-from tests.browser.world import Served
+from tests.support.browser_world import Served
 
 
 def waiting_run(served: Served, title: str, workflow: str = "asking") -> str:

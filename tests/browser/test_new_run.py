@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import OpenPage
-from tests.browser.world import Served
+from tests.support.browser_world import Served
 
 Shoot = Callable[[Page, str], None]
 HOSTILE = '# Title\n\n<img src=x onerror="window.hit=1"> [go](javascript:window.hit=1) **bold** \x1b[31mred\u202e'

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 from sqlalchemy import insert
 from tests.browser.conftest import OpenPage
-from tests.browser.world import Served
+from tests.support.browser_world import Served
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow, WorkflowTemplateRow

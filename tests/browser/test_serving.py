@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tests.browser.world import Served
+from tests.support.browser_world import Served
 
 from holdfast.api.http import pages
 

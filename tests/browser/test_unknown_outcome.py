@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.acceptance.cli.losing import CHARGE, count_charges, lose_the_charge
 from tests.browser.conftest import OpenPage
-from tests.browser.world import Served
-from tests.model_server import Asks, ModelServer, Says, asks, own_persona
+from tests.support.browser_world import Served
+from tests.support.lost_command import CHARGE, count_charges, lose_the_charge
+from tests.support.model_server import Asks, ModelServer, Says, asks, own_persona
 
 TITLES = ("To be made again", "Has happened", "Is given up")
 CHARGED = {"charged": 5, "of": "<b>card</b>"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 from tests.browser.conftest import OpenPage
-from tests.browser.world import Served
+from tests.support.browser_world import Served
 
 
 def test_a_run_appears_in_the_list_and_completes_without_a_reload(served: Served, open_page: OpenPage) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.stores import DISK_KINDS, KINDS, Place, new_place
+from tests.support.stores import DISK_KINDS, KINDS, Place, new_place
 
 from holdfast.runtime.checkpoint import Checkpointer
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from tests.stores import Place, progress, seqs
+from tests.support.stores import Place, progress, seqs
 
 from holdfast.errors import SequenceConflict
 from holdfast.runtime.checkpoint import Checkpointer

@@ -8,7 +8,7 @@ import enum
 from typing import Any
 
 import pytest
-from tests.stores import Place, progress
+from tests.support.stores import Place, progress
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.checkpoint import Checkpointer

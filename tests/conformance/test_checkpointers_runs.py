@@ -4,7 +4,7 @@ import itertools
 import time
 
 import pytest
-from tests.stores import Place, progress, seqs
+from tests.support.stores import Place, progress, seqs
 
 from holdfast.errors import SequenceConflict
 from holdfast.runtime.checkpoint import Checkpointer, InMemoryCheckpointer

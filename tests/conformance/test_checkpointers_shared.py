@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.stores import Place, finish, progress, seqs
+from tests.support.stores import Place, finish, progress, seqs
 
 from holdfast.runtime.checkpoint import Checkpointer
 from holdfast.runtime.state import RunState

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from tests.postgres import fresh_schema
-from tests.stores import open_store, progress
+from tests.support.postgres_server import fresh_schema
+from tests.support.stores import open_store, progress
 
 from holdfast.errors import HoldfastError, LeaseLost, RunBusy, SequenceConflict
 from holdfast.runtime.checkpoint.base import Append, Claim, prepare

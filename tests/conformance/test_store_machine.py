@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from tests.stores import open_store, progress
+from tests.support.stores import open_store, progress
 
 from holdfast.errors import SequenceConflict
 from holdfast.runtime.checkpoint import Checkpointer

@@ -5,9 +5,9 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.crash.points import SEED
-from tests.crash.run import GetReference, NewRun, Run
-from tests.stores import new_place
+from tests.support.crash.flow_run import GetReference, NewRun, Run
+from tests.support.crash.points import SEED
+from tests.support.stores import new_place
 
 
 def pytest_report_header() -> str:

@@ -4,10 +4,10 @@ The disk is a limit on the size of files, set in the process that runs the flow.
 """
 
 import pytest
-from tests.crash.disk import fill_and_go_on
-from tests.crash.points import points_before_appends
-from tests.crash.processes import Process
-from tests.crash.run import GetReference, NewRun
+from tests.support.crash.flow_run import GetReference, NewRun
+from tests.support.crash.forked_processes import Process
+from tests.support.crash.full_disk import fill_and_go_on
+from tests.support.crash.points import points_before_appends
 
 KINDS = ("jsonl", "sqlite")
 

@@ -5,9 +5,9 @@ decides. `make test` tries a sample of the points, `make torture` all of them an
 """
 
 import pytest
-from tests.crash.points import POINTS, Case, double_kills, single_kills
-from tests.crash.run import GetReference, NewRun
-from tests.stores import DISK_KINDS
+from tests.support.crash.flow_run import GetReference, NewRun
+from tests.support.crash.points import POINTS, Case, double_kills, single_kills
+from tests.support.stores import DISK_KINDS
 
 
 def _name(case: Case) -> str:

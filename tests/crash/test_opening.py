@@ -6,11 +6,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.crash.opener import ADDED, Opening, main
-from tests.crash.points import IS_TORTURE, SEED
-from tests.crash.processes import Process
-from tests.crash.run import NewRun
-from tests.stores import DISK_KINDS, open_store, progress, seqs
+from tests.support.crash.flow_run import NewRun
+from tests.support.crash.forked_processes import Process
+from tests.support.crash.points import IS_TORTURE, SEED
+from tests.support.crash.store_opener import ADDED, Opening, main
+from tests.support.stores import DISK_KINDS, open_store, progress, seqs
 
 from holdfast.runtime.checkpoint.postgres import schema
 from holdfast.runtime.checkpoint.sqlite import schema as sqlite_schema

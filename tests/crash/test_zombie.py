@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.crash.child import RUN_ID as TRIP_ID
-from tests.crash.owner import RUN_ID, SHORT_LEASE_S, Owner, main
-from tests.crash.points import points_before_appends
-from tests.crash.processes import Process
-from tests.crash.run import GetReference, NewRun, Run
-from tests.progress import wait_until
-from tests.stores import DISK_KINDS, open_store, progress
+from tests.support.crash.flow_child import RUN_ID as TRIP_ID
+from tests.support.crash.flow_run import GetReference, NewRun, Run
+from tests.support.crash.forked_processes import Process
+from tests.support.crash.points import points_before_appends
+from tests.support.crash.run_owner import RUN_ID, SHORT_LEASE_S, Owner, main
+from tests.support.progress_limit import wait_until
+from tests.support.stores import DISK_KINDS, open_store, progress
 
 from holdfast import cancel_flow, decide
 from holdfast.errors import RunBusy

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STANDS_STILL = """
 import asyncio, subprocess, threading
-from tests import progress
+from tests.support import progress_limit as progress
 
 progress.watch._limit_s = 2
 
@@ -25,7 +25,7 @@ def test_something_that_never_comes():
 """
 WORKS = """
 import subprocess, threading, time
-from tests import progress
+from tests.support import progress_limit as progress
 
 progress.watch._limit_s = 1
 

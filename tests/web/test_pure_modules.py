@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.tools import NODE, find_node_fault
+from tests.support.programs import NODE, find_node_fault
 
 HERE = Path(__file__).parent
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.cli.talk_world import Open, World
-from tests.model_server import ModelServer, Reply
+from tests.support.conversation_world import Open, World
+from tests.support.model_server import ModelServer, Reply
 
 from holdfast.cli import app
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import HOLDFAST, shell
+from tests.support.terminal import HOLDFAST, shell
 
 from holdfast.cli import app
 from holdfast.cli.lazy import Entry, load

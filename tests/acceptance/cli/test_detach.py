@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.cli.terminal import shell
-from tests.warm import Speaking
+from tests.support.forked_command import Speaking
+from tests.support.terminal import shell
 
 
 @pytest.fixture

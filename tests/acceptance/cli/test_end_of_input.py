@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.acceptance.cli.terminal import HOLDFAST, Terminal, shell
+from tests.support.terminal import HOLDFAST, Terminal, shell
 
 CTRL_C, CTRL_D = "\x03", "\x04"
 OWN_COMMAND = "setup: [[python3, --version]]\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import HOLDFAST
+from tests.support.terminal import HOLDFAST
 
 from holdfast import errors
 from holdfast.cli.commands.explain import find_pages, read_codes

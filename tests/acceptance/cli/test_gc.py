@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import Terminal
+from tests.support.terminal import Terminal
 
 
 def git(repo: Path, *arguments: str) -> str:

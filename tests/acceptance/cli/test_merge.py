@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import Terminal
+from tests.support.terminal import Terminal
 
 HOWTO = Path(__file__).parents[3] / "docs" / "howto" / "own-workflow.md"
 IDENTITY = ("-c", "user.name=tests", "-c", "user.email=tests@example.invalid")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.acceptance.cli.terminal import shell
-from tests.model_server import WITH_KEY, ModelServer, Refuses, Reply, Says, asks, own_persona
+from tests.support.model_server import WITH_KEY, ModelServer, Refuses, Reply, Says, asks, own_persona
+from tests.support.terminal import shell
 
 KEY = "own-key-73ba21cc90"
 ARTIFACT = {

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.cli.losing import CHARGE, count_charges, lose_the_charge
-from tests.acceptance.cli.terminal import Terminal, shell
-from tests.model_server import ASKS_BEFORE_TOUCH, Asks, ModelServer, Reply, Says, asks, own_persona
+from tests.support.lost_command import CHARGE, count_charges, lose_the_charge
+from tests.support.model_server import ASKS_BEFORE_TOUCH, Asks, ModelServer, Reply, Says, asks, own_persona
+from tests.support.terminal import Terminal, shell
 
 DRAFT = {
     "runId": "",

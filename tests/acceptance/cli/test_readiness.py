@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.model_server import ModelServer, own_persona
+from tests.support.model_server import ModelServer, own_persona
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.cli.losing import CHARGE, count_charges, lose_the_charge
-from tests.acceptance.cli.talk_world import KEY, LONG, WORD, Open, endless, leave, wait_for_answer
-from tests.acceptance.cli.terminal import Terminal, shell
-from tests.model_server import Asks, Says, asks
+from tests.support.conversation_world import KEY, LONG, WORD, Open, endless, leave, wait_for_answer
+from tests.support.lost_command import CHARGE, count_charges, lose_the_charge
+from tests.support.model_server import Asks, Says, asks
+from tests.support.terminal import Terminal, shell
 
 
 def keys_of(events: list[dict[str, Any]], kind: str) -> list[str]:

@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.acceptance.cli.talk_world import LONG, WORD, Open, World, endless, leave
-from tests.acceptance.cli.terminal import HOLDFAST, Terminal, shell
-from tests.model_server import Refuses, Says, asks
+from tests.support.conversation_world import LONG, WORD, Open, World, endless, leave
+from tests.support.model_server import Refuses, Says, asks
+from tests.support.terminal import HOLDFAST, Terminal, shell
 
 
 def ask(here: World, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import Terminal
+from tests.support.terminal import Terminal
 
 IDENTITY = ("-c", "user.name=tests", "-c", "user.email=tests@example.invalid")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.cli.terminal import HOLDFAST, Terminal, shell
+from tests.support.terminal import HOLDFAST, Terminal, shell
 
 SLOW = {"HOLDFAST_SIMULATE_DELAY_S": "0.4"}
 VERY_SLOW = {"HOLDFAST_SIMULATE_DELAY_S": "4"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
-from tests.acceptance.cli.terminal import Terminal
+from tests.support.terminal import Terminal
 
 COMMANDS = "setup: [[sh, -c, 'echo prepared >> $HOME/ran']]\n"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.flow_stores import DISK_KINDS, FENCED_KINDS, KINDS, FlowStore, new_flow_store
+from tests.support.flow_stores import DISK_KINDS, FENCED_KINDS, KINDS, FlowStore, new_flow_store
 
 
 @pytest.fixture(params=KINDS)

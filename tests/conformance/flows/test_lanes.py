@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.flow_stores import FlowStore
+from tests.support.flow_stores import FlowStore
 
 from holdfast import Context, run_flow, step_key
 from holdfast.errors import Nondeterminism

@@ -5,9 +5,9 @@ import contextlib
 from typing import Any
 
 import pytest
-from tests.flow_stores import FlowStore, OwnCheckpointer
-from tests.progress import until
-from tests.stores import finish
+from tests.support.flow_stores import FlowStore, OwnCheckpointer
+from tests.support.progress_limit import until
+from tests.support.stores import finish
 
 from holdfast import Context, Decision, HoldfastError, RunCancelled, RunPaused, cancel_flow, decide, run_flow
 from holdfast.enums import ApprovalDecisionAction

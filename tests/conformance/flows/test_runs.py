@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.flow_stores import FlowStore, OwnCheckpointer
-from tests.stores import finish
+from tests.support.flow_stores import FlowStore, OwnCheckpointer
+from tests.support.stores import finish
 
 from holdfast import Context, HoldfastError, RunPaused, cancel_flow, run_flow
 from holdfast.errors import LeaseLost, Nondeterminism, PayloadInvalid, RunBusy, RunIdInvalid, StoreUnreadable

@@ -11,9 +11,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.flow_stores import FlowStore, OwnCheckpointer
-from tests.progress import until
-from tests.stores import finish
+from tests.support.flow_stores import FlowStore, OwnCheckpointer
+from tests.support.progress_limit import until
+from tests.support.stores import finish
 
 from holdfast import Context, Done, HoldfastError, NotDone, RunPaused, decide, run_flow, step_key
 from holdfast.errors import Nondeterminism, PayloadInvalid, StepFailed, ToolOutcomeUnknown

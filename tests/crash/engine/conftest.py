@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.engine_world import World, make_repo
-from tests.postgres import fresh_schema
+from tests.support.engine_world import World, make_repo
+from tests.support.postgres_server import fresh_schema
 
 from holdfast.persistence.schema import upgrade_rows
 

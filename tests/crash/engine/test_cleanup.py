@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 from tests.crash.engine.conftest import NewWorld
-from tests.crash.engine.matrix import choose
-from tests.crash.points import SEED
-from tests.engine_processes import Zygote
-from tests.engine_world import Turn, World
+from tests.support.crash.kill_matrix import choose
+from tests.support.crash.points import SEED
+from tests.support.engine_processes import Zygote
+from tests.support.engine_world import Turn, World
 
 import holdfast.engine
 from holdfast.config import load_config

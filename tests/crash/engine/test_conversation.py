@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.crash.engine.child import RUN_ID
 from tests.crash.engine.conftest import NewWorld
-from tests.crash.engine.matrix import Matrix, choose
-from tests.crash.engine.outcome import read_files, tell_steps
-from tests.crash.engine.talker import MEANWHILE, SAID, script
-from tests.crash.points import IS_TORTURE
-from tests.engine_processes import Zygote
-from tests.engine_world import World
-from tests.model_server import ModelServer
+from tests.support.crash.conversation_child import MEANWHILE, SAID, script
+from tests.support.crash.kill_matrix import Matrix, choose
+from tests.support.crash.points import IS_TORTURE
+from tests.support.crash.run_outcome import read_files, tell_steps
+from tests.support.crash.workflow_child import RUN_ID
+from tests.support.engine_processes import Zygote
+from tests.support.engine_world import World
+from tests.support.model_server import ModelServer
 
 from holdfast.engine.audit import check_database
 from holdfast.engine.conversation.journal import read_conversation

@@ -2,10 +2,10 @@
 
 import pytest
 from tests.crash.engine.conftest import NewWorld
-from tests.crash.engine.matrix import Matrix, choose
-from tests.crash.engine.outcome import read_outcome
-from tests.crash.points import IS_TORTURE
-from tests.engine_processes import Zygote
+from tests.support.crash.kill_matrix import Matrix, choose
+from tests.support.crash.points import IS_TORTURE
+from tests.support.crash.run_outcome import read_outcome
+from tests.support.engine_processes import Zygote
 
 KINDS = ("sqlite", "postgres")
 SHARE = 12 if IS_TORTURE else 4

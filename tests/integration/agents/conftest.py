@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from tests.integration.agents.phase import Phase
+from tests.support.agents.phase import Phase
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.integration.agents.phase import Phase, open_log
-from tests.integration.agents.scripted import ScriptedModel, asks, says, tool
+from tests.support.agents.phase import Phase, open_log
+from tests.support.agents.scripted_model import ScriptedModel, asks, says, tool
 
 from holdfast.agents.build import _subagents_of, _tools_of, build_agent
 from holdfast.agents.simulated.model import open_simulated_model

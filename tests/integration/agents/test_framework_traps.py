@@ -4,8 +4,8 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatResult
-from tests.integration.agents.phase import LANE, Phase, essence, outcomes
-from tests.integration.agents.scripted import ScriptedModel, asks, says
+from tests.support.agents.phase import LANE, Phase, essence, outcomes
+from tests.support.agents.scripted_model import ScriptedModel, asks, says
 
 LONG_TEXT = "All of this is wanted. " * 12_000  # over the 50,000 tokens from which the framework would put it in a file
 HELP = {"description": "Your part of it.", "subagent_type": "general-purpose"}

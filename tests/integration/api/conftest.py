@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.integration.api.world import FAST, Api, make_repository, open_api
+from tests.support.api.server_world import FAST, Api, make_repository, open_api
 
 from holdfast import engine
 from holdfast.api.options import ServerOptions

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.engine_world import World, make_repo, new_world
-from tests.postgres import fresh_schema
+from tests.support.engine_world import World, make_repo, new_world
+from tests.support.postgres_server import fresh_schema
 
 from holdfast.engine.audit import check_database
 

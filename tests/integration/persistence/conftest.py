@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.engine_processes import Zygote
+from tests.support.engine_processes import Zygote
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.stores import progress
+from tests.support.stores import progress
 
 from holdfast.persistence.compaction import compact
 from holdfast.runtime.checkpoint import SQLiteCheckpointer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 from sqlalchemy.pool import Pool
-from tests.progress import until
+from tests.support.progress_limit import until
 
 from holdfast.errors import StoreBusy, StoreUnreadable
 from holdfast.persistence.db import Database

@@ -12,9 +12,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, inspect, text
 from sqlalchemy.exc import IntegrityError
-from tests.crash.points import SEED
-from tests.engine_processes import Zygote
-from tests.engine_world import World
+from tests.support.crash.points import SEED
+from tests.support.engine_processes import Zygote
+from tests.support.engine_world import World
 
 from holdfast.errors import HoldfastError
 from holdfast.persistence import schema
@@ -167,7 +167,7 @@ def test_another_kind_of_address_is_refused(url: str) -> None:
 
 
 async def test_a_driver_in_the_address_is_accepted(postgres_url: str) -> None:
-    from tests.postgres import fresh_schema
+    from tests.support.postgres_server import fresh_schema
 
     with fresh_schema(postgres_url) as url:
         db = await up_to_date(url.replace("postgresql://", "postgresql+psycopg://"))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.workspace.user_repo import UserRepo
+from tests.support.user_repository import UserRepo
 
 from holdfast.workspace import Workspace, prepare_workspace
 

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.workspace.user_repo import AT, UserRepo
+from tests.support.user_repository import AT, UserRepo
 
 from holdfast.errors import WorkspaceConflict, WorkspaceError
 from holdfast.workspace import (

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from tests.integration.workspace.test_merge import OWN, WRITER, _work
-from tests.integration.workspace.test_merge_killed import Died, look, make_step
-from tests.integration.workspace.user_repo import AT, UserRepo
+from tests.integration.workspace.test_merge_kill import Died, look, make_step
+from tests.support.user_repository import AT, UserRepo
 
 from holdfast.errors import TargetBranchMissing, WorkspaceConflict
 from holdfast.workspace import MergeAction, Merged, MergeOptions, ResultStep, Workspace, merge_result

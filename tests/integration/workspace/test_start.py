@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.workspace.user_repo import UserRepo
+from tests.support.user_repository import UserRepo
 
 from holdfast.errors import BaseBranchMissing, RepositoryMissing
 from holdfast.workspace import find_start

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stores import finish, start_python
+from tests.support.stores import finish, start_python
 
 from holdfast import enums
 from holdfast.errors import PayloadInvalid

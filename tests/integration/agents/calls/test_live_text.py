@@ -1,0 +1,70 @@
+"""What a model says can be watched while it says it, and replay does not depend on it."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+from tests.support.agents.phase import LANE, Phase
+from tests.support.agents.served_phase import KEY, KEY_VARIABLE, ServedPhase
+from tests.support.model_server import Breaks, ModelServer, Says
+from tests.support.progress_limit import until
+
+from holdfast.runtime.events import Event
+
+TEXT = "One word after the other, slowly enough to be watched."
+
+
+@pytest.fixture
+def may_end() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, may_end: threading.Event) -> Iterator[ModelServer]:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    slow = Says(TEXT, reasoning="I think it over.", piece_chars=1, pause_s=0.01, holds=may_end)
+    with ModelServer({"Go": [slow], "Break": [[Breaks("cut"), Says("Whole.")]]}) as running:
+        yield running
+
+
+def told(phase: Phase, kind: str) -> list[Event]:
+    return [event for event in phase.events() if event.kind == kind]
+
+
+async def test_the_text_comes_in_pieces_and_is_whole_at_the_end(phase: Phase, server: ModelServer) -> None:
+    await ServedPhase(phase.folder, address=server.address).play(text="Go.")
+
+    pieces = told(phase, "text.delta")
+    assert "".join(event.payload["text"] for event in pieces) == TEXT
+    assert 1 < len(pieces) < len(TEXT)
+    assert {event.visibility for event in pieces} == {"public"}
+    assert [event.payload for event in told(phase, "text.done")] == [{"key": f"{LANE}/m0", "chars": len(TEXT)}]
+    assert [event.payload["text"] for event in told(phase, "reasoning.summary")] == ["I think it over."]
+
+
+async def test_pieces_are_there_before_the_answer(phase: Phase, server: ModelServer, may_end: threading.Event) -> None:
+    may_end.clear()
+    playing = asyncio.create_task(ServedPhase(phase.folder, address=server.address).play(text="Go."))
+    await until(lambda: (phase.folder / "run.db").exists() and told(phase, "text.delta"))
+    assert not playing.done()
+    may_end.set()
+    await playing
+
+
+async def test_replay_writes_no_text_again(phase: Phase, server: ModelServer) -> None:
+    served = ServedPhase(phase.folder, address=server.address)
+    await served.play(text="Go.")
+    events = phase.events()
+
+    await served.play(text="Go.")
+
+    assert phase.events() == events
+
+
+async def test_the_pieces_of_another_attempt_say_so(phase: Phase, server: ModelServer) -> None:
+    await ServedPhase(phase.folder, address=server.address).play(text="Break.")
+
+    assert [(e.payload["text"], e.payload.get("attempt")) for e in told(phase, "text.delta")] == [("Whole.", 2)]

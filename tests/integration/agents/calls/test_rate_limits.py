@@ -1,0 +1,76 @@
+"""Model calls that wait for their provider: told in the journal, not yet asked for, and made in their turn."""
+
+import asyncio
+
+import pytest
+from tests.support.agents.phase import RUN_ID, Phase
+from tests.support.agents.served_phase import KEY, KEY_VARIABLE, ServedPhase
+from tests.support.model_server import ModelServer, Refuses, Says
+from tests.support.progress_limit import until
+
+from holdfast.agents.calls import rate_limits as module
+from holdfast.agents.calls.rate_limits import Traffic
+
+
+async def no_word(_reason: str) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+
+
+async def until_told(phase: Phase, kind: str) -> None:
+    await until(lambda: kind in [event.kind for event in phase.events()], f"{kind} is told")
+
+
+async def test_a_call_that_must_wait_says_why_and_reserves_nothing(
+    phase: Phase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_TELL_AFTER_S", 0.01)
+    traffic = Traffic((("*", 1),), ())
+    with ModelServer({"": [Says("There.")]}) as server:
+        served = ServedPhase(phase.folder, address=server.address)
+        await traffic.enter("here", "another run", no_word)
+        playing = asyncio.create_task(served.play(text="Go.", traffic=traffic.lane("here", RUN_ID)))
+        await until_told(phase, "agent.progress")
+
+        before = [(event.kind, event.payload.get("waiting_for")) for event in phase.events()]
+        reason = traffic.find_reason(RUN_ID)
+        traffic.leave("here")
+        messages = await playing
+
+    assert before == [("agent.progress", "1 calls to here are under way, the limit of this process.")]
+    assert reason == before[0][1]
+    assert messages[-1].content == "There."
+    assert traffic.find_reason(RUN_ID) is None
+    assert traffic.count_under_way() == {"here": 0}
+
+
+async def test_who_is_told_to_come_later_tells_every_run(phase: Phase) -> None:
+    traffic = Traffic((), ())
+    with ModelServer({"": [[Refuses(429, {"retry-after": "2"}), Says("There.")]]}) as server:
+        served = ServedPhase(phase.folder, address=server.address)
+        playing = asyncio.create_task(served.play(text="Go.", traffic=traffic.lane("here", RUN_ID)))
+        await until_told(phase, "model.error")
+
+        other = asyncio.create_task(traffic.enter("here", "another run", no_word))
+        await asyncio.sleep(0)
+        reason = traffic.find_reason("another run")
+        await asyncio.gather(playing, other)
+
+    assert str(reason).startswith("here asked for a pause of its calls")
+    assert [len(server.received), playing.result()[-1].content] == [2, "There."]
+    assert traffic.count_under_way() == {"here": 1}
+
+
+async def test_a_replay_waits_for_nobody(phase: Phase) -> None:
+    traffic = Traffic((("*", 1),), ())
+    with ModelServer({"": [Says("There.")]}) as server:
+        served = ServedPhase(phase.folder, address=server.address)
+        await served.play(text="Go.", traffic=traffic.lane("here", RUN_ID))
+        await traffic.enter("here", "another run", no_word)
+
+        messages = await served.play(text="Go.", traffic=traffic.lane("here", RUN_ID))
+
+    assert messages[-1].content == "There."

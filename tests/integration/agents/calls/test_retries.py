@@ -1,0 +1,201 @@
+"""A model that does not answer is asked again, then another one; every attempt stands in the journal."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain_core.exceptions import ContextOverflowError
+from tests.integration.agents.calls.test_replay import Till
+from tests.support.agents.phase import LANE, Phase, open_log
+from tests.support.agents.served_phase import KEY, KEY_VARIABLE, QUICK, ServedPhase
+from tests.support.model_server import Breaks, Hangs, ModelServer, Refuses, Reply, Says, asks
+
+from holdfast.agents.calls.retries import RetryRules
+from holdfast.agents.models.factory import Timeouts
+from holdfast.runtime.records import Records, StepState
+
+BUSY = Refuses(429, {"retry-after": "0"})
+TROUBLES: dict[str, tuple[Reply, int | None]] = {
+    "rate_limited": (BUSY, 429),
+    "overloaded": (Refuses(503), 503),
+    "server_error": (Refuses(500), 500),
+    "connection_lost": (Breaks("cut"), None),
+    "cut_short": (Breaks("ended"), None),
+    "malformed": (Breaks("garbage"), None),
+}
+MANY = RetryRules(tries=12, backoff_s=0.001)  # a busy machine may be too slow more than once
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+
+
+@pytest.fixture
+def make_server() -> Iterator[Any]:
+    with contextlib.ExitStack() as stack:
+        yield lambda *replies: stack.enter_context(ModelServer({"": list(replies)}))
+
+
+def errors(phase: Phase) -> list[dict[str, Any]]:
+    return [event.payload for event in phase.events() if event.kind == "model.error"]
+
+
+@pytest.mark.parametrize("code", TROUBLES)
+async def test_a_passing_trouble_is_an_attempt_of_its_own(phase: Phase, make_server: Any, code: str) -> None:
+    reply, status = TROUBLES[code]
+    server = make_server([reply, reply, Says("There.")])
+    served = ServedPhase(phase.folder, address=server.address)
+
+    messages = await served.play(text="Go.")
+    replayed = await served.play(text="Go.")
+
+    assert [m.content for m in messages] == [m.content for m in replayed] == ["Go.", "There."]
+    assert len(server.received) == 3
+    assert [(e["error"]["code"], e["error"].get("status"), e.get("attempt", 1)) for e in errors(phase)] == [
+        (code, status, 1),
+        (code, status, 2),
+    ]
+    assert all("retry_at" in payload for payload in errors(phase))
+    requests = [e.payload.get("attempt", 1) for e in phase.events() if e.kind == "model.request"]
+    assert requests == [1, 2, 3]
+
+
+async def test_arguments_that_are_not_json_are_asked_for_again(phase: Phase, make_server: Any) -> None:
+    server = make_server([asks(("ls", '{"path": ')), Says("There.")])
+
+    messages = await ServedPhase(phase.folder, address=server.address).play(text="Go.")
+
+    assert messages[-1].content == "There."
+    assert [payload["error"]["code"] for payload in errors(phase)] == ["malformed"]
+
+
+@pytest.mark.parametrize("timeouts", [Timeouts(idle_s=0.2), Timeouts(call_s=0.2)], ids=["idle", "call"])
+async def test_a_model_that_says_nothing_is_not_waited_for(phase: Phase, make_server: Any, timeouts: Timeouts) -> None:
+    server = make_server([Hangs(), Says("There.")])
+    served = ServedPhase(phase.folder, address=server.address, timeouts=timeouts, options={"retry": MANY})
+
+    messages = await served.play(text="Go.", call_timeout_s=timeouts.call_s)
+
+    assert messages[-1].content == "There."
+    assert {payload["error"]["code"] for payload in errors(phase)} == {"timed_out"}
+
+
+async def test_slow_bytes_are_bounded_by_the_whole_call(phase: Phase, make_server: Any) -> None:
+    server = make_server([Says("a " * 100, piece_chars=1, pause_s=0.05), Says("There.")])
+    served = ServedPhase(phase.folder, address=server.address, options={"retry": MANY})
+
+    messages = await served.play(text="Go.", call_timeout_s=0.4)
+
+    assert messages[-1].content == "There."
+    assert {payload["error"]["code"] for payload in errors(phase)} == {"timed_out"}
+
+
+async def test_the_fallbacks_are_asked_in_their_order(phase: Phase, make_server: Any) -> None:
+    server = make_server([*[Refuses(500)] * 3, Refuses(401), Says("From the last.")])
+    served = ServedPhase(phase.folder, address=server.address, fallback_models=("second", "third"))
+
+    messages = await served.play(text="Go.")
+
+    assert messages[-1].content == "From the last."
+    assert [received.body["model"] for received in server.received] == ["main"] * 3 + ["second", "third"]
+    assert [e.payload["model"] for e in phase.events() if e.kind == "model.request"] == ["main"] * 3 + [
+        "second",
+        "third",
+    ]
+
+
+async def test_a_wait_that_is_too_long_goes_to_the_fallback_at_once(phase: Phase, make_server: Any) -> None:
+    server = make_server([Refuses(429, {"retry-after": "600"}), Says("Elsewhere.")])
+    served = ServedPhase(phase.folder, address=server.address, fallback_models=("second",))
+
+    messages = await served.play(text="Go.")
+
+    assert messages[-1].content == "Elsewhere."
+
+
+async def test_what_the_provider_asks_for_is_waited(phase: Phase, make_server: Any) -> None:
+    server = make_server([Refuses(429, {"retry-after": "0.7"}), Says("There.")])
+
+    await ServedPhase(phase.folder, address=server.address).play(text="Go.")
+
+    told = errors(phase)[0]
+    failed_at = next(event.ts for event in phase.events() if event.kind == "model.error")
+    assert told["retry_at"] - failed_at == pytest.approx(0.7, abs=0.1)
+
+
+async def test_the_last_failure_comes_out_and_is_replayed(phase: Phase, make_server: Any) -> None:
+    server = make_server(Refuses(500))
+    served = ServedPhase(phase.folder, address=server.address)
+
+    for _ in range(2):
+        with pytest.raises(Exception, match="500"):
+            await served.play(text="Go.")
+
+    assert len(server.received) == QUICK.tries
+    assert "retry_at" not in errors(phase)[-1]
+
+
+async def test_a_request_that_is_too_long_is_not_repeated(phase: Phase, make_server: Any) -> None:
+    too_long = Refuses(400, message="maximum context length is 10 tokens", code="context_length_exceeded")
+    server = make_server(too_long)
+    served = ServedPhase(phase.folder, address=server.address, fallback_models=("second",))
+
+    with pytest.raises(ContextOverflowError):
+        await served.play(text="Go.")
+    asked = len(server.received)
+    with pytest.raises(ContextOverflowError):
+        await served.play(text="Go.")
+
+    assert len(server.received) == asked
+    assert {payload["error"]["code"] for payload in errors(phase)} == {"too_long"}
+
+
+async def test_a_crash_between_attempts_goes_on_with_the_next_one(phase: Phase, make_server: Any) -> None:
+    server = make_server([Refuses(500), Refuses(500), Refuses(500), Refuses(500), Says("There.")])
+    served = ServedPhase(phase.folder, address=server.address, fallback_models=("second",))
+    served.options["retry"] = RetryRules(tries=3, backoff_s=30)
+    playing = asyncio.create_task(served.play(text="Go."))
+    while not (phase.folder / "run.db").exists() or not errors(phase):
+        await asyncio.sleep(0.01)
+    playing.cancel()
+    # The process "dies" while it waits: nothing is drained.
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:  # type: ignore[arg-type]
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await playing
+    async with open_log(phase.store) as log:
+        record = log.records.by_key["step", f"{LANE}/m0"]
+        record.retry_at = 0.0
+        assert (record.state, record.attempt) == (StepState.WAITING, 1)
+        served.options["retry"] = QUICK
+        journal = served.middleware(log)
+        result = await served.agent(journal).ainvoke({"messages": [{"role": "user", "content": "Go."}]})
+
+    assert result["messages"][-1].content == "There."
+    assert [received.body["model"] for received in server.received] == ["main"] * 3 + ["second"] * 2
+    last = Records(phase.events()).by_key["step", f"{LANE}/m0"]
+    assert last.attempt == 5
+
+
+async def test_each_attempt_reserves_anew_and_the_answer_settles(phase: Phase, make_server: Any) -> None:
+    server = make_server([BUSY, Says("There.", usage={"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10})])
+    gate = Till()
+
+    await ServedPhase(phase.folder, address=server.address).play(text="Go.", gate=gate)
+
+    assert len(gate.asked) == 2
+    assert [(used.input_tokens, used.output_tokens) for used in gate.settled if used] == [(7, 3)]
+
+
+async def test_the_cost_a_provider_reports_is_the_cost(phase: Phase, make_server: Any) -> None:
+    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10, "cost": 0.001234}
+    gate = Till()
+
+    await ServedPhase(phase.folder, address=make_server(Says("There.", usage=usage)).address).play(
+        text="Go.", gate=gate
+    )
+
+    assert [used.cost_micros for used in gate.settled if used] == [1234]

@@ -1,0 +1,92 @@
+"""Where a run starts, and what it goes on with, over HTTP."""
+
+import subprocess
+from typing import Any
+
+from tests.support.api.server_world import Api
+
+from holdfast.engine.audit import check_database
+
+
+def git(api: Api, *words: str) -> str:
+    identity = ("-c", "user.name=tests", "-c", "user.email=tests@example.invalid")
+    done = subprocess.run(["git", *identity, *words], cwd=api.repo, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+async def detail(api: Api, run_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = (await api.viewer.get(f"/api/runs/{run_id}")).json()
+    return found
+
+
+async def wait_for_another_question(api: Api, run_id: str, approval_id: str) -> None:
+    while True:
+        found = await detail(api, run_id)
+        waiting = [one["approval_id"] for one in found["approvals"] if one["state"] == "pending"]
+        if found["state"] == "paused" and waiting and waiting != [approval_id]:
+            return
+        await api.wait_for_event(run_id, after=found["seq"])
+
+
+async def test_without_a_base_branch_it_is_the_one_that_is_checked_out(api: Api) -> None:
+    git(api, "switch", "-q", "-c", "feature")
+    body = api.body()
+    body.pop("base_branch", None)
+
+    started = await api.operator.post("/api/runs", json=body)
+    asked = await api.operator.post("/api/runs", json={**body, "base_branch": None})
+
+    assert (started.status_code, asked.status_code) == (202, 202)
+    assert (await detail(api, started.json()["run_id"]))["base_branch"] == "feature"
+
+
+async def test_a_base_branch_that_is_not_there_makes_no_run(api: Api) -> None:
+    refused = await api.operator.post("/api/runs", json=api.body(base_branch="nowhere"))
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "base_branch_missing")
+    assert refused.json()["errors"][0]["where"] == ["body", "base_branch"]
+    assert (await api.viewer.get("/api/runs")).json()["items"] == []
+
+
+async def test_resume_takes_other_requirements_and_starts_the_phase_anew(api: Api) -> None:
+    run_id = await api.start(workflow="asking-notes", requirements_md="Do this.")
+    await api.wait_for(run_id, "paused")
+    [before] = (await api.viewer.get("/api/approvals")).json()["items"]
+
+    answer = await api.operator.post(f"/api/runs/{run_id}/resume", json={"requirements_md": "Do that."})
+
+    assert answer.status_code == 202, answer.text
+    assert (await detail(api, run_id))["requirements_md"] == "Do that."
+    late = await api.approver.post(f"/api/approvals/{before['approval_id']}", json={"action": "approve"})
+    assert late.status_code in (404, 409)
+    await wait_for_another_question(api, run_id, before["approval_id"])
+    assert await check_database((await api.app.state.place.get()).db) == []
+
+
+async def test_who_cannot_be_had_is_refused_and_the_run_is_as_it_was(api: Api) -> None:
+    run_id = await api.start(workflow="asking-notes", requirements_md="Do this.")
+    await api.wait_for(run_id, "paused")
+    change = {"requirements_md": "Do that.", "persona_overrides": {"author": "nobody"}}
+
+    resumed = await api.operator.post(f"/api/runs/{run_id}/resume", json=change)
+    retried = await api.operator.post(f"/api/runs/{run_id}/retry", json={"requirements_md": "Do that."})
+    unknown = await api.operator.post(f"/api/runs/{run_id}/retry", json={"requirement": "Do that."})
+
+    assert (resumed.status_code, resumed.json()["code"]) == (422, "persona_ineligible")
+    assert (retried.status_code, unknown.status_code) == (409, 422)
+    found = await detail(api, run_id)
+    assert (found["state"], found["requirements_md"]) == ("paused", "Do this.")
+
+
+async def test_a_fork_has_its_own_requirements(api: Api) -> None:
+    run_id = await api.start(requirements_md="Do this.")
+    await api.wait_for(run_id, "completed")
+
+    answer = await api.operator.post(
+        f"/api/runs/{run_id}/fork", json={"phase_key": "second", "requirements_md": "Do that."}
+    )
+
+    forked = answer.json()["run_id"]
+    await api.wait_for(forked, "completed")
+    assert (await detail(api, forked))["requirements_md"] == "Do that."
+    assert (await detail(api, run_id))["requirements_md"] == "Do this."

@@ -1,0 +1,49 @@
+"""A person's pause: durable, by whoever drives the run, and taken back by resuming it."""
+
+import asyncio
+import uuid
+
+from tests.support.engine_processes import Zygote
+from tests.support.engine_world import Turn, World, hand_in, phase
+
+from holdfast.enums import RunStatus
+
+
+async def test_a_live_owner_pauses_in_the_middle_of_a_turn_and_a_resume_goes_on(world: World) -> None:
+    started = asyncio.Event()
+
+    async def hang(_turn: Turn) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(world.run(hang, "spec", "plan"))
+    await started.wait()
+    [run_id] = world.db.store.list_runs()
+    paused = await world.engine(db=world.open_database()).pause(run_id, by="ann")
+    driven = await task
+
+    assert (paused.state, paused.waiting_for, driven.state) == (RunStatus.PAUSED, "person", RunStatus.PAUSED)
+    [event] = world.events(run_id, "run.paused")
+    assert (event.payload["reason"], event.payload["by"]) == ("person", "ann")
+    done = await world.engine(hand_in).resume(run_id)
+    assert done.state is RunStatus.COMPLETED
+    assert [item.attempts for item in done.phases] == [1, 1]
+
+
+async def test_a_dead_owners_run_is_paused_here_and_nobody_recovers_it(world: World, zygote: Zygote) -> None:
+    run_id = str(uuid.uuid4())
+    owner = zygote.start(world, "run_and_hang", run_id, "nothing")
+    owner.wait_for(world.folder / "is-hanging")
+    owner.kill()
+
+    assert (await world.engine().pause(run_id)).state is RunStatus.PAUSED
+    assert await world.engine().recover() == []
+
+
+async def test_a_request_that_nobody_acted_on_does_not_stop_a_later_resume(world: World) -> None:
+    waiting = await world.run(hand_in, phase("spec", risk="high"), "plan")
+    assert (await world.engine().pause(waiting.run_id)).waiting_for == "approval"
+    [approval_id] = [event.payload["approval_id"] for event in world.events(waiting.run_id, "human.approval.requested")]
+    await world.engine().decide(waiting.run_id, approval_id, "approve")
+
+    assert (await world.engine(hand_in).resume(waiting.run_id)).state is RunStatus.COMPLETED

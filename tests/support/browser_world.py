@@ -1,0 +1,188 @@
+"""A real server with the simulated model, and a real browser that looks at it."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tests.support.forked_command import Speaking
+from tests.support.progress_limit import wait_until
+from tests.support.terminal import shell
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",  # which is small in many containers
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SCREENSHOTS = Path(__file__).parents[2] / "var" / "screenshots"
+
+_PERSONA = """
+name: {name}
+version: 1
+description: {description}
+backend: simulated
+model: rehearsal-1{suffix}
+capabilities: [spec_write, phase_planning, code_write, code_review, test_write, debug, verify, doc_write, research]
+system_prompt: Rehearse.
+"""
+_WORKFLOW = """
+name: {name}
+version: 2
+description: A draft that a person approves, then the final text.
+roles:
+  - id: author
+    required_capabilities: [spec_write]
+    preferred_backends: [simulated]
+phases:
+  - key: draft
+    title: Write the draft
+    risk: {risk}
+    role: author
+    timeout_seconds: 120
+    instructions: Write a draft.
+    expected_artifact: {{path: draft.json, schema: t/note@1}}
+  - key: final
+    title: Write the final text
+    risk: low
+    role: author
+    timeout_seconds: 120
+    instructions: Write the final text.
+    expected_artifact: {{path: final.json, schema: t/note@1}}
+"""
+_SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "required": ["summary", "points"],
+    "properties": {
+        "summary": {"type": "string", "minLength": 10},
+        "points": {"type": "array", "minItems": 2, "items": {"type": "string"}},
+    },
+    "additionalProperties": False,
+}
+
+
+def make_repository(path: Path) -> Path:
+    """A small project with a workflow that asks, one that does not, and personas that misbehave."""
+    own = path / ".holdfast"
+    for folder in ("workflows", "artifacts/t", "personas"):
+        (own / folder).mkdir(parents=True)
+    for name, risk in (("asking", "medium"), ("plain", "low"), ("guarded", "critical")):
+        (own / "workflows" / f"{name}.yaml").write_text(_WORKFLOW.format(name=name, risk=risk))
+    (own / "artifacts" / "t" / "note@1.json").write_text(json.dumps(_SCHEMA))
+    for name, suffix in (("z-spoiler", ":invalid-artifact"), ("z-giant", ":giant-output")):
+        text = _PERSONA.format(name=name, suffix=suffix, description=f"Simulated{suffix or ', well-behaved'}.")
+        (own / "personas" / f"{name}.yaml").write_text(text)
+    asker = _PERSONA.format(name="z-asker", suffix="", description="Simulated, asks before it writes.")
+    (own / "personas" / "z-asker.yaml").write_text(f"{asker}permissions: {{write: {{ask: ['**']}}}}\n")
+    (path / "README.md").write_text("# Shop\n\nA small shop.\n")
+    (path / "shop.py").write_text("def total(prices):\n    return sum(prices)\n")
+    git = ["git", "-C", str(path), "-c", "user.name=Test", "-c", "user.email=test@example.org"]
+    for command in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "begin"]):
+        subprocess.run([*git, *command], check=True, capture_output=True)
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Served:
+    """`holdfast serve` as a process of its own; it can be killed and started again on the same port and data."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.repo = folder / "work" / "shop"
+        if not self.repo.exists():
+            make_repository(self.repo)
+        self._environment = {
+            **os.environ,
+            "HOLDFAST_WORKSPACE_ROOT": str(folder / "work"),
+            "HOLDFAST_DATA_DIR": str(folder / "data"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+        }
+        self._environment.pop("HOLDFAST_CONFIG", None)
+        self._process: Speaking | None = None
+        self.tokens: dict[str, str] = {}
+
+    def start(self, *, delay_s: float = 0.02) -> "Served":
+        """Its model takes `delay_s` for each answer."""
+        arguments = ["serve", "--port", str(self.port), "--no-browser"]
+        environment = {**self._environment, "HOLDFAST_SIMULATE_DELAY_S": str(delay_s)}
+        self._process = Speaking(arguments, environment, self.folder / "server.log")
+        told = self._process.read_line() + self._process.read_line()
+        found = re.search(r"http://\S+/login\?code=\S+", told)
+        assert found is not None, told
+        self.login_link = found.group(0)
+        return self
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.process.poll() is None:
+            self._end(signal.SIGINT)
+
+    def _end(self, sig: int) -> None:
+        assert self._process is not None
+        self._process.end(sig)
+
+    def token(self, role: str) -> str:
+        """A token named after its role: an admin's made with the command, all others by the admin."""
+        if role not in self.tokens:
+            self.tokens[role] = self._make_first_token(role) if role == "admin" else self._make_token(role)
+        return self.tokens[role]
+
+    def _make_first_token(self, role: str) -> str:
+        made = shell("token", "create", "--name", role, "--role", role, "--json", env=self._environment)
+        assert made.returncode == 0, made.stderr
+        return str(json.loads(made.stdout)["token"])
+
+    def _make_token(self, role: str) -> str:
+        with self.client() as client:
+            answer = client.post("/api/tokens", json={"name": role, "role": role})
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["token"])
+
+    def client(self, role: str = "admin") -> httpx.Client:
+        headers = {"Authorization": f"Bearer {self.token(role)}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=None)
+
+    def start_run(self, workflow: str = "plain", **more: Any) -> str:
+        body = {"workflow": workflow, "repo_path": str(self.repo), "simulate": True, **more}
+        with self.client() as client:
+            answer = client.post("/api/runs", json=body)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["run_id"])
+
+    def wait_for(self, run_id: str, *states: str) -> dict[str, Any]:
+        """The run's details once it is in one of the states."""
+        detail: dict[str, Any] = {}
+
+        def has_come() -> bool:
+            detail.update(client.get(f"/api/runs/{run_id}").json())
+            return detail["state"] in states
+
+        with self.client() as client:
+            wait_until(has_come, lambda: f"run {run_id} is {states}, not {detail['state']}: {detail['error']}")
+        return detail
+
+    def decide(self, run_id: str, action: str, comment: str = "", *, role: str = "admin") -> None:
+        with self.client(role) as client:
+            (asked,) = [each for each in client.get("/api/approvals").json()["items"] if each["run_id"] == run_id]
+            answer = client.post(f"/api/approvals/{asked['approval_id']}", json={"action": action, "comment": comment})
+        assert answer.status_code == 200, answer.text
