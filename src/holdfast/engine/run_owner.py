@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.config import Config
-from holdfast.engine.approvals.phase import Subject
+from holdfast.engine.approvals.decisions import Subject
 from holdfast.engine.conversation.driver import ConversationDriver
 from holdfast.engine.conversation.journal import is_conversation
 from holdfast.engine.history import History

@@ -6,23 +6,25 @@ are asked again with the difference.
 
 import asyncio
 import contextlib
-import hashlib
-import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.engine.approvals.decisions import BY, find_deadline, is_over, seconds_left, to_comment
+from holdfast.engine.approvals.decisions import (
+    BY,
+    Subject,
+    check_action,
+    decision,
+    find_deadline,
+    is_over,
+    seconds_left,
+    to_comment,
+)
 from holdfast.engine.scope import ApprovalCallback, ApprovalRequest, RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction, RunPhaseState
 from holdfast.errors import (
-    ApprovalAnswered,
-    ApprovalNotFound,
-    ApprovalStale,
-    ConfigInvalid,
     RowRefused,
-    SecondPersonNeeded,
     WorkspaceError,
 )
 from holdfast.persistence.models import ApprovalRow
@@ -34,31 +36,6 @@ from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.records import Record
 from holdfast.workflow import Phase
 from holdfast.workspace import diff
-
-ACTIONS = tuple(action.value for action in ApprovalDecisionAction)
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What an approval is about. Its digest changes when anything in it does."""
-
-    artifact_hash: str
-    files: str
-    """A hash of the files without any phase's artifact: others may hand in theirs while this one waits."""
-    template_hash: str
-    tree: str
-    """All files, to show a difference by; it is not part of the digest."""
-
-    @property
-    def digest(self) -> str:
-        told = {name: getattr(self, name) for name in _NAMES}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
-
-    def differences(self, other: Mapping[str, Any]) -> list[str]:
-        return [word for name, word in _NAMES.items() if other.get(name) != getattr(self, name)]
-
-
-_NAMES = {"artifact_hash": "the artifact", "files": "the files", "template_hash": "the template"}
 
 
 class ApprovalPending(Suspended):
@@ -216,88 +193,3 @@ def _row(request: ApprovalRequest, subject: Subject) -> dict[str, Any]:
 
 def _to_answer(stored: Mapping[str, Any]) -> Answer:
     return Answer(ApprovalDecisionAction(stored["action"]), stored.get("comment", ""), stored.get("by", ""))
-
-
-def check_action(action: ApprovalDecisionAction | str) -> ApprovalDecisionAction:
-    if str(action) not in ACTIONS:
-        raise ConfigInvalid(f"{str(action)!r} is no answer to an approval.", hint=f"Use one of {', '.join(ACTIONS)}.")
-    return ApprovalDecisionAction(str(action))
-
-
-def decision(
-    run_id: str,
-    approval_id: str,
-    key: str,
-    lane_id: str,
-    action: str,
-    *,
-    comment: str = "",
-    by: str = "",
-    **told: Any,
-) -> tuple[Event, list[Statement]]:
-    """An answer as event and row; the row refuses it if another answer was faster."""
-    event = create_event(
-        run_id,
-        EventKind.HUMAN_APPROVAL_RECEIVED,
-        lane_id,
-        key=key,
-        approval_id=approval_id,
-        action=str(action),
-        comment=comment,
-        by=by,
-        **told,
-    )
-    values = {"state": "decided", "action": str(action), "comment": comment, "decided_by": by, "decided_at": now_text()}
-    return event, [update("approvals", values, {"id": approval_id, "state": "pending"})]
-
-
-def first_approval(row: ApprovalRow, lane_id: str, *, comment: str, by: str) -> tuple[Event, list[Statement]]:
-    """The approval of the first of two people; the question stays open."""
-    event = create_event(
-        row.run_id, EventKind.HUMAN_APPROVAL_FIRST, lane_id, approval_id=row.id, comment=comment, by=by
-    )
-    return event, [update("approvals", {"first_by": by}, {"id": row.id, "state": "pending", "first_by": ""})]
-
-
-def check_other_person(row: ApprovalRow, by: str) -> None:
-    """Raise `SecondPersonNeeded` if this person has approved already, or nobody knows who it is."""
-    if not by or row.first_by == by:
-        raise SecondPersonNeeded(f"Approval {row.id} is of risk critical and needs two different people.")
-
-
-def check_open(row: ApprovalRow | None, run_id: str, approval_id: str) -> ApprovalRow:
-    """Raise `ApprovalNotFound` unless the approval is this run's and nobody has answered it, `ApprovalStale` if it was
-    asked anew."""
-    if row is None or row.run_id != run_id:
-        raise ApprovalNotFound(
-            f"Run {run_id} has no approval {approval_id}.", hint="List the approvals to see what waits."
-        )
-    if row.state == "superseded":
-        raise ApprovalStale(
-            f"What approval {approval_id} was about has changed, and it was asked anew.",
-            hint="List the approvals and answer the new one.",
-        )
-    if row.state != "pending":
-        by = row.decided_by or "someone"
-        raise ApprovalAnswered(
-            f"Approval {approval_id} was answered with {row.action!r} by {by} at {row.decided_at}.",
-            hint="Nothing is left to decide here.",
-        )
-    return row
-
-
-def check_fresh(row: ApprovalRow, digest: str | None, now: Subject | None) -> None:
-    """Raise `ApprovalStale` if the person saw something else than was asked, or than lies there now."""
-    if digest is not None and digest != row.digest:
-        raise ApprovalStale(
-            f"Approval {row.id} has digest {row.digest[:12]}…, not the one that was seen ({digest[:12]}…).",
-            hint="Look at it again, then decide.",
-        )
-    if now is not None and now.digest != row.digest:
-        shown = row.shown if isinstance(row.shown, dict) else {}
-        changed = now.differences(shown.get("subject", {}))
-        raise ApprovalStale(
-            f"Since approval {row.id} was asked, {' and '.join(changed) or 'something'} changed.",
-            hint="Resume the run: it asks again and shows what is there now.",
-            changed=changed,
-        )

@@ -7,7 +7,8 @@ from holdfast.agents.calls.adapters import describe_args
 from holdfast.agents.calls.permission import PersonsAnswer, digest_of
 from holdfast.agents.policy.judgement import Judgement
 from holdfast.agents.tools.rules import ToolCall
-from holdfast.engine.approvals.phase import ApprovalPending, check_action, decision
+from holdfast.engine.approvals.decisions import check_action, decision
+from holdfast.engine.approvals.phase import ApprovalPending
 from holdfast.engine.scope import ApprovalRequest, RunScope
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import Nondeterminism, RowRefused

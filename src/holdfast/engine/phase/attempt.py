@@ -9,7 +9,8 @@ from typing import Any
 
 from holdfast.agents.redaction import scrub_prompt
 from holdfast.engine.approvals.content import describe_result
-from holdfast.engine.approvals.phase import Answer, PhaseApproval, Subject
+from holdfast.engine.approvals.decisions import Subject
+from holdfast.engine.approvals.phase import Answer, PhaseApproval
 from holdfast.engine.phase.agent_turn import invoke_agent, last_text
 from holdfast.engine.phase.artifact import Verdict, judge_artifact, move_aside, verdict_error
 from holdfast.engine.phase.commands import check_success, keep_files, run_command
