@@ -35,8 +35,6 @@ from holdfast.api.routes import (
     statistics,
     timeline,
 )
-from holdfast.api.routes import catalog as validating
-from holdfast.api.routes import runs as deletion
 from holdfast.api.server.metrics import HttpMetrics
 from holdfast.api.server.server import ServerPlace
 from holdfast.config import Config, load_config
@@ -79,9 +77,7 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
     app.add_exception_handler(HoldfastError, on_holdfast_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
-    for module in (runs, preview, artifacts, merge, deletion, events, conversations, approvals):
-        app.include_router(module.router)
-    for module in (catalog, validating, budget, sessions):
+    for module in (runs, preview, artifacts, merge, events, conversations, approvals, catalog, budget, sessions):
         app.include_router(module.router)
     for module in (overview, timeline, changes, statistics, personas, repositories, health):  # for the pages
         app.include_router(module.router)

@@ -26,7 +26,7 @@ from holdfast.engine.run.create import NewRun, creation_rows, new_run_id
 from holdfast.engine.run.fork import Fork, plan_fork
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
 from holdfast.engine.run.start import begin_accepting, begin_new, begin_resumed, begin_retried, check_failed
-from holdfast.engine.run.stop import see_cancelled, wait_until_paused
+from holdfast.engine.run.stop_request import see_cancelled, wait_until_paused
 from holdfast.engine.run_owner import RunOwner
 from holdfast.engine.scope import ApprovalCallback
 from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel, RunStatus

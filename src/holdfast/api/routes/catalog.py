@@ -140,7 +140,6 @@ def metrics_route(http: HttpMetrics) -> APIRouter:
     return own
 
 
-router = APIRouter(tags=["catalog"])
 _MAX_CHARACTERS = 200_000  # a whole second of parsing is nothing that a viewer should be able to ask for
 
 

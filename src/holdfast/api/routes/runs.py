@@ -168,9 +168,6 @@ async def give_more(
     return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
 
 
-router = APIRouter(prefix="/api/runs", tags=["runs"])
-
-
 class DeletedRun(BaseModel):
     run_id: str = Field(examples=["3f2a7c1e-0d4b-4a68-9f1e-5c2d8b7a6e90"])
     size_bytes: int = Field(description="About how much it took on disk and in the database.", examples=[412000])

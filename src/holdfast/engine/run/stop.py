@@ -1,7 +1,5 @@
 """Where a drive stops: the run is over, with its report, or it waits, with the reason."""
 
-import asyncio
-import contextlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,18 +10,13 @@ from holdfast.engine.approvals.phase import ApprovalPending
 from holdfast.engine.phase.budget import BudgetPause
 from holdfast.engine.phase.commands import stop_commands
 from holdfast.engine.report import Reported, write_report
-from holdfast.engine.run_owner import RunOwner
 from holdfast.engine.scope import RunScope
 from holdfast.enums import RunStatus
-from holdfast.errors import RunAlreadyTerminal, RunBusy
 from holdfast.persistence.runs import read_approvals
 from holdfast.persistence.statements import insert, now_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.durable import CancelRun, Suspended
 from holdfast.runtime.events import Event, EventKind
-from holdfast.runtime.journal import Journal
-
-_WAIT_S = 40.0  # longer than a drive waits for the calls it has in flight
 
 
 class MessagePending(Suspended):
@@ -36,15 +29,6 @@ async def pause_for_person(scope: RunScope) -> RunStatus:
     event = scope.log.event(EventKind.RUN_PAUSED, reason="person", by=asked.get("by", ""))
     await scope.log.append(event, rows=[scope.set_run(state=RunStatus.PAUSED, pause_reason="person")], is_last=True)
     return RunStatus.PAUSED
-
-
-async def wait_until_paused(journal: Journal, run_id: str, after: int) -> None:
-    """Wait for the owner to act on a request: the run pauses, or it was over already."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_WAIT_S):
-            async for event in journal.follow(run_id, after):
-                if event.is_terminal or event.kind == EventKind.RUN_PAUSED:
-                    return
 
 
 @dataclass(frozen=True)
@@ -160,26 +144,3 @@ async def _ask_for_outcome(scope: RunScope, key: str) -> list[Statement]:
         "requested_at": now_text(),
     }
     return [insert("approvals", values)]
-
-
-_WAIT_S = 30.0  # how long a live owner is given to act on a request to cancel
-
-
-async def see_cancelled(owner: RunOwner, journal: Journal, run_id: str, *, after: int) -> None:
-    """Cancel a run whose request stands in its journal, or wait until its owner has done so."""
-    with contextlib.suppress(TimeoutError, RunAlreadyTerminal):
-        async with asyncio.timeout(_WAIT_S):
-            while True:
-                with contextlib.suppress(RunBusy):
-                    await owner.cancel(run_id)
-                    return
-                await _wait_for_end(journal, run_id, after)
-
-
-async def _wait_for_end(journal: Journal, run_id: str, after: int) -> None:
-    """Wait, but not for long: an owner that has just paused will not act any more, and gives the run up."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(0.5):
-            async for event in journal.follow(run_id, after):
-                if event.is_terminal:
-                    return
