@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import SchemaInvalid, SchemaNotFound
-from holdfast.extras import needing_extras
+from holdfast.extras import name_missing_extra
 
-with needing_extras(__name__):
+with name_missing_extra(__name__):
     from jsonschema import Draft202012Validator, FormatChecker
     from jsonschema.exceptions import SchemaError
     from referencing import Registry, Resource

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 
-async def undisturbed(work: Awaitable[_T]) -> _T:
+async def shielded(work: Awaitable[_T]) -> _T:
     """Let work end even if whoever waits for it is cancelled: a database connection left in the middle is lost."""
     return await asyncio.shield(asyncio.ensure_future(work))
 
 
-class Undertakings:
+class TaskTracker:
     """What must be brought to its end before the server closes its database, whether its client is there or not."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Undertakings:
         task = asyncio.ensure_future(work)
         self._begun.add(task)
         task.add_done_callback(self._begun.discard)
-        return await undisturbed(task)
+        return await shielded(task)
 
     async def drain(self) -> None:
         """Wait until nothing is under way."""
@@ -31,7 +31,7 @@ class Undertakings:
             await asyncio.wait(self._begun)
 
 
-async def to_the_end(work: Awaitable[_T]) -> _T:
+async def finish_then_cancel(work: Awaitable[_T]) -> _T:
     """Do work to its end. Whoever is cancelled meanwhile is so after it, and has not let go of anything before."""
     task = asyncio.ensure_future(work)
     try:

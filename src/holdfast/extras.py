@@ -36,7 +36,7 @@ def require_extra(extra: Extra, what: str) -> None:
 
 
 @contextlib.contextmanager
-def needing_extras(what: str) -> Iterator[None]:
+def name_missing_extra(what: str) -> Iterator[None]:
     """Turn a failed import of a package of an extra into `ExtraMissing`, in the name of a command or module, `what`."""
     try:
         yield

@@ -36,7 +36,7 @@ from holdfast.api.routes import (
     timeline,
 )
 from holdfast.api.server.metrics import HttpMetrics
-from holdfast.api.server.server import ServerPlace
+from holdfast.api.server.server import ServerHolder
 from holdfast.config import Config, load_config
 from holdfast.errors import HoldfastError
 
@@ -51,7 +51,7 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
     config = config or load_config()
     options = options or ServerOptions()
     options = replace(options, allowed_hosts=options.allowed_hosts | frozenset(config.allowed_hosts))
-    place = ServerPlace(config, options)
+    place = ServerHolder(config, options)
     http_metrics = HttpMetrics()
 
     @contextlib.asynccontextmanager

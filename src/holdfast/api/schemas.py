@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from holdfast.api.server.server import Server, get_server
 from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
-from holdfast.presentation.status import Note, Telling
+from holdfast.presentation.status import Note, StatusLine
 
 ServerDep = Annotated[Server, Depends(get_server)]
 
@@ -277,7 +277,7 @@ class RunDetail(RunItem):
     seq: int = Field(description="The number of the last event; follow the events from here.")
     last_events: list[dict[str, Any]]
     workflow_version: str
-    telling: Telling = Field(description="What is happening and why, in one sentence.")
+    telling: StatusLine = Field(description="What is happening and why, in one sentence.")
     refusals: dict[str, str | None] = Field(
         description="By verb why it would be refused now, for whoever asks; `null` where it would not be.",
         examples=[{"abort": None, "retry": "Only a failed run is retried."}],

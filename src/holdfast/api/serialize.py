@@ -30,14 +30,14 @@ from holdfast.presentation.status import (
     PhaseFacts,
     Question,
     RunFacts,
+    describe_choices,
+    describe_in_list,
+    describe_run,
     explain_question,
     find_pause,
     find_refusals,
     tell_asked,
-    tell_causes,
-    tell_now,
     tell_question,
-    tell_run,
     tell_title,
 )
 from holdfast.presentation.trace import Chronicle
@@ -66,7 +66,7 @@ def _run_fields(run: RunRow, facts: RunFacts, spent: Spent) -> dict[str, Any]:
         "cost": cost(real_usd, simulated_usd, reserved_usd),
         "waiting_for": facts.waiting_for,
         "heading": to_heading(run),
-        "now": tell_now(facts),
+        "now": describe_in_list(facts),
     }
 
 
@@ -158,7 +158,7 @@ def to_detail(
             "artifacts": [_to_artifact(row, is_current=row in current.values()) for row in artifacts],
             "approvals": [to_approval(row, template) for row in approvals],
             "workflow_version": str(template.version) if template else "",
-            "telling": tell_run(facts, chronicle),
+            "telling": describe_run(facts, chronicle),
             "refusals": find_refusals(facts, role),
             "unsettled_usd": to_usd(spent.reserved_micros),
             "budget_usd": None if run.budget_micros is None else to_usd(run.budget_micros),
@@ -204,7 +204,7 @@ def to_approval(row: ApprovalRow, template: WorkflowTemplate | None = None) -> A
     )
     names += ("deadline_at", "decided_by", "first_by", "shown", "about")
     question = to_question(row, template)
-    causes = tell_causes(question)
+    causes = describe_choices(question)
     return ApprovalItem(
         approval_id=row.id,
         question=tell_question(question),

@@ -179,11 +179,11 @@ class LightCommand(TyperCommand):
         return _lighten_param(super().get_help_option(ctx))
 
     def invoke(self, ctx: Any) -> Any:
-        from holdfast.extras import needing_extras, require_extra
+        from holdfast.extras import name_missing_extra, require_extra
 
         if self.extra is not None:
             require_extra(self.extra, ctx.command_path)
-        with needing_extras(ctx.command_path):
+        with name_missing_extra(ctx.command_path):
             return super().invoke(ctx)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from holdfast.errors import HoldfastError, did_you_mean
-from holdfast.extras import needing_extras
+from holdfast.extras import name_missing_extra
 
-with needing_extras(__name__):
+with name_missing_extra(__name__):
     import yaml
     from pydantic import ValidationError
 

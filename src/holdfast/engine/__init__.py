@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.results import PhaseResult, RunError, RunResult
-from holdfast.extras import needing_extras
+from holdfast.extras import name_missing_extra
 
 if TYPE_CHECKING:
     from holdfast.config import Config
@@ -17,7 +17,7 @@ __all__ = ["ApprovalRequest", "PhaseResult", "RunError", "RunResult", "WorkflowE
 
 def build_agent(persona: "AgentPersona", config: "Config", *, root_dir: Path, middleware: list[Any], **kw: Any) -> Any:
     """The agent for a persona. Looked up here at every call, so that a program can put its own in its place."""
-    with needing_extras(__name__):
+    with name_missing_extra(__name__):
         from holdfast.agents.build import build_agent as build
 
     return build(persona, config, root_dir=root_dir, middleware=middleware, **kw)
@@ -25,12 +25,12 @@ def build_agent(persona: "AgentPersona", config: "Config", *, root_dir: Path, mi
 
 def __getattr__(name: str) -> Any:
     if name == "WorkflowEngine":
-        with needing_extras(__name__):
+        with name_missing_extra(__name__):
             from holdfast.engine.workflow_engine import WorkflowEngine
 
         return WorkflowEngine
     if name == "ApprovalRequest":
-        with needing_extras(__name__):
+        with name_missing_extra(__name__):
             from holdfast.engine.scope import ApprovalRequest
 
         return ApprovalRequest

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.concurrency import to_the_end
+from holdfast.concurrency import finish_then_cancel
 from holdfast.config import Config
 from holdfast.engine.merge_preview import default_message
 from holdfast.engine.patch import own_paths, to_facts
@@ -75,7 +75,7 @@ async def merge_run(
                 message = await asyncio.to_thread(default_message, config, stored, result.template, request.into)
                 request = replace(request, message=message or "")
             if request.is_dry_run:
-                return await to_the_end(asyncio.to_thread(_bring, config, result, request))
+                return await finish_then_cancel(asyncio.to_thread(_bring, config, result, request))
             asked = create_event(claim.run_id, EventKind.RUN_MERGE_REQUESTED, into=request.into, by=by)
             await journal.append(claim.run_id, [asked], claim=claim)
 
@@ -89,7 +89,7 @@ async def merge_run(
                 # crash: the merge stands; the next clean-up removes the worktree.
                 return merged | await asyncio.to_thread(_tidy, config, claim.run_id, merged["message"])
 
-            return await to_the_end(bring())
+            return await finish_then_cancel(bring())
         finally:
             await journal.release(claim)
 

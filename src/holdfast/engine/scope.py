@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
-from holdfast.concurrency import to_the_end
+from holdfast.concurrency import finish_then_cancel
 from holdfast.config import Config
 from holdfast.engine.history import History
 from holdfast.enums import ApprovalDecisionAction
@@ -91,7 +91,9 @@ class RunScope:
         """
         async with self.tree_lock:
             try:
-                return await to_the_end(asyncio.to_thread(work))  # who is cancelled still owns the run till then
+                return await finish_then_cancel(
+                    asyncio.to_thread(work)
+                )  # who is cancelled still owns the run till then
             except (WorkspaceError, SchemaInvalid, SchemaNotFound) as error:
                 raise Stopped(error) from error
             except OSError as error:

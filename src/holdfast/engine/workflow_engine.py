@@ -12,7 +12,7 @@ from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability, PersonaConsentStore
 from holdfast.config import Config
 from holdfast.engine.approvals.decisions import (
-    NOT_GIVEN,
+    UNSET,
     check_action,
     check_open,
     decide_overdue,
@@ -278,7 +278,7 @@ class WorkflowEngine:
         digest: str | None = None,
         *,
         is_identified: bool = False,
-        result: Any = NOT_GIVEN,
+        result: Any = UNSET,
         args: Mapping[str, Any] | None = None,
     ) -> None:
         """Answer an approval; the first answer counts. Resume the run to go on.

@@ -11,11 +11,11 @@ from typing import Any
 
 from holdfast.config import DATABASE_CONNECTIONS
 from holdfast.errors import ConfigInvalid, HoldfastError, StoreBusy
-from holdfast.extras import needing_extras
+from holdfast.extras import name_missing_extra
 from holdfast.runtime.checkpoint.base import JournalStore
 from holdfast.runtime.stores import open_store
 
-with needing_extras(__name__):
+with name_missing_extra(__name__):
     from sqlalchemy import URL, event, make_url
     from sqlalchemy.exc import InterfaceError, OperationalError
     from sqlalchemy.exc import TimeoutError as PoolTimeout

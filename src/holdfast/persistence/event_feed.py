@@ -26,7 +26,7 @@ _MOST_AT_ONCE = 1000  # runs per transaction; it may be shared with appends that
 
 
 @dataclass(frozen=True)
-class Stretch:
+class EventRange:
     """Consecutive events of one run; `position` is that of the last one. Without a run there is nothing to tell."""
 
     position: int
@@ -93,14 +93,14 @@ async def read_position(db: Database) -> int:
         return int((await session.execute(query)).scalar() or 0)
 
 
-async def read_stretches(db: Database, after: int, *, limit: int) -> list[Stretch]:
+async def read_stretches(db: Database, after: int, *, limit: int) -> list[EventRange]:
     """What comes after a position; the first one may begin before it."""
     async with db.session() as session:
         if not needs_positions(db):
             return to_stretches((await session.execute(_ROWS, {"after": after, "limit": limit})).all())
         query = select(FeedRow).where(FeedRow.position > after).order_by(FeedRow.position).limit(limit)
         rows = await session.scalars(query)
-        return [Stretch(row.position, row.run_id, row.first_seq, row.last_seq) for row in rows]
+        return [EventRange(row.position, row.run_id, row.first_seq, row.last_seq) for row in rows]
 
 
 _ROWS = text(
@@ -109,22 +109,22 @@ _ROWS = text(
 )
 
 
-def to_stretches(rows: Iterable[Sequence[object]]) -> list[Stretch]:
+def to_stretches(rows: Iterable[Sequence[object]]) -> list[EventRange]:
     """Put together what lies together; what is no run's is put together too, so that it can be passed over."""
-    found: list[Stretch] = []
+    found: list[EventRange] = []
     for position, run_id, seq in rows:
         assert isinstance(position, int) and isinstance(run_id, str) and isinstance(seq, int)  # noqa: PT018
         last = found[-1] if found else None
         if last is not None and last.run_id == run_id and run_id == "":
-            found[-1] = Stretch(position, "", 0, 0)
+            found[-1] = EventRange(position, "", 0, 0)
         elif last is not None and (last.run_id, last.last_seq + 1, last.position + 1) == (run_id, seq, position):
-            found[-1] = Stretch(position, run_id, last.first_seq, seq)
+            found[-1] = EventRange(position, run_id, last.first_seq, seq)
         else:
-            found.append(Stretch(position, run_id, seq, seq))
+            found.append(EventRange(position, run_id, seq, seq))
     return found
 
 
-async def read_events(db: Database, stretches: Sequence[Stretch]) -> dict[str, dict[int, Event]]:
+async def read_events(db: Database, stretches: Sequence[EventRange]) -> dict[str, dict[int, Event]]:
     """The events of consecutive stretches, by run and number; none of a run that was deleted since.
 
     Raises `JournalCorrupt` if one of the runs is damaged there.

@@ -7,9 +7,9 @@ that says why. `RunEventRow` maps the runtime's own table.
 import json
 from typing import Any
 
-from holdfast.extras import needing_extras
+from holdfast.extras import name_missing_extra
 
-with needing_extras(__name__):
+with name_missing_extra(__name__):
     from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, Text
     from sqlalchemy.engine import Dialect
     from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column

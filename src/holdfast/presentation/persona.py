@@ -27,7 +27,7 @@ _STATUSES = {
 
 
 @dataclass(frozen=True)
-class Portrait:
+class PersonaCard:
     """`group` is `ready`, `missing` or `rehearsal`; `facts` are pairs of a name and what is to be known."""
 
     group: str
@@ -42,17 +42,17 @@ class Portrait:
     instructions: str
 
 
-def portray(
+def to_persona_card(
     entry: CatalogEntry[AgentPersona],
     *,
     is_available: bool,
     model_id: str,
     prices: "ModelPrices | None",
     tools: list[str],
-) -> Portrait:
+) -> PersonaCard:
     persona = entry.definition
     group = "rehearsal" if persona.backend is Backend.SIMULATED else "ready" if is_available else "missing"
-    return Portrait(
+    return PersonaCard(
         group,
         _STATUSES[group],
         persona.description,

@@ -105,7 +105,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Telling:
+class StatusLine:
     """One sentence with a tone. `since` is when that began, `call_since` when the call under way did."""
 
     tone: str
@@ -119,7 +119,7 @@ def tell_title(*, title: str, requirements_md: str, workflow: str, run_id: str) 
     return first_line(title, 120) or first_line(requirements_md, 120) or f"{workflow or 'Run'} {run_id[:8]}"
 
 
-def tell_now(run: RunFacts) -> str:
+def describe_in_list(run: RunFacts) -> str:
     """One line for lists: where it stands, or why it does not go on."""
     open_phases = run.phases_in("running", "awaiting_approval")
     match run.state:
@@ -153,45 +153,47 @@ def _tell_failure(run: RunFacts) -> str:
     return f"{failed[0].key}: {told}" if failed and failed[0].key not in told else told
 
 
-def tell_run(run: RunFacts, chronicle: "Chronicle | None" = None) -> Telling:
+def describe_run(run: RunFacts, chronicle: "Chronicle | None" = None) -> StatusLine:
     """The sentence at the head of a run: what is happening, and why."""
     match run.state:
         case "pending":
             why = run.waiting_for or "Queued. holdfast serve takes it, or holdfast resume drives it here."
-            return Telling("idle", why, run.created_at)
+            return StatusLine("idle", why, run.created_at)
         case "running" if not run.is_driven:
             told = "Interrupted: the process that drove it has ended. Nothing is lost; it goes on when it is resumed."
-            return Telling("waiting", told, run.updated_at)
+            return StatusLine("waiting", told, run.updated_at)
         case "running":
             return _tell_work(run, chronicle)
         case "paused":
             return _tell_pause(run, chronicle)
         case "completed":
             took = took_s(run)
-            return Telling("good", f"Completed: {plural(len(run.phases), 'phase')} in {duration(took)}.", run.ended_at)
+            return StatusLine(
+                "good", f"Completed: {plural(len(run.phases), 'phase')} in {duration(took)}.", run.ended_at
+            )
         case "failed":
             failed = run.phases_in("failed")[:1]
             told = error_text(run.error) or (error_text(failed[0].error) if failed else "") or "no reason was recorded"
             what = f"Phase “{failed[0].key}” failed" if failed else "Failed"
-            return Telling("bad", f"{what}: {first_line(told, 300)}", run.ended_at)
+            return StatusLine("bad", f"{what}: {first_line(told, 300)}", run.ended_at)
         case "cancelled":
             by, reason = chronicle.cancelled if chronicle else ("", "")
             who = f" by {by}" if by else ""
-            return Telling("idle", f"Aborted{who}{f': {first_line(reason, 200)}' if reason else '.'}", run.ended_at)
-    return Telling("idle", run.state, run.updated_at)
+            return StatusLine("idle", f"Aborted{who}{f': {first_line(reason, 200)}' if reason else '.'}", run.ended_at)
+    return StatusLine("idle", run.state, run.updated_at)
 
 
-def _tell_work(run: RunFacts, chronicle: "Chronicle | None") -> Telling:
+def _tell_work(run: RunFacts, chronicle: "Chronicle | None") -> StatusLine:
     working = run.phases_in("running")
     since = max((phase.started_at for phase in working if phase.started_at), default=None)
     if run.waiting_for:
-        return Telling("busy", run.waiting_for, since)
+        return StatusLine("busy", run.waiting_for, since)
     if not working:
-        return Telling("busy", "Working: the workspace is being made ready.", since)
+        return StatusLine("busy", "Working: the workspace is being made ready.", since)
     attempt = f", attempt {working[0].attempts}" if len(working) == 1 and working[0].attempts > 1 else ""
     step = chronicle.find_open_step() if chronicle else None
     text = f"Working on {quoted(phase.key for phase in working)}{attempt}{_tell_step(step)}."
-    return Telling("busy", text, since, step.since if step else None)
+    return StatusLine("busy", text, since, step.since if step else None)
 
 
 def _tell_step(step: "Step | None") -> str:
@@ -200,10 +202,10 @@ def _tell_step(step: "Step | None") -> str:
     return f": {'the model is thinking' if step.type == 'model' else step.label}"
 
 
-def _tell_pause(run: RunFacts, chronicle: "Chronicle | None") -> Telling:
+def _tell_pause(run: RunFacts, chronicle: "Chronicle | None") -> StatusLine:
     asked = run.questions[0] if run.questions else None
     if run.pause_reason == "approval" and asked is None:
-        return Telling("busy", "Answered. holdfast serve goes on with it, or holdfast resume does.", run.updated_at)
+        return StatusLine("busy", "Answered. holdfast serve goes on with it, or holdfast resume does.", run.updated_at)
     waiting = [asked.phase_key] if asked else [phase.key for phase in run.phases_in("awaiting_approval")]
     of_phase = f" of “{waiting[0]}”" if waiting else ""
     is_tool = asked is not None and asked.about == "tool"
@@ -215,7 +217,7 @@ def _tell_pause(run: RunFacts, chronicle: "Chronicle | None") -> Telling:
         "stalled": stalled,
     }
     text = texts.get(run.pause_reason or "") or find_pause(run.pause_reason).sentence
-    return Telling("waiting", text, asked.requested_at if asked else run.updated_at)
+    return StatusLine("waiting", text, asked.requested_at if asked else run.updated_at)
 
 
 def _may_call(question: Question | None) -> str:
@@ -289,7 +291,7 @@ def tell_asked(question: Question) -> list[str]:
     ]
 
 
-def tell_causes(question: Question) -> dict[str, tuple[str, str]]:
+def describe_choices(question: Question) -> dict[str, tuple[str, str]]:
     """By action what its button is called and what it causes, in the order they are offered."""
     key = question.phase_key
     if question.about == "tool":

@@ -35,17 +35,17 @@ class PhaseOutlook:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class WorkflowSummary:
     summary: str
     cautions: Sequence[str]
     phases: Sequence[PhaseOutlook]
 
 
-def foresee(template: WorkflowTemplate) -> Outlook:
+def summarize_workflow(template: WorkflowTemplate) -> WorkflowSummary:
     approvals = sum(phase.requires_approval for phase in template.phases)
     risk = max((phase.risk for phase in template.phases), key=list(RiskLevel).index)
     asked = plural(approvals, "approval") if approvals else "no approval"
-    return Outlook(
+    return WorkflowSummary(
         f"{plural(len(template.phases), 'phase')} · {asked} · risk up to {risk.value}",
         find_cautions(template),
         [_foresee_phase(phase, template) for phase in template.phases],

@@ -20,7 +20,7 @@ _OPEN_AGAIN_S = 0.5
 _LOOK_AGAIN_S = 1.0
 
 
-class _Way(Enum):
+class _Route(Enum):
     LINE = auto()
     THREAD = auto()
     LATER = auto()
@@ -31,7 +31,7 @@ class Waiting(NamedTuple):
     done: "asyncio.Future[list[int]]"
 
 
-class Courier:
+class BatchSender:
     """Takes what can go and reports each batch that is answered."""
 
     def __init__(
@@ -63,17 +63,17 @@ class Courier:
 
     def can_take(self, append: Append) -> bool:
         """Whether it could go now; if not, some answer will make room for it."""
-        return self._find_way(append) is not _Way.LATER
+        return self._find_way(append) is not _Route.LATER
 
     def deliver(self, waiting: list[Waiting]) -> list[Waiting]:
         """Send what can go now; returns what has to wait for an answer."""
         sorted_out = self._sort(waiting)
-        later = sorted_out[_Way.LATER]
-        if slow := sorted_out[_Way.THREAD]:
+        later = sorted_out[_Route.LATER]
+        if slow := sorted_out[_Route.THREAD]:
             self._append(slow)
             if any(item.append.epoch is not None for item in slow):
                 self._open_line()
-        quick = sorted_out[_Way.LINE]
+        quick = sorted_out[_Route.LINE]
         if len(quick) >= _WORTH_HALVING and not self._sent:
             half = len(quick) // 2
             self._send(quick[:half])
@@ -83,23 +83,23 @@ class Courier:
             self._send(quick)
         return later
 
-    def _sort(self, waiting: list[Waiting]) -> "dict[_Way, list[Waiting]]":
-        sorted_out: dict[_Way, list[Waiting]] = {way: [] for way in _Way}
-        ways: dict[str, _Way] = {}
+    def _sort(self, waiting: list[Waiting]) -> "dict[_Route, list[Waiting]]":
+        sorted_out: dict[_Route, list[Waiting]] = {way: [] for way in _Route}
+        ways: dict[str, _Route] = {}
         for item in waiting:
             way = self._find_way(item.append)
             first = ways.setdefault(item.append.run_id, way)
             if first is not way:  # it may go with the run's earlier ones or after them, but not past them
-                way = ways[item.append.run_id] = _Way.THREAD if first is _Way.THREAD else _Way.LATER
+                way = ways[item.append.run_id] = _Route.THREAD if first is _Route.THREAD else _Route.LATER
             sorted_out[way].append(item)
         return sorted_out
 
-    def _find_way(self, append: Append) -> "_Way":
+    def _find_way(self, append: Append) -> "_Route":
         if append.run_id in self._runs:
-            return _Way.LATER
+            return _Route.LATER
         if self._line is not None and self._line.takes(append):
-            return _Way.LINE if self._sent < _AT_ONCE else _Way.LATER
-        return _Way.LATER if self._in_thread else _Way.THREAD
+            return _Route.LINE if self._sent < _AT_ONCE else _Route.LATER
+        return _Route.LATER if self._in_thread else _Route.THREAD
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 

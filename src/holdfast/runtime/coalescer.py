@@ -10,7 +10,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class Together(Generic[_Item, _Result]):
+class Coalescer(Generic[_Item, _Result]):
     """`call` gets all items that wait and returns a result or an exception for each, in order.
 
     A result that arrives when nobody waits for it any more goes to `give_back`.

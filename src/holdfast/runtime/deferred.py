@@ -13,7 +13,7 @@ from holdfast.runtime.events import Event
 MAX_OWED_S = 0.1  # watchers see a result no later than this, also while nothing else is appended
 
 
-class Owed:
+class DeferredEvents:
     """What one run owes its journal; `pay` appends it."""
 
     def __init__(self, pay: Callable[[], Awaitable[None]]) -> None:

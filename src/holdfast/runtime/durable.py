@@ -19,7 +19,7 @@ from typing import Any
 
 from holdfast.errors import Nondeterminism, PayloadInvalid, RowRefused, RunPaused, StepFailed
 from holdfast.runtime.checkpoint.base import Append, Claim, Prepared, Statement, prepare
-from holdfast.runtime.deferred import Owed
+from holdfast.runtime.deferred import DeferredEvents
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.failures import describe_error, rebuild_error
 from holdfast.runtime.journal import Journal
@@ -48,14 +48,14 @@ TOOL_CALL = StepKinds(EventKind.TOOL_STARTED, EventKind.TOOL_RESULT, EventKind.T
 
 
 @dataclass(frozen=True)
-class Beside:
+class SameCommit:
     """What is written together with an intent or a result."""
 
     events: Sequence[Event] = ()
     rows: Sequence[Statement] = ()
 
 
-_NOTHING_BESIDE = Beside()
+_NOTHING_BESIDE = SameCommit()
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Step:
     kinds: StepKinds = StepKinds()
     details: Mapping[str, Any] = field(default_factory=dict)
     """Facts for readers, written with the intent, or with the result where there is none."""
-    beside_intent: Callable[[], "Beside"] | None = None
-    beside_result: Callable[[Any], "Beside"] | None = None
+    with_intent: Callable[[], "SameCommit"] | None = None
+    with_result: Callable[[Any], "SameCommit"] | None = None
     """Events and row changes that belong into the same transaction: money reserved, money settled."""
     is_acked_late: bool = False
     """Its result is written with what the run appends next: for a call that may be made again, and on whose result
@@ -151,7 +151,7 @@ class RunLog:
         self._own: set[int] = set()
         """Our own numbers beyond `_head`: a gap between the two is another writer's, or still under way."""
         self._in_flight = 0
-        self._owed = Owed(self.pay)
+        self._owed = DeferredEvents(self.pay)
         self._stopped: Stopped | None = None
 
     async def append(self, *events: Event | Prepared, rows: Sequence[Statement] = (), is_last: bool = False) -> None:
@@ -261,7 +261,7 @@ class RunLog:
         writes_intent = step.writes_intent
         while True:
             if writes_intent:
-                beside = step.beside_intent() if step.beside_intent else _NOTHING_BESIDE
+                beside = step.with_intent() if step.with_intent else _NOTHING_BESIDE
                 intent = self._step_event(step, step.kinds.started, attempt, **step.details)
                 await self.append(intent, *beside.events, rows=beside.rows)
             # crash: with an intent, the outcome is unknown from here on and the policy decides; without one the step
@@ -278,7 +278,7 @@ class RunLog:
                 attempt += 1
                 continue
             details = {} if writes_intent else step.details
-            beside = step.beside_result(result) if step.beside_result else _NOTHING_BESIDE
+            beside = step.with_result(result) if step.with_result else _NOTHING_BESIDE
             done = self._step_event(step, step.kinds.completed, attempt, result=result, **details)
             if step.is_acked_late and not beside.rows:
                 self._owed.add(done, *beside.events)  # crash: until the next append the call was never made

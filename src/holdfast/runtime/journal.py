@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TypeVar
 
 from holdfast.errors import HoldfastError, RunBusy, RunIdInvalid, StoreBusy, StoreError, StoreUnreadable
-from holdfast.runtime.batch_sender import Courier, Waiting
+from holdfast.runtime.batch_sender import BatchSender, Waiting
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, JournalStore, Statement, prepare
-from holdfast.runtime.coalescer import Together
+from holdfast.runtime.coalescer import Coalescer
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
 from holdfast.runtime.threads import Outcome, Watcher
@@ -34,15 +34,15 @@ class Journal:
         """How many lanes may append at the same time; up to one, a commit is made on the spot."""
         self._loop = asyncio.get_running_loop()
         self._queue: list[Waiting] = []
-        self._courier = Courier(store, self._loop, self._finish_sent)
+        self._courier = BatchSender(store, self._loop, self._finish_sent)
         self._is_flush_due = False
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._claims: dict[str, Claim] = {}
         self._asked_for: set[str] = set()
-        self._claiming = Together(self._claim_all, self._release_one)
-        self._releasing = Together(self._release_all)
-        self._reading_heads = Together(self._read_heads)
+        self._claiming = Coalescer(self._claim_all, self._release_one)
+        self._releasing = Coalescer(self._release_all)
+        self._reading_heads = Coalescer(self._read_heads)
         self._heads: dict[str, int] = {}
         self._listeners: dict[str, set[Callable[[int], None]]] = {}
         self._watcher: Watcher | None = None

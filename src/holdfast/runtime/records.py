@@ -143,9 +143,9 @@ class Records:
                 record = self.by_key.get(("step", key))
                 if record is not None and record.state is StepState.FAILED:
                     record.state, record.attempt = StepState.OPEN, 0
-                    self._loosen(record)
+                    self._mark_reorderable(record)
 
-    def _loosen(self, opened: Record) -> None:
+    def _mark_reorderable(self, opened: Record) -> None:
         """Let the code take another way after a record that may now have another outcome."""
         for lane_id, records in self.lanes.items():
             if not _are_parallel(lane_id, opened.lane_id):
@@ -193,7 +193,7 @@ class Records:
         record = next((r for r in found if r is not None and (r.is_waiting_for_person or r.is_in_doubt)), None)
         if record is not None:
             record.answer = payload
-            self._loosen(record)
+            self._mark_reorderable(record)
 
     def _get(self, record_type: RecordType, key: str, event: Event) -> Record:
         record = self.by_key.get((record_type, key))

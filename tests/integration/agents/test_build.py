@@ -113,25 +113,25 @@ def test_a_simulated_model_is_told_how_to_misbehave(monkeypatch: pytest.MonkeyPa
 async def test_the_simulated_model_costs_play_money(phase: Phase) -> None:
     from holdfast.agents.calls.gate import ModelCall, Usage
     from holdfast.catalog.model_table import load_model_table
-    from holdfast.runtime.durable import Beside
+    from holdfast.runtime.durable import SameCommit
 
     spent: list[tuple[int, int]] = []
 
     class Till:
-        def before(self, call: ModelCall) -> Beside:
-            return Beside()
+        def before(self, call: ModelCall) -> SameCommit:
+            return SameCommit()
 
-        def after(self, call: ModelCall, usage: Usage | None) -> Beside:
+        def after(self, call: ModelCall, usage: Usage | None) -> SameCommit:
             card = load_model_table().find_model(Backend.SIMULATED, call.model)
             assert card is not None
             assert usage is not None
             assert call.max_output_tokens == card.max_output_tokens
             most = card.cost_micros(input_tokens=call.max_input_tokens, output_tokens=card.max_output_tokens)
             spent.append((card.cost_micros(**usage.to_dict()), most))
-            return Beside()
+            return SameCommit()
 
-        def failed(self, call: ModelCall, error: Exception) -> Beside:
-            return Beside()
+        def failed(self, call: ModelCall, error: Exception) -> SameCommit:
+            return SameCommit()
 
     await phase.play(gate=Till())
 

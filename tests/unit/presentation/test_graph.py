@@ -7,7 +7,7 @@ from tests.support.engine_world import phase, template
 
 from holdfast.presentation.diff import compare, parse_patch, to_pairs
 from holdfast.presentation.graph import BOX, Layout, lay_out, to_layers
-from holdfast.presentation.workflow import foresee, wrap
+from holdfast.presentation.workflow import summarize_workflow, wrap
 
 WIDTH, HEIGHT = BOX
 
@@ -78,7 +78,7 @@ def test_people_are_asked_by_risk_unless_the_workflow_says_otherwise() -> None:
         phase("e", risk="low", approval="always"),
     )
 
-    found = foresee(made)
+    found = summarize_workflow(made)
 
     assert [each.people for each in found.phases] == [0, 1, 0, 2, 1]
     assert [each.tone for each in found.phases] == ["good", "busy", "waiting", "bad", "good"]
@@ -92,7 +92,7 @@ def test_people_are_asked_by_risk_unless_the_workflow_says_otherwise() -> None:
 
 
 def test_a_workflow_that_only_reads_says_so() -> None:
-    assert foresee(template(phase("a", read_only=True))).cautions == ["No phase may change files."]
+    assert summarize_workflow(template(phase("a", read_only=True))).cautions == ["No phase may change files."]
 
 
 def test_a_difference_says_which_lines_went_and_which_came_and_folds_the_rest() -> None:

@@ -15,12 +15,12 @@ from holdfast.presentation.status import (
     PhaseFacts,
     Question,
     RunFacts,
+    describe_choices,
+    describe_in_list,
+    describe_run,
     find_refusals,
     tell_asked,
-    tell_causes,
-    tell_now,
     tell_question,
-    tell_run,
     tell_title,
 )
 from holdfast.presentation.trace import Chronicle
@@ -43,15 +43,15 @@ WORKING = replace(WAITING, state="running", phases=[PhaseFacts(key="plan", state
 def test_the_sentence_says_what_is_happening_and_why() -> None:
     broken = [PhaseFacts(key="plan", state="failed")]
 
-    assert tell_run(WAITING).text == "Waiting for approval of “plan”."
-    assert tell_run(replace(WAITING, questions=[])).text.startswith("Answered.")
-    assert tell_run(WORKING).text == "Working on “plan”, attempt 2."
-    assert tell_run(replace(WORKING, waiting_for="No worker is taking runs.")).text == "No worker is taking runs."
+    assert describe_run(WAITING).text == "Waiting for approval of “plan”."
+    assert describe_run(replace(WAITING, questions=[])).text.startswith("Answered.")
+    assert describe_run(WORKING).text == "Working on “plan”, attempt 2."
+    assert describe_run(replace(WORKING, waiting_for="No worker is taking runs.")).text == "No worker is taking runs."
     failed = replace(WORKING, state="failed", error={"message": "It broke."}, phases=broken)
-    assert (tell_run(failed).tone, tell_run(failed).text) == ("bad", "Phase “plan” failed: It broke.")
+    assert (describe_run(failed).tone, describe_run(failed).text) == ("bad", "Phase “plan” failed: It broke.")
     done = replace(WAITING, state="completed", started_at=AT, ended_at="2026-01-01T00:01:01.000Z")
-    assert tell_run(done).text == "Completed: 2 phases in 1 min 1 s."
-    assert tell_run(replace(WAITING, state="of the future")).text == "of the future"
+    assert describe_run(done).text == "Completed: 2 phases in 1 min 1 s."
+    assert describe_run(replace(WAITING, state="of the future")).text == "of the future"
 
 
 def test_the_call_under_way_is_part_of_the_sentence() -> None:
@@ -59,7 +59,7 @@ def test_the_call_under_way_is_part_of_the_sentence() -> None:
         run_id="r", seq=1, ts=7.0, kind="tool.started", lane_id="plan/2/turn1", payload={"key": "k", "tool": "ls"}
     )
 
-    told = tell_run(WORKING, Chronicle.of([call]))
+    told = describe_run(WORKING, Chronicle.of([call]))
 
     assert (told.text, told.call_since) == ("Working on “plan”, attempt 2: ls.", 7.0)
 
@@ -76,7 +76,7 @@ def test_the_call_under_way_is_part_of_the_sentence() -> None:
     ],
 )
 def test_every_pause_is_explained(reason: str | None, expected: str) -> None:
-    assert expected in tell_run(replace(WAITING, pause_reason=reason), Chronicle()).text
+    assert expected in describe_run(replace(WAITING, pause_reason=reason), Chronicle()).text
 
 
 def test_the_pages_have_the_same_marks_for_pauses() -> None:
@@ -89,26 +89,26 @@ def test_one_line_says_where_a_run_stands() -> None:
     phases = [PhaseFacts(key="spec", state="completed"), PhaseFacts(key="plan", state="running", attempts=2)]
     broken = [PhaseFacts(key="plan", state="failed", error="It broke.")]
 
-    assert tell_now(WAITING) == "Waits for an approval · plan"
-    assert tell_now(replace(WORKING, phases=phases)) == "plan (attempt 2) · 1 of 2 done"
-    assert tell_now(replace(WORKING, state="failed", phases=broken)) == "plan: It broke."
-    assert tell_now(replace(WORKING, state="completed")) == "1 phase done"
-    assert tell_now(replace(WORKING, state="cancelled", error=None)) == "Aborted"
-    assert tell_now(replace(WORKING, state="pending")) == "Waits for a server"
+    assert describe_in_list(WAITING) == "Waits for an approval · plan"
+    assert describe_in_list(replace(WORKING, phases=phases)) == "plan (attempt 2) · 1 of 2 done"
+    assert describe_in_list(replace(WORKING, state="failed", phases=broken)) == "plan: It broke."
+    assert describe_in_list(replace(WORKING, state="completed")) == "1 phase done"
+    assert describe_in_list(replace(WORKING, state="cancelled", error=None)) == "Aborted"
+    assert describe_in_list(replace(WORKING, state="pending")) == "Waits for a server"
 
 
 def test_each_answer_says_what_it_will_cause() -> None:
-    causes = tell_causes(ASKED)
+    causes = describe_choices(ASKED)
 
     assert causes["approve"] == ("Approve", "Phase “build” starts.")
     assert causes["request_changes"][1] == "“plan” runs again with your comment, as attempt 3."
-    critical = tell_causes(replace(ASKED, risk="critical"))
+    critical = describe_choices(replace(ASKED, risk="critical"))
     assert critical["approve"][1] == "A second person must approve too; then phase “build” starts."
-    assert tell_causes(replace(ASKED, risk="critical", first_by="ana"))["approve"][1] == "Phase “build” starts."
-    assert tell_causes(replace(ASKED, shown={"next": ["a", "b"]}))["approve"][1] == "Phases “a” and “b” start."
-    assert tell_causes(replace(ASKED, shown={}))["approve"][1] == "The run completes."
-    assert "happens twice" in tell_causes(replace(ASKED, about="outcome"))["approve"][1]
-    assert list(tell_causes(replace(ASKED, about="tool", shown={"tool": "rm"}))) == ["approve", "reject"]
+    assert describe_choices(replace(ASKED, risk="critical", first_by="ana"))["approve"][1] == "Phase “build” starts."
+    assert describe_choices(replace(ASKED, shown={"next": ["a", "b"]}))["approve"][1] == "Phases “a” and “b” start."
+    assert describe_choices(replace(ASKED, shown={}))["approve"][1] == "The run completes."
+    assert "happens twice" in describe_choices(replace(ASKED, about="outcome"))["approve"][1]
+    assert list(describe_choices(replace(ASKED, about="tool", shown={"tool": "rm"}))) == ["approve", "reject"]
 
 
 def test_a_question_is_asked_in_words() -> None:

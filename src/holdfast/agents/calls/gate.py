@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from holdfast.runtime.durable import Beside
+from holdfast.runtime.durable import SameCommit
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ModelCallGate(Protocol):
     a crash, as long as what it returned was not written.
     """
 
-    def before(self, call: ModelCall) -> Beside:
+    def before(self, call: ModelCall) -> SameCommit:
         """What is written with the intent.
 
         What it raises, and `RowRefused` if a row is not as it expects, keeps the call from being made and comes out of
@@ -55,11 +55,11 @@ class ModelCallGate(Protocol):
         """
         ...
 
-    def after(self, call: ModelCall, usage: Usage | None) -> Beside:
+    def after(self, call: ModelCall, usage: Usage | None) -> SameCommit:
         """What is written with the answer; `usage` is `None` where the provider did not report any."""
         ...
 
-    def failed(self, call: ModelCall, error: Exception) -> Beside:
+    def failed(self, call: ModelCall, error: Exception) -> SameCommit:
         """What is written just before the failure is recorded, in an append of its own.
 
         A crash between the two leaves the call without an outcome; it is then made again, `before` included.

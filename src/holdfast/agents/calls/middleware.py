@@ -39,7 +39,7 @@ from holdfast.agents.calls.gate import ModelCallGate
 from holdfast.agents.calls.in_flight import InFlight
 from holdfast.agents.calls.model_calls import CallModel, ModelSteps, Refusal
 from holdfast.agents.calls.permission import Allow, Permit, Permits, ToolApprover
-from holdfast.agents.calls.rate_limits import TrafficLane
+from holdfast.agents.calls.rate_limits import ProviderSlot
 from holdfast.agents.calls.retries import RetryRules
 from holdfast.agents.calls.stall_detector import NUDGE, Advice, Governor, Limits, Stalled, describe_stall
 from holdfast.agents.calls.tool_costs import ToolMoney, ToolPrice
@@ -88,7 +88,7 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         retry: RetryRules | None = None,
         call_timeout_s: float = Timeouts().call_s,
         limits: Limits | None = None,
-        traffic: TrafficLane | None = None,
+        traffic: ProviderSlot | None = None,
     ) -> None:
         super().__init__()
         self.lane_id = lane_id
@@ -142,7 +142,7 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         first_model = 1 if advice is Advice.FALL_BACK else 0
         return await self._call_model(key, lane_id, request, nudged, first_model=first_model)
 
-    async def ask_beside(self, model: BaseChatModel, prompt: str) -> str:
+    async def ask_aside(self, model: BaseChatModel, prompt: str) -> str:
         """A model's answer to a question that is not part of the conversation; recorded as every other call."""
         lane_id = self._enter()
         key = f"{lane_id}/s{self._count(lane_id, 's')}"
@@ -244,8 +244,8 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         step = Step(
             place.key,
             place.lane_id,
-            beside_intent=None if priced is None else priced.beside_intent,
-            beside_result=None if priced is None else priced.beside_result,
+            with_intent=None if priced is None else priced.with_intent,
+            with_result=None if priced is None else priced.with_result,
             on_unknown=self._to_on_unknown(rule, call, before),
             fingerprint=hashes,
             kinds=TOOL_CALL,

@@ -13,11 +13,11 @@ from langchain.agents.middleware import ModelRequest, ModelResponse
 from holdfast.agents.calls.adapters import output_limit, pack, priced_name, stamp, to_usage
 from holdfast.agents.calls.gate import ModelCall, ModelCallGate
 from holdfast.agents.calls.live_text import LiveText
-from holdfast.agents.calls.provider_errors import to_trouble
-from holdfast.agents.calls.rate_limits import TrafficLane
+from holdfast.agents.calls.provider_errors import classify_error
+from holdfast.agents.calls.rate_limits import ProviderSlot
 from holdfast.agents.calls.retries import Attempts, RetryRules
 from holdfast.errors import Nondeterminism, RowRefused
-from holdfast.runtime.durable import MODEL_CALL, Beside, Failure, RunLog, Step, Stopped
+from holdfast.runtime.durable import MODEL_CALL, Failure, RunLog, SameCommit, Step, Stopped
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
 
@@ -45,7 +45,7 @@ class ModelSteps:
         gate: ModelCallGate | None,
         rules: RetryRules,
         call_timeout_s: float,
-        traffic: TrafficLane | None = None,
+        traffic: ProviderSlot | None = None,
     ) -> None:
         self._log = log
         self._gate = gate
@@ -77,8 +77,8 @@ class ModelSteps:
             fingerprint=hashes,
             kinds=MODEL_CALL,
             details=one.details,
-            beside_intent=one.beside_intent,
-            beside_result=one.beside_result,
+            with_intent=one.with_intent,
+            with_result=one.with_result,
             on_failure=one.on_failure,
         )
         try:
@@ -107,21 +107,21 @@ class ModelSteps:
 
     def hold_others(self, error: Exception) -> None:
         """A provider that says when it wants to be asked again says it to every run."""
-        told = to_trouble(error, now_s=time.time())
+        told = classify_error(error, now_s=time.time())
         if self._traffic is not None and told.code in ("rate_limited", "overloaded") and told.retry_after_s:
             self._traffic.hold(told.retry_after_s)
 
-    def admit(self, call: ModelCall) -> Beside:
+    def admit(self, call: ModelCall) -> SameCommit:
         try:
-            return self._gate.before(call) if self._gate else Beside()
+            return self._gate.before(call) if self._gate else SameCommit()
         except Exception as error:
             raise Refusal(error) from error
 
-    def settle(self, call: ModelCall, answer: Any) -> Beside:
-        return self._gate.after(call, to_usage(answer)) if self._gate else Beside()
+    def settle(self, call: ModelCall, answer: Any) -> SameCommit:
+        return self._gate.after(call, to_usage(answer)) if self._gate else SameCommit()
 
     async def release(self, call: ModelCall, error: Exception) -> None:
-        beside = self._gate.failed(call, error) if self._gate else Beside()
+        beside = self._gate.failed(call, error) if self._gate else SameCommit()
         if beside.events or beside.rows:
             # crash: after this the money is free and the call has no outcome yet, so it is simply made again.
             await self._log.append(*beside.events, rows=beside.rows)
@@ -177,7 +177,7 @@ class _OneCall:
             return self._asked
         return replace(self._asked, model=priced_name(model), max_output_tokens=output_limit(model))
 
-    def beside_intent(self) -> Beside:
+    def with_intent(self) -> SameCommit:
         self._number += 1
         self.details["model"] = self._call.model
         return self._steps.admit(self._call)
@@ -216,10 +216,10 @@ class _OneCall:
         stamped = stamp(response, self._asked.key, request.messages)
         return pack(stamped, usage=to_usage(response), took_s=took_s)
 
-    def beside_result(self, answer: Any) -> Beside:
+    def with_result(self, answer: Any) -> SameCommit:
         settled = self._steps.settle(self._call, answer)
         told = self._live.last_events() if self._live is not None else []
-        return Beside([*settled.events, *told], settled.rows)
+        return SameCommit([*settled.events, *told], settled.rows)
 
     def on_failure(self, error: Exception) -> Failure:
         return self._attempts.judge(error)

@@ -19,7 +19,7 @@ Allow = Callable[[str, Mapping[str, Any]], Judgement | str | None]
 
 
 @dataclass(frozen=True)
-class PersonsAnswer:
+class ApprovalAnswer:
     """What a person said to one call."""
 
     action: ApprovalDecisionAction
@@ -33,11 +33,11 @@ class PersonsAnswer:
 class ToolApprover(Protocol):
     """Asks a person for one call, durably."""
 
-    async def ask(self, key: str, lane_id: str, call: ToolCall, judgement: Judgement) -> PersonsAnswer:
+    async def ask(self, key: str, lane_id: str, call: ToolCall, judgement: Judgement) -> ApprovalAnswer:
         """The answer to the question of this key. Raises `Suspended` while there is none."""
         ...
 
-    def find_answer(self, key: str) -> PersonsAnswer | None:
+    def find_answer(self, key: str) -> ApprovalAnswer | None:
         """The answer that was given to the call of this key, if someone was asked."""
         ...
 
@@ -110,7 +110,7 @@ class Permits:
         return _refused(f"with the arguments that were put in their place: {judgement.reason}", permit.told)
 
 
-def _by_answer(answer: PersonsAnswer, judgement: Judgement, told: dict[str, Any]) -> Permit:
+def _by_answer(answer: ApprovalAnswer, judgement: Judgement, told: dict[str, Any]) -> Permit:
     said: dict[str, Any] = {"action": answer.action.value, "by": answer.by, "approval_id": answer.approval_id}
     if answer.args is not None:
         said["args"] = SECRETS.scrub(encode_or_opaque(dict(answer.args)))

@@ -35,7 +35,7 @@ class Malformed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ProviderError:
     """A failed model call, as far as it matters for what to do next."""
 
     code: str
@@ -56,9 +56,9 @@ class Trouble:
         return self.code in _NEVER_CHARGED
 
 
-def to_trouble(error: BaseException, *, now_s: float) -> Trouble:
+def classify_error(error: BaseException, *, now_s: float) -> ProviderError:
     status = _status_of(error)
-    return Trouble(_code_of(error, status), status, _retry_after(error, now_s))
+    return ProviderError(_code_of(error, status), status, _retry_after(error, now_s))
 
 
 def _code_of(error: BaseException, status: int | None) -> str:

@@ -83,15 +83,15 @@ class _Provider:
         self._timer = asyncio.get_running_loop().call_later(seconds + 0.001, self.let_in)
 
 
-class Traffic:
+class RateLimits:
     def __init__(self, max_parallel: PerProvider, per_minute: PerProvider) -> None:
         self._max_parallel = dict(max_parallel)
         self._per_minute = dict(per_minute)
         self._providers: dict[str, _Provider] = {}
         self._waiting: Counter[tuple[str, str]] = Counter()
 
-    def lane(self, provider: str, run_id: str) -> "TrafficLane":
-        return TrafficLane(self, provider, run_id)
+    def lane(self, provider: str, run_id: str) -> "ProviderSlot":
+        return ProviderSlot(self, provider, run_id)
 
     def find_reason(self, run_id: str) -> str | None:
         """Why a run waits for a model, if it does."""
@@ -153,10 +153,10 @@ def _limit_of(limits: dict[str, int], name: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class TrafficLane:
+class ProviderSlot:
     """The way of one run's calls to one provider."""
 
-    traffic: Traffic
+    traffic: RateLimits
     provider: str
     run_id: str
 
@@ -179,14 +179,14 @@ def provider_of(persona: AgentPersona) -> str:
     return f"{persona.backend.value}@{host}" if host else persona.backend.value
 
 
-_by_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[PerProvider, PerProvider], Traffic]]"
+_by_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[PerProvider, PerProvider], RateLimits]]"
 _by_loop = weakref.WeakKeyDictionary()
 
 
-def get_traffic(config: Config) -> Traffic:
+def get_traffic(config: Config) -> RateLimits:
     """The one that all runs of this event loop share."""
     limits = (config.max_parallel_model_calls, config.model_calls_per_minute)
     known = _by_loop.setdefault(asyncio.get_running_loop(), {})
     if limits not in known:
-        known[limits] = Traffic(*limits)
+        known[limits] = RateLimits(*limits)
     return known[limits]

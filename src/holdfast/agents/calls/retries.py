@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from holdfast.agents.calls.fingerprints import model_name
-from holdfast.agents.calls.provider_errors import Trouble, to_trouble
+from holdfast.agents.calls.provider_errors import ProviderError, classify_error
 from holdfast.agents.redaction import SECRETS
 from holdfast.config import Config
 from holdfast.persona import AgentPersona
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", int, float)
 
 
-def first_given(own: Number | None, setting: Number | None, default: Number) -> Number:
+def first_set(own: Number | None, setting: Number | None, default: Number) -> Number:
     return next(number for number in (own, setting, default) if number is not None)
 
 
@@ -42,8 +42,8 @@ class RetryRules:
     def of(cls, persona: AgentPersona, config: Config) -> "RetryRules":
         """What the persona says, else the settings, else the defaults."""
         return cls(
-            tries=first_given(persona.tries, config.model_tries, cls().tries),
-            max_wait_s=first_given(persona.max_wait_s, config.model_max_wait_s, cls().max_wait_s),
+            tries=first_set(persona.tries, config.model_tries, cls().tries),
+            max_wait_s=first_set(persona.max_wait_s, config.model_max_wait_s, cls().max_wait_s),
         )
 
 
@@ -81,7 +81,7 @@ class Attempts:
     def judge(self, error: Exception) -> Failure:
         """What is recorded of a failed attempt; from now on `model` is the one to ask next."""
         SECRETS.scrub_error(error)
-        trouble = to_trouble(error, now_s=self._clock())
+        trouble = classify_error(error, now_s=self._clock())
         told = {**describe_error(error), "code": trouble.code, "model": model_name(self.model)}
         if trouble.status is not None:
             told["status"] = trouble.status
@@ -94,7 +94,7 @@ class Attempts:
             return Failure(told)
         return Failure({**told, "model_no": self._number, "tries": self._tries}, delay_s)
 
-    def _wait(self, trouble: Trouble) -> float | None:
+    def _wait(self, trouble: ProviderError) -> float | None:
         if trouble.can_be_tried_again and self._tries < self._rules.tries:
             delay_s = self._backoff_s() if trouble.retry_after_s is None else trouble.retry_after_s
             if delay_s <= self._rules.max_wait_s:

@@ -76,7 +76,7 @@ class JournaledSummaries(SummarizationMiddleware):
 
     async def _ask(self, history: str) -> str:
         prompt = self._lc_helper.summary_prompt.format(messages=history).rstrip()
-        return await self._journal.ask_beside(self.model, prompt)
+        return await self._journal.ask_aside(self.model, prompt)
 
     def _get_session_id(self, state: Mapping[str, Any]) -> str:
         lane_id = self._journal.current_lane()

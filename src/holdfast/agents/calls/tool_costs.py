@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.agents.calls.adapters import to_usage
 from holdfast.agents.calls.gate import ModelCall, ModelCallGate, Usage
 from holdfast.errors import AgentFailed
-from holdfast.runtime.durable import Beside, RunLog
+from holdfast.runtime.durable import RunLog, SameCommit
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class PricedCall:
     _gate: ModelCallGate
     _call: ModelCall
 
-    def beside_intent(self) -> Beside:
+    def with_intent(self) -> SameCommit:
         return self._gate.before(self._call)
 
-    def beside_result(self, result: Any) -> Beside:
+    def with_result(self, result: Any) -> SameCommit:
         return self._settle(to_usage(result))
 
     def watched(self, effect: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
@@ -63,7 +63,7 @@ class PricedCall:
 
         return work
 
-    def _settle(self, usage: Usage | None) -> Beside:
+    def _settle(self, usage: Usage | None) -> SameCommit:
         most = self._call.max_cost_micros
         if usage is None or usage.cost_micros is None:
             tokens = (0, 0) if usage is None else (usage.input_tokens, usage.output_tokens)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agents.calls.retries import first_given
+from holdfast.agents.calls.retries import first_set
 from holdfast.agents.redaction import read_key
 from holdfast.catalog.model_table import ModelCard, load_model_table
 from holdfast.config import Config
@@ -38,8 +38,8 @@ class Timeouts:
     def of(cls, persona: AgentPersona, config: Config) -> "Timeouts":
         """What the persona says, else the settings, else the defaults."""
         return cls(
-            idle_s=first_given(persona.idle_timeout_s, config.model_idle_timeout_s, cls().idle_s),
-            call_s=first_given(persona.answer_timeout_s, config.model_answer_timeout_s, cls().call_s),
+            idle_s=first_set(persona.idle_timeout_s, config.model_idle_timeout_s, cls().idle_s),
+            call_s=first_set(persona.answer_timeout_s, config.model_answer_timeout_s, cls().call_s),
         )
 
 

@@ -15,11 +15,11 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.api.live.client_queue import Listener, join
 from holdfast.api.live.run_stream import to_text
-from holdfast.concurrency import undisturbed
+from holdfast.concurrency import shielded
 from holdfast.errors import JournalCorrupt, LastEventIdInvalid
 from holdfast.persistence.db import Database
 from holdfast.persistence.event_feed import (
-    Stretch,
+    EventRange,
     find_moved,
     give_positions,
     list_active,
@@ -53,7 +53,7 @@ class FeedFrame:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class EventFilter:
     """What a client wants to hear of: kinds, or families of them by their first word; nothing named is everything."""
 
     kinds: frozenset[str] = frozenset()
@@ -102,7 +102,7 @@ class Feed:
         if after > await read_position(self._db):
             raise LastEventIdInvalid("Last-Event-ID lies ahead of every event of this server.")
 
-    async def follow(self, after: int | None, wanted: Wanted, *, idle_s: float) -> AsyncGenerator[bytes, None]:
+    async def follow(self, after: int | None, wanted: EventFilter, *, idle_s: float) -> AsyncGenerator[bytes, None]:
         """Frames after a position, or from now on; a quiet stream says where it stands every `idle_s`.
 
         Ends only if the client was too slow or the server stops.
@@ -268,9 +268,9 @@ def _following(frames: Iterable[FeedFrame], last: int) -> Iterator[FeedFrame]:
 
 async def read_pages(db: Database, after: int) -> AsyncIterator[list[FeedFrame]]:
     """Everything that has a position after this one, as stored now."""
-    while stretches := await undisturbed(read_stretches(db, after, limit=_PAGE)):
+    while stretches := await shielded(read_stretches(db, after, limit=_PAGE)):
         try:
-            events = await undisturbed(read_events(db, stretches))
+            events = await shielded(read_events(db, stretches))
         except JournalCorrupt:
             events = None
         page: list[FeedFrame] = []
@@ -281,7 +281,7 @@ async def read_pages(db: Database, after: int) -> AsyncIterator[list[FeedFrame]]
         yield page
 
 
-def to_frames(stretch: Stretch, events: Events, after: int) -> Iterator[FeedFrame]:
+def to_frames(stretch: EventRange, events: Events, after: int) -> Iterator[FeedFrame]:
     of_run = events.get(stretch.run_id, {})
     numbers = range(stretch.first_seq, stretch.last_seq + 1)
     for seq in numbers if len(numbers) <= len(of_run) else filter(numbers.__contains__, of_run):  # numbers may skip
@@ -293,10 +293,10 @@ def to_frames(stretch: Stretch, events: Events, after: int) -> Iterator[FeedFram
         yield FeedFrame(after, stretch.position, "", b"")
 
 
-async def _read_alone(db: Database, stretch: Stretch, after: int) -> list[FeedFrame]:
+async def _read_alone(db: Database, stretch: EventRange, after: int) -> list[FeedFrame]:
     """One damaged run must not keep everyone from the others; it is told, not left out."""
     try:
-        return list(to_frames(stretch, await undisturbed(read_events(db, [stretch])), after))
+        return list(to_frames(stretch, await shielded(read_events(db, [stretch])), after))
     except JournalCorrupt as error:
         told = {"run_id": stretch.run_id, "code": error.code, "detail": error.message}
         kind = "run.unreadable"

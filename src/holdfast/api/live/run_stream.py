@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.api.live.client_queue import Listener, join
-from holdfast.concurrency import undisturbed
+from holdfast.concurrency import shielded
 from holdfast.enums import RunStatus
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import read_state
@@ -122,14 +122,14 @@ class Tails:
         if tail.over_at is not None and tail.over_at >= self._journal.known_head(run_id):
             return tail.over_at
         # The state first: a run that is opened again after this has a higher head by then.
-        state = await undisturbed(read_state(self._db, run_id))
+        state = await shielded(read_state(self._db, run_id))
         if state is None or not RunStatus(state).is_terminal:
             return None
         tail.over_at = await self._journal.read_head(run_id)
         return tail.over_at
 
     async def _told_end(self, run_id: str) -> bytes:
-        return json.dumps({"run_id": run_id, "state": await undisturbed(read_state(self._db, run_id))}).encode()
+        return json.dumps({"run_id": run_id, "state": await shielded(read_state(self._db, run_id))}).encode()
 
 
 def _following(frames: Iterable[Frame], last: int) -> Iterator[Frame]:

@@ -21,14 +21,14 @@ from holdfast.definitions.yaml_file import Problem, check_definition
 from holdfast.enums import RunStatus
 from holdfast.persistence.listings import count_by_state, read_total_micros
 from holdfast.presentation.graph import Layout, lay_out
-from holdfast.presentation.workflow import Outlook, foresee
+from holdfast.presentation.workflow import WorkflowSummary, summarize_workflow
 from holdfast.workflow import WorkflowTemplate, find_schema_faults
 
 router = APIRouter(tags=["catalog"])
 
 
 class WorkflowItem(CatalogItem):
-    outlook: Outlook = Field(description="What it asks of people and may do, in words.")
+    outlook: WorkflowSummary = Field(description="What it asks of people and may do, in words.")
     across: Layout = Field(description="Its graph, drawn from left to right.")
     down: Layout = Field(description="Its graph, drawn downwards.")
 
@@ -56,7 +56,7 @@ def _to_workflow(entry: CatalogEntry[WorkflowTemplate]) -> WorkflowItem:
     needs = [(phase.key, phase.needs or ()) for phase in entry.definition.phases]
     return WorkflowItem(
         **to_catalog_item(entry).model_dump(),
-        outlook=foresee(entry.definition),
+        outlook=summarize_workflow(entry.definition),
         across=lay_out(needs),
         down=lay_out(needs, is_down=True),
     )

@@ -11,10 +11,10 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.api.http.auth import Viewer
 from holdfast.api.http.openapi import FEED_RESPONSES, STREAM_RESPONSES
-from holdfast.api.live.feed import Wanted
+from holdfast.api.live.feed import EventFilter
 from holdfast.api.options import ServerOptions
 from holdfast.api.schemas import RunIdPath, ServerDep, ShortText
-from holdfast.concurrency import undisturbed
+from holdfast.concurrency import shielded
 from holdfast.engine.run.load import get_run
 from holdfast.errors import LastEventIdInvalid
 from holdfast.runtime.checkpoint.base import MAX_SEQ
@@ -62,11 +62,11 @@ class EventStream(Response):
         is_in = True
         while is_in:
             await asyncio.sleep(self._options.recheck_s)
-            is_in = await undisturbed(self._is_still_in())
+            is_in = await shielded(self._is_still_in())
 
     async def _send_all(self, send: Send) -> None:
         async with contextlib.aclosing(self._frames) as frames:
-            with _Patience(self._options.send_timeout_s) as patience:
+            with _SendTimeout(self._options.send_timeout_s) as patience:
                 patience.begin()
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 # The first bytes at once: a proxy and a browser take a stream for open only when something has come.
@@ -80,7 +80,7 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-class _Patience:
+class _SendTimeout:
     """Cancels the task that it was made in once one of its sends takes too long.
 
     It looks at the clock once in a while: to set one for each event and client costs as much as all the rest of it.
@@ -92,7 +92,7 @@ class _Patience:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
 
-    def __enter__(self) -> "_Patience":
+    def __enter__(self) -> "_SendTimeout":
         self._timer = self._loop.call_later(self._limit_s, self._look)
         return self
 
@@ -159,7 +159,7 @@ async def follow_all(
     after = to_seq(given) if given else None
     if after is not None:
         await server.feed.check(after)
-    wanted = Wanted(frozenset(filter(None, (kinds or "").replace(" ", "").split(","))), has_text=not without_text)
+    wanted = EventFilter(frozenset(filter(None, (kinds or "").replace(" ", "").split(","))), has_text=not without_text)
     frames = server.feed.follow(after, wanted, idle_s=server.options.heartbeat_s)
     return EventStream(frames, request.state.is_still_in, server.options)
 

@@ -18,7 +18,7 @@ from holdfast.config import Config
 from holdfast.consent import PersonaConsentStore, open_consents
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
-from holdfast.presentation.persona import Portrait, portray
+from holdfast.presentation.persona import PersonaCard, to_persona_card
 from holdfast.readiness import Readiness, list_missing
 
 router = APIRouter(tags=["catalog"])
@@ -41,7 +41,7 @@ class PersonaAvailability(BaseModel):
     model_id: str = Field(description="The model as its provider calls it; empty for a command.")
     prices: ModelPrices | None = Field(description="`null` where the table of prices does not know the model.")
     tools: list[str]
-    portrait: Portrait = Field(description="What to know of it, in words.")
+    portrait: PersonaCard = Field(description="What to know of it, in words.")
 
 
 class PersonaAvailabilityList(BaseModel):
@@ -84,7 +84,7 @@ def _to_item(
         model_id=model_id,
         prices=prices,
         tools=tools,
-        portrait=portray(entry, is_available=not missing, model_id=model_id, prices=prices, tools=tools),
+        portrait=to_persona_card(entry, is_available=not missing, model_id=model_id, prices=prices, tools=tools),
     )
 
 

@@ -29,11 +29,11 @@ from holdfast.api.schemas import (
 )
 from holdfast.api.serialize import from_cursor, to_cursor, to_detail, to_run_item
 from holdfast.api.server.run_requests import (
-    ask_to_go_on,
     change_and_go_on,
     check_can_resume,
     check_failed,
     fork_run,
+    request_resume,
     start_run,
     to_change,
     top_up,
@@ -164,7 +164,7 @@ async def give_more(
     """Raise the run's limit; a run that waits for it goes on. The same `Idempotency-Key` again adds nothing."""
     stored = await top_up(server, run_id, body, by=identity.name, key=idempotency_key)
     if stored.run.pause_reason == "budget":
-        await ask_to_go_on(server, stored.run.id, by=identity.name, verb="resume")
+        await request_resume(server, stored.run.id, by=identity.name, verb="resume")
     return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
 
 

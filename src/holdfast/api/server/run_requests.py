@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from holdfast.api.schemas import Decide, ForkRun, ResumeRun, RetryRun, StartRun, TopUp
 from holdfast.api.server.server import Server
-from holdfast.engine.approvals.decisions import NOT_GIVEN
+from holdfast.engine.approvals.decisions import UNSET
 from holdfast.engine.run.change import ChangeRequest
 from holdfast.engine.run.load import get_run, load_run
 from holdfast.engine.workflow_engine import WorkflowEngine
@@ -145,7 +145,7 @@ async def check_failed(server: Server, run_id: str) -> StoredRun:
     return stored
 
 
-async def ask_to_go_on(server: Server, run_id: str, *, by: str, verb: str, **facts: Any) -> None:
+async def request_resume(server: Server, run_id: str, *, by: str, verb: str, **facts: Any) -> None:
     """Record who wants the run to go on, durably, and look at once whether somebody can drive it."""
     await write_and_wake(server, run_id, _resume_requested(run_id, by=by, verb=verb, **facts))
 
@@ -155,7 +155,7 @@ async def change_and_go_on(
 ) -> None:
     """Change a run and record who wants it to go on, both or neither. Raises what `WorkflowEngine.change` raises."""
     if not change:
-        await ask_to_go_on(server, stored.run.id, by=change.by, verb=verb, **facts)
+        await request_resume(server, stored.run.id, by=change.by, verb=verb, **facts)
         return
     engine = await _engine_for_change(server, stored, change)
     event = _resume_requested(stored.run.id, by=change.by, verb=verb, **facts)
@@ -214,13 +214,13 @@ async def decide(server: Server, approval_id: str, wanted: Decide, *, by: str, i
         by=by,
         digest=wanted.digest,
         is_identified=is_identified,
-        result=wanted.result if "result" in wanted.model_fields_set else NOT_GIVEN,
+        result=wanted.result if "result" in wanted.model_fields_set else UNSET,
         args=wanted.args,
     )
     decided = _get(await find_approval(server.db, approval_id), approval_id)
     # crash: the answer is there without the request; a run whose every question is answered is due all the same.
     if decided.state != "pending":
-        await ask_to_go_on(server, row.run_id, by=by, verb="resume")
+        await request_resume(server, row.run_id, by=by, verb="resume")
     return decided
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from fastapi import Request
 
-from holdfast.agents.calls.rate_limits import Traffic, get_traffic
+from holdfast.agents.calls.rate_limits import RateLimits, get_traffic
 from holdfast.api.live.feed import Feed
 from holdfast.api.live.run_stream import Tails
 from holdfast.api.options import ServerOptions
@@ -17,7 +17,7 @@ from holdfast.api.server.dispatch import Dispatcher, InProcessDispatcher, NoDisp
 from holdfast.api.server.engines import Engines
 from holdfast.api.server.metrics import RunMetrics, observe_commits
 from holdfast.api.server.nightly_cleanup import clean_every_night
-from holdfast.concurrency import Undertakings
+from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
 from holdfast.persistence.access import forget_old
 from holdfast.persistence.db import Database
@@ -82,16 +82,16 @@ class Server:
     tails: Tails
     feed: Feed
     metrics: RunMetrics
-    traffic: Traffic
+    traffic: RateLimits
     chronicles: Chronicles
-    undertakings: Undertakings
+    undertakings: TaskTracker
 
     def find_reason(self, run_id: str) -> str | None:
         """Why a run that should go on does not, as far as this server knows."""
         return self.dispatcher.find_reason(run_id) or self.traffic.find_reason(run_id)
 
 
-class ServerPlace:
+class ServerHolder:
     """Holds the one open server of an app; made on first use where nobody runs the app's lifespan."""
 
     def __init__(self, config: Config, options: ServerOptions) -> None:
@@ -141,7 +141,7 @@ class ServerPlace:
             at_night = asyncio.create_task(clean_every_night(db, config), name="holdfast-night")
             stack.push_async_callback(_end, at_night)
             engines = Engines(db, config)
-            undertakings = Undertakings()
+            undertakings = TaskTracker()
             stack.push_async_callback(undertakings.drain)
             dispatcher = _make_dispatcher(db, journal, engines, metrics, config=config, options=options)
             await dispatcher.start()
@@ -186,5 +186,5 @@ def _make_dispatcher(
 
 
 async def get_server(request: Request) -> Server:
-    place: ServerPlace = request.app.state.place
+    place: ServerHolder = request.app.state.place
     return await place.get()

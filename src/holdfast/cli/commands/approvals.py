@@ -7,7 +7,7 @@ import typer
 from holdfast.cli.terminal.answer_input import read_answer
 from holdfast.cli.terminal.arguments import JSON, find_approval, find_repository, get_user, is_interactive
 from holdfast.cli.terminal.completion import complete_approvals
-from holdfast.cli.terminal.output import print_json, print_text, told_to_wait
+from holdfast.cli.terminal.output import print_json, print_text, waiting_notice
 
 APPROVAL = Annotated[
     str,
@@ -99,7 +99,7 @@ def _decide(given: str, action: str, comment: str, *, is_json: bool, **told: Any
 
 
 async def _send(run_id: str, approval_id: str, action: str, comment: str, **told: Any) -> None:
-    with told_to_wait("writing it down …"):
+    with waiting_notice("writing it down …"):
         from holdfast.cli.terminal.engine import open_engine
 
     async with open_engine(repo=find_repository(run_id)) as (engine, _db, _config):

@@ -119,10 +119,10 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
     import asyncio
 
     from holdfast.cli.terminal.arguments import find_repository
-    from holdfast.cli.terminal.output import finish, plain, say, told_to_wait
+    from holdfast.cli.terminal.output import finish, plain, say, waiting_notice
     from holdfast.persistence.raw_sql import query
 
-    with told_to_wait("starting …"):
+    with waiting_notice("starting …"):
         from holdfast.cli.terminal.drive import drive
         from holdfast.cli.terminal.engine import YesToAll, open_engine
 
@@ -167,9 +167,9 @@ def _tell_owner(
 
     async def tell(run_id: str) -> int:
         from holdfast.cli.terminal.arguments import find_repository
-        from holdfast.cli.terminal.output import finish, told_to_wait
+        from holdfast.cli.terminal.output import finish, waiting_notice
 
-        with told_to_wait("starting …"):
+        with waiting_notice("starting …"):
             from holdfast.cli.terminal.engine import YesToAll, open_engine
 
         callback = YesToAll() if is_yes else None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-def name_uncommitted(repo: Path) -> str:
+def describe_uncommitted(repo: Path) -> str:
     """The changed files a run would not see, the first of them by name; empty where there are none."""
     try:
         found = find_repository(repo.expanduser().absolute())
@@ -45,7 +45,7 @@ def name_uncommitted(repo: Path) -> str:
 _SHORT_CHARS = 60
 
 
-class _Wish(NamedTuple):
+class _RunOptions(NamedTuple):
     """What the command line asks for."""
 
     workflow: str
@@ -99,7 +99,7 @@ def run(
         "budget_usd": budget,
         "started_by": get_user(),
     }
-    wish = _Wish(workflow, repo, options, simulate, yes, as_json)
+    wish = _RunOptions(workflow, repo, options, simulate, yes, as_json)
     try:
         code = asyncio.run(_create(wish) if detach else _run(wish))
     except PersonaIneligible as error:
@@ -116,7 +116,7 @@ def _describe_remedy(missing: "Sequence[Mapping[str, str]]") -> str:
     return f"{remedy}   Who is ready: holdfast personas list"
 
 
-def _rehearsal_command(wish: _Wish) -> str:
+def _rehearsal_command(wish: _RunOptions) -> str:
     words = ["holdfast", "run", wish.workflow, "--repo", str(wish.repo)]
     requirements = wish.options["requirements_md"]
     if requirements and len(requirements) <= _SHORT_CHARS and requirements.isprintable():
@@ -126,13 +126,13 @@ def _rehearsal_command(wish: _Wish) -> str:
     return shlex.join([*words, "--simulate"])
 
 
-async def _run(wish: _Wish) -> int:
+async def _run(wish: _RunOptions) -> int:
     import asyncio
     import uuid
 
-    from holdfast.cli.terminal.output import finish, told_to_wait
+    from holdfast.cli.terminal.output import finish, waiting_notice
 
-    with told_to_wait("starting …"):
+    with waiting_notice("starting …"):
         from holdfast.cli.terminal.drive import drive
         from holdfast.cli.terminal.engine import YesToAll, open_engine
 
@@ -160,7 +160,7 @@ async def _run(wish: _Wish) -> int:
         return finish(result, is_json=wish.is_json, is_interrupted=interrupted.is_set())
 
 
-async def _create(wish: _Wish) -> int:
+async def _create(wish: _RunOptions) -> int:
     from holdfast.cli.terminal.engine import open_engine
     from holdfast.cli.terminal.output import print_json, say
 
@@ -177,7 +177,7 @@ async def _create(wish: _Wish) -> int:
     return 0
 
 
-def _prepare(wish: _Wish) -> tuple[Any, Any, Any]:
+def _prepare(wish: _RunOptions) -> tuple[Any, Any, Any]:
     """The template, where consents are found once a person has agreed to what needs it, and who is ready."""
     from holdfast.cli.commands.catalog import get_workflow
     from holdfast.cli.commands.trust import agree
@@ -193,12 +193,12 @@ def _prepare(wish: _Wish) -> tuple[Any, Any, Any]:
     )
     if origin:
         say(origin)
-    if named := name_uncommitted(wish.repo):
+    if named := describe_uncommitted(wish.repo):
         say(f"Not committed, so not among the run's files: {named}.")
     return entry.definition, consents, readiness
 
 
-def _complete(wish: _Wish, template: "WorkflowTemplate") -> str:
+def _complete(wish: _RunOptions, template: "WorkflowTemplate") -> str:
     """Fix the branch to start from, and ask what is wanted if nobody has said that; return the line that says where
     the run starts, unless it was said before the question.
 

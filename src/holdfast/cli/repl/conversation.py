@@ -14,7 +14,7 @@ from holdfast.cli.repl.files import include_files
 from holdfast.cli.repl.view import TalkView
 from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.output import paint, plain
-from holdfast.cli.terminal.questions import call_person, find_question, show_question
+from holdfast.cli.terminal.questions import find_question, notify_person, show_question
 from holdfast.config import Config
 from holdfast.engine.conversation.journal import (
     ROLE,
@@ -185,7 +185,7 @@ class Talk:
         if self.question is None:
             return False
         if self._can_ask:
-            call_person("holdfast: the agent asks you something")
+            notify_person("holdfast: the agent asks you something")
             with contextlib.suppress(KeyboardInterrupt):  # in the pager: enough was read
                 show_question(self.question)
         return True

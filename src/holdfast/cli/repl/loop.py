@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from holdfast.agents.simulated.conversation import HOW_TO_TRY
-from holdfast.cli.commands.run import name_uncommitted
+from holdfast.cli.commands.run import describe_uncommitted
 from holdfast.cli.repl.commands import Commands, Leave
 from holdfast.cli.repl.conversation import Talk
 from holdfast.cli.repl.conversation_list import choose_conversation, find_conversation
@@ -239,7 +239,7 @@ def _greet(talk: Talk, *, is_asked_for: bool) -> None:
         _tell(paint(folded(HOW_TO_TRY), "dim"))
     if files := _name_instructions(talk):
         _tell(paint(folded(f"Project instructions: {files}"), "dim"))
-    if named := name_uncommitted(talk.repo):
+    if named := describe_uncommitted(talk.repo):
         told = f"Not committed, so not in the agent's worktree: {named}. Mention a file with @."
         _tell(paint(folded(told), "dim"))
     _tell(paint("  /help shows what can be said; Ctrl-D leaves.", "dim"))

@@ -186,12 +186,12 @@ def _since_answer(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _answers(facts: dict[str, Any]) -> Iterator[str]:
-    from holdfast.presentation.status import tell_causes
+    from holdfast.presentation.status import describe_choices
 
     commands = facts["commands"]
     if not commands:
         return
-    causes = {action: text for action, (_label, text) in tell_causes(_to_question(facts)).items()}
+    causes = {action: text for action, (_label, text) in describe_choices(_to_question(facts)).items()}
     causes["change"] = "The agent calls it with these arguments instead."
     width = max(len(command) for command in commands.values())
     is_wide = shutil.get_terminal_size().columns >= width + max(map(len, causes.values())) + 4

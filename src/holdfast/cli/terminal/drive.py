@@ -13,7 +13,7 @@ from holdfast.cli.terminal.answer_input import plain_interrupts
 from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.output import say
 from holdfast.cli.terminal.progress import give_notice, shown_progress
-from holdfast.cli.terminal.questions import ask, call_person, find_question
+from holdfast.cli.terminal.questions import ask, find_question, notify_person
 from holdfast.cli.terminal.run_view import RunView
 from holdfast.engine.results import RunResult
 from holdfast.engine.workflow_engine import WorkflowEngine
@@ -53,7 +53,7 @@ async def drive(
             return result
         if result.state is not RunStatus.PAUSED or result.waiting_for == "person":
             return result
-        call_person(f"holdfast: run {run_id[:8]} waits for you ({result.waiting_for})")
+        notify_person(f"holdfast: run {run_id[:8]} waits for you ({result.waiting_for})")
         if not can_ask or result.waiting_for not in ("approval", "outcome"):
             return result
         try:

@@ -203,7 +203,7 @@ def _find_waiting(run_id: str) -> str:
 
 
 @contextlib.contextmanager
-def told_to_wait(text: str) -> Iterator[None]:
+def waiting_notice(text: str) -> Iterator[None]:
     """Say on a terminal that something takes a moment, and wipe that away when it is over."""
     is_shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     if is_shown:

@@ -181,7 +181,7 @@ def show_long(text: str) -> None:
         show_in_pager(text)
 
 
-def call_person(text: str) -> None:
+def notify_person(text: str) -> None:
     """Ring the bell where there is a terminal, and notify where there is a desktop."""
     if not sys.stderr.isatty():
         return

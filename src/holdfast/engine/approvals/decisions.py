@@ -29,7 +29,7 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.records import Records
 from holdfast.workflow import Phase
 
-NOT_GIVEN: Any = object()
+UNSET: Any = object()
 _log = logging.getLogger(__name__)
 ACTIONS = tuple(action.value for action in ApprovalDecisionAction)
 
@@ -67,7 +67,7 @@ async def write_decision(
     digest: str | None,
     comment: str,
     by: str,
-    result: Any = NOT_GIVEN,
+    result: Any = UNSET,
     args: Mapping[str, Any] | None = None,
     needs_two: bool = False,
 ) -> None:
@@ -79,9 +79,9 @@ async def write_decision(
     needs_two = needs_two and row.about == "phase"
     if not is_outcome:
         check_fresh(row, digest, subject if row.about == "phase" else None)
-    elif result is not NOT_GIVEN:
+    elif result is not UNSET:
         action = "done"
-    if result is not NOT_GIVEN and not is_outcome:
+    if result is not UNSET and not is_outcome:
         raise ConfigInvalid("Only a call whose outcome is unknown can be given a result.", key="result")
     key = row.shown["key"] if is_outcome else _key_of(Records(await journal.read(row.run_id)), row.id)
     if args is not None and (row.about != "tool" or action != "approve"):

@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 from holdfast.agents.calls.adapters import describe_args
-from holdfast.agents.calls.permission import PersonsAnswer, digest_of
+from holdfast.agents.calls.permission import ApprovalAnswer, digest_of
 from holdfast.agents.policy.judgement import Judgement
 from holdfast.agents.tools.rules import ToolCall
 from holdfast.engine.approvals.decisions import check_action, decision
@@ -27,7 +27,7 @@ class PhaseToolApprover:
         self._phase = phase
         self._attempt = attempt
 
-    async def ask(self, key: str, lane_id: str, call: ToolCall, judgement: Judgement) -> PersonsAnswer:
+    async def ask(self, key: str, lane_id: str, call: ToolCall, judgement: Judgement) -> ApprovalAnswer:
         """The answer for this call. Raises `ApprovalPending` while there is none and nobody to ask here."""
         asked_as = f"{key}/approval"
         record = self._scope.log.records.by_key.get(("approval", asked_as))
@@ -42,7 +42,7 @@ class PhaseToolApprover:
                 return _to_answer(record.answer, request.approval_id)
         return await self._decide_here(asked_as, lane_id, request)
 
-    def find_answer(self, key: str) -> PersonsAnswer | None:
+    def find_answer(self, key: str) -> ApprovalAnswer | None:
         record = self._scope.log.records.by_key.get(("approval", f"{key}/approval"))
         if record is None or record.answer is None:
             return None
@@ -78,7 +78,7 @@ class PhaseToolApprover:
         }
         await self._scope.log.append(event, rows=[insert("approvals", row)])
 
-    async def _decide_here(self, asked_as: str, lane_id: str, request: ApprovalRequest) -> PersonsAnswer:
+    async def _decide_here(self, asked_as: str, lane_id: str, request: ApprovalRequest) -> ApprovalAnswer:
         callback = self._scope.approval_callback
         if callback is None:
             raise ApprovalPending(asked_as)
@@ -96,7 +96,7 @@ class PhaseToolApprover:
             if record is None or record.answer is None:
                 raise
             return _to_answer(record.answer, request.approval_id)  # someone was faster
-        return PersonsAnswer(action, "", by, request.approval_id)
+        return ApprovalAnswer(action, "", by, request.approval_id)
 
     def _to_request(self, call: ToolCall, judgement: Judgement, approval_id: str) -> ApprovalRequest:
         shown = {
@@ -122,9 +122,9 @@ def _check_same(record: Record, request: ApprovalRequest) -> None:
         raise Stopped(Nondeterminism(f"Approval {request.approval_id} is about another call than is made now."))
 
 
-def _to_answer(stored: Any, approval_id: str) -> PersonsAnswer:
+def _to_answer(stored: Any, approval_id: str) -> ApprovalAnswer:
     action = ApprovalDecisionAction(stored["action"])
     args = stored.get("args")
-    return PersonsAnswer(
+    return ApprovalAnswer(
         action, stored.get("comment", ""), stored.get("by", ""), approval_id, args if isinstance(args, dict) else None
     )

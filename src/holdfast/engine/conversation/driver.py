@@ -18,7 +18,7 @@ from holdfast.engine.scope import RunScope, error_facts
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.persistence.statements import now_text
 from holdfast.persona import AgentPersona
-from holdfast.runtime.durable import Beside, Step, StepKinds, Suspended
+from holdfast.runtime.durable import SameCommit, Step, StepKinds, Suspended
 from holdfast.runtime.events import Event, EventKind
 from holdfast.workspace import write_tree
 from holdfast.workspace.instruction_files import Instructions, read_workspace_instructions
@@ -124,7 +124,7 @@ class ConversationTurn:
         row = scope.set_phase(
             PHASE, state=RunPhaseState.RUNNING, attempt=self._turn.number, started_at=now_text(), ended_at=None
         )
-        step = self._step("start", PIN, beside_result=lambda _result: Beside(rows=[row]))
+        step = self._step("start", PIN, with_result=lambda _result: SameCommit(rows=[row]))
         pinned: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(pin))
         return pinned
 

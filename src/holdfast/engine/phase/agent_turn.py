@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.agents.framework import import_framework, is_framework_imported
-from holdfast.engine.phase.budget import PhaseMoney
+from holdfast.engine.phase.budget import PhaseBudget
 from holdfast.engine.scope import RunScope
 from holdfast.errors import PhaseTimeout, RowRefused
 from holdfast.workflow import Phase
@@ -35,7 +35,7 @@ async def invoke_agent(
     from holdfast.engine.phase.middleware import make_middleware
 
     lane_id = f"{phase.key}/{attempt}"
-    money = PhaseMoney(scope, phase, attempt, lane_id)
+    money = PhaseBudget(scope, phase, attempt, lane_id)
     middleware = make_middleware(scope, phase, f"{lane_id}/{turn}", money, attempt=attempt)
     agent = engine.build_agent(
         scope.persona_of(phase),

@@ -19,7 +19,7 @@ from holdfast.engine.scope import RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction, RunPhaseState
 from holdfast.errors import ApprovalRejected
 from holdfast.persistence.statements import insert, now_text
-from holdfast.runtime.durable import Beside, CancelRun, Step, StepKinds
+from holdfast.runtime.durable import CancelRun, SameCommit, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.workflow import Phase
 from holdfast.workspace import changed_paths, restore, write_tree
@@ -108,7 +108,7 @@ class PhaseAttempt:
                 error=None,
             )
         ]
-        step = self._step("start", PIN, beside_result=lambda _result: Beside(rows=rows))
+        step = self._step("start", PIN, with_result=lambda _result: SameCommit(rows=rows))
         pinned: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(pin))
         scope.history.restore_to.pop(phase.key, None)
         scope.history.accepted_tree.setdefault(phase.key, pinned["tree"])
@@ -141,18 +141,18 @@ class PhaseAttempt:
         scope, phase = self._scope, self._phase
         found = await scope.on_disk(lambda: judge_artifact(scope.place.root, phase, scope.run_id, scope.registry))
 
-        def beside(_result: Any) -> Beside:
+        def beside(_result: Any) -> SameCommit:
             if found.is_missing:
-                return Beside()
+                return SameCommit()
             kind = EventKind.ARTIFACT_ACCEPTED if found.is_valid else EventKind.ARTIFACT_REJECTED
             told = scope.log.event(
                 kind, self._lane_id, phase=phase.key, attempt=self._attempt, turn=turn, hash=found.hash
             )
-            return Beside([told], [insert("artifacts", self._artifact_row(turn, found))])
+            return SameCommit([told], [insert("artifacts", self._artifact_row(turn, found))])
 
         kinds = _JUDGE_MISSING if found.is_missing else _JUDGE
         details = {"turn": turn, "path": phase.expected_artifact.path, "schema": phase.expected_artifact.schema_id}
-        step = self._step(f"artifact{turn}", kinds, details=details, beside_result=beside)
+        step = self._step(f"artifact{turn}", kinds, details=details, with_result=beside)
         verdict = Verdict.from_result(await scope.log.step(step, found.to_result))
         # A resumed attempt judges by what was recorded; the text is only that of the file as it lies there now.
         return replace(verdict, text=found.text)

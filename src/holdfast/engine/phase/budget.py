@@ -18,7 +18,7 @@ from holdfast.persistence.statements import now_text, update
 from holdfast.persona import AgentPersona
 from holdfast.presentation.format import advise_on_budget
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.durable import Beside, Suspended
+from holdfast.runtime.durable import SameCommit, Suspended
 from holdfast.runtime.events import EventKind
 from holdfast.workflow import Phase
 
@@ -53,7 +53,7 @@ def _to_micros(usd: float | None) -> int | None:
 
 
 @dataclass
-class PhaseMoney:
+class PhaseBudget:
     """The gate before each model call of one attempt."""
 
     scope: RunScope
@@ -127,7 +127,7 @@ class PhaseMoney:
 class Reservation:
     """One call's money, from request to response."""
 
-    money: PhaseMoney
+    money: PhaseBudget
     step_key: str
     amount_micros: int
     model: str
@@ -135,7 +135,7 @@ class Reservation:
     persona: AgentPersona
     entry_id: str = ""
 
-    def beside_intent(self) -> Beside:
+    def with_intent(self) -> SameCommit:
         """What is written with the request; `RowRefused` if a limit would be passed."""
         # A call made again after an unknown outcome is a new reservation: the old one may have been paid.
         self.entry_id = uuid.uuid4().hex
@@ -169,9 +169,9 @@ class Reservation:
             amount_micros=self.amount_micros,
             **({"simulated": True} if is_simulated else {}),
         )
-        return Beside([event], [statement])
+        return SameCommit([event], [statement])
 
-    def beside_result(
+    def with_result(
         self,
         *,
         input_tokens: int,
@@ -179,7 +179,7 @@ class Reservation:
         cached_tokens: int = 0,
         cache_write_tokens: int = 0,
         cost_micros: int | None = None,
-    ) -> Beside:
+    ) -> SameCommit:
         """What is written with the response: what the provider says it cost, or the price of what was really used."""
         cost = cost_micros or 0
         if cost_micros is None and self.card is not None:
@@ -206,4 +206,4 @@ class Reservation:
             input_tokens=input_tokens,
             output_tokens=output_tokens,
         )
-        return Beside([event], [update("ledger", values, {"id": self.entry_id, "state": "reserved"})])
+        return SameCommit([event], [update("ledger", values, {"id": self.entry_id, "state": "reserved"})])

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.agents.calls.gate import ModelCall, Usage
 from holdfast.agents.calls.middleware import JournalMiddleware
-from holdfast.agents.calls.provider_errors import to_trouble
+from holdfast.agents.calls.provider_errors import classify_error
 from holdfast.agents.calls.rate_limits import get_traffic, provider_of
 from holdfast.agents.calls.retries import RetryRules
 from holdfast.agents.calls.stall_detector import Limits
@@ -21,9 +21,9 @@ from holdfast.agents.policy.tool_policy import ToolPolicy
 from holdfast.agents.tools.rules import command_rules, file_tool_rules
 from holdfast.agents.tools.shell import Shell, open_shell
 from holdfast.engine.approvals.tool import PhaseToolApprover
-from holdfast.engine.phase.budget import PhaseMoney, Reservation
+from holdfast.engine.phase.budget import PhaseBudget, Reservation
 from holdfast.engine.scope import RunScope
-from holdfast.runtime.durable import Beside, Interrupted
+from holdfast.runtime.durable import Interrupted, SameCommit
 from holdfast.workflow import Phase
 from holdfast.workspace import write_tree
 
@@ -50,7 +50,7 @@ class TurnMiddleware:
 
 
 def make_middleware(
-    scope: RunScope, phase: Phase, lane_id: str, money: PhaseMoney, *, attempt: int = 1
+    scope: RunScope, phase: Phase, lane_id: str, money: PhaseBudget, *, attempt: int = 1
 ) -> TurnMiddleware:
     root = scope.place.root
     persona = scope.persona_of(phase)
@@ -79,7 +79,7 @@ def make_middleware(
         scope.log,
         lane_id,
         rules={**file_tool_rules(root), **command_rules(shell.spool_dir)},
-        gate=MoneyGate(money),
+        gate=BudgetGate(money),
         limits=Limits(max_work_s=phase.timeout_seconds),
         accept_drift=_DRIFT if scope.history.accepts_drift else frozenset(),
         allow=policy,
@@ -93,14 +93,14 @@ def make_middleware(
     return TurnMiddleware(journal, shell)
 
 
-class MoneyGate:
+class BudgetGate:
     """A `ModelCallGate` that reserves with the request and settles with the response."""
 
-    def __init__(self, money: PhaseMoney) -> None:
+    def __init__(self, money: PhaseBudget) -> None:
         self._money = money
         self._reserved: dict[str, Reservation] = {}
 
-    def before(self, call: ModelCall) -> Beside:
+    def before(self, call: ModelCall) -> SameCommit:
         reservation = self._money.reserve(
             call.key,
             model=call.model,
@@ -111,13 +111,13 @@ class MoneyGate:
         self._reserved[call.key] = reservation
         if call.is_begun:
             reservation.entry_id = self._money.scope.history.reservations.get(call.key, "")
-        return Beside() if reservation.entry_id else reservation.beside_intent()
+        return SameCommit() if reservation.entry_id else reservation.with_intent()
 
-    def after(self, call: ModelCall, usage: Usage | None) -> Beside:
+    def after(self, call: ModelCall, usage: Usage | None) -> SameCommit:
         reservation = self._reserved.get(call.key)
         if reservation is None or usage is None:
-            return Beside()  # what was used is not known: the reservation stays counted
-        return reservation.beside_result(
+            return SameCommit()  # what was used is not known: the reservation stays counted
+        return reservation.with_result(
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cached_tokens=usage.cached_tokens,
@@ -125,8 +125,8 @@ class MoneyGate:
             cost_micros=usage.cost_micros,
         )
 
-    def failed(self, call: ModelCall, error: Exception) -> Beside:
+    def failed(self, call: ModelCall, error: Exception) -> SameCommit:
         reservation = self._reserved.get(call.key)
-        if reservation is None or not to_trouble(error, now_s=time.time()).is_free:
-            return Beside()  # whether it was charged is not known: it stays counted
-        return reservation.beside_result(input_tokens=0, output_tokens=0)
+        if reservation is None or not classify_error(error, now_s=time.time()).is_free:
+            return SameCommit()  # whether it was charged is not known: it stays counted
+        return reservation.with_result(input_tokens=0, output_tokens=0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from holdfast.concurrency import to_the_end
+from holdfast.concurrency import finish_then_cancel
 from holdfast.config import Config
 from holdfast.engine.retention.deletion import delete_run, find_obstacle, finish_deleted
 from holdfast.engine.retention.selection import Selection, choose, order_for_deletion
@@ -204,7 +204,9 @@ class _Cleaner:
 
     async def _dispose(self, run_id: str) -> Disposal:
         places = RunPlaces(self._data_dir, run_id)
-        return await to_the_end(asyncio.to_thread(dispose_files, places, self._spooled.get(run_id, ()), at=self._now))
+        return await finish_then_cancel(
+            asyncio.to_thread(dispose_files, places, self._spooled.get(run_id, ()), at=self._now)
+        )
 
     async def note_what_stays(self) -> None:
         """Say what somebody may wonder about: runs that still wait, and folders that nobody here made."""

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.concurrency import to_the_end
+from holdfast.concurrency import finish_then_cancel
 from holdfast.engine.patch import find_artifact_paths, own_paths
 from holdfast.engine.run.load import get_run
 from holdfast.errors import RowRefused, RunNotInState, UnmergedResult
@@ -64,7 +64,7 @@ async def delete_run(
     rows = deletion_rows(claim.run_id, data_dir=str(places.data_dir), repo=repo, has_positions=needs_positions(db))
     try:
         # crash: before the commit the run is whole, after it it is gone with a note of what is left of it.
-        await to_the_end(journal.delete(claim, rows=rows))
+        await finish_then_cancel(journal.delete(claim, rows=rows))
     except RowRefused as error:
         # Postgres may have committed and lost the answer; then the note is there.
         if await find_deleted(db, claim.run_id) is None:
@@ -78,7 +78,7 @@ async def finish_deleted(journal: Journal, deleted: DeletedRunRow, spooled: Sequ
     """Remove what a deleted run has left; may be repeated. While its repository is away the note of it stays."""
     places = RunPlaces(Path(deleted.data_dir), deleted.run_id)
     repo = Path(deleted.repo) if deleted.repo else None
-    done = await to_the_end(asyncio.to_thread(dispose_run, places, repo, spooled))
+    done = await finish_then_cancel(asyncio.to_thread(dispose_run, places, repo, spooled))
     is_reached = repo is None or repo.is_dir() or repo == places.private_repository
     if is_reached:
         # crash: the note stands though nothing is left; the next clean-up finds nothing and takes it away.

@@ -8,10 +8,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from holdfast.concurrency import to_the_end
+from holdfast.concurrency import finish_then_cancel
 from holdfast.engine.phase.commands import check_success, run_command
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
-from holdfast.runtime.durable import Beside, Step, StepKinds
+from holdfast.runtime.durable import SameCommit, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
 from holdfast.workspace import (
@@ -35,7 +35,7 @@ async def open_files(scope: RunScope) -> bool:
     Returns whether it was made anew. Raises `WorkspaceError` and its kinds; the run is then as it was.
     """
     try:
-        scope.workspace, is_new = await to_the_end(asyncio.to_thread(_open, scope))
+        scope.workspace, is_new = await finish_then_cancel(asyncio.to_thread(_open, scope))
     except OSError as error:
         raise to_workspace_error(error) from error
     return is_new
@@ -129,7 +129,7 @@ async def _record(scope: RunScope, round_no: int) -> None:
     facts = {"root": str(workspace.root), "branch": workspace.branch, "base_commit": workspace.base_commit}
     row = scope.set_run(worktree_root=str(workspace.root), base_commit=workspace.base_commit)
     step = Step(
-        _workspace_key(round_no), _lane(round_no), kinds=_PREPARED, beside_result=lambda _result: Beside(rows=[row])
+        _workspace_key(round_no), _lane(round_no), kinds=_PREPARED, with_result=lambda _result: SameCommit(rows=[row])
     )
     await scope.log.step(step, lambda: facts)
     scope.history.prepared = max(round_no, scope.history.prepared)

@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from holdfast.concurrency import to_the_end
+from holdfast.concurrency import finish_then_cancel
 from holdfast.errors import Nondeterminism, WorkspaceError
 from holdfast.workspace.commands import spool_runner
 from holdfast.workspace.commands.processes import TAG
@@ -177,7 +177,7 @@ async def _start(folder: Path, request: _Request, env: dict[str, str], stdin: by
             write_whole(folder / "in", stdin, mode=0o600)
         request.write(folder)
     # crash: the runner lives on. Before it wrote pid.json a second one may be started; only one of them will act.
-    await to_the_end(asyncio.to_thread(_launch, folder, env))
+    await finish_then_cancel(asyncio.to_thread(_launch, folder, env))
 
 
 def _launch(folder: Path, env: dict[str, str]) -> None:

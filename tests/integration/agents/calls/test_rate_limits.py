@@ -9,7 +9,7 @@ from tests.support.model_server import ModelServer, Refuses, Says
 from tests.support.progress_limit import until
 
 from holdfast.agents.calls import rate_limits as module
-from holdfast.agents.calls.rate_limits import Traffic
+from holdfast.agents.calls.rate_limits import RateLimits
 
 
 async def no_word(_reason: str) -> None: ...
@@ -28,7 +28,7 @@ async def test_a_call_that_must_wait_says_why_and_reserves_nothing(
     phase: Phase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_TELL_AFTER_S", 0.01)
-    traffic = Traffic((("*", 1),), ())
+    traffic = RateLimits((("*", 1),), ())
     with ModelServer({"": [Says("There.")]}) as server:
         served = ServedPhase(phase.folder, address=server.address)
         await traffic.enter("here", "another run", no_word)
@@ -48,7 +48,7 @@ async def test_a_call_that_must_wait_says_why_and_reserves_nothing(
 
 
 async def test_who_is_told_to_come_later_tells_every_run(phase: Phase) -> None:
-    traffic = Traffic((), ())
+    traffic = RateLimits((), ())
     with ModelServer({"": [[Refuses(429, {"retry-after": "2"}), Says("There.")]]}) as server:
         served = ServedPhase(phase.folder, address=server.address)
         playing = asyncio.create_task(served.play(text="Go.", traffic=traffic.lane("here", RUN_ID)))
@@ -65,7 +65,7 @@ async def test_who_is_told_to_come_later_tells_every_run(phase: Phase) -> None:
 
 
 async def test_a_replay_waits_for_nobody(phase: Phase) -> None:
-    traffic = Traffic((("*", 1),), ())
+    traffic = RateLimits((("*", 1),), ())
     with ModelServer({"": [Says("There.")]}) as server:
         served = ServedPhase(phase.folder, address=server.address)
         await served.play(text="Go.", traffic=traffic.lane("here", RUN_ID))

@@ -10,7 +10,7 @@ from tests.support.agents.scripted_model import ScriptedModel, asks, says
 from holdfast.agents.calls.gate import ModelCall, Usage
 from holdfast.errors import Nondeterminism, RowRefused
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.durable import Beside, Stopped
+from holdfast.runtime.durable import SameCommit, Stopped
 from holdfast.runtime.events import create_event
 
 
@@ -207,16 +207,16 @@ class Till:
         self.asked: list[ModelCall] = []
         self.settled: list[Usage | None] = []
 
-    def before(self, call: ModelCall) -> Beside:
+    def before(self, call: ModelCall) -> SameCommit:
         self.asked.append(call)
-        return Beside(events=[create_event(RUN_ID, "budget.reserved", call.lane_id)])
+        return SameCommit(events=[create_event(RUN_ID, "budget.reserved", call.lane_id)])
 
-    def after(self, call: ModelCall, usage: Usage | None) -> Beside:
+    def after(self, call: ModelCall, usage: Usage | None) -> SameCommit:
         self.settled.append(usage)
-        return Beside(events=[create_event(RUN_ID, "budget.settled", call.lane_id)])
+        return SameCommit(events=[create_event(RUN_ID, "budget.settled", call.lane_id)])
 
-    def failed(self, call: ModelCall, error: Exception) -> Beside:
-        return Beside(events=[create_event(RUN_ID, "budget.settled", call.lane_id)])
+    def failed(self, call: ModelCall, error: Exception) -> SameCommit:
+        return SameCommit(events=[create_event(RUN_ID, "budget.settled", call.lane_id)])
 
 
 class ClosedTill(Till):
@@ -226,7 +226,7 @@ class ClosedTill(Till):
         super().__init__()
         self._after = after
 
-    def before(self, call: ModelCall) -> Beside:
+    def before(self, call: ModelCall) -> SameCommit:
         if len(self.asked) >= self._after:
             raise PermissionError("no money")
         return super().before(call)
@@ -235,8 +235,8 @@ class ClosedTill(Till):
 class RefusingRow(ClosedTill):
     """Lets the store find out that the money is spent."""
 
-    def before(self, call: ModelCall) -> Beside:
+    def before(self, call: ModelCall) -> SameCommit:
         if len(self.asked) >= self._after:
             spend = Statement("UPDATE journal_runs SET run_id = run_id WHERE run_id = :nobody", {"nobody": "nobody"})
-            return Beside(rows=[spend])
+            return SameCommit(rows=[spend])
         return super().before(call)

@@ -17,7 +17,7 @@ from tests.support.api.server_world import Api
 from tests.support.api.stream_clients import one_by_one
 from tests.support.crash.points import IS_TORTURE, SEED
 
-from holdfast.api.live.feed import Feed, Wanted
+from holdfast.api.live.feed import EventFilter, Feed
 from holdfast.api.server.metrics import RunMetrics, observe_commits
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow, WorkflowTemplateRow
@@ -25,7 +25,7 @@ from holdfast.runtime.events import create_event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal, open_store
 
-EVERYTHING = Wanted()
+EVERYTHING = EventFilter()
 Told = tuple[int, str, int]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.calls.permission import Permits, PersonsAnswer
+from holdfast.agents.calls.permission import ApprovalAnswer, Permits
 from holdfast.agents.policy.judgement import Judgement, asked
 from holdfast.agents.tools.rules import ToolCall
 from holdfast.enums import ApprovalDecisionAction
@@ -21,11 +21,11 @@ class Person:
         self.keys = set(keys)
         self.questions: list[str] = []
 
-    async def ask(self, key: str, _lane_id: str, _call: ToolCall, _judgement: Judgement) -> PersonsAnswer:
+    async def ask(self, key: str, _lane_id: str, _call: ToolCall, _judgement: Judgement) -> ApprovalAnswer:
         self.questions.append(key)
-        return PersonsAnswer(self.action, by="ann")
+        return ApprovalAnswer(self.action, by="ann")
 
-    def find_answer(self, _key: str) -> PersonsAnswer | None:
+    def find_answer(self, _key: str) -> ApprovalAnswer | None:
         return None
 
     def was_asked(self, key: str) -> bool:

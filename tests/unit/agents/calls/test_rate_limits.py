@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.agents.calls import rate_limits as module
-from holdfast.agents.calls.rate_limits import Traffic, get_traffic, provider_of
+from holdfast.agents.calls.rate_limits import RateLimits, get_traffic, provider_of
 from holdfast.config import load_config
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid
@@ -23,7 +23,7 @@ async def turns(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-def calling(traffic: Traffic, name: str, log: list[str], gate: asyncio.Event) -> Callable[[str], Awaitable[None]]:
+def calling(traffic: RateLimits, name: str, log: list[str], gate: asyncio.Event) -> Callable[[str], Awaitable[None]]:
     async def call(run_id: str) -> None:
         async with traffic.lane(name, run_id).entered(no_word):
             log.append(run_id)
@@ -33,7 +33,7 @@ def calling(traffic: Traffic, name: str, log: list[str], gate: asyncio.Event) ->
 
 
 async def test_calls_beyond_the_limit_wait_in_their_order_and_say_why() -> None:
-    traffic, log, gate = Traffic((("*", 2),), ()), list[str](), asyncio.Event()
+    traffic, log, gate = RateLimits((("*", 2),), ()), list[str](), asyncio.Event()
     call = calling(traffic, "openai", log, gate)
     tasks = [asyncio.ensure_future(call(f"r{number}")) for number in range(5)]
     await turns()
@@ -50,7 +50,7 @@ async def test_calls_beyond_the_limit_wait_in_their_order_and_say_why() -> None:
 
 
 async def test_providers_do_not_wait_for_each_other() -> None:
-    traffic, log, gate = Traffic((("*", 1), ("ollama", 2)), ()), list[str](), asyncio.Event()
+    traffic, log, gate = RateLimits((("*", 1), ("ollama", 2)), ()), list[str](), asyncio.Event()
     tasks = [
         asyncio.ensure_future(calling(traffic, name, log, gate)(f"{name}-{number}"))
         for name in ("openai", "ollama", "ollama@other:1")
@@ -65,7 +65,7 @@ async def test_providers_do_not_wait_for_each_other() -> None:
 
 async def test_a_minute_holds_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MINUTE_S", 1.0)
-    traffic, log, gate = Traffic((), (("*", 2),)), list[str](), asyncio.Event()
+    traffic, log, gate = RateLimits((), (("*", 2),)), list[str](), asyncio.Event()
     gate.set()
     call = calling(traffic, "openai", log, gate)
     tasks = [asyncio.ensure_future(call(f"r{number}")) for number in range(5)]
@@ -78,7 +78,7 @@ async def test_a_minute_holds_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_provider_that_asks_for_a_pause_gets_it_from_every_run() -> None:
-    traffic, log, gate = Traffic((), ()), list[str](), asyncio.Event()
+    traffic, log, gate = RateLimits((), ()), list[str](), asyncio.Event()
     gate.set()
     lane = traffic.lane("openai", "a")
     lane.hold(1.0)
@@ -92,7 +92,7 @@ async def test_a_provider_that_asks_for_a_pause_gets_it_from_every_run() -> None
 
 
 async def test_who_gives_up_waiting_takes_no_place() -> None:
-    traffic, log, gate = Traffic((("*", 1),), ()), list[str](), asyncio.Event()
+    traffic, log, gate = RateLimits((("*", 1),), ()), list[str](), asyncio.Event()
     call = calling(traffic, "openai", log, gate)
     tasks = [asyncio.ensure_future(call(f"r{number}")) for number in range(4)]
     await turns()
@@ -110,7 +110,7 @@ async def test_who_gives_up_waiting_takes_no_place() -> None:
 
 async def test_a_long_wait_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TELL_AFTER_S", 0.001)
-    traffic, told = Traffic((("*", 1),), ()), list[str]()
+    traffic, told = RateLimits((("*", 1),), ()), list[str]()
 
     async def tell(reason: str) -> None:
         told.append(reason)

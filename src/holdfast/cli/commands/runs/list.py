@@ -132,14 +132,14 @@ def _started(created_at: str) -> str:
 
 
 def _now(row: dict[str, Any]) -> str:
-    from holdfast.presentation.status import RunFacts, tell_now
+    from holdfast.presentation.status import RunFacts, describe_in_list
 
-    return tell_now(RunFacts(**{name: row[name] for name in ("state", "pause_reason", "is_driven", "error")}))
+    return describe_in_list(RunFacts(**{name: row[name] for name in ("state", "pause_reason", "is_driven", "error")}))
 
 
 def _tell(run: dict[str, Any]) -> str:
     """What a run is doing and why, in the sentence that the pages say too."""
-    from holdfast.presentation.status import PhaseFacts, Question, RunFacts, tell_run
+    from holdfast.presentation.status import PhaseFacts, Question, RunFacts, describe_run
 
     asked = [item for item in run["approvals"] if item["state"] == "pending"]
     facts = RunFacts(
@@ -159,7 +159,7 @@ def _tell(run: dict[str, Any]) -> str:
             for item in asked
         ],
     )
-    return tell_run(facts).text
+    return describe_run(facts).text
 
 
 def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:

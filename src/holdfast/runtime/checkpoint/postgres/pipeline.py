@@ -153,7 +153,7 @@ class PostgresLine:
     def __del__(self) -> None:
         self.close()
 
-    def leave_to_parent(self, graveyard: list[Any]) -> None:
+    def detach_after_fork(self, graveyard: list[Any]) -> None:
         """After a fork, in the child: neither use nor close what the parent goes on using."""
         self.is_lost = True
         graveyard.append(self._connection)

@@ -198,7 +198,7 @@ class Session:
             finally:
                 self.lock.release()
 
-    def leave_to_parent(self, graveyard: list[Any]) -> None:
+    def detach_after_fork(self, graveyard: list[Any]) -> None:
         """After a fork, in the child: neither use nor close what the parent goes on using."""
         self.lock = threading.RLock()
         if self._connection is not None:

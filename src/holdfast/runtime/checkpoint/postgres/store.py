@@ -252,14 +252,14 @@ class PostgresCheckpointer:
             process_owner.forget(token)
         self._claims.clear()
 
-    def leave_to_parent(self) -> None:
+    def detach_after_fork(self) -> None:
         """After a fork, in the child: connections and claims stay the parent's."""
         self._claims = {}
         self._known = KnownHeads()
         for line in self._lines:
-            line.leave_to_parent(_left_to_parent)
+            line.detach_after_fork(_left_to_parent)
         for session in (self._writer, self._reader, self._listening):
-            session.leave_to_parent(_left_to_parent)
+            session.detach_after_fork(_left_to_parent)
         self._listener = Listener(self._listening)
 
 
@@ -289,7 +289,7 @@ def _read_events(connection: Connection, run_id: str, since_seq: int) -> list[Ev
 
 def _forget_in_child() -> None:
     for store in list(_stores):
-        store.leave_to_parent()
+        store.detach_after_fork()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
