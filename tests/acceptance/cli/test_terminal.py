@@ -93,7 +93,7 @@ def test_ctrl_c_pauses_twice_leaves_at_once_and_the_run_goes_on(wanted: list[str
 
 
 def test_killed_from_the_shell_resumed_from_the_shell(wanted: list[str], environment: dict[str, str]) -> None:
-    with start(wanted, environment) as process:
+    with start(wanted, {**environment, **VERY_SLOW}) as process:
         assert process.stderr is not None
         run_id = read_run_id(process)
         wait_for_line(process, "write_file")
