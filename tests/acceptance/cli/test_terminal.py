@@ -105,7 +105,7 @@ def test_killed_from_the_shell_resumed_from_the_shell(wanted: list[str], environ
             process.send_signal(signal.SIGSTOP)
         process.send_signal(signal.SIGKILL)
         process.stderr.read()
-    assert (busy.returncode, "run_busy" in busy.stderr) == (1, True)
+    assert (busy.returncode, "run_busy" in busy.stderr) == (1, True), busy.stderr
     assert read(environment, "runs", "show", run_id)["state"] == "running"
 
     done = read(environment, "resume", run_id[:8], "--yes")
