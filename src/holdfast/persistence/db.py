@@ -66,8 +66,11 @@ class Database:
         await asyncio.to_thread(self.upgrade_tables)
 
     def upgrade_tables(self) -> None:
-        """Bring the rows' tables up to date, without the journal's. Raises `StoreNewer`."""
-        upgrade_rows(self._engine_url(is_async=False))
+        """Bring the rows' tables up to date, without the journal's. Raises `StoreNewer`, `StoreBusy`."""
+        try:
+            upgrade_rows(self._engine_url(is_async=False))
+        except (OperationalError, InterfaceError) as error:
+            raise self._to_store_error(error.orig) from error
 
     @contextlib.asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:

@@ -13,13 +13,20 @@ from holdfast.persistence.migrations import HEAD
 
 _ADVISORY_LOCK = 0x686F6C64  # "hold"
 _MIGRATIONS = Path(__file__).parent / "migrations"
+_LOCK_WAIT_MS = 30_000  # for the write lock of SQLite
 _one_at_a_time = threading.Lock()  # Alembic keeps what it works on in a global
 
 
 def upgrade_rows(url: URL) -> None:
-    """Apply what is missing. Raises `StoreNewer` if a newer holdfast has been here."""
+    """Apply what is missing. Raises `StoreNewer` if a newer holdfast has been here.
+
+    Tables that are up to date are only read, so that nobody waits for a process that writes.
+    """
     engine = _make_engine(url)
     try:
+        with engine.connect().execution_options(is_read_only=True) as connection:
+            if read_version(connection) == HEAD:
+                return
         with engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
@@ -59,6 +66,12 @@ def _make_engine(url: URL) -> Engine:
     if engine.dialect.name == "sqlite":
         # The driver's own transactions leave DDL out of them; ours begin at once and hold the write lock.
         event.listen(engine, "connect", lambda connection, _record: setattr(connection, "isolation_level", None))
-        event.listen(engine, "connect", lambda connection, _record: connection.execute("PRAGMA busy_timeout = 30000"))
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        wait = f"PRAGMA busy_timeout = {_LOCK_WAIT_MS}"
+        event.listen(engine, "connect", lambda connection, _record: connection.execute(wait))
+        event.listen(engine, "begin", _begin)
     return engine
+
+
+def _begin(connection: Connection) -> None:
+    is_read_only = connection.get_execution_options().get("is_read_only", False)
+    connection.exec_driver_sql("BEGIN" if is_read_only else "BEGIN IMMEDIATE")

@@ -13,6 +13,7 @@ from sqlalchemy.pool import Pool
 from tests.support.progress_limit import until
 
 from holdfast.errors import StoreBusy, StoreUnreadable
+from holdfast.persistence import schema
 from holdfast.persistence.db import Database
 
 
@@ -51,6 +52,23 @@ async def test_who_waits_too_long_for_a_connection_is_told_so_and_can_come_back(
         await db.dispose()
 
     assert refused.value.facts["retry_after_s"] == 5
+
+
+async def test_tables_are_brought_up_to_date_beside_a_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rows.db"
+    db = Database(f"sqlite+aiosqlite:///{path}")
+    await db.init_schema()
+    await db.dispose()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        db.upgrade_tables()  # there is nothing to write, and nobody to wait for
+
+        writer.execute("UPDATE alembic_version SET version_num = '0004'")
+        writer.execute("COMMIT")
+        writer.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr(schema, "_LOCK_WAIT_MS", 10)
+        with pytest.raises(StoreBusy):
+            db.upgrade_tables()
 
 
 async def test_a_database_that_cannot_be_read_is_told_as_what_it_is(tmp_path: Path) -> None:
