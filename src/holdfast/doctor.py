@@ -30,7 +30,7 @@ class Check(NamedTuple):
 
 
 def check_all(config: Config | None = None) -> Iterator[Check]:
-    """Every check, in the order a person would mend things; one that cannot be made is bad and says why."""
+    """Make every check, in the order a person would mend things; one that cannot be made is bad and says why."""
     try:
         config = config or load_config()
     except HoldfastError as error:
@@ -174,7 +174,7 @@ def _how_to_contain(reason: str) -> str:
 
 
 def _models(config: Config) -> Iterator[Check]:
-    """Which backends could be used: a key or program is there, and the server answers."""
+    """Check which backends could be used: a key or program is there, and the server answers."""
     if not is_installed("agents"):
         return
     from holdfast.enums import Backend
@@ -191,7 +191,7 @@ def _models(config: Config) -> Iterator[Check]:
 
 
 def find_models(config: Config) -> dict[str, tuple[bool, str, str]]:
-    """For each backend of the catalog whether somebody is ready, by what that is known, and what to do if not."""
+    """Tell for each backend of the catalog whether a persona is ready, by what that is known, and what to do if not."""
     from holdfast.catalog import Catalog
     from holdfast.consent import open_consents
     from holdfast.readiness import open_readiness

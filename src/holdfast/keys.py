@@ -11,7 +11,7 @@ KEYRING_SERVICE = "holdfast"
 
 
 def find_key(variable: str, environ: Mapping[str, str] | None = None) -> str:
-    """The key by this name, or an empty text where there is none."""
+    """Find the key by this name; an empty text where there is none."""
     environ = os.environ if environ is None else environ
     return environ.get(variable, "").strip() or _find_in_keyring(variable)
 

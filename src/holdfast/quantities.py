@@ -35,7 +35,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size_bytes: int) -> str:
-    """A size for people, in powers of 1000: `412 kB`, `1.3 GB`."""
+    """Format a size for people, in powers of 1000: `412 kB`, `1.3 GB`."""
     amount = float(size_bytes)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:

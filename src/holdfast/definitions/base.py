@@ -58,7 +58,7 @@ def refuse(faults: Iterable[tuple[Loc, str]]) -> None:
 
 
 def version_order(version: int | str) -> tuple[Any, ...]:
-    """A sort key: numbers by value (1.10 above 1.9, 1 equal to 1.0), a pre-release below its release."""
+    """Return a sort key: numbers by value (1.10 above 1.9, 1 equal to 1.0), a pre-release below its release."""
     release, _, pre_release = str(version).partition("+")[0].partition("-")
     parts = [_order_of_part(part) for part in release.split(".")]
     while parts and parts[-1] == _order_of_part("0"):

@@ -30,12 +30,12 @@ class OverRun:
     ended_at: str
     repo_path: str
     forked_from: str | None
-    is_asked_for: bool
+    has_open_request: bool
     """Somebody wants it to go on: a retry that no driver has taken yet."""
 
 
 async def list_over(db: Database) -> list[OverRun]:
-    """Every run that is over, the one that ended first at the beginning."""
+    """List every run that is over, the one that ended first at the beginning."""
     ended = func.coalesce(RunRow.ended_at, func.nullif(RunRow.updated_at, ""), RunRow.created_at)
     query = select(RunRow, ended).where(RunRow.state.in_(OVER)).order_by(ended, RunRow.id)
     async with db.session() as session:
@@ -46,7 +46,7 @@ async def list_over(db: Database) -> list[OverRun]:
 
 
 async def find_over(db: Database, run_id: str) -> OverRun | None:
-    """The run, if it is there and over."""
+    """Find the run, if it is there and over."""
     async with db.session() as session:
         row = await session.get(RunRow, run_id)
     if row is None or row.state not in OVER:
@@ -56,7 +56,7 @@ async def find_over(db: Database, run_id: str) -> OverRun | None:
 
 
 async def read_merges(db: Database, run_id: str) -> list[dict[str, Any]]:
-    """What the journal says of each merge of a run since its last phase ended: `commit` and `branch`, or `folder`."""
+    """Read each merge of a run since its last phase ended, as journaled: `commit` and `branch`, or `folder`."""
     of_run = RunEventRow.run_id == run_id
     completed = select(func.max(RunEventRow.seq)).where(of_run, RunEventRow.type == "phase.completed").scalar_subquery()
     since = func.coalesce(completed, 0)
@@ -71,7 +71,7 @@ async def list_run_ids(db: Database) -> set[str]:
 
 
 async def count_open(db: Database) -> dict[str, int]:
-    """How many runs are not over, by state."""
+    """Count the runs that are not over, by state."""
     query = select(RunRow.state, func.count()).where(RunRow.state.not_in(OVER)).group_by(RunRow.state)
     async with db.session() as session:
         return {state: int(count) for state, count in await session.execute(query)}
@@ -88,7 +88,7 @@ async def list_forks(db: Database) -> dict[str, list[str]]:
 
 
 async def read_last_tree(db: Database, run_id: str) -> str | None:
-    """The files as the phase that was completed last left them: what a merge brings."""
+    """Read the tree that the phase completed last has left: what a merge brings."""
     query = select(RunPhaseRow.tree).where(
         RunPhaseRow.run_id == run_id, RunPhaseRow.state == "completed", RunPhaseRow.tree.is_not(None)
     )
@@ -154,13 +154,13 @@ async def find_deleted(db: Database, run_id: str) -> DeletedRunRow | None:
 
 
 async def list_deleted(db: Database, data_dir: str) -> Sequence[DeletedRunRow]:
-    """The deleted runs that may have left something in this data directory."""
+    """List the deleted runs that may have left something in this data directory."""
     query = select(DeletedRunRow).where(DeletedRunRow.data_dir == data_dir).order_by(DeletedRunRow.deleted_at)
     async with db.session() as session:
         return list(await session.scalars(query))
 
 
 async def forget_deleted(journal: Journal, run_id: str) -> None:
-    """Nothing is left of a deleted run; may happen twice."""
+    """Forget a deleted run of which nothing is left; may happen twice."""
     gone = Statement("DELETE FROM deleted_runs WHERE run_id = :id", {"id": run_id}, expect=None)
     await journal.append(CLEANUP_JOURNAL, [], rows=[gone])

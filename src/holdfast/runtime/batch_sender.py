@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.errors import StoreError
-from holdfast.runtime.checkpoint.base import Append, AppendResult, JournalStore, Line
+from holdfast.runtime.checkpoint.base import Append, AppendPipeline, AppendResult, JournalStore
 from holdfast.runtime.threads import Outcome, Writer
 
 _AT_ONCE = 2  # batches on the line: while the store writes one, the loop works on the other
@@ -45,8 +45,8 @@ class BatchSender:
         self._finish = finish
         self._runs: set[str] = set()
         self._sent = 0
-        self._line: Line | None = None
-        self._line_number = -1
+        self._pipeline: AppendPipeline | None = None
+        self._descriptor = -1
         self._opening: asyncio.Task[None] | None = None
         self._not_before = 0.0
         self._look: asyncio.TimerHandle | None = None
@@ -59,11 +59,11 @@ class BatchSender:
 
     @property
     def sender(self) -> int | None:
-        return None if self._line is None else self._line.sender
+        return None if self._pipeline is None else self._pipeline.sender
 
     def can_take(self, append: Append) -> bool:
-        """Whether it could go now; if not, some answer will make room for it."""
-        return self._find_way(append) is not _Route.LATER
+        """Return true if it could go now; if not, some answer will make room for it."""
+        return self._find_route(append) is not _Route.LATER
 
     def deliver(self, waiting: list[Waiting]) -> list[Waiting]:
         """Send what can go now; returns what has to wait for an answer."""
@@ -72,7 +72,7 @@ class BatchSender:
         if slow := sorted_out[_Route.THREAD]:
             self._append(slow)
             if any(item.append.epoch is not None for item in slow):
-                self._open_line()
+                self._open_pipeline()
         quick = sorted_out[_Route.LINE]
         if len(quick) >= _WORTH_HALVING and not self._sent:
             half = len(quick) // 2
@@ -84,20 +84,20 @@ class BatchSender:
         return later
 
     def _sort(self, waiting: list[Waiting]) -> "dict[_Route, list[Waiting]]":
-        sorted_out: dict[_Route, list[Waiting]] = {way: [] for way in _Route}
-        ways: dict[str, _Route] = {}
+        sorted_out: dict[_Route, list[Waiting]] = {route: [] for route in _Route}
+        routes: dict[str, _Route] = {}
         for item in waiting:
-            way = self._find_way(item.append)
-            first = ways.setdefault(item.append.run_id, way)
-            if first is not way:  # it may go with the run's earlier ones or after them, but not past them
-                way = ways[item.append.run_id] = _Route.THREAD if first is _Route.THREAD else _Route.LATER
-            sorted_out[way].append(item)
+            route = self._find_route(item.append)
+            first = routes.setdefault(item.append.run_id, route)
+            if first is not route:  # it may go with the run's earlier ones or after them, but not past them
+                route = routes[item.append.run_id] = _Route.THREAD if first is _Route.THREAD else _Route.LATER
+            sorted_out[route].append(item)
         return sorted_out
 
-    def _find_way(self, append: Append) -> "_Route":
+    def _find_route(self, append: Append) -> "_Route":
         if append.run_id in self._runs:
             return _Route.LATER
-        if self._line is not None and self._line.takes(append):
+        if self._pipeline is not None and self._pipeline.takes(append):
             return _Route.LINE if self._sent < _AT_ONCE else _Route.LATER
         return _Route.LATER if self._in_thread else _Route.THREAD
 
@@ -124,36 +124,36 @@ class BatchSender:
 
     # -- the line -----------------------------------------------------------------------------------------------------
 
-    def _open_line(self) -> None:
+    def _open_pipeline(self) -> None:
         """Begin to open the store's line, if it has one."""
-        if self._line is None and self._opening is None and self._loop.time() >= self._not_before:
+        if self._pipeline is None and self._opening is None and self._loop.time() >= self._not_before:
             self._opening = self._loop.create_task(self._open())
 
     async def _open(self) -> None:
         self._not_before = self._loop.time() + _OPEN_AGAIN_S
         try:
-            line = await asyncio.to_thread(self._store.open_line)
-            if line is not None:
-                self._line_number = line.fileno()
-                self._loop.add_reader(self._line_number, self._receive)
-            self._line = line
+            pipeline = await asyncio.to_thread(self._store.open_pipeline)
+            if pipeline is not None:
+                self._descriptor = pipeline.fileno()
+                self._loop.add_reader(self._descriptor, self._receive)
+            self._pipeline = pipeline
         except StoreError:
             pass  # the thread tells what is wrong, or does without
         finally:
             self._opening = None
 
     def _send(self, items: list[Waiting]) -> None:
-        assert self._line is not None
+        assert self._pipeline is not None
         try:
-            self._line.send([item.append for item in items], (items, time.perf_counter()))
+            self._pipeline.send([item.append for item in items], (items, time.perf_counter()))
         except Exception:
             self._append(items)  # what cannot be sent is told in the thread
             return
         self._runs.update([item.append.run_id for item in items])
         self._sent += 1
-        if self._line.has_more_to_send:
-            self._loop.add_writer(self._line_number, self._flush)
-        if self._line.is_lost:
+        if self._pipeline.has_more_to_send:
+            self._loop.add_writer(self._descriptor, self._flush)
+        if self._pipeline.is_lost:
             self._loop.call_soon(self._receive)
         elif self._look is None:
             self._look = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
@@ -167,22 +167,22 @@ class BatchSender:
             self._look = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
 
     def _flush(self) -> None:
-        assert self._line is not None
-        self._line.flush()
-        if self._line.is_lost:
+        assert self._pipeline is not None
+        self._pipeline.flush()
+        if self._pipeline.is_lost:
             self._receive()
-        elif not self._line.has_more_to_send:
-            self._loop.remove_writer(self._line_number)
+        elif not self._pipeline.has_more_to_send:
+            self._loop.remove_writer(self._descriptor)
 
     def _receive(self) -> None:
-        if self._line is None:
+        if self._pipeline is None:
             return
-        answers = self._line.receive()
+        answers = self._pipeline.receive()
         self._sent -= len(answers)
-        if self._line.is_lost:
-            self._close_line()
+        if self._pipeline.is_lost:
+            self._close_pipeline()
             if answers:  # else it was idle, and the next append opens another
-                self._open_line()
+                self._open_pipeline()
         for (items, started), answer in answers:
             if isinstance(answer, list):
                 self._not_before = 0.0
@@ -190,12 +190,12 @@ class BatchSender:
             else:
                 self._write(items, answer)
 
-    def _close_line(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            self._loop.remove_reader(self._line_number)
-            self._loop.remove_writer(self._line_number)
-            line.close()
+    def _close_pipeline(self) -> None:
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            self._loop.remove_reader(self._descriptor)
+            self._loop.remove_writer(self._descriptor)
+            pipeline.close()
 
     async def close(self) -> None:
         """End, with nothing under way any more."""
@@ -203,6 +203,6 @@ class BatchSender:
             await asyncio.wait([self._opening])
         if self._look is not None:
             self._look.cancel()
-        self._close_line()
+        self._close_pipeline()
         if self._writer is not None:
             self._writer.stop()

@@ -60,9 +60,9 @@ _NOTHING_BESIDE = SameCommit()
 
 @dataclass(frozen=True)
 class Failure:
-    """What is recorded of a failed call, and in how many seconds it is made again; `None` means that it is not."""
+    """What is recorded as the `error` of a failed call, and in how many seconds it is made again; `None`: never."""
 
-    told: Mapping[str, Any]
+    error: Mapping[str, Any]
     retry_in_s: float | None = None
 
 
@@ -120,12 +120,12 @@ class CancelRun(Interrupted):
 
 
 def idempotency_key(run_id: str, key: str) -> str:
-    """Unique over all runs: the first colon ends the run's part."""
+    """Return a key that is unique over all runs: the first colon ends the run's part."""
     return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
 
 
 def step_key() -> str:
-    """The idempotency key of the step that runs now: the same on every try, in every process. Give it to services."""
+    """Return the idempotency key of the step that runs now, the same on every try, in every process: for services."""
     try:
         return idempotency_key(*_current_step.get())
     except LookupError:
@@ -151,7 +151,7 @@ class RunLog:
         self._own: set[int] = set()
         """Our own numbers beyond `_head`: a gap between the two is another writer's, or still under way."""
         self._in_flight = 0
-        self._owed = DeferredEvents(self.pay)
+        self._deferred = DeferredEvents(self.flush_deferred)
         self._stopped: Stopped | None = None
 
     async def append(self, *events: Event | Prepared, rows: Sequence[Statement] = (), is_last: bool = False) -> None:
@@ -163,15 +163,15 @@ class RunLog:
         if self._stopped is not None:
             raise self._stopped
         self._in_flight += 1
-        owed = self._owed.take()
+        deferred = self._deferred.take()
         try:
             ready = [event if type(event) is Prepared else prepare(event) for event in events]  # type: ignore[arg-type]
-            append = Append(self.run_id, [*owed, *ready] if owed else ready, self._claim.epoch, rows)
+            append = Append(self.run_id, [*deferred, *ready] if deferred else ready, self._claim.epoch, rows)
             numbers = self._journal.write_now(append)
             if numbers is None:
                 numbers = await self._journal.write_soon(append)
         except (PayloadInvalid, RowRefused):
-            self._owed.give_back(owed)
+            self._deferred.restore(deferred)
             raise  # nothing was written, and the caller can do something else
         except Exception as error:
             self._stopped = Stopped(error)
@@ -185,10 +185,10 @@ class RunLog:
         if request is not None and not is_last:
             raise CancelRun(request.get("reason", ""), request.get("by", ""))
 
-    async def pay(self) -> None:
-        """Write what is acknowledged late, if anything; whoever cannot is told so by the next append."""
+    async def flush_deferred(self) -> None:
+        """Write the deferred events, if any. If that fails, the next append raises it."""
         with contextlib.suppress(Interrupted):
-            if self._owed:
+            if self._deferred:
                 await self.append(is_last=True)
 
     def stop(self, error: BaseException) -> None:
@@ -205,7 +205,7 @@ class RunLog:
             self._own.remove(self._head)
 
     def has_news(self, head: int) -> bool:
-        """Whether a journal that ends at `head` holds something of another writer's."""
+        """Return true if a journal that ends at `head` holds something of another writer's."""
         return head > self._head and not self._in_flight
 
     async def catch_up(self) -> None:
@@ -217,7 +217,7 @@ class RunLog:
         self._own = {seq for seq in self._own if seq > self._head}
 
     async def read(self, kind: str) -> list[Event]:
-        """The events of one kind that the journal holds now."""
+        """Read the events of one kind that the journal holds now."""
         return [event for event in await self._journal.read(self.run_id) if event.kind == kind]
 
     def event(self, kind: str, lane_id: str = "main", **payload: Any) -> Event:
@@ -243,7 +243,7 @@ class RunLog:
         return await self._attempt(step, call, 1)
 
     def find(self, record_type: RecordType, key: str, fingerprint: Mapping[str, str]) -> Record | None:
-        """What is recorded under a key. Raises `Stopped` if it was recorded for something else."""
+        """Find what is recorded under a key. Raises `Stopped` if it was recorded for something else."""
         record = self.records.by_key.get((record_type, key))
         if record is None or record.is_skipped:
             return None
@@ -252,7 +252,7 @@ class RunLog:
         try:
             check_fingerprint(describe(record_type, key), record.fingerprint, fingerprint)
         except Nondeterminism as error:
-            if record.may_be_skipped:
+            if record.can_be_skipped:
                 return None  # what it depends on has come out otherwise this time
             raise Stopped(error) from error
         return record
@@ -281,7 +281,7 @@ class RunLog:
             beside = step.with_result(result) if step.with_result else _NOTHING_BESIDE
             done = self._step_event(step, step.kinds.completed, attempt, result=result, **details)
             if step.is_acked_late and not beside.rows:
-                self._owed.add(done, *beside.events)  # crash: until the next append the call was never made
+                self._deferred.add(done, *beside.events)  # crash: until the next append the call was never made
             elif details or step.fingerprint:
                 await self.append(done, *beside.events, rows=beside.rows)
             else:  # all of it is what `_call` made, and most steps are like this
@@ -311,7 +311,7 @@ class RunLog:
 
     async def _record_failure(self, step: Step, attempt: int, error: Exception, failure: Failure) -> None:
         retry = {} if failure.retry_in_s is None else {"retry_at": time.time() + failure.retry_in_s}
-        await self.append(self._step_event(step, step.kinds.failed, attempt, error=dict(failure.told), **retry))
+        await self.append(self._step_event(step, step.kinds.failed, attempt, error=dict(failure.error), **retry))
         if failure.retry_in_s is None:
             with contextlib.suppress(AttributeError):
                 error.__holdfast_step__ = step.key  # type: ignore[attr-defined]  # found again by `failed_steps`
@@ -348,14 +348,14 @@ class RunLog:
         raise unknown_error(self.run_id, step.key)
 
     async def _ask(self, step: Step, record: Record) -> None:
-        if record.is_asked:
+        if record.has_question:
             return
         show = {"question": "This step was in flight when its process died. Run it again?", **step.details}
         await self.append(
             self.event(step.kinds.unknown, step.lane_id, key=step.key, resolution="ask"),
             self.event(EventKind.HUMAN_APPROVAL_REQUESTED, step.lane_id, key=step.key, about="outcome", show=show),
         )
-        record.is_asked = True
+        record.has_question = True
 
     async def _complete(self, step: Step, record: Record, result: Any, *, resolved: str) -> None:
         result = to_json(result, f"the result of step {step.key!r}")[1]

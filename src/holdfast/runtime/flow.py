@@ -62,7 +62,7 @@ async def run_flow(
 
 
 def _is_complete(run_id: str, records: Records, call: Mapping[str, Any]) -> bool:
-    """Whether nothing is left to do. Raises if the run must not go on now, or not with this call."""
+    """Return true if nothing is left to do. Raises if the run must not go on now, or not with this call."""
     if records.created is not None:
         _check_arguments(run_id, records, call)
     if records.status is RunStatus.CANCELLED:
@@ -97,10 +97,10 @@ class _Drive:
             except Stopped as stopped:
                 raise stopped.error from stopped.error.__cause__
             except asyncio.CancelledError:
-                if not self._watch.is_asked:
+                if not self._watch.is_cancel_requested:
                     raise  # a shutdown is no pause: the run stays running, and whoever is next goes on with it
                 _forget_cancellation()
-                end = await self._cancel_as_asked()
+                end = await self._cancel_by_request()
             except Exception as error:
                 await self._fail(error)
                 raise
@@ -134,7 +134,7 @@ class _Drive:
         """End this process's part until a person answers; `None` if someone has answered in the meantime."""
         records = Records(await self._journal.read(self._log.run_id))
         if records.cancel_request is not None:
-            return await self._cancel_as_asked()
+            return await self._cancel_by_request()
         waiting = [record.key for record in records.waiting_for_person()]
         if not set(context.waits_for()) <= set(waiting):
             self._log = RunLog(self._journal, self._claim, records)
@@ -145,9 +145,9 @@ class _Drive:
             )
         return _paused(self._log.run_id, records)
 
-    async def _cancel_as_asked(self) -> RunCancelled:
-        asked = Records(await self._journal.read(self._log.run_id)).cancel_request or {}
-        return await self._cancel(asked.get("reason", ""), asked.get("by", ""))
+    async def _cancel_by_request(self) -> RunCancelled:
+        request = Records(await self._journal.read(self._log.run_id)).cancel_request or {}
+        return await self._cancel(request.get("reason", ""), request.get("by", ""))
 
     async def _cancel(self, reason: str, by: str) -> RunCancelled:
         with _unwrapped():
@@ -200,7 +200,7 @@ def _paused(run_id: str, records: Records) -> RunPaused:
 
 
 def _or_type(value: Any) -> Any:
-    """An argument as it is recorded: itself where it is JSON data, else its type alone."""
+    """Return an argument as it is recorded: itself where it is JSON data, else its type alone."""
     try:
         return to_json(value)[1]
     except PayloadInvalid:

@@ -9,7 +9,8 @@ _MANY_OBJECTS = 50_000
 
 @contextlib.contextmanager
 def without_gc() -> Iterator[None]:
-    """A bulk read makes hundreds of thousands of objects and no garbage; collecting in between costs a third of it."""
+    """Pause the collector: a bulk read makes hundreds of thousands of objects and no garbage, and collecting in between
+    costs a third of it."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -41,7 +41,7 @@ def to_json(value: Any, what: str = "payload") -> tuple[bytes, Any]:
 
 
 def to_json_as_is(value: Any) -> bytes:
-    """The text of what came out of `to_json`, or is made of nothing else: it is not looked through again."""
+    """Serialize what came out of `to_json`, or is made of nothing else, without looking through it again."""
     return _encode(value)
 
 

@@ -45,20 +45,20 @@ class Record:
     attempt: int = 0
     retry_at: float = 0.0
     wake_at: float = 0.0
-    is_asked: bool = False
+    has_question: bool = False
     """A person was asked: for the approval itself, or what became of a step whose outcome is unknown."""
     answer: Mapping[str, Any] | None = None
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     first_seq: int = 0
     last_seq: int = 0
-    may_be_skipped: bool = False
+    can_be_skipped: bool = False
     """It came after a failure that is tried again: the code may come this way once more, or take another one."""
     is_skipped: bool = False
     """The code took another way; what was recorded here no longer counts."""
 
     @property
     def is_waiting_for_person(self) -> bool:
-        return self.is_asked and self.answer is None
+        return self.has_question and self.answer is None
 
     @property
     def is_in_doubt(self) -> bool:
@@ -150,7 +150,7 @@ class Records:
         for lane_id, records in self.lanes.items():
             if not _are_parallel(lane_id, opened.lane_id):
                 for record in records:
-                    record.may_be_skipped |= record.first_seq > opened.last_seq
+                    record.can_be_skipped |= record.first_seq > opened.last_seq
 
     def _add_step(self, event: Event, record_type: RecordType, state: StepState | None) -> None:
         payload = event.payload
@@ -165,7 +165,7 @@ class Records:
         record.state = state
         record.attempt = int(_number(payload["attempt"], 1)) if "attempt" in payload else record.attempt or 1
         if state is StepState.STARTED:
-            record.is_asked, record.answer = False, None
+            record.has_question, record.answer = False, None
             record.wake_at = _number(payload.get("wake_at"), 0.0)
         elif state is StepState.COMPLETED:
             record.result = payload.get("result")
@@ -180,7 +180,7 @@ class Records:
             return
         record_type: RecordType = "step" if event.payload.get("about") == "outcome" else "approval"
         record = self._get(record_type, key, event)
-        record.is_asked, record.answer = True, None
+        record.has_question, record.answer = True, None
         if record_type == "approval":
             record.fingerprint = _object(event.payload.get("fingerprint"))
             record.result = event.payload.get("approval_id")
@@ -197,7 +197,7 @@ class Records:
 
     def _get(self, record_type: RecordType, key: str, event: Event) -> Record:
         record = self.by_key.get((record_type, key))
-        if record is not None and record.may_be_skipped:
+        if record is not None and record.can_be_skipped:
             self.lanes[record.lane_id].remove(record)  # what happens again has its place here, not where it was before
             record = None
         if record is None:
@@ -219,7 +219,7 @@ _ENDS = ("run.completed", "run.failed", "run.cancelled", "run.paused")
 
 
 def _are_parallel(lane_id: str, other: str) -> bool:
-    """Whether two lanes ran beside each other, being of one `gather`, and not one after the other."""
+    """Return true if two lanes ran beside each other, being of one `gather`, and not one after the other."""
     for mine, others in zip(lane_id.split("/"), other.split("/"), strict=False):
         if mine != others:
             return mine.partition(".")[0] == others.partition(".")[0]
@@ -242,7 +242,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def fingerprint_of(**components: Any) -> dict[str, str]:
-    """A short hash per component, by which replay tells *what* changed; an empty one where it is no JSON data."""
+    """Hash each component, so that a replay can tell *what* changed; an empty text for what is no JSON data."""
     hashes: dict[str, str] = {}
     for name, value in components.items():
         try:

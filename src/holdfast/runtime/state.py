@@ -104,7 +104,7 @@ class RunState:
         return self.node_states.setdefault(node_id, NodeState(node_id))
 
     def get_idempotency_key(self, tool_name: str, args: Any) -> str:
-        """The same key in every process for the same run, step, tool and arguments."""
+        """Return the same key in every process for the same run, step, tool and arguments."""
         _, plain = to_json(args, "tool arguments")
         canonical, _ = to_json([self.run_id, self.current_step, tool_name, _sorted(plain)], "tool arguments")
         return hashlib.sha256(canonical).hexdigest()
@@ -181,7 +181,7 @@ _REOPENING = {"run.started", "run.resumed"}
 
 
 def status_after(status: RunStatus | str, kind: str) -> RunStatus | str:
-    """The status that follows when an event of this kind is appended: an end is only left by starting again."""
+    """Return the status after an event of this kind is appended: an end is only left by starting again."""
     following = _STATUS_AFTER.get(kind)
     if following is None or (kind == "run.created" and status != RunStatus.PENDING):
         return status
@@ -190,7 +190,7 @@ def status_after(status: RunStatus | str, kind: str) -> RunStatus | str:
 
 
 def fold(events: Iterable[Event], state: RunState | None = None) -> RunState | None:
-    """The state that follows from a run's events, on top of `state` (which is changed) or from nothing.
+    """Return the state that follows from a run's events, on top of `state` (which is changed) or from nothing.
 
     Events up to `state.last_seq` are skipped, so a snapshot and the whole journal give the same as the journal alone.
     """

@@ -432,7 +432,7 @@ async def test_a_writer_in_another_process_does_not_block_the_loop(journal: Jour
             asyncio.create_task(journal.append("r", [progress()], claim=owner)),
             asyncio.create_task(journal.claim("s")),
         ]
-        await until(lambda: journal._courier.is_under_way)
+        await until(lambda: journal._sender.is_under_way)
         waiting += [
             asyncio.create_task(journal.append("t", [progress("t")])),
             asyncio.create_task(journal.claim("u")),
@@ -533,7 +533,7 @@ async def test_closing_finishes_what_is_being_written(path: Path, has_more: bool
     journal.writers = 2
     with writing_elsewhere(path):
         appending = [asyncio.create_task(journal.append("r", [progress()])) for _ in range(3)]
-        await until(lambda: journal._courier.is_under_way)
+        await until(lambda: journal._sender.is_under_way)
         if has_more:
             appending.append(asyncio.create_task(journal.append("r", [progress()])))
         await asyncio.sleep(0)

@@ -120,7 +120,7 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         What is still under way after `timeout_s` is given up: its outcome will be unknown.
         """
         await self._in_flight.drain(timeout_s)
-        await self._log.pay()
+        await self._log.flush_deferred()
 
     async def tell(self, kind: str, **facts: Any) -> None:
         """Write an event for watchers into this lane; no replay reads it."""

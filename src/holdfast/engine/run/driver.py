@@ -46,10 +46,10 @@ class RunDriver:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None
-            if not (watch.is_asked or watch.is_pause_asked) or task.cancelling() > 1:
+            if not (watch.is_cancel_requested or watch.is_pause_requested) or task.cancelling() > 1:
                 raise  # a shutdown gives the run up as it is: running, for whoever is next
             task.uncancel()
-            if watch.is_pause_asked:
+            if watch.is_pause_requested:
                 return await self._pause()
             stop = self._cancelled()
         return await finish(self._scope, stop)

@@ -50,7 +50,7 @@ def _keep_as_backup(folder: Path) -> None:
 
 
 def read_snapshot(folder: Path, run_id: str) -> RunState | None:
-    """The latest state, else the one before it with a warning. Raises `JournalCorrupt` if both are damaged."""
+    """Read the latest state, else the one before it with a warning. Raises `JournalCorrupt` if both are damaged."""
     damage: list[str] = []
     for name in (SNAPSHOT, BACKUP):
         try:

@@ -244,7 +244,7 @@ _TOKEN = re.compile(
 
 @lru_cache(maxsize=512)
 def to_postgres(sql: str) -> bytes:
-    """A statement with `:name` parameters as psycopg wants it; casts, literals and comments stay as they are."""
+    """Rewrite `:name` parameters of a statement for psycopg; casts, literals and comments stay as they are."""
     return _TOKEN.sub(_translate, sql).encode()
 
 

@@ -208,7 +208,7 @@ class SQLiteCheckpointer:
             self.release(claim)
 
     def renew(self, claims: Sequence[Claim]) -> None:
-        """Nothing to do: the operating system knows whether this process lives."""
+        """Do nothing: the operating system knows whether this process lives."""
 
     def append(self, batch: Sequence[Append], *, wait_s: float = 30.0) -> list[AppendResult]:
         """As `JournalStore.append`. The heads of owned runs are remembered for as long as nobody else commits."""
@@ -244,7 +244,7 @@ class SQLiteCheckpointer:
         for append in batch:
             self._heads.pop(append.run_id, None)
 
-    def open_line(self) -> None:
+    def open_pipeline(self) -> None:
         """None: the loop itself is quick enough."""
 
     def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
