@@ -10,13 +10,15 @@ from typing import Any
 
 from sqlalchemy import func, select, text
 
+from holdfast.enums import TERMINAL_STATES
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import DeletedRunRow, RunEventRow, RunPhaseRow, RunRow
 from holdfast.persistence.statements import insert, now_text
 from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 
-OVER = ("completed", "failed", "cancelled")
+OVER = TERMINAL_STATES
 CLEANUP_JOURNAL = "holdfast-cleanup"  # it has no events
 _CHILD_TABLES = ("approvals", "artifacts", "ledger", "run_bindings", "run_phases", "idempotency_keys")
 
@@ -58,9 +60,13 @@ async def find_over(db: Database, run_id: str) -> OverRun | None:
 async def read_merges(db: Database, run_id: str) -> list[dict[str, Any]]:
     """Read each merge of a run since its last phase ended, as journaled: `commit` and `branch`, or `folder`."""
     of_run = RunEventRow.run_id == run_id
-    completed = select(func.max(RunEventRow.seq)).where(of_run, RunEventRow.type == "phase.completed").scalar_subquery()
+    completed = (
+        select(func.max(RunEventRow.seq))
+        .where(of_run, RunEventRow.type == EventKind.PHASE_COMPLETED.value)
+        .scalar_subquery()
+    )
     since = func.coalesce(completed, 0)
-    query = select(RunEventRow).where(of_run, RunEventRow.type == "run.merged", RunEventRow.seq > since)
+    query = select(RunEventRow).where(of_run, RunEventRow.type == EventKind.RUN_MERGED.value, RunEventRow.seq > since)
     async with db.session() as session:
         return [row.payload for row in await session.scalars(query.order_by(RunEventRow.seq))]
 

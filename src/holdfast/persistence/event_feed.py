@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, func, or_, select, text
 from sqlalchemy.orm import Session
 
+from holdfast.enums import OPEN_STATES
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import FeedRow, RunEventRow, RunRow
 from holdfast.runtime.checkpoint.base import Statement
@@ -21,7 +22,6 @@ from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
 
 FEED_JOURNAL = "holdfast-feed"  # it has no events; whoever appends to it holds its lock until the commit
-_ACTIVE = ("pending", "running", "paused")
 _MOST_AT_ONCE = 1000  # runs per transaction; it may be shared with appends that should not wait for long
 
 
@@ -81,7 +81,7 @@ async def find_moved(db: Database) -> dict[str, int]:
 
 async def list_active(db: Database, *, created_since: str) -> set[str]:
     """List the runs that may be written to at any moment, and the new ones, which may be over already."""
-    query = select(RunRow.id).where(or_(RunRow.state.in_(_ACTIVE), RunRow.created_at > created_since))
+    query = select(RunRow.id).where(or_(RunRow.state.in_(OPEN_STATES), RunRow.created_at > created_since))
     async with db.session() as session:
         return set(await session.scalars(query))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import and_, func, select
 
+from holdfast.enums import OPEN_STATES
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import (
     AgentPersonaRow,
@@ -19,6 +20,7 @@ from holdfast.persistence.models import (
     RunRow,
     WorkflowTemplateRow,
 )
+from holdfast.runtime.events import EventKind
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,10 @@ async def read_approvals(db: Database, *, run_id: str | None = None, state: str 
         return list(await session.scalars(query))
 
 
-_UNFINISHED = ("pending", "running", "paused")
-
-
 async def list_waiting(db: Database) -> list[ApprovalRow]:
     """List the open approvals of runs that are not over, the oldest first; those of a run that is over are moot."""
     query = select(ApprovalRow).join(RunRow, RunRow.id == ApprovalRow.run_id).where(ApprovalRow.state == "pending")
-    query = query.where(RunRow.state.in_(_UNFINISHED)).order_by(ApprovalRow.requested_at)
+    query = query.where(RunRow.state.in_(OPEN_STATES)).order_by(ApprovalRow.requested_at)
     async with db.session() as session:
         return list(await session.scalars(query))
 
@@ -134,7 +133,7 @@ async def list_overdue(db: Database, now: str, *, run_id: str | None = None) -> 
     """List the open approvals whose deadline has passed, of runs that are not over, the earliest first."""
     is_overdue = (ApprovalRow.state == "pending", ApprovalRow.deadline_at <= now)
     query = select(ApprovalRow).join(RunRow, RunRow.id == ApprovalRow.run_id).where(*is_overdue)
-    query = query.where(RunRow.state.in_(_UNFINISHED)).order_by(ApprovalRow.deadline_at)
+    query = query.where(RunRow.state.in_(OPEN_STATES)).order_by(ApprovalRow.deadline_at)
     if run_id is not None:
         query = query.where(ApprovalRow.run_id == run_id)
     async with db.session() as session:
@@ -166,7 +165,7 @@ async def read_exhausted(db: Database, run_id: str) -> dict[str, Any]:
     """Read the payload of the run's last `budget.exhausted` event; empty if no limit was ever reached."""
     query = (
         select(RunEventRow)
-        .where(RunEventRow.run_id == run_id, RunEventRow.type == "budget.exhausted")
+        .where(RunEventRow.run_id == run_id, RunEventRow.type == EventKind.BUDGET_EXHAUSTED.value)
         .order_by(RunEventRow.seq.desc())
         .limit(1)
     )

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, PayloadInvalid
-from holdfast.runtime.events import Event
+from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.gc_pause import without_gc
 from holdfast.runtime.jsondata import to_canonical_json
 from holdfast.runtime.state import status_after
@@ -68,26 +68,26 @@ class Record:
 
 # What each kind of event says of the step it names, if it names one. The engine's own work is made of steps as well.
 _SAYS: Mapping[str, tuple[RecordType, StepState | None]] = {
-    "step.started": ("step", StepState.STARTED),
-    "step.completed": ("step", StepState.COMPLETED),
-    "step.failed": ("step", StepState.FAILED),
-    "step.unknown": ("step", None),
-    "model.request": ("step", StepState.STARTED),
-    "model.response": ("step", StepState.COMPLETED),
-    "model.error": ("step", StepState.FAILED),
-    "tool.started": ("step", StepState.STARTED),
-    "tool.result": ("step", StepState.COMPLETED),
-    "tool.error": ("step", StepState.FAILED),
-    "tool.unknown": ("step", None),
-    "timer.started": ("timer", StepState.STARTED),
-    "workspace.prepared": ("step", StepState.COMPLETED),
-    "phase.started": ("step", StepState.COMPLETED),
-    "agent.started": ("step", StepState.STARTED),
-    "agent.finished": ("step", StepState.COMPLETED),
-    "agent.error": ("step", StepState.FAILED),
-    "artifact.written": ("step", StepState.COMPLETED),
-    "artifact.rejected": ("step", StepState.COMPLETED),
-    "checkpoint.saved": ("step", StepState.COMPLETED),
+    EventKind.STEP_STARTED: ("step", StepState.STARTED),
+    EventKind.STEP_COMPLETED: ("step", StepState.COMPLETED),
+    EventKind.STEP_FAILED: ("step", StepState.FAILED),
+    EventKind.STEP_UNKNOWN: ("step", None),
+    EventKind.MODEL_REQUEST: ("step", StepState.STARTED),
+    EventKind.MODEL_RESPONSE: ("step", StepState.COMPLETED),
+    EventKind.MODEL_ERROR: ("step", StepState.FAILED),
+    EventKind.TOOL_STARTED: ("step", StepState.STARTED),
+    EventKind.TOOL_RESULT: ("step", StepState.COMPLETED),
+    EventKind.TOOL_ERROR: ("step", StepState.FAILED),
+    EventKind.TOOL_UNKNOWN: ("step", None),
+    EventKind.TIMER_STARTED: ("timer", StepState.STARTED),
+    EventKind.WORKSPACE_PREPARED: ("step", StepState.COMPLETED),
+    EventKind.PHASE_STARTED: ("step", StepState.COMPLETED),
+    EventKind.AGENT_STARTED: ("step", StepState.STARTED),
+    EventKind.AGENT_FINISHED: ("step", StepState.COMPLETED),
+    EventKind.AGENT_ERROR: ("step", StepState.FAILED),
+    EventKind.ARTIFACT_WRITTEN: ("step", StepState.COMPLETED),
+    EventKind.ARTIFACT_REJECTED: ("step", StepState.COMPLETED),
+    EventKind.CHECKPOINT_SAVED: ("step", StepState.COMPLETED),
 }
 
 
@@ -116,29 +116,29 @@ class Records:
             self._add_step(event, *said)
         elif kind.startswith("run."):
             self._add_run_event(kind, payload)
-        elif kind == "human.approval.requested":
+        elif kind == EventKind.HUMAN_APPROVAL_REQUESTED:
             self._add_question(event)
-        elif kind == "human.approval.received":
+        elif kind == EventKind.HUMAN_APPROVAL_RECEIVED:
             self._add_answer(payload)
 
     def _add_run_event(self, kind: str, payload: Mapping[str, Any]) -> None:
         was_over = isinstance(self.status, RunStatus) and self.status.is_terminal
         self.status = status_after(self.status, kind)
-        if kind == "run.created" and self.created is None:
+        if kind == EventKind.RUN_CREATED and self.created is None:
             self.created = {**payload, "fingerprint": _object(payload.get("fingerprint"))}
-        elif kind in ("run.started", "run.resumed"):
+        elif kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED):
             self.is_started = True
             self.pause_request = None  # whoever goes on with it knows that it was to pause
-        elif kind == "run.cancel.requested" and self.cancel_request is None:
+        elif kind == EventKind.RUN_CANCEL_REQUESTED and self.cancel_request is None:
             self.cancel_request = payload
-        elif kind == "run.pause.requested":
+        elif kind == EventKind.RUN_PAUSE_REQUESTED:
             self.pause_request = payload
         elif kind in _ENDS and not was_over:
             self.end = payload
             self.pause_request = None
-            if kind != "run.paused":
+            if kind != EventKind.RUN_PAUSED:
                 self.cancel_request = None  # this is its answer, or it came too late
-        if kind == "run.failed":
+        if kind == EventKind.RUN_FAILED:
             for key in _texts(payload.get("steps")):
                 record = self.by_key.get(("step", key))
                 if record is not None and record.state is StepState.FAILED:
@@ -215,7 +215,7 @@ class Records:
         return [record for record in self.by_key.values() if record.is_waiting_for_person]
 
 
-_ENDS = ("run.completed", "run.failed", "run.cancelled", "run.paused")
+_ENDS = (EventKind.RUN_COMPLETED, EventKind.RUN_FAILED, EventKind.RUN_CANCELLED, EventKind.RUN_PAUSED)
 
 
 def _are_parallel(lane_id: str, other: str) -> bool:
