@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from holdfast.runtime.durable import RunLog
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.run_log import RunLog
 
 _WATCH_AFTER_S = 0.1  # work shorter than this is over before anyone could ask to cancel it
 

@@ -15,11 +15,12 @@ from typing import Any, Literal, TypeVar
 
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected, Nondeterminism
-from holdfast.runtime.durable import CancelRun, Interrupted, OnUnknown, RunLog, Step, Stopped, Suspended, sleep_until
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import MAIN_LANE, Record, RecordType, StepState, describe, fingerprint_of
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import CancelRun, Interrupted, OnUnknown, Step, Stopped, Suspended, sleep_until
 
 _T = TypeVar("_T")
 

@@ -16,12 +16,13 @@ from holdfast.errors import Nondeterminism, PayloadInvalid, RunCancelled, RunPau
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.checkpoint.base import Claim, check_run_id
 from holdfast.runtime.context import Context
-from holdfast.runtime.durable import CancelRun, RunLog, Stopped, Suspended
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.failures import describe_error, failed_steps
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Records, check_fingerprint, fingerprint_of
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import CancelRun, Stopped, Suspended
 from holdfast.runtime.stores import StoreLike, open_journal
 
 _T = TypeVar("_T")

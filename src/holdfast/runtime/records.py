@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, PayloadInvalid
+from holdfast.runtime.checkpoint.gc_pause import without_gc
 from holdfast.runtime.events import Event, EventKind
-from holdfast.runtime.gc_pause import without_gc
 from holdfast.runtime.jsondata import to_canonical_json
 from holdfast.runtime.state import status_after
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ApprovalRejected, HoldfastError, LeaseLost, PayloadInvalid, RunPaused, StepFailed
-from holdfast.runtime.durable import Step, step_key
 from holdfast.runtime.failures import describe_error, failed_steps, rebuild_error
 from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.step import Step, step_key
 from holdfast.runtime.unknown_outcomes import Done, NotDone
 
 

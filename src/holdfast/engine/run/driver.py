@@ -17,8 +17,8 @@ from holdfast.persistence.models import RunPhaseRow
 from holdfast.persistence.runs import read_phases
 from holdfast.persistence.statements import insert, now_text
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
-from holdfast.runtime.durable import CancelRun, Suspended
 from holdfast.runtime.events import EventKind
+from holdfast.runtime.step import CancelRun, Suspended
 from holdfast.workflow import Phase
 
 _NO_RETRY = {
