@@ -120,8 +120,7 @@ class _Drive:
 
     async def _begin(self) -> None:
         records, log = self._log.records, self._log
-        if records.cancel_request is not None:
-            raise CancelRun(records.cancel_request.get("reason", ""), records.cancel_request.get("by", ""))
+        log.raise_if_cancelled()
         if records.is_started:
             await log.append(log.event(EventKind.RUN_RESUMED, after=str(records.status)))
             return

@@ -44,6 +44,43 @@ _FOR_THE_OWNER = (
 )
 
 
+class HeadTracker:
+    """How far the owner of a run knows its journal: everything up to `head`, and own numbers beyond a gap. Pure.
+
+    A number in the gap is another writer's, or that of an own append which has not been answered yet.
+    """
+
+    __slots__ = ("_beyond", "head")
+
+    def __init__(self, head: int) -> None:
+        self.head = head
+        self._beyond: set[int] = set()
+
+    @property
+    def has_gap(self) -> bool:
+        return bool(self._beyond)
+
+    def note_own(self, numbers: Sequence[int]) -> None:
+        """Note the numbers of one append of the owner's, which follow each other."""
+        if not self._beyond and numbers and numbers[0] == self.head + 1:
+            self.head = numbers[-1]  # the usual case: nobody else writes
+            return
+        self._beyond.update(number for number in numbers if number > self.head)
+        self._close_gap()
+
+    def note_read(self, seq: int) -> None:
+        """Note that the journal was read up to this number, whoever wrote what is there."""
+        if seq > self.head:
+            self.head = seq
+            self._beyond = {number for number in self._beyond if number > seq}
+            self._close_gap()
+
+    def _close_gap(self) -> None:
+        while self.head + 1 in self._beyond:
+            self.head += 1
+            self._beyond.remove(self.head)
+
+
 class RunLog:
     """A run as its owner sees it: what is recorded, and the only way to add to it."""
 
@@ -52,9 +89,7 @@ class RunLog:
         self.records = records
         self._journal = journal
         self._claim = claim
-        self._head = max(claim.head, records.last_seq)
-        self._own: set[int] = set()
-        """Our own numbers beyond `_head`: a gap between the two is another writer's, or still under way."""
+        self._tracker = HeadTracker(max(claim.head, records.last_seq))
         self._in_flight = 0
         self._deferred = DeferredEvents(self.flush_deferred)
         self._stopped: Stopped | None = None
@@ -70,8 +105,7 @@ class RunLog:
         self._in_flight += 1
         deferred = self._deferred.take()
         try:
-            ready = [event if type(event) is Prepared else prepare(event) for event in events]  # type: ignore[arg-type]
-            append = Append(self.run_id, [*deferred, *ready] if deferred else ready, self._claim.epoch, rows)
+            append = self._encode(deferred, events, rows)
             numbers = self._journal.write_now(append)
             if numbers is None:
                 numbers = await self._journal.write_soon(append)
@@ -83,11 +117,23 @@ class RunLog:
             raise self._stopped from error
         finally:
             self._in_flight -= 1
-        self._note_own(numbers)
-        if (self._own or self.has_news(self._journal.known_head(self.run_id))) and not self._in_flight:
+        self._tracker.note_own(numbers)
+        is_behind = self._tracker.has_gap or self._journal.known_head(self.run_id) > self._tracker.head
+        if is_behind and not self._in_flight:
             await self.catch_up()
+        if not is_last:
+            self.raise_if_cancelled()
+
+    def _encode(
+        self, deferred: list[Prepared], events: Sequence[Event | Prepared], rows: Sequence[Statement]
+    ) -> Append:
+        ready = [event if type(event) is Prepared else prepare(event) for event in events]  # type: ignore[arg-type]
+        return Append(self.run_id, [*deferred, *ready] if deferred else ready, self._claim.epoch, rows)
+
+    def raise_if_cancelled(self) -> None:
+        """Raise `CancelRun` if a person has asked for it, as far as the journal was read."""
         request = self.records.cancel_request
-        if request is not None and not is_last:
+        if request is not None:
             raise CancelRun(request.get("reason", ""), request.get("by", ""))
 
     async def flush_deferred(self) -> None:
@@ -100,26 +146,16 @@ class RunLog:
         """Take nothing more from now on."""
         self._stopped = self._stopped or Stopped(error)
 
-    def _note_own(self, numbers: Sequence[int]) -> None:
-        if not self._own and numbers and numbers[0] == self._head + 1:
-            self._head = numbers[-1]  # the usual case: nobody else writes
-            return
-        self._own.update(number for number in numbers if number > self._head)
-        while self._head + 1 in self._own:
-            self._head += 1
-            self._own.remove(self._head)
-
     def has_news(self, head: int) -> bool:
         """Return true if a journal that ends at `head` holds something of another writer's."""
-        return head > self._head and not self._in_flight
+        return head > self._tracker.head and not self._in_flight
 
     async def catch_up(self) -> None:
         """Read what others have appended: answers, and requests to cancel or to pause."""
-        for event in await self._journal.read(self.run_id, self._head):
+        for event in await self._journal.read(self.run_id, self._tracker.head):
             if event.kind in _FOR_THE_OWNER:
                 self.records.add(event)
-            self._head = max(self._head, event.seq)
-        self._own = {seq for seq in self._own if seq > self._head}
+            self._tracker.note_read(event.seq)
 
     async def read(self, kind: str) -> list[Event]:
         """Read the events of one kind that the journal holds now."""
