@@ -10,6 +10,12 @@ from holdfast.errors import HoldfastError, PayloadInvalid, StepFailed
 from holdfast.runtime.jsondata import to_json
 
 _MAX_ERROR_CHARS = 20_000  # of a failure's text; its arguments are kept whole up to the same size
+# Where a class is now that older journals name by another path. An entry stays for ever: some journal may hold it.
+MOVED_CLASSES: Mapping[str, str] = {
+    "holdfast.agents.model_errors.CutShort": "holdfast.agents.calls.provider_errors.CutShort",
+    "holdfast.agents.model_errors.Malformed": "holdfast.agents.calls.provider_errors.Malformed",
+    "holdfast.agents.schema_sample.CannotSample": "holdfast.agents.simulated.schema_sample.CannotSample",
+}
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
@@ -50,7 +56,7 @@ def rebuild_error(key: str, description: Mapping[str, Any]) -> Exception:
 
 def _find_class(name: str) -> type[Exception] | None:
     """Find the class of this full name, if its module is loaded: what no code here knows, no code here can catch."""
-    module_name, _, qualname = name.rpartition(".")
+    module_name, _, qualname = MOVED_CLASSES.get(name, name).rpartition(".")
     while module_name:
         if module_name in sys.modules:
             with contextlib.suppress(AttributeError):
