@@ -58,7 +58,7 @@ async def test_more_than_the_network_takes_at_once_is_sent_bit_by_bit(
     far_journal: Journal, wire: Wire, open_store: OpenStore, sent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims = await own(far_journal, *(f"r{number}" for number in range(64)))
-    pipeline = far_journal._sender._pipeline
+    pipeline = far_journal._sender.pipeline_route.pipeline
     assert isinstance(pipeline, PostgresPipeline)
     left: list[bool] = []
     flush = pipeline.flush
@@ -169,7 +169,7 @@ async def test_a_closed_store_takes_nothing_and_the_journal_still_closes(
     store = open_store()
     journal = Journal(store)
     claims = await own(journal, "r")
-    pipeline = journal._sender._pipeline
+    pipeline = journal._sender.pipeline_route.pipeline
     assert pipeline is not None
     number = pipeline.fileno()
     await asyncio.to_thread(store.close)
@@ -250,7 +250,7 @@ async def test_a_forked_child_leaves_the_line_alone(
     if pid == 0:
         import gc
 
-        journal._sender._pipeline = None
+        journal._sender.pipeline_route.pipeline = None
         gc.collect()
         os._exit(0)
     os.waitpid(pid, 0)
@@ -263,7 +263,7 @@ async def test_a_forked_child_leaves_the_line_alone(
 async def test_a_closed_journal_leaves_no_connection_behind(store: PostgresCheckpointer) -> None:
     journal = Journal(store)
     await own(journal, "r")
-    pipeline = journal._sender._pipeline
+    pipeline = journal._sender.pipeline_route.pipeline
     assert pipeline is not None
     number = pipeline.fileno()
     await journal.close()
