@@ -19,6 +19,8 @@ from holdfast.runtime.state import RunState
 from holdfast.runtime.threads import Outcome, Watcher
 
 _T = TypeVar("_T")
+CommitListener = Callable[[Sequence[Append], Sequence[AppendResult], float], None]
+"""Called on the loop after each commit: the appends, what became of each, and how many seconds it took."""
 _SHORT_TAIL = 200  # events; read faster on the loop than a thread can be woken
 _WAIT_S = 30.0
 
@@ -28,8 +30,6 @@ class Journal:
 
     def __init__(self, store: JournalStore) -> None:
         self.store = store
-        self.on_commit: Callable[[Sequence[Append], Sequence[AppendResult], float], None] | None = None
-        """Called on the loop after each commit: what was asked for, what became of it, and how many seconds it took."""
         self.writers = 0
         """How many lanes may append at the same time; up to one, a commit is made on the spot."""
         self._loop = asyncio.get_running_loop()
@@ -45,6 +45,7 @@ class Journal:
         self._reading_heads = Coalescer(self._read_heads)
         self._heads: dict[str, int] = {}
         self._listeners: dict[str, set[Callable[[int], None]]] = {}
+        self._commit_listeners: list[CommitListener] = []
         self._watcher: Watcher | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -167,14 +168,32 @@ class Journal:
     def _commit(self, batch: Sequence[Append]) -> list[AppendResult]:
         started = time.perf_counter()
         results = self.store.append(batch, wait_s=0)
-        if self.on_commit is not None:
-            self.on_commit(batch, results, time.perf_counter() - started)
+        if self._commit_listeners:
+            self._announce(batch, results, time.perf_counter() - started)
         return results
 
     def _finish_sent(self, waiting: Sequence[Waiting], outcome: Outcome, took_s: float) -> None:
-        if self.on_commit is not None and not isinstance(outcome, BaseException):
-            self.on_commit([item.append for item in waiting], outcome, took_s)
+        if self._commit_listeners and not isinstance(outcome, BaseException):
+            self._announce([item.append for item in waiting], outcome, took_s)
         self._finish(waiting, outcome)
+
+    def add_commit_listener(self, listener: CommitListener) -> None:
+        """Call `listener` after each commit from now on. What it raises is reported to the loop, not to the writer."""
+        self._commit_listeners.append(listener)
+
+    def remove_commit_listener(self, listener: CommitListener) -> None:
+        self._commit_listeners.remove(listener)
+
+    def _announce(self, batch: Sequence[Append], results: Sequence[AppendResult], took_s: float) -> None:
+        for listener in list(self._commit_listeners):
+            try:
+                listener(batch, results, took_s)
+            except Exception as error:
+                self._report_listener(error)
+
+    def _report_listener(self, error: Exception) -> None:
+        # Not the writer's fault, who waits for an answer.
+        self._loop.call_exception_handler({"message": "A listener of a journal failed", "exception": error})
 
     def _finish(self, waiting: Sequence[Waiting], outcome: Outcome) -> None:
         results = [outcome] * len(waiting) if isinstance(outcome, BaseException) else outcome
@@ -259,8 +278,8 @@ class Journal:
         for on_head in list(self._listeners.get(run_id, ())):
             try:
                 on_head(head)
-            except Exception as error:  # not the writer's fault, who waits for an answer
-                self._loop.call_exception_handler({"message": "A listener of a journal failed", "exception": error})
+            except Exception as error:
+                self._report_listener(error)
 
     def _tell(self, run_id: str, on_head: Callable[[int], None]) -> None:
         if on_head in self._listeners.get(run_id, ()):

@@ -43,13 +43,15 @@ async def test_many_runs_share_two_batches_so_that_one_is_written_while_the_othe
     journal: Journal, store: PostgresCheckpointer, sent: list[int]
 ) -> None:
     claims = await own(journal, *(f"r{number}" for number in range(64)))
-    told: list[int] = []
-    journal.on_commit = lambda batch, results, _took_s: told.append(len(batch) if len(batch) == len(results) else 0)
+    commits: list[int] = []
+    journal.add_commit_listener(
+        lambda batch, results, _took_s: commits.append(len(batch) if len(batch) == len(results) else 0)
+    )
     for number in range(5):
         await asyncio.gather(*(append(journal, claim, number) for claim in claims.values()))
 
     assert sum(sent) == 5 * 64
-    assert sorted(told) == sorted(sent)
+    assert sorted(commits) == sorted(sent)
     assert sent[:2] == [32, 32]
     assert all(names(store, run_id) == ["first", *range(5)] for run_id in claims)
 
