@@ -145,7 +145,7 @@ class Readiness:
             yield from self._look_for_model(persona, answer)
 
     def _look_for_model(self, persona: AgentPersona, answer: ServerAnswer) -> Iterator[Need]:
-        """Ollama has what was pulled and nothing else; a fallback that is there will do."""
+        """Look for a model that Ollama has: what was pulled and nothing else; a fallback that is there will do."""
         table = load_model_table(self._config_dir)
         names = [table.resolve_id(persona.backend, name) for name in (persona.model, *persona.fallback_models)]
         if {_with_tag(name) for name in names}.isdisjoint(map(_with_tag, answer.models or ())):

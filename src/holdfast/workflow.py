@@ -51,7 +51,7 @@ _MAX_DEADLINE_S = 365 * 86_400
 
 
 def to_seconds(duration: str) -> int:
-    """From a text such as `3d` to seconds. Raises `ValueError`."""
+    """Turn a text such as `3d` into seconds. Raises `ValueError`."""
     found = re.fullmatch(r"([1-9][0-9]{0,8})([smhd])", duration)
     if found is None or int(found[1]) * _UNITS_S[found[2]] > _MAX_DEADLINE_S:
         raise ValueError("should be a duration such as 30m, 8h or 3d, up to 365d")
@@ -278,7 +278,7 @@ def _find_cycles(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:
 
 
 def _find_shared_artifacts(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:
-    """Phases that follow each other may write the same file; for phases side by side it would be a race."""
+    """Find artifacts that phases side by side would write; phases that follow each other may write the same file."""
     for index, phase in enumerate(template.phases):
         for other in template.phases[:index]:
             if phase.expected_artifact.path == other.expected_artifact.path and not _in_order(template, phase, other):

@@ -72,7 +72,7 @@ class Catalog:
         return _collect(self.roots, "personas", load_persona_file, PersonaInvalid)
 
     def list_personas_if_whole(self) -> list[CatalogEntry[AgentPersona]]:
-        """For runs that are bound already: nothing where a file cannot be used, since their personas are stored."""
+        """List the personas, none where a file cannot be used: for runs that are bound and have theirs stored."""
         try:
             return self.list_personas()
         except PersonaInvalid:

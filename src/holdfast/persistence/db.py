@@ -32,7 +32,7 @@ class Database:
     """
 
     def __init__(self, url: str, *, connections: int = DATABASE_CONNECTIONS, wait_s: float = 30.0) -> None:
-        """Raises `ConfigInvalid` for another kind of URL."""
+        """Take the URL of a SQLite or Postgres database. Raises `ConfigInvalid` for another kind."""
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self.path = _sqlite_path(url)
         if self.path == ":memory:":

@@ -84,7 +84,7 @@ async def count_open(db: Database) -> dict[str, int]:
 
 
 async def list_forks(db: Database) -> dict[str, list[str]]:
-    """By run the runs that were forked from it."""
+    """List the forks of each run."""
     found: dict[str, list[str]] = {}
     async with db.session() as session:
         rows = await session.execute(select(RunRow.forked_from, RunRow.id).where(RunRow.forked_from.is_not(None)))
@@ -103,7 +103,7 @@ async def read_last_tree(db: Database, run_id: str) -> str | None:
 
 
 async def measure_journal(db: Database, run_id: str) -> int:
-    """About how many bytes a run has in the database: its events, the big values that only it has, its artifacts."""
+    """Measure roughly how many bytes a run has in rows: its events, big values that only it has, its artifacts."""
     async with db.session() as session:
         sizes = [(await session.execute(text(query), {"id": run_id})).scalar() for query in _SIZES]
     return sum(int(size or 0) for size in sizes)
@@ -118,7 +118,7 @@ _SIZES = (
 
 
 def deletion_rows(run_id: str, *, data_dir: str, repo: str, has_positions: bool) -> list[Statement]:
-    """Everything that a run has in rows, as one change; refused if it is not over, or has a fork.
+    """Return the statements that delete all rows of a run; refused if it is not over, or has a fork.
 
     Its money moves to the sums of its days. `has_positions` says that the order over all runs is a table of its own.
     """

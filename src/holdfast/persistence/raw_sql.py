@@ -16,7 +16,7 @@ _JSON_COLUMNS = {"error", "shown", "findings", "definition"}
 
 
 def query(sql: str, params: Mapping[str, Any] | None = None, *, config: Config | None = None) -> list[Row]:
-    """Rows as dictionaries; `[]` where there is no database or no table yet."""
+    """Return rows as dictionaries; `[]` where there is no database or no table yet."""
     config = config or load_config()
     try:
         rows = _query(config, sql, params or {})

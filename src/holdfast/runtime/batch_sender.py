@@ -16,8 +16,8 @@ from holdfast.runtime.threads import Outcome, Writer
 
 _AT_ONCE = 2  # batches in the pipeline: while the store writes one, the loop works on the other
 _WORTH_HALVING = 32  # appends; fewer are committed together sooner than by turns
-_OPEN_AGAIN_S = 0.5
-_LOOK_AGAIN_S = 1.0
+_REOPEN_S = 0.5
+_POLL_S = 1.0
 
 
 class Waiting(NamedTuple):
@@ -86,7 +86,7 @@ class PipelineRoute:
         self._under_way = 0
         self._opening: asyncio.Task[None] | None = None
         self._not_before = 0.0
-        self._look: asyncio.TimerHandle | None = None
+        self._poll_timer: asyncio.TimerHandle | None = None
 
     @property
     def has_room(self) -> bool:
@@ -111,16 +111,16 @@ class PipelineRoute:
             self._loop.add_writer(self._descriptor, self._flush)
         if self.pipeline.is_lost:
             self._loop.call_soon(self._receive)
-        elif self._look is None:
-            self._look = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
+        elif self._poll_timer is None:
+            self._poll_timer = self._loop.call_later(_POLL_S, self._poll)
 
-    def _look_again(self) -> None:
+    def _poll(self) -> None:
         """Look for answers by the clock: not every loop tells of a connection that was reset."""
-        self._look = None
+        self._poll_timer = None
         if self._under_way:
             self._receive()
         if self._under_way:
-            self._look = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
+            self._poll_timer = self._loop.call_later(_POLL_S, self._poll)
 
     def _flush(self) -> None:
         assert self.pipeline is not None
@@ -152,7 +152,7 @@ class PipelineRoute:
             self._opening = self._loop.create_task(self._open())
 
     async def _open(self) -> None:
-        self._not_before = self._loop.time() + _OPEN_AGAIN_S
+        self._not_before = self._loop.time() + _REOPEN_S
         try:
             pipeline = await asyncio.to_thread(self._store.open_pipeline)
             if pipeline is not None:
@@ -174,8 +174,8 @@ class PipelineRoute:
     async def close(self) -> None:
         while self._opening is not None:
             await asyncio.wait([self._opening])
-        if self._look is not None:
-            self._look.cancel()
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
         self._drop()
 
 

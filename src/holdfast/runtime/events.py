@@ -310,7 +310,7 @@ def from_body(run_id: str, seq: int, body: bytes | str) -> Event:
 
 
 def from_bodies(run_id: str, numbers: Sequence[int], bodies: Sequence[bytes]) -> list[Event] | None:
-    """As `from_body` for many at once, in half the time; `None` if one of them is not of this version."""
+    """Decode many bodies at once, in half the time of `from_body`; `None` if one of them is not of this version."""
     try:
         many = _decode_many(b"[%b]" % b",".join(bodies))
     except msgspec.MsgspecError:

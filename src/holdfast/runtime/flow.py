@@ -182,7 +182,7 @@ def _is_answered(records: Records) -> bool:
 
 
 def _forget_cancellation() -> None:
-    """Our own request has done its work: to everyone else this task is not being cancelled."""
+    """Undo our own request to cancel, which has done its work: to everyone else this task is not being cancelled."""
     task = asyncio.current_task()
     if task is not None:
         task.uncancel()

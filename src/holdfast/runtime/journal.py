@@ -254,7 +254,7 @@ class Journal:
     def listening(self, run_id: str, on_head: Callable[[int], None]) -> Iterator[None]:
         """Call `on_head` on the loop with the run's last number, now and each time it has grown, until left."""
         self._listeners.setdefault(run_id, set()).add(on_head)
-        self._loop.call_soon(self._tell, run_id, on_head)
+        self._loop.call_soon(self._call_listener, run_id, on_head)
         if self._watcher is None:
             self._watcher = Watcher(
                 self.store, self._loop, lambda: list(self._listeners), self._note_heads, lambda: self._sender.sender
@@ -281,7 +281,7 @@ class Journal:
             except Exception as error:
                 self._report_listener(error)
 
-    def _tell(self, run_id: str, on_head: Callable[[int], None]) -> None:
+    def _call_listener(self, run_id: str, on_head: Callable[[int], None]) -> None:
         if on_head in self._listeners.get(run_id, ()):
             on_head(self._heads.get(run_id, 0))
 

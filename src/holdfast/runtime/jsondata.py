@@ -46,7 +46,7 @@ def to_json_as_is(value: Any) -> bytes:
 
 
 def to_canonical_json(value: Any) -> bytes:
-    """JSON text that is the same for equal values, in whichever order their keys were put in."""
+    """Serialize to text that is the same for equal values, in whichever order their keys were put in."""
     return _encode_sorted(to_json(value)[1])
 
 

@@ -67,7 +67,7 @@ class Record:
 
 
 # What each kind of event says of the step it names, if it names one. The engine's own work is made of steps as well.
-_SAYS: Mapping[str, tuple[RecordType, StepState | None]] = {
+_MEANINGS: Mapping[str, tuple[RecordType, StepState | None]] = {
     EventKind.STEP_STARTED: ("step", StepState.STARTED),
     EventKind.STEP_COMPLETED: ("step", StepState.COMPLETED),
     EventKind.STEP_FAILED: ("step", StepState.FAILED),
@@ -111,9 +111,9 @@ class Records:
     def add(self, event: Event) -> None:
         payload, kind = event.payload, event.kind
         self.last_seq = event.seq
-        said = _SAYS.get(kind)
-        if said is not None:
-            self._add_step(event, *said)
+        meaning = _MEANINGS.get(kind)
+        if meaning is not None:
+            self._add_step(event, *meaning)
         elif kind.startswith("run."):
             self._add_run_event(kind, payload)
         elif kind == EventKind.HUMAN_APPROVAL_REQUESTED:

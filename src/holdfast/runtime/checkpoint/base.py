@@ -132,7 +132,7 @@ class AppendPipeline(Protocol):
         ...
 
     def takes(self, append: Append) -> bool:
-        """True if this append can be sent; what cannot needs `JournalStore.append`."""
+        """Return true if this append can be sent; what cannot needs `JournalStore.append`."""
         ...
 
     def send(self, batch: Sequence[Append], ticket: Any) -> None:

@@ -55,7 +55,7 @@ def from_text(text: str) -> Owner | None:
 
 
 def is_dead(owner: Owner) -> bool:
-    """True if this machine can see that the owner's process, or its claim in this process, is gone."""
+    """Return true if this machine can see that the owner's process, or its claim in this process, is gone."""
     if (owner.host, owner.boot, owner.namespace) != _machine():
         return False
     if owner.pid == os.getpid() and owner.started == _started(owner.pid):
@@ -76,7 +76,7 @@ def _is_alive(pid: int, started: str) -> bool:
 
 @cache
 def _machine() -> tuple[str, str, str]:
-    """Host, boot and pid namespace: equal only where process numbers mean the same processes."""
+    """Name host, boot and pid namespace: equal only where process numbers mean the same processes."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         namespace = str(Path("/proc/self/ns/pid").readlink())

@@ -51,7 +51,7 @@ def to_store_error(error: OSError, path: Path) -> StoreError:
 
 
 def check_format(base_dir: Path) -> bool:
-    """True if the store says that it is of this version, False if nobody has said so yet. Raises `StoreNewer`."""
+    """Return true if the store says that it is of this version, false if it says nothing. Raises `StoreNewer`."""
     path = base_dir / _FORMAT
     with as_store_errors(path):
         try:

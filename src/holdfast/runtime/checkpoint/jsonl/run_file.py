@@ -189,7 +189,7 @@ class RunFile:
         self._positions.append(position)
 
     def _is_tail_in_file(self) -> bool:
-        """True if the file, opened anew, is still the one whose end we know: its last hash is in its place."""
+        """Return true if the file, opened anew, still has the end that we know: its last hash is in its place."""
         tail = self._positions[-1]
         end = hash_member(tail.hash) + b"\n"
         start = max(0, tail.offset - len(end))

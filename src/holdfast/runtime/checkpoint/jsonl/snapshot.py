@@ -73,7 +73,7 @@ def read_snapshot(folder: Path, run_id: str) -> RunState | None:
 
 
 def _is_good(path: Path) -> bool:
-    """False for a missing or damaged file, which must not replace a good backup."""
+    """Return false for a missing or damaged file, which must not replace a good backup."""
     try:
         _read_body(path.read_bytes())
     except (OSError, ValueError):

@@ -69,7 +69,7 @@ class PostgresPipeline:
         return self._pgconn.socket
 
     def takes(self, append: Append) -> bool:
-        """True if the head is known and nothing but events is to be written."""
+        """Return true if the head is known and nothing but events is to be written."""
         head = self._known.get(append.run_id)
         if head is None or append.epoch != head.epoch or append.rows or not append.events or self.is_lost:
             return False
@@ -158,7 +158,7 @@ class PostgresPipeline:
         self.close()
 
     def detach_after_fork(self, keep_alive: list[Any]) -> None:
-        """After a fork, in the child: neither use nor close what the parent goes on using."""
+        """Neither use nor close, in a forked child, what the parent goes on using: `keep_alive` holds on to it."""
         self.is_lost = True
         keep_alive.append(self._connection)
         self._connection = None

@@ -199,7 +199,7 @@ class Session:
                 self.lock.release()
 
     def detach_after_fork(self, keep_alive: list[Any]) -> None:
-        """After a fork, in the child: neither use nor close what the parent goes on using."""
+        """Neither use nor close, in a forked child, what the parent goes on using: `keep_alive` holds on to it."""
         self.lock = threading.RLock()
         if self._connection is not None:
             keep_alive.append(self._connection)
@@ -207,7 +207,7 @@ class Session:
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """True if the connection or the server went away, so that another connection may do better."""
+    """Return true if the connection or the server went away, so that another connection may do better."""
     if error.sqlstate is not None:
         return is_lost_by(error.sqlstate)
     return isinstance(error, psycopg.OperationalError) and not isinstance(error, psycopg.errors.PipelineAborted)

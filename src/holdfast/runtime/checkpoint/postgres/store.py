@@ -188,7 +188,7 @@ class PostgresCheckpointer:
             self._write(lambda tx: renew(tx, claims))
 
     def append(self, batch: Sequence[Append], *, wait_s: float = LOCK_WAIT_S) -> list[AppendResult]:
-        """As `JournalStore.append`. If the connection breaks, it is found out whether the batch was written.
+        """Append as `JournalStore` says. If the connection breaks, it is found out whether the batch was written.
 
         Raises `StoreError` and its kinds if that could not be found out in time; the fact `may_be_written` says so.
         """
@@ -253,7 +253,7 @@ class PostgresCheckpointer:
         self._claims.clear()
 
     def detach_after_fork(self) -> None:
-        """After a fork, in the child: connections and claims stay the parent's."""
+        """Leave connections and claims to the parent, in a forked child."""
         self._claims = {}
         self._known = KnownHeads()
         for pipeline in self._pipelines:
