@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -67,11 +66,12 @@ def _packages(_config: Config) -> Iterator[Check]:
 
 
 def _git(_config: Config) -> Iterator[Check]:
-    program = shutil.which("git")
-    if program is None:
+    from holdfast.workspace import Git
+
+    if shutil.which("git") is None:
         yield Check("git", "bad", "not found", "Install git; every run works in a worktree of its own.")
         return
-    words = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.split()
+    words = (Git().find("--version") or "").split()
     version = words[2] if len(words) > 2 else "0"
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < _MIN_GIT:
