@@ -35,8 +35,8 @@ from holdfast.config import Config
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
-from holdfast.runtime.durable import RunLog
 from holdfast.runtime.records import Records
+from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.stores import open_journal
 
 ROUNDS = 3

@@ -6,8 +6,8 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError, RunCancelled, RunPaused
     from holdfast.runtime.answers import cancel_flow, decide
     from holdfast.runtime.context import Context, Decision
-    from holdfast.runtime.durable import step_key
     from holdfast.runtime.flow import run_flow
+    from holdfast.runtime.step import step_key
     from holdfast.runtime.unknown_outcomes import Done, NotDone
 
 __version__ = "0.1.0"
@@ -36,7 +36,7 @@ _HOMES = {
     "cancel_flow": "runtime.answers",
     "decide": "runtime.answers",
     "run_flow": "runtime.flow",
-    "step_key": "runtime.durable",
+    "step_key": "runtime.step",
 }
 
 

@@ -54,7 +54,7 @@ class ArtifactSchemaRegistry:
         self._loaded: dict[Path, _Loaded] = {}
 
     def find_path(self, schema_id: str) -> Path | None:
-        """The file of that id, or `None`. Raises `SchemaInvalid` for text that is no id."""
+        """Find the file of that id; `None` if there is none. Raises `SchemaInvalid` for text that is no id."""
         if not _ID.fullmatch(schema_id):
             message = f"{schema_id!r} is not a schema id."
             raise SchemaInvalid(message, hint="An id looks like dev/spec@1.", schema_id=schema_id)
@@ -65,7 +65,7 @@ class ArtifactSchemaRegistry:
         return None
 
     def list_ids(self) -> list[str]:
-        """Every id of every folder, sorted."""
+        """List every id of every folder, sorted."""
         names = {
             path.relative_to(root).as_posix().removesuffix(".json")
             for root in self.roots
@@ -74,7 +74,7 @@ class ArtifactSchemaRegistry:
         return sorted(name for name in names if _ID.fullmatch(name))
 
     def get_schema(self, schema_id: str) -> dict[str, Any]:
-        """The schema, as it is written but for references to other ids, which begin with `holdfast:`.
+        """Return the schema, as it is written but for references to other ids, which begin with `holdfast:`.
 
         Raises `SchemaNotFound`, or `SchemaInvalid` with the file if it, or one it refers to, cannot be used.
         """
@@ -82,14 +82,14 @@ class ArtifactSchemaRegistry:
         return copy.deepcopy(self._read(schema_id))
 
     def get_referenced(self, schema_id: str) -> dict[str, dict[str, Any]]:
-        """Every other document that a schema leads to, under the name that references use for it. Raises likewise."""
+        """Return the other documents a schema leads to, by the name in references. Raises as `get_schema` does."""
         seen: set[str] = set()
         self._check_references(schema_id, seen)
         named = {_named(reference) for one in seen for reference in _references(self._read(one))} - {""}
         return {f"{_SCHEME}{one}": copy.deepcopy(self._read(one)) for one in sorted(named)}
 
     def validate(self, schema_id: str, instance: object) -> list[Finding]:
-        """What is wrong with JSON data by that schema; an empty list means valid. Raises as `get_schema` does."""
+        """Return what is wrong with JSON data by that schema, `[]` if it is valid. Raises as `get_schema` does."""
         self._check_references(schema_id, seen=set())
         registry = self._references_registry()
         validator = Draft202012Validator(self._read(schema_id), registry=registry, format_checker=FORMATS)
@@ -168,7 +168,7 @@ def _load_schema(path: Path) -> dict[str, Any]:
 
 
 def _subschemas(node: object) -> Iterator[dict[str, Any]]:
-    """Every object of a schema that can hold a reference; what is data in a schema is left out."""
+    """Yield every object of a schema that can hold a reference; what is data in a schema is left out."""
     waiting = [node]
     while waiting:
         current = waiting.pop()
@@ -184,7 +184,7 @@ def _references(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _named(reference: str) -> str:
-    """The id of the document that a reference leads to; "" if it stays in its own."""
+    """Return the id of the document that a reference leads to; "" if it stays in its own."""
     return reference.partition("#")[0].removeprefix(_SCHEME)
 
 

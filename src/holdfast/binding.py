@@ -15,7 +15,7 @@ from holdfast.definitions.base import content_hash, version_order
 from holdfast.enums import Backend
 from holdfast.errors import ConsentRequired, PersonaIneligible
 from holdfast.persona import AgentPersona
-from holdfast.workflow import Role, WorkflowTemplate
+from holdfast.workflow import WorkflowRole, WorkflowTemplate
 
 __all__ = [
     "BackendAvailability",
@@ -25,9 +25,9 @@ __all__ = [
     "Missing",
     "PersonaConsentStore",
     "bind_personas",
+    "explains_override",
     "find_unfillable",
     "rank_candidates",
-    "was_asked_for",
 ]
 
 
@@ -45,7 +45,7 @@ class PersonaReadiness(Protocol):
     def find_missing(self, persona: AgentPersona, /) -> Missing | None: ...
 
     def is_known(self, persona: AgentPersona, /) -> bool:
-        """Whether that takes no time, because no server is to be asked."""
+        """Return true if `find_missing` takes no time, because no server is to be asked."""
         ...
 
 
@@ -98,26 +98,30 @@ def bind_personas(
     consent_store: PersonaConsentStore | None = None,
     is_partial: bool = False,
 ) -> dict[str, Binding]:
-    """One binding per role, in the template's order. `overrides` names personas by role id; a partial binding is of
-    the roles they name and no others.
+    """Bind one persona to each role, in the template's order. `overrides` names personas by role id; a partial
+    binding is of the roles they name and no others.
 
     Raises `PersonaIneligible` if nobody, or not the one asked for, can fill a role, and `ConsentRequired` if a chosen
     persona needs a consent that the store does not hold (without a store: that nobody could have given).
     """
     pool = list(personas)
-    wanted = dict(overrides or {})
-    for role_id in wanted:
+    names = dict(overrides or {})
+    for role_id in names:
         if role_id not in {role.id for role in template.roles}:
             known = ", ".join(role.id for role in template.roles)
             raise PersonaIneligible(f"Workflow {template.name} has no role {role_id}; its roles are {known}.")
-    roles = [role for role in template.roles if role.id in wanted or not is_partial]
-    bindings = {role.id: _bind(role, pool, availability, wanted.get(role.id)) for role in roles}
+    roles = [role for role in template.roles if role.id in names or not is_partial]
+    bindings = {role.id: _bind(role, pool, availability, names.get(role.id)) for role in roles}
     check_consent((binding.persona for binding in bindings.values()), consent_store)
     return bindings
 
 
 def rank_candidates(
-    role: Role, personas: Iterable[AgentPersona], availability: BackendAvailability, *, asks_servers: bool = True
+    role: WorkflowRole,
+    personas: Iterable[AgentPersona],
+    availability: BackendAvailability,
+    *,
+    asks_servers: bool = True,
 ) -> list[Candidate]:
     """Return every persona once, the one that would be chosen first, the ones that cannot fill the role last.
 
@@ -129,7 +133,7 @@ def rank_candidates(
 
 
 def find_unfillable(template: WorkflowTemplate, personas: Iterable[AgentPersona]) -> list[str]:
-    """In words, the roles for which there is no persona at all, whichever backends are there."""
+    """Describe the roles for which there is no persona at all, whichever backends are there."""
     known, anywhere = list(personas), BackendAvailability(available_backends=frozenset(Backend))
     return [
         f"Nobody could fill role {role.id}: no persona has {', '.join(role.required_capabilities)}."
@@ -138,7 +142,9 @@ def find_unfillable(template: WorkflowTemplate, personas: Iterable[AgentPersona]
     ]
 
 
-def _consider(role: Role, persona: AgentPersona, availability: BackendAvailability, *, asks_servers: bool) -> Candidate:
+def _consider(
+    role: WorkflowRole, persona: AgentPersona, availability: BackendAvailability, *, asks_servers: bool
+) -> Candidate:
     reasons, readiness = _find_reasons(role, persona, availability), availability.readiness
     if reasons or readiness is None:
         return Candidate(persona, reasons)
@@ -148,7 +154,7 @@ def _consider(role: Role, persona: AgentPersona, availability: BackendAvailabili
     return Candidate(persona, () if missing is None else (missing.finding,), missing)
 
 
-def _find_reasons(role: Role, persona: AgentPersona, availability: BackendAvailability) -> tuple[str, ...]:
+def _find_reasons(role: WorkflowRole, persona: AgentPersona, availability: BackendAvailability) -> tuple[str, ...]:
     reasons = []
     lacking = [capability for capability in role.required_capabilities if capability not in persona.capabilities]
     if lacking:
@@ -158,11 +164,11 @@ def _find_reasons(role: Role, persona: AgentPersona, availability: BackendAvaila
     return tuple(reasons)
 
 
-def _preference(role: Role, persona: AgentPersona) -> tuple[Any, ...]:
+def _preference(role: WorkflowRole, persona: AgentPersona) -> tuple[Any, ...]:
     return _backend_rank(role, persona), _HIGHER_FIRST(persona.version), persona.name, persona.content_hash
 
 
-def _backend_rank(role: Role, persona: AgentPersona) -> int:
+def _backend_rank(role: WorkflowRole, persona: AgentPersona) -> int:
     liked = role.preferred_backends
     return liked.index(persona.backend) if persona.backend in liked else len(liked)
 
@@ -173,52 +179,54 @@ def _compare_versions(left: int | str, right: int | str) -> int:
 
 
 _MOST_NAMED = 3
-_ASKED_FOR = "chosen because it was asked for"
+_OVERRIDE_REASON = "chosen because it was asked for"
 _HIGHER_FIRST = cmp_to_key(_compare_versions)
 
 
-def _bind(role: Role, pool: list[AgentPersona], availability: BackendAvailability, wanted: str | None) -> Binding:
-    candidates = _rank_until_certain(role, pool, availability, wanted)
+def _bind(
+    role: WorkflowRole, pool: list[AgentPersona], availability: BackendAvailability, override: str | None
+) -> Binding:
+    candidates = _rank_until_certain(role, pool, availability, override)
     chosen, others = candidates[0] if candidates else None, candidates[1:]
     if chosen is None or not chosen.is_eligible:
-        raise _nobody(role, candidates, wanted)
-    explanation = _explain(role, chosen.persona, others, is_override=wanted is not None)
+        raise _nobody(role, candidates, override)
+    explanation = _explain(role, chosen.persona, others, is_override=override is not None)
     return _make_binding(role, chosen.persona, explanation)
 
 
 def _rank_until_certain(
-    role: Role, pool: list[AgentPersona], availability: BackendAvailability, wanted: str | None
+    role: WorkflowRole, pool: list[AgentPersona], availability: BackendAvailability, override: str | None
 ) -> list[Candidate]:
     """Ask the server of the first candidate until the first one is certain; nobody waits for servers behind it."""
     while True:
         candidates = rank_candidates(role, pool, availability, asks_servers=False)
-        if wanted is not None:
-            candidates = _named(role, candidates, wanted)
+        if override is not None:
+            candidates = _named(role, candidates, override)
         if not candidates or candidates[0].is_certain or availability.readiness is None:
             return candidates
         if availability.readiness.find_missing(candidates[0].persona) is None:
             return candidates
 
 
-def _named(role: Role, candidates: list[Candidate], wanted: str) -> list[Candidate]:
-    named = [candidate for candidate in candidates if candidate.persona.name == wanted]
+def _named(role: WorkflowRole, candidates: list[Candidate], override: str) -> list[Candidate]:
+    named = [candidate for candidate in candidates if candidate.persona.name == override]
     if named:
         return named
     names = ", ".join(candidate.persona.name for candidate in candidates if candidate.is_eligible) or "none"
     raise PersonaIneligible(
-        f"Role {role.id} cannot be given to {wanted}: there is no persona of that name.",
+        f"Role {role.id} cannot be given to {override}: there is no persona of that name.",
         hint=f"Personas that can fill it: {names}.",
         role_id=role.id,
     )
 
 
-def _nobody(role: Role, candidates: list[Candidate], wanted: str | None) -> PersonaIneligible:
+def _nobody(role: WorkflowRole, candidates: list[Candidate], override: str | None) -> PersonaIneligible:
     missing = _list_missing(candidates)
     facts: dict[str, Any] = {"role_id": role.id, "missing": missing}
-    if wanted is not None:
+    if override is not None:
         why = " and ".join(candidates[0].reasons)
         hint = missing[0]["remedy"] if missing else None
-        return PersonaIneligible(f"Role {role.id} cannot be given to {wanted}: {why}.", hint=hint, **facts)
+        return PersonaIneligible(f"Role {role.id} cannot be given to {override}: {why}.", hint=hint, **facts)
     if missing:
         return PersonaIneligible(
             f"Nobody is ready for role {role.id}: {describe_missing(missing)}.",
@@ -249,7 +257,7 @@ def describe_missing(missing: Sequence[Mapping[str, str]]) -> str:
     return f"it needs {', '.join(first)} or {last}" if first else f"it needs {last}"
 
 
-def _make_binding(role: Role, persona: AgentPersona, explanation: str) -> Binding:
+def _make_binding(role: WorkflowRole, persona: AgentPersona, explanation: str) -> Binding:
     facts = {
         "role": role.model_dump(by_alias=True, exclude_defaults=True),
         "persona_hash": persona.content_hash,
@@ -258,7 +266,7 @@ def _make_binding(role: Role, persona: AgentPersona, explanation: str) -> Bindin
     return Binding(role.id, persona, persona.content_hash, persona.backend, content_hash(facts), explanation)
 
 
-def _explain(role: Role, chosen: AgentPersona, others: list[Candidate], *, is_override: bool) -> str:
+def _explain(role: WorkflowRole, chosen: AgentPersona, others: list[Candidate], *, is_override: bool) -> str:
     able = [candidate for candidate in others if candidate.is_eligible]
     parts = [_why_chosen(role, chosen, is_override=is_override)]
     if able and not is_override:
@@ -268,26 +276,26 @@ def _explain(role: Role, chosen: AgentPersona, others: list[Candidate], *, is_ov
     return "; ".join(parts)
 
 
-def _why_chosen(role: Role, chosen: AgentPersona, *, is_override: bool) -> str:
+def _why_chosen(role: WorkflowRole, chosen: AgentPersona, *, is_override: bool) -> str:
     covers = f"it covers {', '.join(role.required_capabilities)}" if role.required_capabilities else "any persona fits"
     if is_override:
-        return f"{chosen.name} {_ASKED_FOR}; {covers} and backend {chosen.backend} is available"
+        return f"{chosen.name} {_OVERRIDE_REASON}; {covers} and backend {chosen.backend} is available"
     rank = _backend_rank(role, chosen)
     liked = f"is choice {rank + 1} of the role" if rank < len(role.preferred_backends) else "is available"
     return f"{chosen.name} chosen because {covers} and backend {chosen.backend} {liked}"
 
 
-def was_asked_for(explanation: str) -> bool:
-    """Whether a binding with this explanation was an override."""
-    return _ASKED_FOR in explanation.partition(";")[0]
+def explains_override(explanation: str) -> bool:
+    """Tell from its explanation whether a binding was an override."""
+    return _OVERRIDE_REASON in explanation.partition(";")[0]
 
 
-def _why_after(role: Role, chosen: AgentPersona, candidate: Candidate) -> str:
+def _why_after(role: WorkflowRole, chosen: AgentPersona, candidate: Candidate) -> str:
     unasked = "" if candidate.is_certain else ", its server was not asked"
     return f"{_compare(role, chosen, candidate.persona)}{unasked}"
 
 
-def _compare(role: Role, chosen: AgentPersona, other: AgentPersona) -> str:
+def _compare(role: WorkflowRole, chosen: AgentPersona, other: AgentPersona) -> str:
     if _backend_rank(role, chosen) != _backend_rank(role, other):
         return f"backend {other.backend} is less preferred"
     if version_order(chosen.version) != version_order(other.version):

@@ -1,4 +1,4 @@
-"""Work for a client that may leave at any moment."""
+"""Awaits that outlive their waiter: work that goes on to its end when whoever waits for it is cancelled."""
 
 import asyncio
 import contextlib
@@ -14,21 +14,22 @@ async def shielded(work: Awaitable[_T]) -> _T:
 
 
 class TaskTracker:
-    """What must be brought to its end before the server closes its database, whether its client is there or not."""
+    """The tasks that must end before the server closes its database, whether their client is there or not."""
 
     def __init__(self) -> None:
-        self._begun: set[asyncio.Future[Any]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
 
-    async def finish(self, work: Awaitable[_T]) -> _T:
+    async def run_shielded(self, work: Awaitable[_T]) -> _T:
+        """Do work to its end, as `shielded` does, and let `drain` wait for it."""
         task = asyncio.ensure_future(work)
-        self._begun.add(task)
-        task.add_done_callback(self._begun.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return await shielded(task)
 
     async def drain(self) -> None:
         """Wait until nothing is under way."""
-        while self._begun:
-            await asyncio.wait(self._begun)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
 
 async def finish_then_cancel(work: Awaitable[_T]) -> _T:

@@ -64,7 +64,7 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _RawValue:
     """A value as it was written, and where: `base` is what a relative path in it is relative to."""
 
     value: object
@@ -78,12 +78,12 @@ def load_config(**overrides: Any) -> Config:
     Raises `ConfigInvalid` for a value that cannot be used and for a name that is no setting, with `key` and `origin`.
     """
     file = _config_file(os.environ)
-    given = {
+    raw = {
         **_from_file(file, is_required=bool(os.environ.get("HOLDFAST_CONFIG"))),
         **_from_environment(os.environ),
         **_from_arguments(overrides),
     }
-    settings = {key: _parse(key, entry) for key, entry in given.items()}
+    settings = {key: _parse(key, entry) for key, entry in raw.items()}
     settings.setdefault("data_dir", _user_folder("XDG_DATA_HOME", ".local/share") / "holdfast")
     settings.setdefault("database_url", f"sqlite+aiosqlite:///{settings['data_dir']}/holdfast.db")
     settings.setdefault("workspace_root", Path.home())
@@ -91,10 +91,10 @@ def load_config(**overrides: Any) -> Config:
 
 
 def _config_file(environ: Mapping[str, str]) -> Path:
-    """The one TOML file; the folder it lies in is the user's configuration folder, there or not."""
+    """Return the path of the one TOML file; its folder is the user's configuration folder, there or not."""
     named = environ.get("HOLDFAST_CONFIG")
     if named:
-        return _parse_path("HOLDFAST_CONFIG", _Given(named, "environment variable HOLDFAST_CONFIG", Path.cwd()))
+        return _parse_path("HOLDFAST_CONFIG", _RawValue(named, "environment variable HOLDFAST_CONFIG", Path.cwd()))
     return _user_folder("XDG_CONFIG_HOME", ".config") / "holdfast" / "config.toml"
 
 
@@ -103,7 +103,7 @@ def _user_folder(variable: str, fallback: str) -> Path:
     return named if named.is_absolute() else Path.home() / fallback
 
 
-def _from_file(file: Path, *, is_required: bool) -> dict[str, _Given]:
+def _from_file(file: Path, *, is_required: bool) -> dict[str, _RawValue]:
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def _from_file(file: Path, *, is_required: bool) -> dict[str, _Given]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigInvalid(f"{file} is not TOML: {error}.", key="", origin=str(file)) from error
     return {
-        _known(key, origin := f"{file}, line {_line_of(key, text)}"): _Given(value, origin, file.parent)
+        _known(key, origin := f"{file}, line {_line_of(key, text)}"): _RawValue(value, origin, file.parent)
         for key, value in content.items()
     }
 
@@ -131,7 +131,7 @@ def _line_of(key: str, text: str) -> int:
     return 1
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _RawValue]:
     found = {}
     for variable, value in sorted(environ.items()):
         is_setting = variable.startswith(ENV_PREFIX) and variable not in NOT_SETTINGS
@@ -140,13 +140,13 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
         origin = f"environment variable {variable}"
         key = _known(variable.removeprefix(ENV_PREFIX).lower(), origin)
         if value:  # an empty variable is how shells and compose files say "not set"
-            found[key] = _Given(value, origin, Path.cwd())
+            found[key] = _RawValue(value, origin, Path.cwd())
     return found
 
 
-def _from_arguments(overrides: Mapping[str, object]) -> dict[str, _Given]:
+def _from_arguments(overrides: Mapping[str, object]) -> dict[str, _RawValue]:
     return {
-        _known(key, f"argument {key}"): _Given(value, f"argument {key}", Path.cwd())
+        _known(key, f"argument {key}"): _RawValue(value, f"argument {key}", Path.cwd())
         for key, value in overrides.items()
         if value is not None
     }
@@ -162,147 +162,145 @@ def _known(key: str, origin: str) -> str:
     raise ConfigInvalid(f"{key} ({origin}) is not a setting.", hint=hint, key=key, origin=origin)
 
 
-def _parse(key: str, given: _Given) -> Any:
-    return _PARSERS[key](key, given)
+def _parse(key: str, raw: _RawValue) -> Any:
+    return _PARSERS[key](key, raw)
 
 
 def _refuse(key: str, origin: str, reason: str) -> NoReturn:
     raise ConfigInvalid(f"{key} ({origin}) cannot be used: {reason}.", key=key, origin=origin)
 
 
-def _parse_path(key: str, given: _Given) -> Path:
-    if not isinstance(given.value, str | os.PathLike) or not os.fspath(given.value):
-        _refuse(key, given.origin, "it should be a path")
-    text = os.fsdecode(given.value)
+def _parse_path(key: str, raw: _RawValue) -> Path:
+    if not isinstance(raw.value, str | os.PathLike) or not os.fspath(raw.value):
+        _refuse(key, raw.origin, "it should be a path")
+    text = os.fsdecode(raw.value)
     if "\0" in text:
-        _refuse(key, given.origin, "a path cannot hold a NUL character")
+        _refuse(key, raw.origin, "a path cannot hold a NUL character")
     try:
-        return given.base / Path(text).expanduser()
+        return raw.base / Path(text).expanduser()
     except RuntimeError as error:
-        raise ConfigInvalid(f"{key} ({given.origin}) cannot be used: {error}.", key=key, origin=given.origin) from error
+        raise ConfigInvalid(f"{key} ({raw.origin}) cannot be used: {error}.", key=key, origin=raw.origin) from error
 
 
-def _parse_folder(key: str, given: _Given) -> Path:
-    path = _parse_path(key, given)
+def _parse_folder(key: str, raw: _RawValue) -> Path:
+    path = _parse_path(key, raw)
     if path.exists() and not path.is_dir():
-        _refuse(key, given.origin, f"{path} is a file, not a folder")
+        _refuse(key, raw.origin, f"{path} is a file, not a folder")
     return path
 
 
-def _parse_database_url(key: str, given: _Given) -> str:
+def _parse_database_url(key: str, raw: _RawValue) -> str:
     # The value is never shown: it may hold a password.
-    if not isinstance(given.value, str):
-        _refuse(key, given.origin, "it should be a URL")
-    scheme, separator, rest = given.value.partition("://")
+    if not isinstance(raw.value, str):
+        _refuse(key, raw.origin, "it should be a URL")
+    scheme, separator, rest = raw.value.partition("://")
     if scheme.partition("+")[0] not in ("sqlite", "postgresql", "postgres") or not separator:
-        _refuse(key, given.origin, "it should begin with sqlite+aiosqlite:/// or postgresql://")
+        _refuse(key, raw.origin, "it should begin with sqlite+aiosqlite:/// or postgresql://")
     if scheme.startswith("sqlite") and not rest.removeprefix("/"):
-        _refuse(key, given.origin, "it names no file, and a database in memory would keep nothing")
-    return given.value
+        _refuse(key, raw.origin, "it names no file, and a database in memory would keep nothing")
+    return raw.value
 
 
-def _parse_usd(key: str, given: _Given) -> float:
-    amount = _parse_number(key, given)
+def _parse_usd(key: str, raw: _RawValue) -> float:
+    amount = _parse_number(key, raw)
     if not math.isfinite(amount) or amount <= 0:
-        _refuse(key, given.origin, "it should be an amount of dollars above 0; leave it out for no limit")
+        _refuse(key, raw.origin, "it should be an amount of dollars above 0; leave it out for no limit")
     return amount
 
 
-def _parse_count(key: str, given: _Given) -> int:
-    amount = _parse_number(key, given)
+def _parse_count(key: str, raw: _RawValue) -> int:
+    amount = _parse_number(key, raw)
     if not amount.is_integer() or amount < 1:
-        _refuse(key, given.origin, "it should be a whole number from 1 on")
+        _refuse(key, raw.origin, "it should be a whole number from 1 on")
     return int(amount)
 
 
-def _parse_tries(key: str, given: _Given) -> int:
-    tries = _parse_count(key, given)
+def _parse_tries(key: str, raw: _RawValue) -> int:
+    tries = _parse_count(key, raw)
     if tries > MAX_TRIES:
-        _refuse(key, given.origin, f"it should be at most {MAX_TRIES}")
+        _refuse(key, raw.origin, f"it should be at most {MAX_TRIES}")
     return tries
 
 
-def _parse_timeout(key: str, given: _Given) -> float:
-    seconds = _parse_wait(key, given)
+def _parse_timeout(key: str, raw: _RawValue) -> float:
+    seconds = _parse_wait(key, raw)
     if seconds == 0:
-        _refuse(key, given.origin, "it should be seconds above 0")
+        _refuse(key, raw.origin, "it should be seconds above 0")
     return seconds
 
 
-def _parse_wait(key: str, given: _Given) -> float:
-    seconds = _parse_number(key, given)
+def _parse_wait(key: str, raw: _RawValue) -> float:
+    seconds = _parse_number(key, raw)
     if not 0 <= seconds <= MAX_WAIT_S:  # never true of NaN
-        _refuse(key, given.origin, f"it should be seconds from 0 to {MAX_WAIT_S:g}, a day")
+        _refuse(key, raw.origin, f"it should be seconds from 0 to {MAX_WAIT_S:g}, a day")
     return seconds
 
 
-def _parse_per_provider(key: str, given: _Given) -> PerProvider:
-    """One number for all, a table, or `openrouter=8,ollama=1`."""
-    found = given.value
+def _parse_per_provider(key: str, raw: _RawValue) -> PerProvider:
+    """Parse one number for all, a table, or `openrouter=8,ollama=1`."""
+    found = raw.value
     if isinstance(found, str) and "=" in found:
         found = {name.strip(): number.strip() for name, _, number in (part.partition("=") for part in found.split(","))}
     if not isinstance(found, Mapping):
-        return (("*", _parse_count(key, given)),)
+        return (("*", _parse_count(key, raw)),)
     for name in found:
         if name != "*" and str(name).partition("@")[0] not in list(Backend):
-            _refuse(key, given.origin, f"{name!r} is no backend; they are {', '.join(Backend)}, and * for all others")
-    return tuple((name, _parse_count(key, replace(given, value=number))) for name, number in sorted(found.items()))
+            _refuse(key, raw.origin, f"{name!r} is no backend; they are {', '.join(Backend)}, and * for all others")
+    return tuple((name, _parse_count(key, replace(raw, value=number))) for name, number in sorted(found.items()))
 
 
-def _parse_names(key: str, given: _Given) -> tuple[str, ...]:
-    found = given.value.split(",") if isinstance(given.value, str) else given.value
+def _parse_names(key: str, raw: _RawValue) -> tuple[str, ...]:
+    found = raw.value.split(",") if isinstance(raw.value, str) else raw.value
     if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
-        _refuse(key, given.origin, "it should be names, as a list or with commas between them")
+        _refuse(key, raw.origin, "it should be names, as a list or with commas between them")
     return tuple(name.strip().lower() for name in found if name.strip())
 
 
-def _parse_switch(key: str, given: _Given) -> bool:
-    if isinstance(given.value, bool):
-        return given.value
-    found = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(
-        str(given.value).lower()
-    )
+def _parse_switch(key: str, raw: _RawValue) -> bool:
+    if isinstance(raw.value, bool):
+        return raw.value
+    found = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(str(raw.value).lower())
     if found is None:
-        _refuse(key, given.origin, "it should be true or false")
+        _refuse(key, raw.origin, "it should be true or false")
     return found
 
 
-def _parse_time_of_day(key: str, given: _Given) -> str:
-    hour, colon, minute = str(given.value).strip().partition(":")
+def _parse_time_of_day(key: str, raw: _RawValue) -> str:
+    hour, colon, minute = str(raw.value).strip().partition(":")
     is_time = colon and (hour + minute).isdecimal() and (hour + minute).isascii() and len(minute) == 2
     if not is_time or int(hour) > 23 or int(minute) > 59:
-        _refuse(key, given.origin, "it should be a time of day, such as 03:30")
+        _refuse(key, raw.origin, "it should be a time of day, such as 03:30")
     return f"{int(hour):02}:{minute}"
 
 
-def _parse_duration(key: str, given: _Given) -> float:
+def _parse_duration(key: str, raw: _RawValue) -> float:
     from holdfast.quantities import parse_duration
 
     try:
-        return parse_duration(str(given.value))
+        return parse_duration(str(raw.value))
     except ValueError as error:
-        _refuse(key, given.origin, f"it should be {error}")
+        _refuse(key, raw.origin, f"it should be {error}")
 
 
-def _parse_size(key: str, given: _Given) -> int:
+def _parse_size(key: str, raw: _RawValue) -> int:
     from holdfast.quantities import parse_size
 
     try:
-        return parse_size(str(given.value))
+        return parse_size(str(raw.value))
     except ValueError as error:
-        _refuse(key, given.origin, f"it should be {error}")
+        _refuse(key, raw.origin, f"it should be {error}")
 
 
-def _parse_number(key: str, given: _Given) -> float:
-    if isinstance(given.value, int | float | str) and not isinstance(given.value, bool):
+def _parse_number(key: str, raw: _RawValue) -> float:
+    if isinstance(raw.value, int | float | str) and not isinstance(raw.value, bool):
         try:
-            return float(given.value)
+            return float(raw.value)
         except (ValueError, OverflowError):
             pass
-    _refuse(key, given.origin, "it should be a number")
+    _refuse(key, raw.origin, "it should be a number")
 
 
-_PARSERS: dict[str, Callable[[str, _Given], object]] = {
+_PARSERS: dict[str, Callable[[str, _RawValue], object]] = {
     "data_dir": _parse_folder,
     "database_url": _parse_database_url,
     "workspace_root": _parse_folder,

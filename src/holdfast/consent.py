@@ -47,11 +47,11 @@ class PersonaConsentStore:
         self.path = Path(path).expanduser()
 
     def has_consent(self, persona: Agreeable) -> bool:
-        """Whether this exact content was agreed to."""
+        """Return true if this exact content was agreed to."""
         return persona.content_hash in self._read()
 
     def list_consents(self) -> list[Consent]:
-        """Every consent, the oldest first."""
+        """List every consent, the oldest first."""
         return sorted(self._read().values(), key=lambda consent: (consent.granted_at, consent.persona_hash))
 
     def grant(self, persona: Agreeable, *, by: str = "", at: datetime | None = None) -> Consent:
@@ -128,7 +128,7 @@ class PersonaConsentStore:
 
 
 def open_consents(config: Config) -> PersonaConsentStore:
-    """The consents of this machine's user."""
+    """Open the consents of this machine's user."""
     return PersonaConsentStore(config.data_dir / "consents.json")
 
 

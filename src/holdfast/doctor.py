@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
@@ -12,9 +10,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.config import Config, load_config
+from holdfast.enums import TERMINAL_STATES
 from holdfast.errors import HoldfastError
 from holdfast.extras import is_installed
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence.inspection import (
+    count_runs,
+    find_damage,
+    read_latest_update,
+    read_run_states,
+    read_schema_version,
+)
 
 _MIN_GIT = (2, 31)
 _LOW_BYTES = 2 * 1024**3
@@ -30,7 +35,7 @@ class Check(NamedTuple):
 
 
 def check_all(config: Config | None = None) -> Iterator[Check]:
-    """Every check, in the order a person would mend things; one that cannot be made is bad and says why."""
+    """Make every check, in the order a person would mend things; one that cannot be made is bad and says why."""
     try:
         config = config or load_config()
     except HoldfastError as error:
@@ -61,12 +66,13 @@ def _packages(_config: Config) -> Iterator[Check]:
 
 
 def _git(_config: Config) -> Iterator[Check]:
-    program = shutil.which("git")
-    if program is None:
+    from holdfast.workspace import Git
+
+    if shutil.which("git") is None:
         yield Check("git", "bad", "not found", "Install git; every run works in a worktree of its own.")
         return
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.split()
-    version = told[2] if len(told) > 2 else "0"
+    words = (Git().find("--version") or "").split()
+    version = words[2] if len(words) > 2 else "0"
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < _MIN_GIT:
         yield Check("git", "warning", version, f"Install git {'.'.join(map(str, _MIN_GIT))} or later.")
@@ -87,11 +93,11 @@ def _folder(config: Config) -> Iterator[Check]:
 
 def _disk(config: Config) -> Iterator[Check]:
     free = shutil.disk_usage(_existing(config.data_dir)).free
-    told = f"{free / 1024**3:.1f} GiB free"
+    space = f"{free / 1024**3:.1f} GiB free"
     if free < _LOW_BYTES:
-        yield Check("disk", "warning", told, "Free some space: a run keeps a worktree and snapshots.")
+        yield Check("disk", "warning", space, "Free some space: a run keeps a worktree and snapshots.")
     else:
-        yield Check("disk", "good", told)
+        yield Check("disk", "good", space)
 
 
 def _database(config: Config) -> Iterator[Check]:
@@ -100,37 +106,19 @@ def _database(config: Config) -> Iterator[Check]:
     if config.database_path is not None and not config.database_path.exists():
         yield Check("database", "good", "none yet; the first run makes it")
         return
-    rows = query("SELECT version_num FROM alembic_version", config=config)
-    found = rows[0]["version_num"] if rows else None
+    found = read_schema_version(config)
     if found is not None and found > HEAD:
         yield Check("database", "bad", f"schema {found}, this holdfast knows {HEAD}", "Upgrade holdfast.")
     elif found != HEAD:
         yield Check("database", "warning", f"schema {found or 'none'}, {HEAD} is current", "holdfast db upgrade")
-    elif (damage := _find_damage(config)) is not None:
+    elif (damage := find_damage(config)) is not None:
         yield Check("database", "bad", damage, "Restore a backup; see holdfast db check.")
     else:
-        runs = query("SELECT COUNT(*) AS n FROM runs", config=config)[0]["n"]
-        yield Check("database", "good", f"schema {found}, {runs} runs")
-
-
-def _find_damage(config: Config) -> str | None:
-    if config.database_path is None:
-        return None
-    connection = sqlite3.connect(config.database_path)
-    try:
-        # The thorough look takes long, and some versions of SQLite see damage with the quick one where there is none.
-        for pragma in ("quick_check(1)", "integrity_check(1)"):
-            (told,) = connection.execute(f"PRAGMA {pragma}").fetchone()
-            if told == "ok":
-                return None
-    finally:
-        connection.close()
-    return str(told)
+        yield Check("database", "good", f"schema {found}, {count_runs(config)} runs")
 
 
 def _clock(config: Config) -> Iterator[Check]:
-    rows = query("SELECT MAX(updated_at) AS latest FROM runs", config=config)
-    latest = rows[0]["latest"] if rows else None
+    latest = read_latest_update(config)
     now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     if latest and latest[:19] > now:
         yield Check("clock", "warning", f"it is {now} here, but a run was written at {latest}", "Set the clock.")
@@ -141,14 +129,14 @@ def _clock(config: Config) -> Iterator[Check]:
 def _worktrees(config: Config) -> Iterator[Check]:
     folder = config.data_dir / "worktrees"
     there = {path.name for path in folder.glob("[!.]*")}
-    known = {row["id"]: row["state"] for row in query("SELECT id, state FROM runs", config=config)}
+    known = read_run_states(config)
     strangers = sorted(there - known.keys())
     if strangers:
         named = ", ".join(name[:8] for name in strangers[:3])
         remedy = f"If you miss nothing, remove them from {folder}."
         yield Check("worktrees", "warning", f"{len(strangers)} of no run ({named})", remedy)
     else:
-        over = sum(1 for name in there if known[name] in ("completed", "failed", "cancelled"))
+        over = sum(1 for name in there if known[name] in TERMINAL_STATES)
         yield Check("worktrees", "good", f"{len(there)}, {over} of them of runs that are over")
 
 
@@ -160,11 +148,11 @@ def _sandbox(_config: Config) -> Iterator[Check]:
     if found.works:
         yield Check("sandbox", "good", f"bubblewrap works ({found.program})")
     else:
-        told = (
+        finding = (
             f"none: {found.reason} What an agent runs can read and change all that you can, and use the network; "
             "only the command line is checked, and programs within it are asked about."
         )
-        yield Check("sandbox", "warning", told, f"{_how_to_contain(found.reason)} See docs/howto/install.md.")
+        yield Check("sandbox", "warning", finding, f"{_how_to_contain(found.reason)} See docs/howto/install.md.")
 
 
 def _how_to_contain(reason: str) -> str:
@@ -174,7 +162,7 @@ def _how_to_contain(reason: str) -> str:
 
 
 def _models(config: Config) -> Iterator[Check]:
-    """Which backends could be used: a key or program is there, and the server answers."""
+    """Check which backends could be used: a key or program is there, and the server answers."""
     if not is_installed("agents"):
         return
     from holdfast.enums import Backend
@@ -191,7 +179,7 @@ def _models(config: Config) -> Iterator[Check]:
 
 
 def find_models(config: Config) -> dict[str, tuple[bool, str, str]]:
-    """For each backend of the catalog whether somebody is ready, by what that is known, and what to do if not."""
+    """Tell for each backend of the catalog whether a persona is ready, by what that is known, and what to do if not."""
     from holdfast.catalog import Catalog
     from holdfast.consent import open_consents
     from holdfast.readiness import open_readiness

@@ -21,6 +21,12 @@ class RunStatus(StrEnum):
         return self in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
 
 
+TERMINAL_STATES = tuple(status.value for status in RunStatus if status.is_terminal)
+"""What a row's `state` is once its run is over."""
+OPEN_STATES = tuple(status.value for status in RunStatus if not status.is_terminal)
+"""And before that."""
+
+
 class RunPhaseState(StrEnum):
     """Where one phase of a run stands."""
 

@@ -25,7 +25,7 @@ _PACKAGES: dict[str, tuple[str, ...]] = {
 
 @functools.cache
 def is_installed(extra: Extra) -> bool:
-    """Whether every package of an extra can be found; none is imported."""
+    """Return true if every package of an extra can be found; none is imported."""
     return all(_is_found(package) for package in _PACKAGES[extra]) and (extra == "agents" or is_installed("agents"))
 
 

@@ -11,7 +11,10 @@ KEYRING_SERVICE = "holdfast"
 
 
 def find_key(variable: str, environ: Mapping[str, str] | None = None) -> str:
-    """The key by this name, or an empty text where there is none."""
+    """Find the key by this name, without white space around it; an empty text where there is none.
+
+    The keyring is asked each time, so that a key stored while a server runs is found.
+    """
     environ = os.environ if environ is None else environ
     return environ.get(variable, "").strip() or _find_in_keyring(variable)
 

@@ -77,7 +77,7 @@ def _judge(response: http.client.HTTPResponse, body: bytes) -> ServerAnswer:
 
 
 def _find_models(body: bytes) -> tuple[str, ...] | None:
-    """The names in a list of models, or `None` if it is none."""
+    """Find the names in a server's list of models; `None` if what it sent is no such list."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):

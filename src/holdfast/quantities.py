@@ -14,7 +14,7 @@ SIZE_FORM = "a number with MB, GB or TB, such as 10GB"
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `90s`, `15m`, `12h`, `30d` or `2w`. Raises `ValueError`."""
+    """Return the seconds of `90s`, `15m`, `12h`, `30d` or `2w`. Raises `ValueError`."""
     found = _DURATION.fullmatch(text.strip())
     seconds = float(found[1]) * _SECONDS[found[2].lower()] if found else -1.0
     if not 0 <= seconds <= _LONGEST_S:
@@ -23,7 +23,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `500MB`, `10GB` or `1.5GiB`: powers of 1000, and of 1024 with an `i`. Raises `ValueError`."""
+    """Return the bytes of `500MB`, `10GB` or `1.5GiB`: powers of 1000, of 1024 with an `i`. Raises `ValueError`."""
     found = _SIZE.fullmatch(text.strip())
     if found is None or (found[3] and not found[2]):
         raise ValueError(SIZE_FORM)
@@ -35,7 +35,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size_bytes: int) -> str:
-    """A size for people, in powers of 1000: `412 kB`, `1.3 GB`."""
+    """Format a size for people, in powers of 1000: `412 kB`, `1.3 GB`."""
     amount = float(size_bytes)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:

@@ -88,7 +88,7 @@ class Readiness:
         return self.find_missing(persona) is None
 
     def is_known(self, persona: AgentPersona) -> bool:
-        """Whether `find_missing` answers without asking a server."""
+        """Return true if `find_missing` answers without asking a server."""
         place = self._find_server(persona)
         if place is None or _find_fresh(self._answers, place) is not None:
             return True
@@ -118,7 +118,7 @@ class Readiness:
             yield from self._look_there(persona, *place)
 
     def _look_here(self, persona: AgentPersona) -> Iterator[Need]:
-        """What is known without asking anybody."""
+        """List the needs that are known without asking a server."""
         if persona.model == PLACEHOLDER_MODEL:
             yield Need(False, "no model is named yet", "a model of your own", _describe_form(persona))
         if client := _CLIENTS.get(persona.backend):
@@ -145,7 +145,7 @@ class Readiness:
             yield from self._look_for_model(persona, answer)
 
     def _look_for_model(self, persona: AgentPersona, answer: ServerAnswer) -> Iterator[Need]:
-        """Ollama has what was pulled and nothing else; a fallback that is there will do."""
+        """Look for a model that Ollama has: what was pulled and nothing else; a fallback that is there will do."""
         table = load_model_table(self._config_dir)
         names = [table.resolve_id(persona.backend, name) for name in (persona.model, *persona.fallback_models)]
         if {_with_tag(name) for name in names}.isdisjoint(map(_with_tag, answer.models or ())):
@@ -153,7 +153,7 @@ class Readiness:
             yield Need(False, f"ollama has no {model}", f"the model {model}", f"Fetch it: ollama pull {model}")
 
     def _find_server(self, persona: AgentPersona) -> tuple[Backend, str] | None:
-        """The server to ask; none where a key or a program is what counts."""
+        """Find the server to ask; none where a key or a program is what counts."""
         if persona.backend is Backend.SIMULATED or persona.key_variable or persona.argv:
             return None
         return persona.backend, persona.base_url or SERVERS[persona.backend]
@@ -200,7 +200,7 @@ def find_available(*, is_simulated: bool, readiness: Readiness | None = None) ->
 
 
 def is_reachable(address: str) -> bool:
-    """Whether something listens there."""
+    """Return true if something listens there."""
     parts = urlsplit(address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:

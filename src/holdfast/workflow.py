@@ -51,7 +51,7 @@ _MAX_DEADLINE_S = 365 * 86_400
 
 
 def to_seconds(duration: str) -> int:
-    """From a text such as `3d` to seconds. Raises `ValueError`."""
+    """Turn a text such as `3d` into seconds. Raises `ValueError`."""
     found = re.fullmatch(r"([1-9][0-9]{0,8})([smhd])", duration)
     if found is None or int(found[1]) * _UNITS_S[found[2]] > _MAX_DEADLINE_S:
         raise ValueError("should be a duration such as 30m, 8h or 3d, up to 365d")
@@ -63,7 +63,7 @@ def _check_duration(value: str) -> str:
     return value
 
 
-class Role(Definition):
+class WorkflowRole(Definition):
     """What a persona must be able to do to take part, and which backends are liked best, in order."""
 
     id: Key
@@ -108,7 +108,7 @@ class Phase(Definition):
     checks: tuple[Argv, ...] = ()
 
     @model_validator(mode="after")
-    def _critical_is_asked(self) -> "Phase":
+    def _critical_needs_approval(self) -> "Phase":
         if self.risk is RiskLevel.CRITICAL and self.approval is ApprovalRule.NEVER:
             refuse([(("approval",), "a critical phase cannot go without approval")])
         return self
@@ -145,7 +145,7 @@ class WorkflowTemplate(Definition):
     version: Version
     description: str = ""
     requirements: RequirementsRule = RequirementsRule.REQUIRED
-    roles: Annotated[tuple[Role, ...], AfterValidator(check_not_empty)]
+    roles: Annotated[tuple[WorkflowRole, ...], AfterValidator(check_not_empty)]
     phases: Annotated[tuple[Phase, ...], AfterValidator(check_not_empty)]
     setup: tuple[Argv, ...] = ()
     copy_files: tuple[WorkspacePath, ...] = Field(default=(), alias="copy")
@@ -178,20 +178,20 @@ class WorkflowTemplate(Definition):
         """Whether the command line asks what is wanted before it starts a run."""
         return self.requirements is RequirementsRule.REQUIRED
 
-    def role(self, role_id: str) -> Role:
-        """The role of that id; `KeyError` if there is none."""
+    def role(self, role_id: str) -> WorkflowRole:
+        """Return the role of that id. Raises `KeyError` if there is none."""
         return {role.id: role for role in self.roles}[role_id]
 
     def phase(self, phase_key: str) -> Phase:
-        """The phase of that key; `KeyError` if there is none."""
+        """Return the phase of that key. Raises `KeyError` if there is none."""
         return {phase.key: phase for phase in self.phases}[phase_key]
 
     def needs_of(self, phase_key: str) -> tuple[str, ...]:
-        """The phases that must be completed right before this one."""
+        """Return the phases that must be completed right before this one."""
         return self.phase(phase_key).needs or ()
 
     def upstream_of(self, phase_key: str) -> tuple[str, ...]:
-        """Every phase that is completed before this one can start, in the template's order of work."""
+        """List every phase that is completed before this one can start, in the template's order of work."""
         needed: set[str] = set()
         waiting = list(self.needs_of(phase_key))
         while waiting:
@@ -202,14 +202,14 @@ class WorkflowTemplate(Definition):
         return tuple(key for key in self.topological_order() if key in needed)
 
     def topological_order(self) -> tuple[str, ...]:
-        """Every phase after all it needs; among the ones that could be next, as they are written."""
+        """Return every phase after all it needs; among the ones that could be next, as they are written."""
         order: list[str] = []
         while ready := self.phases_ready(order):
             order.append(ready[0])
         return tuple(order)
 
     def phases_ready(self, completed: Collection[str]) -> tuple[str, ...]:
-        """The phases that can start now, as they are written: not completed themselves, all they need is."""
+        """List the phases that can start now, as they are written: not completed themselves, all they need is."""
         done = set(completed)
         return tuple(phase.key for phase in self.phases if phase.key not in done and done.issuperset(phase.needs or ()))
 
@@ -234,7 +234,7 @@ def check_schemas(template: WorkflowTemplate, registry: "ArtifactSchemaRegistry"
 
 
 def find_schema_faults(template: WorkflowTemplate, registry: "ArtifactSchemaRegistry") -> Iterator[tuple[Loc, str]]:
-    """Where a phase names a schema that is not in the registry or cannot be used, and why."""
+    """Find where a phase names a schema that is not in the registry or cannot be used, and why."""
     for index, phase in enumerate(template.phases):
         try:
             registry.get_schema(phase.expected_artifact.schema_id)
@@ -278,7 +278,7 @@ def _find_cycles(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:
 
 
 def _find_shared_artifacts(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:
-    """Phases that follow each other may write the same file; for phases side by side it would be a race."""
+    """Find artifacts that phases side by side would write; phases that follow each other may write the same file."""
     for index, phase in enumerate(template.phases):
         for other in template.phases[:index]:
             if phase.expected_artifact.path == other.expected_artifact.path and not _in_order(template, phase, other):

@@ -16,7 +16,7 @@ async def own(journal: Journal, *run_ids: str) -> dict[str, Claim]:
     """Claim runs whose next appends go over the line: it is open, and the heads are known."""
     claims = {run_id: await journal.claim(run_id) for run_id in run_ids}
     await asyncio.gather(*(append(journal, claim, "first") for claim in claims.values()))
-    await until(lambda: journal._courier._line)
+    await until(lambda: journal._sender.pipeline_route.pipeline)
     return claims
 
 

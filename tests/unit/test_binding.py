@@ -10,7 +10,7 @@ from holdfast.definitions.base import version_order
 from holdfast.enums import Backend, Capability
 from holdfast.errors import ConsentRequired, PersonaIneligible
 from holdfast.persona import AgentPersona
-from holdfast.workflow import Role, WorkflowTemplate
+from holdfast.workflow import WorkflowRole, WorkflowTemplate
 
 EVERYWHERE = BackendAvailability(available_backends=frozenset(Backend))
 OPENROUTER_ONLY = BackendAvailability(available_backends=frozenset({Backend.OPENROUTER}))
@@ -189,7 +189,9 @@ def test_without_a_store_nobody_can_have_agreed() -> None:
 def test_candidates_are_ranked_with_the_unable_ones_last() -> None:
     pool = [persona("unable", capabilities=["debug"], version=9), persona("b"), persona("a")]
 
-    ranked = rank_candidates(Role(id="author", required_capabilities=(Capability.SPEC_WRITE,)), pool, EVERYWHERE)
+    ranked = rank_candidates(
+        WorkflowRole(id="author", required_capabilities=(Capability.SPEC_WRITE,)), pool, EVERYWHERE
+    )
 
     assert [(candidate.persona.name, candidate.is_eligible) for candidate in ranked] == [
         ("a", True),

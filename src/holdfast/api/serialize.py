@@ -23,7 +23,7 @@ from holdfast.enums import Role
 from holdfast.errors import CursorInvalid, TemplateLoadFailed
 from holdfast.persistence.listings import ListedRun
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
-from holdfast.persistence.runs import Spent, StoredRun
+from holdfast.persistence.runs import Spending, StoredRun
 from holdfast.presentation.format import cost, phase_status
 from holdfast.presentation.status import (
     Note,
@@ -54,7 +54,7 @@ def to_run_item(listed: ListedRun, phases: Iterable[RunPhaseRow], *, reason: str
     return RunItem.model_validate(_run_fields(listed.run, facts, listed.spent))
 
 
-def _run_fields(run: RunRow, facts: RunFacts, spent: Spent) -> dict[str, Any]:
+def _run_fields(run: RunRow, facts: RunFacts, spent: Spending) -> dict[str, Any]:
     amounts = (spent.total_micros, spent.simulated_micros, spent.reserved_micros)
     real_usd, simulated_usd, reserved_usd = map(to_usd, amounts)
     return {
@@ -134,7 +134,7 @@ def to_detail(
     *,
     artifacts: Sequence[ArtifactRow],
     approvals: Sequence[ApprovalRow],
-    spent: Spent,
+    spent: Spending,
     events: Sequence[Event],
     reason: str | None,
     chronicle: Chronicle,

@@ -55,7 +55,7 @@ class Catalog:
 
     @classmethod
     def for_repository(cls, repo_path: str | Path | None = None, config_dir: str | Path | None = None) -> "Catalog":
-        """The roots in their order: `.holdfast` of the repository, the user's configuration folder, the package."""
+        """Make a catalog of the repository's `.holdfast`, the user's folder and the package, in that order."""
         roots = [CatalogRoot(PACKAGE_DIR, Source.PACKAGE)]
         if config_dir is not None:
             roots.insert(0, CatalogRoot(Path(config_dir), Source.USER))
@@ -64,36 +64,36 @@ class Catalog:
         return cls(tuple(roots))
 
     def list_workflows(self) -> list[CatalogEntry[WorkflowTemplate]]:
-        """Every workflow by name, with its source; raises `TemplateInvalid` for a file that cannot be used."""
+        """List every workflow by name, with its source. Raises `TemplateInvalid` for a file that cannot be used."""
         return _collect(self.roots, "workflows", load_workflow_file, TemplateInvalid)
 
     def list_personas(self) -> list[CatalogEntry[AgentPersona]]:
-        """Every persona by name, with its source; raises `PersonaInvalid` for a file that cannot be used."""
+        """List every persona by name, with its source. Raises `PersonaInvalid` for a file that cannot be used."""
         return _collect(self.roots, "personas", load_persona_file, PersonaInvalid)
 
     def list_personas_if_whole(self) -> list[CatalogEntry[AgentPersona]]:
-        """For runs that are bound already: nothing where a file cannot be used, since their personas are stored."""
+        """List the personas, none where a file cannot be used: for runs that are bound and have theirs stored."""
         try:
             return self.list_personas()
         except PersonaInvalid:
             return []
 
     def get_workflow(self, name_or_file: str) -> CatalogEntry[WorkflowTemplate]:
-        """The workflow of that name (its highest version), or in that file. Raises `TemplateNotFound`."""
+        """Return the workflow of that name (its highest version), or in that file. Raises `TemplateNotFound`."""
         if _is_file(name_or_file):
             path = Path(name_or_file).expanduser()
             return CatalogEntry(load_workflow_file(path), Source.FILE, path)
         return _pick(self.list_workflows(), name_or_file, TemplateNotFound, "workflow")
 
     def get_persona(self, name_or_file: str) -> CatalogEntry[AgentPersona]:
-        """The persona of that name (its highest version), or in that file. Raises `PersonaNotFound`."""
+        """Return the persona of that name (its highest version), or in that file. Raises `PersonaNotFound`."""
         if _is_file(name_or_file):
             path = Path(name_or_file).expanduser()
             return CatalogEntry(load_persona_file(path), Source.FILE, path)
         return _pick(self.list_personas(), name_or_file, PersonaNotFound, "persona")
 
     def artifact_registry(self) -> ArtifactSchemaRegistry:
-        """The schemas of every root, in the same order."""
+        """Return a registry of the schemas of every root, in the same order."""
         return ArtifactSchemaRegistry(roots=[root.path / "artifacts" for root in self.roots])
 
 

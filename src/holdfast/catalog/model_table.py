@@ -46,7 +46,7 @@ class ModelCard(Definition):
     def cost_micros(
         self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, cache_write_tokens: int = 0
     ) -> int:
-        """What a call costs in micro-dollars, rounded up. The cached tokens are part of `input_tokens`."""
+        """Return the cost of a call in micro-dollars, rounded up. The cached tokens are part of `input_tokens`."""
         prices: Prices = self.prices
         if self.long_prices and input_tokens > self.long_prices.above_input_tokens:
             prices = self.long_prices
@@ -64,7 +64,7 @@ class ModelTable(Definition):
     models: Mapping[str, ModelCard]
 
     def find_model(self, backend: Backend, model: str) -> ModelCard | None:
-        """The card for a short name or for the provider's own identifier; `None` if the table does not know it."""
+        """Find the card by a short name or by the provider's own identifier; `None` if the table does not know it."""
         card = self.models.get(model)
         if card is not None and card.backend is backend:
             return card
@@ -72,13 +72,13 @@ class ModelTable(Definition):
         return next(known, None)
 
     def resolve_id(self, backend: Backend, model: str) -> str:
-        """The provider's identifier for a short name; anything the table does not know is taken to be one."""
+        """Return the provider's identifier for a short name; anything the table does not know is taken to be one."""
         card = self.find_model(backend, model)
         return card.id if card else model
 
 
 def load_model_table(config_dir: str | Path | None = None) -> ModelTable:
-    """The packaged table, with the entries of the user's `models.yaml` before it. Raises `ConfigInvalid`.
+    """Load the packaged table, with the entries of the user's `models.yaml` before it. Raises `ConfigInvalid`.
 
     A repository's own folder is not looked at: prices guard the user's money, and a repository may be a stranger's.
     """

@@ -28,7 +28,7 @@ class Demands:
 
 
 def find_demands(repo: Path, entries: Iterable[CatalogEntry[Any]]) -> list[Demands]:
-    """What each of the entries that are the repository's own asks for; entries that ask for nothing are left out."""
+    """Find what each of the repository's own entries asks for; entries that ask for nothing are left out."""
     folder = repo.resolve()
     found = []
     for entry in entries:
@@ -70,7 +70,7 @@ def list_used(
     availability: BackendAvailability,
     overrides: Mapping[str, str] | None = None,
 ) -> list[CatalogEntry[Any]]:
-    """The definitions that a run would be made from: the workflow, and the personas that would fill its roles.
+    """List the definitions that a run would be made from: the workflow, and the personas that would fill its roles.
 
     Raises `PersonaIneligible` as binding does.
     """

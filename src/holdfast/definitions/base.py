@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 def content_hash(plain: object) -> str:
-    """sha256 over canonical JSON: keys sorted, no spaces, UTF-8."""
+    """Return the sha256 of canonical JSON: keys sorted, no spaces, UTF-8."""
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -34,7 +34,7 @@ class Definition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def model_dump(self, *, mode: str = "json", **kwargs: Any) -> dict[str, Any]:
-        """Plain JSON data unless another `mode` is asked for; validating it again gives an equal model."""
+        """Return plain JSON data unless another `mode` is asked for; validating it again gives an equal model."""
         return super().model_dump(mode=mode, **kwargs)
 
     @property
@@ -58,7 +58,7 @@ def refuse(faults: Iterable[tuple[Loc, str]]) -> None:
 
 
 def version_order(version: int | str) -> tuple[Any, ...]:
-    """A sort key: numbers by value (1.10 above 1.9, 1 equal to 1.0), a pre-release below its release."""
+    """Return a sort key: numbers by value (1.10 above 1.9, 1 equal to 1.0), a pre-release below its release."""
     release, _, pre_release = str(version).partition("+")[0].partition("-")
     parts = [_order_of_part(part) for part in release.split(".")]
     while parts and parts[-1] == _order_of_part("0"):
@@ -100,7 +100,7 @@ def _check_argv(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_not_empty(value: tuple[Item, ...]) -> tuple[Item, ...]:
-    """For `AfterValidator`: pydantic's own `min_length` reports a list as too short when an item in it is wrong."""
+    """Refuse an empty list. With its own `min_length` pydantic reports a list as too short when an item is wrong."""
     if not value:
         raise ValueError("should have at least one entry")
     return value

@@ -7,7 +7,7 @@ from typing import Any
 from jsonschema.exceptions import ValidationError, best_match
 
 # Long enough to recognise a value, short enough that ten findings fit on a screen.
-SHOWN = 80
+MAX_VALUE_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,13 @@ class Finding:
 
 
 def to_findings(errors: Iterable[ValidationError]) -> list[Finding]:
-    """Each error as one finding, in the order of their places in the document."""
+    """Turn each error into one finding, in the order of their places in the document."""
     findings = {Finding(error.json_path, _message(error), str(error.validator)) for error in _flatten(errors)}
     return sorted(findings, key=lambda finding: (finding.path, finding.rule, finding.message))
 
 
 def _flatten(errors: Iterable[ValidationError]) -> Iterator[ValidationError]:
-    """Replaces "none of the alternatives fits" by what is wrong with the alternative that fits best."""
+    """Replace "none of the alternatives fits" by what is wrong with the alternative that fits best."""
     for error in errors:
         closest = best_match([error])
         yield closest if isinstance(closest, ValidationError) else error
@@ -44,12 +44,12 @@ def _message(error: ValidationError) -> str:
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= 3 * SHOWN else f"{text[: 3 * SHOWN]}…"
+    return text if len(text) <= 3 * MAX_VALUE_CHARS else f"{text[: 3 * MAX_VALUE_CHARS]}…"
 
 
 def _show(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…"
 
 
 def _kind(value: object) -> str:
@@ -79,7 +79,7 @@ _SENTENCES: dict[str, Callable[[Any, Any, ValidationError], str]] = {
         f"is {_kind(value)}, should be {kind if isinstance(kind, str) else ' or '.join(kind)}"
     ),
     "enum": lambda allowed, value, _: f"is {_show(value)}, should be one of {', '.join(map(repr, allowed))}",
-    "const": lambda wanted, value, _: f"is {_show(value)}, should be {wanted!r}",
+    "const": lambda expected, value, _: f"is {_show(value)}, should be {expected!r}",
     "minLength": lambda least, value, _: f"has {len(value)} characters, should have at least {least}",
     "maxLength": lambda most, value, _: f"has {len(value)} characters, should have at most {most}",
     "minItems": lambda least, value, _: f"has {len(value)} items, should have at least {least}",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 1_000_000
 MAX_NODES = 20_000
 MAX_DEPTH = 30
-_MAX_KEPT_CHARS = 32_000
+_MAX_CACHED_CHARS = 32_000
 
 
 class Named(Protocol):
@@ -43,7 +43,7 @@ NamedT = TypeVar("NamedT", bound=Named)
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class DefinitionProblem:
     """One thing that is wrong in a file: on which line, in which field, and what."""
 
     line: int
@@ -55,29 +55,29 @@ class Problem:
 
 
 class _Unusable(Exception):
-    def __init__(self, *problems: Problem) -> None:
+    def __init__(self, *problems: DefinitionProblem) -> None:
         self.problems = problems
 
 
 def load_definition(path: Path, model: type[DefinitionT], fault: type[HoldfastError]) -> DefinitionT:
     """Read one definition from a YAML file.
 
-    Raises `fault` with the facts `file` and `problems` (a list of `Problem`), all of a file's problems at once.
+    Raises `fault` with the facts `file` and `problems`: all of a file's problems at once, each a `DefinitionProblem`.
     """
     try:
         text = _read_text(path)
-        return (_parse_once if len(text) <= _MAX_KEPT_CHARS else _parse)(text, model)
+        return (_parse_once if len(text) <= _MAX_CACHED_CHARS else _parse)(text, model)
     except _Unusable as unusable:
-        shown = "; ".join(map(str, unusable.problems[:5]))
+        first = "; ".join(map(str, unusable.problems[:5]))
         more = f"; and {len(unusable.problems) - 5} more" if len(unusable.problems) > 5 else ""
-        raise fault(f"{path}: {shown}{more}.", file=str(path), problems=list(unusable.problems)) from unusable
+        raise fault(f"{path}: {first}{more}.", file=str(path), problems=list(unusable.problems)) from unusable
 
 
 def check_definition_file(
     path: Path,
     model: type[DefinitionT],
     find_faults: Callable[[DefinitionT], Iterable[tuple[Loc, str]]],
-) -> tuple[DefinitionT | None, list[Problem]]:
+) -> tuple[DefinitionT | None, list[DefinitionProblem]]:
     """Return a file's definition and everything that is wrong with it, as `check_definition` does."""
     try:
         text = _read_text(path)
@@ -90,10 +90,11 @@ def check_definition(
     source: str | Mapping[str, object],
     model: type[DefinitionT],
     find_faults: Callable[[DefinitionT], Iterable[tuple[Loc, str]]],
-) -> tuple[DefinitionT | None, list[Problem]]:
-    """A definition that is in no file, and everything that is wrong with it; `find_faults` looks at a whole one.
+) -> tuple[DefinitionT | None, list[DefinitionProblem]]:
+    """Return a definition that is in no file, and everything that is wrong with it.
 
-    What is no text has no lines: its problems are all on line 1.
+    `find_faults` is called with a definition that could be read. What is no text has no lines: its problems are all on
+    line 1.
     """
     line_of: dict[Loc, int] = {}
     try:
@@ -104,7 +105,7 @@ def check_definition(
     except _Unusable as unusable:
         return None, list(unusable.problems)
     faults = find_faults(definition)
-    return definition, [Problem(_find_line(loc, line_of), _field(loc), message) for loc, message in faults]
+    return definition, [DefinitionProblem(_find_line(loc, line_of), _field(loc), message) for loc, message in faults]
 
 
 def _parse(text: str, model: type[DefinitionT]) -> DefinitionT:
@@ -152,11 +153,11 @@ def _read_yaml(text: str) -> tuple[object, dict[Loc, int]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = error.problem or error.context or "not readable"
-        raise _Unusable(Problem(mark.line + 1 if mark else 1, "", f"this is not YAML: {reason}")) from error
+        raise _Unusable(DefinitionProblem(mark.line + 1 if mark else 1, "", f"this is not YAML: {reason}")) from error
     except (yaml.YAMLError, ValueError) as error:
-        raise _Unusable(Problem(1, "", f"this is not YAML: {error}")) from error
+        raise _Unusable(DefinitionProblem(1, "", f"this is not YAML: {error}")) from error
     except RecursionError as error:
-        raise _Unusable(Problem(1, "", "it is nested too deeply")) from error
+        raise _Unusable(DefinitionProblem(1, "", "it is nested too deeply")) from error
 
 
 def _read_text(path: Path) -> str:
@@ -164,25 +165,27 @@ def _read_text(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
-            raise _Unusable(Problem(1, "", f"it is larger than {MAX_FILE_BYTES} bytes"))
+            raise _Unusable(DefinitionProblem(1, "", f"it is larger than {MAX_FILE_BYTES} bytes"))
         return content.decode("utf-8-sig")
     except OSError as error:
-        raise _Unusable(Problem(1, "", f"it cannot be read: {error.strerror}")) from error
+        raise _Unusable(DefinitionProblem(1, "", f"it cannot be read: {error.strerror}")) from error
     except UnicodeDecodeError as error:
-        raise _Unusable(Problem(1, "", f"it is not UTF-8: {error.reason} at byte {error.start}")) from error
+        raise _Unusable(DefinitionProblem(1, "", f"it is not UTF-8: {error.reason} at byte {error.start}")) from error
 
 
 def _walk(root: yaml.Node) -> Iterator[tuple[Loc, int]]:
-    """Every field of the document with its line, counting what an alias stands for each time it is used."""
+    """Yield every field of the document with its line; what an alias stands for counts each time it is used."""
     waiting: list[tuple[Loc, yaml.Node]] = [((), root)]
     seen = 0
     while waiting:
         loc, node = waiting.pop()
         seen += 1
         if seen > MAX_NODES:
-            raise _Unusable(Problem(1, "", f"it has more than {MAX_NODES} values"))
+            raise _Unusable(DefinitionProblem(1, "", f"it has more than {MAX_NODES} values"))
         if len(loc) > MAX_DEPTH:
-            raise _Unusable(Problem(node.start_mark.line + 1, "", "it is nested too deeply (an alias may hold itself)"))
+            raise _Unusable(
+                DefinitionProblem(node.start_mark.line + 1, "", "it is nested too deeply (an alias may hold itself)")
+            )
         yield loc, node.start_mark.line + 1
         if isinstance(node, yaml.SequenceNode):
             waiting.extend(((*loc, index), item) for index, item in enumerate(node.value))
@@ -195,10 +198,12 @@ def _entries(loc: Loc, node: yaml.MappingNode) -> Iterator[tuple[Loc, yaml.Node]
     for key, value in node.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
-            raise _Unusable(Problem(line, _field(loc), "a key should be a plain word"))
+            raise _Unusable(DefinitionProblem(line, _field(loc), "a key should be a plain word"))
         if (key.tag, key.value) in first_line:
             first = first_line[key.tag, key.value]
-            raise _Unusable(Problem(line, _field((*loc, key.value)), f"this key is already given on line {first}"))
+            raise _Unusable(
+                DefinitionProblem(line, _field((*loc, key.value)), f"this key is already given on line {first}")
+            )
         first_line[key.tag, key.value] = line
         yield (*loc, key.value), _at_line_of(key, value)
 
@@ -212,12 +217,12 @@ def _at_line_of(key: yaml.Node, value: yaml.Node) -> yaml.Node:
 
 def _validate(content: object, line_of: dict[Loc, int], model: type[DefinitionT]) -> DefinitionT:
     if not isinstance(content, dict):
-        raise _Unusable(Problem(1, "", "it should be a mapping with the fields of one definition"))
+        raise _Unusable(DefinitionProblem(1, "", "it should be a mapping with the fields of one definition"))
     try:
         return model.model_validate(content)
     except ValidationError as error:
         problems = [
-            Problem(
+            DefinitionProblem(
                 _find_line(details["loc"], line_of),
                 _field(details["loc"]),
                 _readable(details) + _suggest(details, model),
@@ -228,7 +233,7 @@ def _validate(content: object, line_of: dict[Loc, int], model: type[DefinitionT]
 
 
 def _find_line(loc: Loc, line_of: dict[Loc, int]) -> int:
-    """The line of the field, or of the nearest thing around it where the field itself is not written."""
+    """Find the line of the field, or of the nearest thing around it where the field itself is not written."""
     while loc and loc not in line_of:
         loc = loc[:-1]
     return line_of.get(loc, 1)

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from holdfast.runtime.durable import idempotency_key
 from holdfast.runtime.events import Event
+from holdfast.runtime.step import idempotency_key
 
 
 @dataclass

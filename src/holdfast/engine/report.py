@@ -16,7 +16,7 @@ from holdfast.errors import WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow
 from holdfast.persistence.runs import (
-    Spent,
+    Spending,
     StoredRun,
     read_approvals,
     read_artifacts,
@@ -111,9 +111,9 @@ def _phase_facts(
     title: str,
     row: RunPhaseRow | None,
     artifacts: Sequence[ArtifactRow],
-    by_phase: Mapping[str, Spent],
+    by_phase: Mapping[str, Spending],
 ) -> dict[str, Any]:
-    spent = by_phase.get(key, Spent())
+    spent = by_phase.get(key, Spending())
     accepted = [item for item in artifacts if item.phase_key == key and item.state == "accepted"]
     return {
         "key": key,

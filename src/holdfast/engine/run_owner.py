@@ -29,10 +29,11 @@ from holdfast.persistence.runs import StoredRun
 from holdfast.persistence.statements import now_text, update
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim
-from holdfast.runtime.durable import CancelRun, RunLog, Stopped
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.records import Records
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import CancelRun, Stopped
 from holdfast.runtime.stores import open_journal
 from holdfast.workspace import open_workspace
 

@@ -18,9 +18,10 @@ from holdfast.persistence.models import RunRow
 from holdfast.persistence.statements import now_text, update
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.durable import RunLog, Stopped
 from holdfast.runtime.failures import describe_error
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import Stopped
 from holdfast.workflow import Phase, WorkflowTemplate
 from holdfast.workspace import Workspace
 

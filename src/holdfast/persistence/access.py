@@ -26,7 +26,7 @@ _NO_HASH = hashlib.sha256(b"").hexdigest()
 
 
 def hash_secret(secret: str) -> str:
-    """A plain hash is enough: a secret of ours has 256 random bits, so there is nothing to guess."""
+    """Hash a secret. A plain hash is enough: a secret of ours has 256 random bits, so there is nothing to guess."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -89,7 +89,7 @@ async def revoke_token(journal: Journal, token_id: str, *, by: str = "") -> None
 
 
 async def find_valid_token(db: Database, token: str) -> TokenRow | None:
-    """The row of a token that is right, not revoked and not over; the secret is compared in constant time."""
+    """Find the row of a token that is right, not revoked and not over; the secret is compared in constant time."""
     prefix, _, rest = token.partition("_")
     token_id, _, secret = rest.partition("_")
     row: TokenRow | None = None
@@ -153,7 +153,7 @@ async def find_answer(db: Database, actor: str, key: str) -> IdempotencyRow | No
 
 
 def remember_answer(actor: str, key: str, request_hash: str, run_id: str) -> Statement:
-    """The key as a row to be written with the run; refused, with the run, if someone was faster."""
+    """Return the statement that stores the key with the run; refused, with the run, if someone was faster."""
     values = {"actor": actor, "key": key, "request_hash": request_hash, "run_id": run_id, "created_at": now_text()}
     return insert("idempotency_keys", values)
 

@@ -77,7 +77,7 @@ def _size(path: Path) -> int:
 
 
 def _find_lack_of_room(path: Path, needed: int) -> str:
-    """A copy is made beside the log and one in SQLite's folder for passing files."""
+    """Find which disk has no room: a copy is made beside the log, and one in SQLite's temporary folder."""
     named = (os.environ.get("SQLITE_TMPDIR"), os.environ.get("TMPDIR"), "/var/tmp", "/usr/tmp", "/tmp")  # noqa: S108
     passing = next((Path(name) for name in named if name and os.access(name, os.W_OK)), path.parent)
     for folder, times in ((path.parent, 2), (passing, 1)):

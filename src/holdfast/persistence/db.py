@@ -32,7 +32,7 @@ class Database:
     """
 
     def __init__(self, url: str, *, connections: int = DATABASE_CONNECTIONS, wait_s: float = 30.0) -> None:
-        """Raises `ConfigInvalid` for another kind of URL."""
+        """Take the URL of a SQLite or Postgres database. Raises `ConfigInvalid` for another kind."""
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self.path = _sqlite_path(url)
         if self.path == ":memory:":
@@ -74,7 +74,7 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
-        """A session; what it changed is kept only if it commits. It has a connection from its first query to its end:
+        """Open a session; its changes last only if it commits. It has a connection from its first query to its end:
         nothing is waited for in it but the database, and no second one is opened in it."""
         if self._sessions is None:
             self._engine = self._make_engine()
@@ -83,8 +83,8 @@ class Database:
             async with self._sessions() as session:
                 yield session
         except PoolTimeout as error:
-            told = "Too many wait for the database; this one was given up, and nothing was changed."
-            raise StoreBusy(told, hint="Try it again.", retry_after_s=5) from error
+            message = "Too many wait for the database; this one was given up, and nothing was changed."
+            raise StoreBusy(message, hint="Try it again.", retry_after_s=5) from error
         except (OperationalError, InterfaceError) as error:
             raise self._to_store_error(error.orig) from error
 
@@ -95,7 +95,7 @@ class Database:
             return transaction.to_store_error(error, self.path)
         from holdfast.runtime.checkpoint.postgres import session as postgres_session
 
-        return postgres_session.to_store_error(error, postgres_session.parse_url(self._url).shown)
+        return postgres_session.to_store_error(error, postgres_session.parse_url(self._url).label)
 
     async def dispose(self) -> None:
         """Close every connection; the object can be used again."""
@@ -119,7 +119,7 @@ class Database:
         return engine
 
     async def _open_file(self) -> Any:
-        """A connection of the driver's, made as SQLAlchemy makes it and remembered while anybody has it."""
+        """Open a connection of the driver's, as SQLAlchemy does, and remember it while anybody has it."""
         import aiosqlite
 
         assert self.path is not None
@@ -136,7 +136,7 @@ class Database:
 
 
 def _thread_of(connection: Any) -> threading.Thread:
-    """The thread a connection of aiosqlite works in; before version 0.22 the connection is the thread."""
+    """Return the thread a connection of aiosqlite works in; before version 0.22 the connection is the thread."""
     thread: threading.Thread = getattr(connection, "_thread", connection)
     return thread
 

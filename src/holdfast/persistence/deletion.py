@@ -10,13 +10,15 @@ from typing import Any
 
 from sqlalchemy import func, select, text
 
+from holdfast.enums import TERMINAL_STATES
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import DeletedRunRow, RunEventRow, RunPhaseRow, RunRow
 from holdfast.persistence.statements import insert, now_text
 from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 
-OVER = ("completed", "failed", "cancelled")
+OVER = TERMINAL_STATES
 CLEANUP_JOURNAL = "holdfast-cleanup"  # it has no events
 _CHILD_TABLES = ("approvals", "artifacts", "ledger", "run_bindings", "run_phases", "idempotency_keys")
 
@@ -30,12 +32,12 @@ class OverRun:
     ended_at: str
     repo_path: str
     forked_from: str | None
-    is_asked_for: bool
+    has_open_request: bool
     """Somebody wants it to go on: a retry that no driver has taken yet."""
 
 
 async def list_over(db: Database) -> list[OverRun]:
-    """Every run that is over, the one that ended first at the beginning."""
+    """List every run that is over, the one that ended first at the beginning."""
     ended = func.coalesce(RunRow.ended_at, func.nullif(RunRow.updated_at, ""), RunRow.created_at)
     query = select(RunRow, ended).where(RunRow.state.in_(OVER)).order_by(ended, RunRow.id)
     async with db.session() as session:
@@ -46,7 +48,7 @@ async def list_over(db: Database) -> list[OverRun]:
 
 
 async def find_over(db: Database, run_id: str) -> OverRun | None:
-    """The run, if it is there and over."""
+    """Find the run, if it is there and over."""
     async with db.session() as session:
         row = await session.get(RunRow, run_id)
     if row is None or row.state not in OVER:
@@ -56,11 +58,15 @@ async def find_over(db: Database, run_id: str) -> OverRun | None:
 
 
 async def read_merges(db: Database, run_id: str) -> list[dict[str, Any]]:
-    """What the journal says of each merge of a run since its last phase ended: `commit` and `branch`, or `folder`."""
+    """Read each merge of a run since its last phase ended, as journaled: `commit` and `branch`, or `folder`."""
     of_run = RunEventRow.run_id == run_id
-    completed = select(func.max(RunEventRow.seq)).where(of_run, RunEventRow.type == "phase.completed").scalar_subquery()
+    completed = (
+        select(func.max(RunEventRow.seq))
+        .where(of_run, RunEventRow.type == EventKind.PHASE_COMPLETED.value)
+        .scalar_subquery()
+    )
     since = func.coalesce(completed, 0)
-    query = select(RunEventRow).where(of_run, RunEventRow.type == "run.merged", RunEventRow.seq > since)
+    query = select(RunEventRow).where(of_run, RunEventRow.type == EventKind.RUN_MERGED.value, RunEventRow.seq > since)
     async with db.session() as session:
         return [row.payload for row in await session.scalars(query.order_by(RunEventRow.seq))]
 
@@ -71,14 +77,14 @@ async def list_run_ids(db: Database) -> set[str]:
 
 
 async def count_open(db: Database) -> dict[str, int]:
-    """How many runs are not over, by state."""
+    """Count the runs that are not over, by state."""
     query = select(RunRow.state, func.count()).where(RunRow.state.not_in(OVER)).group_by(RunRow.state)
     async with db.session() as session:
         return {state: int(count) for state, count in await session.execute(query)}
 
 
 async def list_forks(db: Database) -> dict[str, list[str]]:
-    """By run the runs that were forked from it."""
+    """List the forks of each run."""
     found: dict[str, list[str]] = {}
     async with db.session() as session:
         rows = await session.execute(select(RunRow.forked_from, RunRow.id).where(RunRow.forked_from.is_not(None)))
@@ -88,7 +94,7 @@ async def list_forks(db: Database) -> dict[str, list[str]]:
 
 
 async def read_last_tree(db: Database, run_id: str) -> str | None:
-    """The files as the phase that was completed last left them: what a merge brings."""
+    """Read the tree that the phase completed last has left: what a merge brings."""
     query = select(RunPhaseRow.tree).where(
         RunPhaseRow.run_id == run_id, RunPhaseRow.state == "completed", RunPhaseRow.tree.is_not(None)
     )
@@ -97,7 +103,7 @@ async def read_last_tree(db: Database, run_id: str) -> str | None:
 
 
 async def measure_journal(db: Database, run_id: str) -> int:
-    """About how many bytes a run has in the database: its events, the big values that only it has, its artifacts."""
+    """Measure roughly how many bytes a run has in rows: its events, big values that only it has, its artifacts."""
     async with db.session() as session:
         sizes = [(await session.execute(text(query), {"id": run_id})).scalar() for query in _SIZES]
     return sum(int(size or 0) for size in sizes)
@@ -112,7 +118,7 @@ _SIZES = (
 
 
 def deletion_rows(run_id: str, *, data_dir: str, repo: str, has_positions: bool) -> list[Statement]:
-    """Everything that a run has in rows, as one change; refused if it is not over, or has a fork.
+    """Return the statements that delete all rows of a run; refused if it is not over, or has a fork.
 
     Its money moves to the sums of its days. `has_positions` says that the order over all runs is a table of its own.
     """
@@ -154,13 +160,13 @@ async def find_deleted(db: Database, run_id: str) -> DeletedRunRow | None:
 
 
 async def list_deleted(db: Database, data_dir: str) -> Sequence[DeletedRunRow]:
-    """The deleted runs that may have left something in this data directory."""
+    """List the deleted runs that may have left something in this data directory."""
     query = select(DeletedRunRow).where(DeletedRunRow.data_dir == data_dir).order_by(DeletedRunRow.deleted_at)
     async with db.session() as session:
         return list(await session.scalars(query))
 
 
 async def forget_deleted(journal: Journal, run_id: str) -> None:
-    """Nothing is left of a deleted run; may happen twice."""
+    """Forget a deleted run of which nothing is left; may happen twice."""
     gone = Statement("DELETE FROM deleted_runs WHERE run_id = :id", {"id": run_id}, expect=None)
     await journal.append(CLEANUP_JOURNAL, [], rows=[gone])

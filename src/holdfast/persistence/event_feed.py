@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, func, or_, select, text
 from sqlalchemy.orm import Session
 
+from holdfast.enums import OPEN_STATES
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import FeedRow, RunEventRow, RunRow
 from holdfast.runtime.checkpoint.base import Statement
@@ -21,7 +22,6 @@ from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
 
 FEED_JOURNAL = "holdfast-feed"  # it has no events; whoever appends to it holds its lock until the commit
-_ACTIVE = ("pending", "running", "paused")
 _MOST_AT_ONCE = 1000  # runs per transaction; it may be shared with appends that should not wait for long
 
 
@@ -39,7 +39,7 @@ class EventRange:
 
 
 def needs_positions(db: Database) -> bool:
-    """Whether events have no position until `give_positions` gives them one."""
+    """Return true if events have no position until `give_positions` gives them one."""
     return db.path is None
 
 
@@ -69,7 +69,7 @@ WHERE n.head > n.seen
 
 
 async def find_moved(db: Database) -> dict[str, int]:
-    """Every run with events that have no position yet, and its last number: a look at all runs."""
+    """Find every run with events that have no position yet, and its last number: a look at all runs."""
     query = text(
         "SELECT r.id, j.head FROM runs AS r JOIN journal_runs AS j ON j.run_id = r.id "
         "WHERE j.head > COALESCE((SELECT MAX(f.last_seq) FROM feed AS f WHERE f.run_id = r.id), 0) "
@@ -80,21 +80,21 @@ async def find_moved(db: Database) -> dict[str, int]:
 
 
 async def list_active(db: Database, *, created_since: str) -> set[str]:
-    """The runs that may be written to at any moment, and the new ones, which may be over already."""
-    query = select(RunRow.id).where(or_(RunRow.state.in_(_ACTIVE), RunRow.created_at > created_since))
+    """List the runs that may be written to at any moment, and the new ones, which may be over already."""
+    query = select(RunRow.id).where(or_(RunRow.state.in_(OPEN_STATES), RunRow.created_at > created_since))
     async with db.session() as session:
         return set(await session.scalars(query))
 
 
 async def read_position(db: Database) -> int:
-    """The last position there is, 0 if there is none."""
+    """Read the last position there is, 0 if there is none."""
     query = select(func.max(FeedRow.position)) if needs_positions(db) else text("SELECT MAX(position) FROM events")
     async with db.session() as session:
         return int((await session.execute(query)).scalar() or 0)
 
 
 async def read_stretches(db: Database, after: int, *, limit: int) -> list[EventRange]:
-    """What comes after a position; the first one may begin before it."""
+    """Read the stretches of events after a position; the first one may begin before it."""
     async with db.session() as session:
         if not needs_positions(db):
             return to_stretches((await session.execute(_ROWS, {"after": after, "limit": limit})).all())
@@ -125,7 +125,7 @@ def to_stretches(rows: Iterable[Sequence[object]]) -> list[EventRange]:
 
 
 async def read_events(db: Database, stretches: Sequence[EventRange]) -> dict[str, dict[int, Event]]:
-    """The events of consecutive stretches, by run and number; none of a run that was deleted since.
+    """Read the events of consecutive stretches, by run and number; none of a run that was deleted since.
 
     Raises `JournalCorrupt` if one of the runs is damaged there.
     """

@@ -8,7 +8,7 @@ from sqlalchemy import Select, and_, func, or_, select, tuple_
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, LedgerRow, PastSpendingRow, RunPhaseRow, RunRow
-from holdfast.persistence.runs import Spent
+from holdfast.persistence.runs import Spending
 
 
 @dataclass(frozen=True)
@@ -24,26 +24,26 @@ class RunFilter:
 @dataclass(frozen=True)
 class ListedRun:
     run: RunRow
-    spent: Spent
+    spent: Spending
 
 
 async def list_page(
-    db: Database, wanted: RunFilter, *, limit: int, after: tuple[str, str] | None = None
+    db: Database, run_filter: RunFilter, *, limit: int, after: tuple[str, str] | None = None
 ) -> list[ListedRun]:
-    """At most `limit` runs, newest first, that come after the run with this time of creation and id."""
+    """List at most `limit` runs, newest first, that come after the run with this time of creation and id."""
     is_real = LedgerRow.is_simulated == 0
     sums = (
         _sum_of_run(is_real),
         _sum_of_run(is_real, LedgerRow.state == "reserved"),
         _sum_of_run(LedgerRow.is_simulated == 1),
     )
-    query = _filtered(select(RunRow, *sums), wanted)
+    query = _filtered(select(RunRow, *sums), run_filter)
     if after is not None:
         query = query.where(tuple_(RunRow.created_at, RunRow.id) < tuple_(*after))
     query = query.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit)
     async with db.session() as session:
         return [
-            ListedRun(run, Spent(int(real or 0) - int(held or 0), int(held or 0), int(play or 0)))
+            ListedRun(run, Spending(int(real or 0) - int(held or 0), int(held or 0), int(play or 0)))
             for run, real, held, play in await session.execute(query)
         ]
 
@@ -58,7 +58,7 @@ def _sum_of_run(*conditions: Any) -> Any:
 
 
 async def list_phases(db: Database, run_ids: Sequence[str]) -> dict[str, list[RunPhaseRow]]:
-    """The phases of each of these runs, in their order."""
+    """List the phases of each of these runs, in their order."""
     query = select(RunPhaseRow).where(RunPhaseRow.run_id.in_(run_ids)).order_by(RunPhaseRow.position)
     found: dict[str, list[RunPhaseRow]] = {}
     async with db.session() as session:
@@ -67,20 +67,20 @@ async def list_phases(db: Database, run_ids: Sequence[str]) -> dict[str, list[Ru
     return found
 
 
-def _filtered(query: Select[Any], wanted: RunFilter) -> Select[Any]:
-    if wanted.state is not None:
-        query = query.where(RunRow.state == wanted.state)
-    if wanted.workflow is not None:
-        query = query.where(RunRow.workflow == wanted.workflow)
-    if wanted.text is not None:
+def _filtered(query: Select[Any], run_filter: RunFilter) -> Select[Any]:
+    if run_filter.state is not None:
+        query = query.where(RunRow.state == run_filter.state)
+    if run_filter.workflow is not None:
+        query = query.where(RunRow.workflow == run_filter.workflow)
+    if run_filter.text is not None:
         query = query.where(
             or_(
-                RunRow.title.contains(wanted.text, autoescape=True),
-                RunRow.requirements_md.contains(wanted.text, autoescape=True),
+                RunRow.title.contains(run_filter.text, autoescape=True),
+                RunRow.requirements_md.contains(run_filter.text, autoescape=True),
             )
         )
-    if wanted.repo is not None:
-        query = query.where(RunRow.repo_path.contains(wanted.repo, autoescape=True))
+    if run_filter.repo is not None:
+        query = query.where(RunRow.repo_path.contains(run_filter.repo, autoescape=True))
     return query
 
 
@@ -95,13 +95,13 @@ class DueRun:
 
 
 async def list_due(db: Database) -> list[DueRun]:
-    """Runs that are pending or running, that a person asked to go on, or whose every question is answered."""
-    asked = and_(RunRow.state.in_(("paused", "failed")), RunRow.wake.is_not(None))
+    """List runs that are pending or running, that a person asked to go on, or whose every question is answered."""
+    is_requested = and_(RunRow.state.in_(("paused", "failed")), RunRow.wake.is_not(None))
     open_questions = select(ApprovalRow.id).where(ApprovalRow.run_id == RunRow.id, ApprovalRow.state == "pending")
     answered = and_(RunRow.state == "paused", RunRow.pause_reason == "approval", ~open_questions.exists())
     query = (
         select(RunRow.id, RunRow.state, RunRow.repo_path, RunRow.wake)
-        .where(or_(RunRow.state.in_(("running", "pending")), asked, answered))
+        .where(or_(RunRow.state.in_(("running", "pending")), is_requested, answered))
         .order_by(RunRow.created_at, RunRow.id)
     )
     async with db.session() as session:
@@ -164,7 +164,7 @@ async def read_money(db: Database, *, since_day: str) -> Money:
 
 
 async def read_total_micros(db: Database) -> tuple[int, int]:
-    """All real money ever, and all that rehearsals made up; what deleted runs spent is in it."""
+    """Read all real money ever spent, and all that rehearsals made up; what deleted runs spent is in it."""
     totals = {False: 0, True: 0}
     async with db.session() as session:
         for row in (LedgerRow, PastSpendingRow):

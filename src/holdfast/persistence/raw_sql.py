@@ -16,7 +16,7 @@ _JSON_COLUMNS = {"error", "shown", "findings", "definition"}
 
 
 def query(sql: str, params: Mapping[str, Any] | None = None, *, config: Config | None = None) -> list[Row]:
-    """Rows as dictionaries; `[]` where there is no database or no table yet."""
+    """Return rows as dictionaries; `[]` where there is no database or no table yet."""
     config = config or load_config()
     try:
         rows = _query(config, sql, params or {})
@@ -72,7 +72,7 @@ def _query_postgres(url: str, sql: str, params: Mapping[str, Any]) -> list[Row]:
     except psycopg.Error as error:
         from holdfast.runtime.checkpoint.postgres.session import parse_url, to_store_error
 
-        raise to_store_error(error, parse_url(plain).shown) from error  # without the password
+        raise to_store_error(error, parse_url(plain).label) from error  # without the password
 
 
 def _decoded(name: str, value: Any) -> Any:
@@ -88,7 +88,7 @@ _LIVING = "SELECT run_id, owner FROM journal_runs WHERE owner IS NOT NULL AND le
 
 
 def find_driven(run_ids: Collection[str], *, config: Config | None = None) -> set[str]:
-    """Those of these runs that somebody drives now; one of which that cannot be known counts as driven."""
+    """Find those of these runs that somebody drives now; one of which that cannot be known counts as driven."""
     config = config or load_config()
     if not run_ids:
         return set()

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import and_, func, select
 
+from holdfast.enums import OPEN_STATES
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import (
     AgentPersonaRow,
@@ -19,6 +20,7 @@ from holdfast.persistence.models import (
     RunRow,
     WorkflowTemplateRow,
 )
+from holdfast.runtime.events import EventKind
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,10 @@ async def read_approvals(db: Database, *, run_id: str | None = None, state: str 
         return list(await session.scalars(query))
 
 
-_UNFINISHED = ("pending", "running", "paused")
-
-
 async def list_waiting(db: Database) -> list[ApprovalRow]:
-    """The open questions of runs that are not over, the oldest first; what a run that is over had asked is moot."""
+    """List the open approvals of runs that are not over, the oldest first; those of a run that is over are moot."""
     query = select(ApprovalRow).join(RunRow, RunRow.id == ApprovalRow.run_id).where(ApprovalRow.state == "pending")
-    query = query.where(RunRow.state.in_(_UNFINISHED)).order_by(ApprovalRow.requested_at)
+    query = query.where(RunRow.state.in_(OPEN_STATES)).order_by(ApprovalRow.requested_at)
     async with db.session() as session:
         return list(await session.scalars(query))
 
@@ -98,7 +97,7 @@ async def find_approval(db: Database, approval_id: str) -> ApprovalRow | None:
 
 
 @dataclass(frozen=True)
-class Spent:
+class Spending:
     """Money in micro-dollars: settled by responses, and reserved for calls that have none (yet, or for ever).
 
     What the simulated model made up is apart, and in none of the others.
@@ -113,28 +112,28 @@ class Spent:
         return self.settled_micros + self.reserved_micros
 
 
-async def read_spent(db: Database, run_id: str) -> Spent:
+async def read_spent(db: Database, run_id: str) -> Spending:
     by_phase = (await read_spent_by_phase(db, run_id)).values()
-    return Spent(*(sum(amounts) for amounts in zip(*map(astuple, by_phase), strict=True)))
+    return Spending(*(sum(amounts) for amounts in zip(*map(astuple, by_phase), strict=True)))
 
 
-async def read_spent_by_phase(db: Database, run_id: str) -> dict[str, Spent]:
+async def read_spent_by_phase(db: Database, run_id: str) -> dict[str, Spending]:
     kinds = (LedgerRow.phase_key, LedgerRow.is_simulated, LedgerRow.state)
     query = select(*kinds, func.sum(LedgerRow.amount_micros)).where(LedgerRow.run_id == run_id).group_by(*kinds)
-    found: dict[str, Spent] = {}
+    found: dict[str, Spending] = {}
     async with db.session() as session:
         for phase_key, is_simulated, state, total in await session.execute(query):
             name = "simulated_micros" if is_simulated else f"{'reserved' if state == 'reserved' else 'settled'}_micros"
-            before = found.get(phase_key, Spent())
+            before = found.get(phase_key, Spending())
             found[phase_key] = replace(before, **{name: getattr(before, name) + int(total or 0)})
     return found
 
 
 async def list_overdue(db: Database, now: str, *, run_id: str | None = None) -> Sequence[ApprovalRow]:
-    """The open questions of runs that are not over whose deadline has passed, the earliest first."""
+    """List the open approvals whose deadline has passed, of runs that are not over, the earliest first."""
     is_overdue = (ApprovalRow.state == "pending", ApprovalRow.deadline_at <= now)
     query = select(ApprovalRow).join(RunRow, RunRow.id == ApprovalRow.run_id).where(*is_overdue)
-    query = query.where(RunRow.state.in_(_UNFINISHED)).order_by(ApprovalRow.deadline_at)
+    query = query.where(RunRow.state.in_(OPEN_STATES)).order_by(ApprovalRow.deadline_at)
     if run_id is not None:
         query = query.where(ApprovalRow.run_id == run_id)
     async with db.session() as session:
@@ -144,7 +143,7 @@ async def list_overdue(db: Database, now: str, *, run_id: str | None = None) -> 
 async def read_spent_in_scopes(
     db: Database, run_id: str, phase_key: str, day: str, *, is_simulated: bool
 ) -> dict[str, int]:
-    """What counts against each limit by now: the run's, the phase's and the day's, in micro-dollars.
+    """Read what counts against each limit by now: the run's, the phase's and the day's, in micro-dollars.
 
     A rehearsal counts its play money against the limits of its own run, and nothing against the day's.
     """
@@ -163,10 +162,10 @@ async def read_spent_in_scopes(
 
 
 async def read_exhausted(db: Database, run_id: str) -> dict[str, Any]:
-    """What was said when a limit did not allow the next call, the last time that happened; else nothing."""
+    """Read the payload of the run's last `budget.exhausted` event; empty if no limit was ever reached."""
     query = (
         select(RunEventRow)
-        .where(RunEventRow.run_id == run_id, RunEventRow.type == "budget.exhausted")
+        .where(RunEventRow.run_id == run_id, RunEventRow.type == EventKind.BUDGET_EXHAUSTED.value)
         .order_by(RunEventRow.seq.desc())
         .limit(1)
     )

@@ -9,7 +9,7 @@ from holdfast.runtime.checkpoint.base import Statement
 
 
 def now_text() -> str:
-    """The time as rows hold it: ISO 8601, UTC, sortable as text."""
+    """Return the time as rows hold it: ISO 8601, UTC, sortable as text."""
     return to_time_text(datetime.now(UTC))
 
 

@@ -43,7 +43,7 @@ class PastRun:
 
 
 async def read_past_runs(db: Database, *, limit: int = RECENT_RUNS) -> list[PastRun]:
-    """The newest runs of all workflows, newest first, with what their phases took and cost."""
+    """Read the newest runs of all workflows, newest first, with what their phases took and cost."""
     newest = select(RunRow).order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit)
     recent: Select[tuple[str]] = select(newest.subquery().c.id)
     async with db.session() as session:
@@ -54,13 +54,13 @@ async def read_past_runs(db: Database, *, limit: int = RECENT_RUNS) -> list[Past
         spent: dict[tuple[str, str, bool], int] = defaultdict(int)
         for run_id, phase_key, is_simulated, total in costs:
             spent[run_id, phase_key, bool(is_simulated)] += int(total or 0)
-        asked = await session.execute(
+        approvals = await session.execute(
             select(ApprovalRow.run_id, ApprovalRow.requested_at, ApprovalRow.decided_at).where(
                 ApprovalRow.run_id.in_(recent)
             )
         )
         waits: dict[str, float] = defaultdict(float)
-        for run_id, requested_at, decided_at in asked:
+        for run_id, requested_at, decided_at in approvals:
             waits[run_id] += seconds_between(requested_at, decided_at) or 0.0
         phases: dict[str, list[PastPhase]] = defaultdict(list)
         for row in await session.scalars(select(RunPhaseRow).where(RunPhaseRow.run_id.in_(recent))):
@@ -90,7 +90,7 @@ def _to_past(run: RunRow, cost_micros: int, simulated_micros: int, waited_s: flo
 
 
 def seconds_between(start: str | None, end: str | None) -> float | None:
-    """The time between two of the rows' times; `None` if one is missing or is no time."""
+    """Return the time between two of the rows' times; `None` if one is missing or is no time."""
     if not start or not end:
         return None
     try:
@@ -108,7 +108,7 @@ class UsedRepository:
 
 
 async def read_used_repositories(db: Database, *, limit: int = RECENT_RUNS) -> list[UsedRepository]:
-    """The repositories of the newest runs, the one used last first, with the branch of its last run."""
+    """Read the repositories of the newest runs, the one used last first, with the branch of its last run."""
     newest = (
         select(RunRow.repo_path, RunRow.base_branch, RunRow.created_at)
         .order_by(RunRow.created_at.desc(), RunRow.id.desc())

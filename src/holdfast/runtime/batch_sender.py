@@ -1,29 +1,23 @@
-"""How batches get to a store that must be waited for: over its line, on the loop, or through a thread.
+"""How batches get to a store that must be waited for: over its pipeline, on the loop, or through a thread.
 
-Rule: of one run nothing is sent before the last answer; so its appends stay in order, whichever way each of them goes.
+Rule: of one run nothing is sent before the last answer; so its appends stay in order, whichever route each of them
+takes.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from enum import Enum, auto
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from holdfast.errors import StoreError
-from holdfast.runtime.checkpoint.base import Append, AppendResult, JournalStore, Line
+from holdfast.runtime.checkpoint.base import Append, AppendPipeline, AppendResult, JournalStore
 from holdfast.runtime.threads import Outcome, Writer
 
-_AT_ONCE = 2  # batches on the line: while the store writes one, the loop works on the other
+_AT_ONCE = 2  # batches in the pipeline: while the store writes one, the loop works on the other
 _WORTH_HALVING = 32  # appends; fewer are committed together sooner than by turns
-_OPEN_AGAIN_S = 0.5
-_LOOK_AGAIN_S = 1.0
-
-
-class _Route(Enum):
-    LINE = auto()
-    THREAD = auto()
-    LATER = auto()
+_REOPEN_S = 0.5
+_POLL_S = 1.0
 
 
 class Waiting(NamedTuple):
@@ -31,27 +25,174 @@ class Waiting(NamedTuple):
     done: "asyncio.Future[list[int]]"
 
 
+Batch = Sequence[Waiting]
+Report = Callable[[Batch, Outcome, float], None]
+"""Told of each batch that is answered: what became of it, and when it was sent."""
+Commit = Callable[[], list[AppendResult]]
+
+
+class ThreadRoute:
+    """Through a thread, which waits for the store: any batch, one after the other."""
+
+    def __init__(self, store: JournalStore, loop: asyncio.AbstractEventLoop, report: Report) -> None:
+        self._store = store
+        self._loop = loop
+        self._report = report
+        self._writer: Writer | None = None
+        self._under_way = 0
+
+    @property
+    def has_room(self) -> bool:
+        return not self._under_way
+
+    def suits(self, _append: Append) -> bool:
+        return True
+
+    def send(self, batch: Batch) -> None:
+        appends = [item.append for item in batch]
+        self.commit(batch, lambda: self._store.append(appends))
+
+    def commit(self, batch: Batch, commit: Commit) -> None:
+        """Write a batch by `commit`, now or after those that are under way."""
+        if self._writer is None:
+            self._writer = Writer(self._loop)
+        self._under_way += 1
+        self._writer.write(commit, partial(self._end, batch, time.perf_counter()))
+
+    def _end(self, batch: Batch, sent_at: float, outcome: Outcome) -> None:
+        self._under_way -= 1
+        self._report(batch, outcome, sent_at)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.stop()
+
+
+class PipelineRoute:
+    """Over the store's pipeline, once it is open: sent and answered on the loop, for appends that it takes.
+
+    A batch that cannot be sent, or of which it is not known whether it was written, goes through the thread.
+    """
+
+    def __init__(
+        self, store: JournalStore, loop: asyncio.AbstractEventLoop, report: Report, thread: ThreadRoute
+    ) -> None:
+        self.pipeline: AppendPipeline | None = None
+        self._store = store
+        self._loop = loop
+        self._report = report
+        self._thread = thread
+        self._descriptor = -1
+        self._under_way = 0
+        self._opening: asyncio.Task[None] | None = None
+        self._not_before = 0.0
+        self._poll_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def has_room(self) -> bool:
+        return self._under_way < _AT_ONCE
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._under_way
+
+    def suits(self, append: Append) -> bool:
+        return self.pipeline is not None and self.pipeline.takes(append)
+
+    def send(self, batch: Batch) -> None:
+        assert self.pipeline is not None
+        try:
+            self.pipeline.send([item.append for item in batch], (batch, time.perf_counter()))
+        except Exception:
+            self._thread.send(batch)  # which finds out what is wrong with it, and reports that
+            return
+        self._under_way += 1
+        if self.pipeline.has_more_to_send:
+            self._loop.add_writer(self._descriptor, self._flush)
+        if self.pipeline.is_lost:
+            self._loop.call_soon(self._receive)
+        elif self._poll_timer is None:
+            self._poll_timer = self._loop.call_later(_POLL_S, self._poll)
+
+    def _poll(self) -> None:
+        """Look for answers by the clock: not every loop tells of a connection that was reset."""
+        self._poll_timer = None
+        if self._under_way:
+            self._receive()
+        if self._under_way:
+            self._poll_timer = self._loop.call_later(_POLL_S, self._poll)
+
+    def _flush(self) -> None:
+        assert self.pipeline is not None
+        self.pipeline.flush()
+        if self.pipeline.is_lost:
+            self._receive()
+        elif not self.pipeline.has_more_to_send:
+            self._loop.remove_writer(self._descriptor)
+
+    def _receive(self) -> None:
+        if self.pipeline is None:
+            return
+        answers = self.pipeline.receive()
+        self._under_way -= len(answers)
+        if self.pipeline.is_lost:
+            self._drop()
+            if answers:  # else it was idle, and the next append opens another
+                self.open_soon()
+        for (batch, sent_at), answer in answers:
+            if isinstance(answer, list):
+                self._not_before = 0.0
+                self._report(batch, answer, sent_at)
+            else:
+                self._thread.commit(batch, answer)
+
+    def open_soon(self) -> None:
+        """Begin to open the store's pipeline, if it has one."""
+        if self.pipeline is None and self._opening is None and self._loop.time() >= self._not_before:
+            self._opening = self._loop.create_task(self._open())
+
+    async def _open(self) -> None:
+        self._not_before = self._loop.time() + _REOPEN_S
+        try:
+            pipeline = await asyncio.to_thread(self._store.open_pipeline)
+            if pipeline is not None:
+                self._descriptor = pipeline.fileno()
+                self._loop.add_reader(self._descriptor, self._receive)
+            self.pipeline = pipeline
+        except StoreError:
+            pass  # the thread tells what is wrong, or does without
+        finally:
+            self._opening = None
+
+    def _drop(self) -> None:
+        pipeline, self.pipeline = self.pipeline, None
+        if pipeline is not None:
+            self._loop.remove_reader(self._descriptor)
+            self._loop.remove_writer(self._descriptor)
+            pipeline.close()
+
+    async def close(self) -> None:
+        while self._opening is not None:
+            await asyncio.wait([self._opening])
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
+        self._drop()
+
+
 class BatchSender:
-    """Takes what can go and reports each batch that is answered."""
+    """Decides which appends go now, and by which route; reports each batch that is answered."""
 
     def __init__(
         self,
         store: JournalStore,
         loop: asyncio.AbstractEventLoop,
-        finish: Callable[[Sequence[Waiting], Outcome, float], None],
+        finish: Callable[[Batch, Outcome, float], None],
     ) -> None:
-        self._store = store
-        self._loop = loop
         self._finish = finish
         self._runs: set[str] = set()
-        self._sent = 0
-        self._line: Line | None = None
-        self._line_number = -1
-        self._opening: asyncio.Task[None] | None = None
-        self._not_before = 0.0
-        self._look: asyncio.TimerHandle | None = None
-        self._writer: Writer | None = None
-        self._in_thread = 0
+        """The runs with an append under way."""
+        self._thread = ThreadRoute(store, loop, self._end)
+        self.pipeline_route = PipelineRoute(store, loop, self._end, self._thread)
 
     @property
     def is_under_way(self) -> bool:
@@ -59,150 +200,58 @@ class BatchSender:
 
     @property
     def sender(self) -> int | None:
-        return None if self._line is None else self._line.sender
+        pipeline = self.pipeline_route.pipeline
+        return None if pipeline is None else pipeline.sender
 
     def can_take(self, append: Append) -> bool:
-        """Whether it could go now; if not, some answer will make room for it."""
-        return self._find_way(append) is not _Route.LATER
+        """Return true if it could go now; if not, some answer will make room for it."""
+        return self._find_route(append) is not None
 
     def deliver(self, waiting: list[Waiting]) -> list[Waiting]:
         """Send what can go now; returns what has to wait for an answer."""
-        sorted_out = self._sort(waiting)
-        later = sorted_out[_Route.LATER]
-        if slow := sorted_out[_Route.THREAD]:
-            self._append(slow)
+        quick, slow, later = self._sort(waiting)
+        if slow:
+            self._send(self._thread, slow)
             if any(item.append.epoch is not None for item in slow):
-                self._open_line()
-        quick = sorted_out[_Route.LINE]
-        if len(quick) >= _WORTH_HALVING and not self._sent:
+                self.pipeline_route.open_soon()
+        if len(quick) >= _WORTH_HALVING and self.pipeline_route.is_idle:
             half = len(quick) // 2
-            self._send(quick[:half])
+            self._send(self.pipeline_route, quick[:half])
             later = [item for item in quick[half:] if item.append.run_id in self._runs] + later
             quick = [item for item in quick[half:] if item.append.run_id not in self._runs]
         if quick:
-            self._send(quick)
+            self._send(self.pipeline_route, quick)
         return later
 
-    def _sort(self, waiting: list[Waiting]) -> "dict[_Route, list[Waiting]]":
-        sorted_out: dict[_Route, list[Waiting]] = {way: [] for way in _Route}
-        ways: dict[str, _Route] = {}
+    def _sort(self, waiting: Iterable[Waiting]) -> tuple[list[Waiting], list[Waiting], list[Waiting]]:
+        """Sort into what goes over the pipeline, what goes through the thread, and what goes later."""
+        quick: list[Waiting] = []
+        slow: list[Waiting] = []
+        later: list[Waiting] = []
+        routes: dict[str, ThreadRoute | PipelineRoute | None] = {}
         for item in waiting:
-            way = self._find_way(item.append)
-            first = ways.setdefault(item.append.run_id, way)
-            if first is not way:  # it may go with the run's earlier ones or after them, but not past them
-                way = ways[item.append.run_id] = _Route.THREAD if first is _Route.THREAD else _Route.LATER
-            sorted_out[way].append(item)
-        return sorted_out
+            route = self._find_route(item.append)
+            first = routes.setdefault(item.append.run_id, route)
+            if first is not route:  # it may go with the run's earlier ones or after them, but not past them
+                route = routes[item.append.run_id] = self._thread if first is self._thread else None
+            (later if route is None else slow if route is self._thread else quick).append(item)
+        return quick, slow, later
 
-    def _find_way(self, append: Append) -> "_Route":
+    def _find_route(self, append: Append) -> ThreadRoute | PipelineRoute | None:
         if append.run_id in self._runs:
-            return _Route.LATER
-        if self._line is not None and self._line.takes(append):
-            return _Route.LINE if self._sent < _AT_ONCE else _Route.LATER
-        return _Route.LATER if self._in_thread else _Route.THREAD
+            return None
+        route = self.pipeline_route if self.pipeline_route.suits(append) else self._thread
+        return route if route.has_room else None
 
-    # -- the thread ---------------------------------------------------------------------------------------------------
+    def _send(self, route: ThreadRoute | PipelineRoute, batch: Batch) -> None:
+        self._runs.update([item.append.run_id for item in batch])
+        route.send(batch)
 
-    def _append(self, items: list[Waiting]) -> None:
-        batch = [item.append for item in items]
-        self._write(items, lambda: self._store.append(batch))
-
-    def _write(self, items: list[Waiting], commit: Callable[[], list[AppendResult]]) -> None:
-        if self._writer is None:
-            self._writer = Writer(self._loop)
-        self._in_thread += 1
-        self._runs.update(item.append.run_id for item in items)
-        self._writer.write(commit, partial(self._end_write, items, time.perf_counter()))
-
-    def _end_write(self, items: list[Waiting], started: float, outcome: Outcome) -> None:
-        self._in_thread -= 1
-        self._end(items, started, outcome)
-
-    def _end(self, items: list[Waiting], started: float, outcome: Outcome) -> None:
-        self._runs.difference_update([item.append.run_id for item in items])
-        self._finish(items, outcome, time.perf_counter() - started)
-
-    # -- the line -----------------------------------------------------------------------------------------------------
-
-    def _open_line(self) -> None:
-        """Begin to open the store's line, if it has one."""
-        if self._line is None and self._opening is None and self._loop.time() >= self._not_before:
-            self._opening = self._loop.create_task(self._open())
-
-    async def _open(self) -> None:
-        self._not_before = self._loop.time() + _OPEN_AGAIN_S
-        try:
-            line = await asyncio.to_thread(self._store.open_line)
-            if line is not None:
-                self._line_number = line.fileno()
-                self._loop.add_reader(self._line_number, self._receive)
-            self._line = line
-        except StoreError:
-            pass  # the thread tells what is wrong, or does without
-        finally:
-            self._opening = None
-
-    def _send(self, items: list[Waiting]) -> None:
-        assert self._line is not None
-        try:
-            self._line.send([item.append for item in items], (items, time.perf_counter()))
-        except Exception:
-            self._append(items)  # what cannot be sent is told in the thread
-            return
-        self._runs.update([item.append.run_id for item in items])
-        self._sent += 1
-        if self._line.has_more_to_send:
-            self._loop.add_writer(self._line_number, self._flush)
-        if self._line.is_lost:
-            self._loop.call_soon(self._receive)
-        elif self._look is None:
-            self._look = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
-
-    def _look_again(self) -> None:
-        """Not every loop tells of a connection that was reset."""
-        self._look = None
-        if self._sent:
-            self._receive()
-        if self._sent:
-            self._look = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
-
-    def _flush(self) -> None:
-        assert self._line is not None
-        self._line.flush()
-        if self._line.is_lost:
-            self._receive()
-        elif not self._line.has_more_to_send:
-            self._loop.remove_writer(self._line_number)
-
-    def _receive(self) -> None:
-        if self._line is None:
-            return
-        answers = self._line.receive()
-        self._sent -= len(answers)
-        if self._line.is_lost:
-            self._close_line()
-            if answers:  # else it was idle, and the next append opens another
-                self._open_line()
-        for (items, started), answer in answers:
-            if isinstance(answer, list):
-                self._not_before = 0.0
-                self._end(items, started, answer)
-            else:
-                self._write(items, answer)
-
-    def _close_line(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            self._loop.remove_reader(self._line_number)
-            self._loop.remove_writer(self._line_number)
-            line.close()
+    def _end(self, batch: Batch, outcome: Outcome, sent_at: float) -> None:
+        self._runs.difference_update([item.append.run_id for item in batch])
+        self._finish(batch, outcome, time.perf_counter() - sent_at)
 
     async def close(self) -> None:
         """End, with nothing under way any more."""
-        while self._opening is not None:
-            await asyncio.wait([self._opening])
-        if self._look is not None:
-            self._look.cancel()
-        self._close_line()
-        if self._writer is not None:
-            self._writer.stop()
+        await self.pipeline_route.close()
+        self._thread.close()

@@ -5,16 +5,16 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from holdfast.runtime.durable import RunLog
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.run_log import RunLog
 
 _WATCH_AFTER_S = 0.1  # work shorter than this is over before anyone could ask to cancel it
 
 
 @dataclass
 class CancelWatch:
-    is_asked: bool = False
-    is_pause_asked: bool = False
+    is_cancel_requested: bool = False
+    is_pause_requested: bool = False
 
 
 @contextlib.contextmanager
@@ -35,11 +35,11 @@ def watch_for_cancel(journal: Journal, log: RunLog, *, can_pause: bool = False) 
         act()
 
     def act() -> None:
-        if watch.is_asked or watch.is_pause_asked:
+        if watch.is_cancel_requested or watch.is_pause_requested:
             return
-        watch.is_asked = log.records.cancel_request is not None
-        watch.is_pause_asked = can_pause and log.records.pause_request is not None and not watch.is_asked
-        if watch.is_asked or watch.is_pause_asked:
+        watch.is_cancel_requested = log.records.cancel_request is not None
+        watch.is_pause_requested = can_pause and log.records.pause_request is not None and not watch.is_cancel_requested
+        if watch.is_cancel_requested or watch.is_pause_requested:
             task.cancel()
 
     def on_head(head: int) -> None:

@@ -13,16 +13,16 @@ _Result = TypeVar("_Result")
 class Coalescer(Generic[_Item, _Result]):
     """`call` gets all items that wait and returns a result or an exception for each, in order.
 
-    A result that arrives when nobody waits for it any more goes to `give_back`.
+    A result that arrives when nobody waits for it any more goes to `release`.
     """
 
     def __init__(
         self,
         call: Callable[[list[_Item]], Awaitable[Sequence[_Result | BaseException]]],
-        give_back: Callable[[_Result], Awaitable[None]] | None = None,
+        release: Callable[[_Result], Awaitable[None]] | None = None,
     ) -> None:
         self._call = call
-        self._give_back = give_back
+        self._release = release
         self._waiting: list[tuple[_Item, asyncio.Future[_Result]]] = []
         self._running: asyncio.Task[None] | None = None
 
@@ -56,8 +56,8 @@ class Coalescer(Generic[_Item, _Result]):
 
     async def _answer(self, done: "asyncio.Future[_Result]", result: "_Result | BaseException") -> None:
         if done.done():
-            if self._give_back is not None and not isinstance(result, BaseException):
-                await self._give_back(result)
+            if self._release is not None and not isinstance(result, BaseException):
+                await self._release(result)
         elif isinstance(result, BaseException):
             done.set_exception(result)
         else:

@@ -15,11 +15,12 @@ from typing import Any, Literal, TypeVar
 
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected, Nondeterminism
-from holdfast.runtime.durable import CancelRun, Interrupted, OnUnknown, RunLog, Step, Stopped, Suspended, sleep_until
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import MAIN_LANE, Record, RecordType, StepState, describe, fingerprint_of
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import CancelRun, Interrupted, OnUnknown, Step, Stopped, Suspended, sleep_until
 
 _T = TypeVar("_T")
 
@@ -40,11 +41,11 @@ class Decision(str):
         return decision
 
 
-_Asked = tuple[RecordType | Literal["gather"], str]
+_Operation = tuple[RecordType | Literal["gather"], str]
 
 
-def _name(asked: _Asked) -> str:
-    return "gather" if asked[0] == "gather" else describe(asked[0], asked[1])
+def _name(operation: _Operation) -> str:
+    return "gather" if operation[0] == "gather" else describe(operation[0], operation[1])
 
 
 @dataclass
@@ -57,8 +58,8 @@ class _Lane:
     uses: dict[tuple[str, str], int] = field(default_factory=dict)
     numbered: set[tuple[str, str]] = field(default_factory=set)
     """The keys with an ordinal, and those that a user's name makes look like one."""
-    doing: _Asked | None = None
-    cut_off: _Asked | None = None
+    doing: _Operation | None = None
+    cut_off: _Operation | None = None
     """What was cancelled in the middle, by the end of the task or by a time limit around it."""
     interrupted: Interrupted | None = None
 
@@ -67,14 +68,14 @@ class _Lane:
         self.interrupted = Stopped(error)
         return self.interrupted
 
-    def check_free(self, asked: _Asked) -> None:
+    def check_free(self, operation: _Operation) -> None:
         """Raise if this lane must not do anything more, or not at the same time."""
         if self.interrupted is not None:
             raise self.interrupted
         if self.doing is not None:
             raise self.stop(
                 Nondeterminism(
-                    f"{_name(asked)} was asked for while {_name(self.doing)} of lane {self.lane_id!r} runs.",
+                    f"{_name(operation)} was asked for while {_name(self.doing)} of lane {self.lane_id!r} runs.",
                     hint="Use ctx.gather, with coroutines and not tasks, for what is to run in parallel; await every "
                     "step, and start none inside another.",
                 )
@@ -85,13 +86,14 @@ class _Lane:
                 raise asyncio.CancelledError  # what is recorded now would stand where the resumed run does other things
             raise self.stop(
                 Nondeterminism(
-                    f"{_name(self.cut_off)} was cancelled before its end, and the flow went on with {_name(asked)}.",
+                    f"{_name(self.cut_off)} was cancelled before its end, "
+                    f"and the flow went on with {_name(operation)}.",
                     hint="Put a time limit inside the function of the step, so that its failure is recorded.",
                 )
             )
 
     def take(self, record_type: RecordType, name: str) -> str:
-        """The key of the next thing this lane does. Raises if the journal has something else there."""
+        """Return the key of the next thing this lane does. Raises if the journal has something else there."""
         self.check_free((record_type, name))
         key = self._new_key(record_type, name)
         while self.position < len(self.recorded):
@@ -99,7 +101,7 @@ class _Lane:
             self.position += 1
             if found.key == key and found.type == record_type:
                 break
-            if not found.may_be_skipped:
+            if not found.can_be_skipped:
                 raise self.stop(_other_than(found, record_type, key, self.lane_id, self.position))
             found.is_skipped = True
         return key
@@ -206,13 +208,13 @@ class Context:
         return await self._in_lane(lane, ("approval", full_key), self._approval(lane, full_key, show))
 
     async def _approval(self, lane: _Lane, key: str, show: Any) -> Decision:
-        shown = to_json(show, f"what approval {key!r} shows")[1]
-        fingerprint = fingerprint_of(show=shown)
+        content = to_json(show, f"what approval {key!r} shows")[1]
+        fingerprint = fingerprint_of(show=content)
         record = self._log.find("approval", key, fingerprint)
         if record is None:
             await self._log.append(
                 self._log.event(
-                    EventKind.HUMAN_APPROVAL_REQUESTED, lane.lane_id, key=key, show=shown, fingerprint=fingerprint
+                    EventKind.HUMAN_APPROVAL_REQUESTED, lane.lane_id, key=key, show=content, fingerprint=fingerprint
                 )
             )
         if record is None or record.answer is None:
@@ -301,7 +303,7 @@ class Context:
         return result
 
     def waits_for(self) -> list[str]:
-        """The keys that lanes have stopped at for a person's answer."""
+        """List the keys that lanes have stopped at for a person's answer."""
         return [str(lane.interrupted) for lane in self._lanes if isinstance(lane.interrupted, Suspended)]
 
     def _check_nothing_open(self, main: _Lane) -> None:
@@ -321,7 +323,7 @@ class Context:
     def _check_nothing_left(self) -> None:
         entered = {lane.lane_id: lane.position for lane in self._lanes}
         for lane_id, recorded in self._log.records.lanes.items():
-            left = [record for record in recorded[entered.get(lane_id, 0) :] if not record.may_be_skipped]
+            left = [record for record in recorded[entered.get(lane_id, 0) :] if not record.can_be_skipped]
             if left:
                 raise Stopped(
                     Nondeterminism(
@@ -331,7 +333,7 @@ class Context:
                 )
 
     @staticmethod
-    async def _in_lane(lane: _Lane, what: _Asked, work: Awaitable[_T]) -> _T:
+    async def _in_lane(lane: _Lane, what: _Operation, work: Awaitable[_T]) -> _T:
         lane.doing = what
         try:
             return await work

@@ -10,36 +10,36 @@ from collections.abc import Awaitable, Callable
 from holdfast.runtime.checkpoint.base import Prepared, prepare
 from holdfast.runtime.events import Event
 
-MAX_OWED_S = 0.1  # watchers see a result no later than this, also while nothing else is appended
+MAX_DELAY_S = 0.1  # watchers see a result no later than this, also while nothing else is appended
 
 
 class DeferredEvents:
-    """What one run owes its journal; `pay` appends it."""
+    """Events of one run that are still to be written; `flush` appends them."""
 
-    def __init__(self, pay: Callable[[], Awaitable[None]]) -> None:
-        self._pay = pay
+    def __init__(self, flush: Callable[[], Awaitable[None]]) -> None:
+        self._flush = flush
         self._events: list[Prepared] = []
-        self._paying: asyncio.Task[None] | None = None
+        self._flushing: asyncio.Task[None] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._events)
 
     def add(self, *events: Event) -> None:
-        """Owe events. Raises `PayloadInvalid` now, for later it would be another append's failure."""
+        """Defer events. Raises `PayloadInvalid` now, for later it would be another append's failure."""
         prepared = [prepare(event) for event in events]
         if not self._events:
-            asyncio.get_running_loop().call_later(MAX_OWED_S, self._pay_soon)
+            asyncio.get_running_loop().call_later(MAX_DELAY_S, self._flush_soon)
         self._events += prepared
 
     def take(self) -> list[Prepared]:
-        """What is owed, for whoever appends it now."""
+        """Take all of them out, for whoever appends them now."""
         taken, self._events = self._events, []
         return taken
 
-    def give_back(self, events: list[Prepared]) -> None:
-        """They were not written after all."""
+    def restore(self, events: list[Prepared]) -> None:
+        """Put events back that were not written after all."""
         self._events = events + self._events
 
-    def _pay_soon(self) -> None:
-        if self._events and (self._paying is None or self._paying.done()):
-            self._paying = asyncio.ensure_future(self._pay())
+    def _flush_soon(self) -> None:
+        if self._events and (self._flushing is None or self._flushing.done()):
+            self._flushing = asyncio.ensure_future(self._flush())

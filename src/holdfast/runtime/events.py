@@ -129,9 +129,9 @@ class Event:
         known = _KINDS.get(self.kind)
         if known is not None and known is not self.kind:
             object.__setattr__(self, "kind", known)
-        shown = _VISIBILITIES.get(self.visibility)
-        if shown is not None and shown is not self.visibility:
-            object.__setattr__(self, "visibility", shown)
+        visibility = _VISIBILITIES.get(self.visibility)
+        if visibility is not None and visibility is not self.visibility:
+            object.__setattr__(self, "visibility", visibility)
 
     @property
     def is_terminal(self) -> bool:
@@ -280,7 +280,7 @@ def to_body(event: Event, *, is_plain: bool = False) -> tuple[bytes, dict[str, A
 
 
 def content_of(event: Event, payload: dict[str, Any]) -> dict[str, Any]:
-    """All of an event but its run and number, with this payload."""
+    """Return all of an event but its run and number, with this payload."""
     return {**event.extra, **_content(event), "payload": payload}
 
 
@@ -310,7 +310,7 @@ def from_body(run_id: str, seq: int, body: bytes | str) -> Event:
 
 
 def from_bodies(run_id: str, numbers: Sequence[int], bodies: Sequence[bytes]) -> list[Event] | None:
-    """As `from_body` for many at once, in half the time; `None` if one of them is not of this version."""
+    """Decode many bodies at once, in half the time of `from_body`; `None` if one of them is not of this version."""
     try:
         many = _decode_many(b"[%b]" % b",".join(bodies))
     except msgspec.MsgspecError:

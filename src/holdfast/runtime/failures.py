@@ -10,21 +10,27 @@ from holdfast.errors import HoldfastError, PayloadInvalid, StepFailed
 from holdfast.runtime.jsondata import to_json
 
 _MAX_ERROR_CHARS = 20_000  # of a failure's text; its arguments are kept whole up to the same size
+# Where a class is now that older journals name by another path. An entry stays for ever: some journal may hold it.
+MOVED_CLASSES: Mapping[str, str] = {
+    "holdfast.agents.model_errors.CutShort": "holdfast.agents.calls.provider_errors.CutShort",
+    "holdfast.agents.model_errors.Malformed": "holdfast.agents.calls.provider_errors.Malformed",
+    "holdfast.agents.schema_sample.CannotSample": "holdfast.agents.simulated.schema_sample.CannotSample",
+}
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
-    """What is journaled of an exception: its type, its text, and its arguments where they are JSON data."""
-    told: dict[str, Any] = {
+    """Return what is journaled of an exception: its type, its text, and its arguments where they are JSON data."""
+    description: dict[str, Any] = {
         "type": f"{type(error).__module__}.{type(error).__qualname__}",
         "message": _safe_text(error),
     }
     if isinstance(error, HoldfastError):
-        told["code"] = error.code
+        description["code"] = error.code
     with contextlib.suppress(PayloadInvalid):
         text, args = to_json(list(error.args))
         if len(text) <= _MAX_ERROR_CHARS:
-            told["args"] = args
-    return told
+            description["args"] = args
+    return description
 
 
 def _safe_text(error: BaseException) -> str:
@@ -35,20 +41,22 @@ def _safe_text(error: BaseException) -> str:
     return text[:_MAX_ERROR_CHARS].encode(errors="replace").decode()
 
 
-def rebuild_error(key: str, told: Mapping[str, Any]) -> Exception:
-    """The exception a recorded failure raised, so that a flow which caught it takes the same way again."""
-    error_class = _find_class(str(told.get("type", "")))
-    error = None if error_class is None else _remake(error_class, told)
+def rebuild_error(key: str, description: Mapping[str, Any]) -> Exception:
+    """Make the exception that a recorded failure raised, so that a flow which caught it takes the same way again."""
+    error_class = _find_class(str(description.get("type", "")))
+    error = None if error_class is None else _remake(error_class, description)
     if error is None:
-        error = StepFailed(f"Step {key!r} failed: {told.get('message', '')}", error_type=told.get("type"), key=key)
+        error = StepFailed(
+            f"Step {key!r} failed: {description.get('message', '')}", error_type=description.get("type"), key=key
+        )
     with contextlib.suppress(AttributeError):
         error.__holdfast_step__ = key  # type: ignore[attr-defined]  # as in `_record_failure`
     return error
 
 
 def _find_class(name: str) -> type[Exception] | None:
-    """The class of this full name, if its module is loaded: one that no code here knows, no code here can catch."""
-    module_name, _, qualname = name.rpartition(".")
+    """Find the class of this full name, if its module is loaded: what no code here knows, no code here can catch."""
+    module_name, _, qualname = MOVED_CLASSES.get(name, name).rpartition(".")
     while module_name:
         if module_name in sys.modules:
             with contextlib.suppress(AttributeError):
@@ -59,25 +67,25 @@ def _find_class(name: str) -> type[Exception] | None:
     return None
 
 
-def _remake(error_class: type[Exception], told: Mapping[str, Any]) -> Exception | None:
-    args = told.get("args")
-    given = args if isinstance(args, list) else [told.get("message", "")]
+def _remake(error_class: type[Exception], description: Mapping[str, Any]) -> Exception | None:
+    args = description.get("args")
+    arguments = args if isinstance(args, list) else [description.get("message", "")]
     if args is not None:
         with contextlib.suppress(Exception):
-            return error_class(*given)
+            return error_class(*arguments)
     # Its constructor wants more than it keeps as arguments. The type is what a flow catches by, so that is kept.
     with contextlib.suppress(Exception):
         error = error_class.__new__(error_class)
-        error.args = tuple(given)
+        error.args = tuple(arguments)
         if isinstance(error, HoldfastError):
-            HoldfastError.__init__(error, str(told.get("message", "")))
+            HoldfastError.__init__(error, str(description.get("message", "")))
         str(error)
         return error
     return None
 
 
 def failed_steps(error: BaseException) -> list[str]:
-    """The steps whose failure an exception carries, by itself or through its causes: a retry opens them again.
+    """List the steps whose failure an exception carries, by itself or through its causes: a retry opens them again.
 
     Behind a step's own failure it does not look: what led there was handled.
     """

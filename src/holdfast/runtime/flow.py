@@ -16,12 +16,13 @@ from holdfast.errors import Nondeterminism, PayloadInvalid, RunCancelled, RunPau
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.checkpoint.base import Claim, check_run_id
 from holdfast.runtime.context import Context
-from holdfast.runtime.durable import CancelRun, RunLog, Stopped, Suspended
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.failures import describe_error, failed_steps
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Records, check_fingerprint, fingerprint_of
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import CancelRun, Stopped, Suspended
 from holdfast.runtime.stores import StoreLike, open_journal
 
 _T = TypeVar("_T")
@@ -62,7 +63,7 @@ async def run_flow(
 
 
 def _is_complete(run_id: str, records: Records, call: Mapping[str, Any]) -> bool:
-    """Whether nothing is left to do. Raises if the run must not go on now, or not with this call."""
+    """Return true if nothing is left to do. Raises if the run must not go on now, or not with this call."""
     if records.created is not None:
         _check_arguments(run_id, records, call)
     if records.status is RunStatus.CANCELLED:
@@ -97,10 +98,10 @@ class _Drive:
             except Stopped as stopped:
                 raise stopped.error from stopped.error.__cause__
             except asyncio.CancelledError:
-                if not self._watch.is_asked:
+                if not self._watch.is_cancel_requested:
                     raise  # a shutdown is no pause: the run stays running, and whoever is next goes on with it
                 _forget_cancellation()
-                end = await self._cancel_as_asked()
+                end = await self._cancel_by_request()
             except Exception as error:
                 await self._fail(error)
                 raise
@@ -119,8 +120,7 @@ class _Drive:
 
     async def _begin(self) -> None:
         records, log = self._log.records, self._log
-        if records.cancel_request is not None:
-            raise CancelRun(records.cancel_request.get("reason", ""), records.cancel_request.get("by", ""))
+        log.raise_if_cancelled()
         if records.is_started:
             await log.append(log.event(EventKind.RUN_RESUMED, after=str(records.status)))
             return
@@ -134,7 +134,7 @@ class _Drive:
         """End this process's part until a person answers; `None` if someone has answered in the meantime."""
         records = Records(await self._journal.read(self._log.run_id))
         if records.cancel_request is not None:
-            return await self._cancel_as_asked()
+            return await self._cancel_by_request()
         waiting = [record.key for record in records.waiting_for_person()]
         if not set(context.waits_for()) <= set(waiting):
             self._log = RunLog(self._journal, self._claim, records)
@@ -145,9 +145,9 @@ class _Drive:
             )
         return _paused(self._log.run_id, records)
 
-    async def _cancel_as_asked(self) -> RunCancelled:
-        asked = Records(await self._journal.read(self._log.run_id)).cancel_request or {}
-        return await self._cancel(asked.get("reason", ""), asked.get("by", ""))
+    async def _cancel_by_request(self) -> RunCancelled:
+        request = Records(await self._journal.read(self._log.run_id)).cancel_request or {}
+        return await self._cancel(request.get("reason", ""), request.get("by", ""))
 
     async def _cancel(self, reason: str, by: str) -> RunCancelled:
         with _unwrapped():
@@ -182,7 +182,7 @@ def _is_answered(records: Records) -> bool:
 
 
 def _forget_cancellation() -> None:
-    """Our own request has done its work: to everyone else this task is not being cancelled."""
+    """Undo our own request to cancel, which has done its work: to everyone else this task is not being cancelled."""
     task = asyncio.current_task()
     if task is not None:
         task.uncancel()
@@ -200,7 +200,7 @@ def _paused(run_id: str, records: Records) -> RunPaused:
 
 
 def _or_type(value: Any) -> Any:
-    """An argument as it is recorded: itself where it is JSON data, else its type alone."""
+    """Return an argument as it is recorded: itself where it is JSON data, else its type alone."""
     try:
         return to_json(value)[1]
     except PayloadInvalid:

@@ -19,6 +19,8 @@ from holdfast.runtime.state import RunState
 from holdfast.runtime.threads import Outcome, Watcher
 
 _T = TypeVar("_T")
+CommitListener = Callable[[Sequence[Append], Sequence[AppendResult], float], None]
+"""Called on the loop after each commit: the appends, what became of each, and how many seconds it took."""
 _SHORT_TAIL = 200  # events; read faster on the loop than a thread can be woken
 _WAIT_S = 30.0
 
@@ -28,23 +30,22 @@ class Journal:
 
     def __init__(self, store: JournalStore) -> None:
         self.store = store
-        self.on_commit: Callable[[Sequence[Append], Sequence[AppendResult], float], None] | None = None
-        """Called on the loop after each commit: what was asked for, what became of it, and how many seconds it took."""
         self.writers = 0
         """How many lanes may append at the same time; up to one, a commit is made on the spot."""
         self._loop = asyncio.get_running_loop()
         self._queue: list[Waiting] = []
-        self._courier = BatchSender(store, self._loop, self._finish_sent)
+        self._sender = BatchSender(store, self._loop, self._finish_sent)
         self._is_flush_due = False
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._claims: dict[str, Claim] = {}
-        self._asked_for: set[str] = set()
+        self._claim_requests: set[str] = set()
         self._claiming = Coalescer(self._claim_all, self._release_one)
         self._releasing = Coalescer(self._release_all)
         self._reading_heads = Coalescer(self._read_heads)
         self._heads: dict[str, int] = {}
         self._listeners: dict[str, set[Callable[[int], None]]] = {}
+        self._commit_listeners: list[CommitListener] = []
         self._watcher: Watcher | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -71,13 +72,13 @@ class Journal:
         return claim
 
     async def _claim_with_others(self, run_id: str) -> Claim:
-        if run_id in self._asked_for:
+        if run_id in self._claim_requests:
             raise RunBusy(f"Run {run_id!r} is being driven in this process.", run_id=run_id)
-        self._asked_for.add(run_id)
+        self._claim_requests.add(run_id)
         try:
             return await self._claiming(run_id)
         finally:
-            self._asked_for.discard(run_id)
+            self._claim_requests.discard(run_id)
 
     async def release(self, claim: Claim) -> None:
         """Give a run up; it stays in the state it is in."""
@@ -125,10 +126,10 @@ class Journal:
     # For whoever needs but the numbers, and is called so often that a coroutine more is felt.
 
     def write_now(self, append: Append) -> list[int] | None:
-        """The numbers, if the append can be made on the spot; else `None`, and nothing was done."""
+        """Write an append on the spot and return its numbers; `None`, with nothing done, if it would have to wait."""
         if self._is_closed:
             raise StoreUnreadable("The journal is closed.", hint="Open a new one.")
-        if self.writers > 1 or not self.store.is_local or self._queue or self._courier.is_under_way:
+        if self.writers > 1 or not self.store.is_local or self._queue or self._sender.is_under_way:
             return None
         try:
             return self._settle(append, self._commit([append])[0])
@@ -136,11 +137,11 @@ class Journal:
             return None  # another process writes: wait in the thread, not on the loop
 
     def write_soon(self, append: Append) -> "asyncio.Future[list[int]]":
-        """The numbers, once the append is committed with whatever else is asked for until then."""
+        """Queue an append; the future has its numbers once it is committed, with whatever else is queued until then."""
         waiting = Waiting(append, self._loop.create_future())
         self._queue.append(waiting)
         self._is_idle.clear()
-        if not self._is_flush_due and self._courier.can_take(append):
+        if not self._is_flush_due and self._sender.can_take(append):
             self._schedule()
         return waiting.done
 
@@ -152,7 +153,7 @@ class Journal:
     def _flush(self) -> None:
         self._is_flush_due = False
         waiting, self._queue = self._queue, []
-        if self.store.is_local and not self._courier.is_under_way:
+        if self.store.is_local and not self._sender.is_under_way:
             # On the loop: measured, it waits for the disk no longer than a hand-over to a thread and back takes.
             try:
                 self._finish(waiting, self._commit([item.append for item in waiting]))
@@ -162,19 +163,37 @@ class Journal:
             except BaseException as error:  # whatever it is, someone waits to hear of it
                 self._finish(waiting, error)
                 return
-        self._queue = self._courier.deliver(waiting) + self._queue
+        self._queue = self._sender.deliver(waiting) + self._queue
 
     def _commit(self, batch: Sequence[Append]) -> list[AppendResult]:
         started = time.perf_counter()
         results = self.store.append(batch, wait_s=0)
-        if self.on_commit is not None:
-            self.on_commit(batch, results, time.perf_counter() - started)
+        if self._commit_listeners:
+            self._announce(batch, results, time.perf_counter() - started)
         return results
 
     def _finish_sent(self, waiting: Sequence[Waiting], outcome: Outcome, took_s: float) -> None:
-        if self.on_commit is not None and not isinstance(outcome, BaseException):
-            self.on_commit([item.append for item in waiting], outcome, took_s)
+        if self._commit_listeners and not isinstance(outcome, BaseException):
+            self._announce([item.append for item in waiting], outcome, took_s)
         self._finish(waiting, outcome)
+
+    def add_commit_listener(self, listener: CommitListener) -> None:
+        """Call `listener` after each commit from now on. What it raises is reported to the loop, not to the writer."""
+        self._commit_listeners.append(listener)
+
+    def remove_commit_listener(self, listener: CommitListener) -> None:
+        self._commit_listeners.remove(listener)
+
+    def _announce(self, batch: Sequence[Append], results: Sequence[AppendResult], took_s: float) -> None:
+        for listener in list(self._commit_listeners):
+            try:
+                listener(batch, results, took_s)
+            except Exception as error:
+                self._report_listener(error)
+
+    def _report_listener(self, error: Exception) -> None:
+        # Not the writer's fault, who waits for an answer.
+        self._loop.call_exception_handler({"message": "A listener of a journal failed", "exception": error})
 
     def _finish(self, waiting: Sequence[Waiting], outcome: Outcome) -> None:
         results = [outcome] * len(waiting) if isinstance(outcome, BaseException) else outcome
@@ -187,7 +206,7 @@ class Journal:
                 done.set_exception(result)
             else:
                 done.set_result(result)
-        if not self._queue and not self._courier.is_under_way:
+        if not self._queue and not self._sender.is_under_way:
             self._is_idle.set()
         self._schedule()
 
@@ -200,20 +219,20 @@ class Journal:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def read(self, run_id: str, after: int = 0) -> list[Event]:
-        """All events with `seq > after`, in one bulk read."""
+        """Read all events with `seq > after`, in one bulk read."""
         head = self._heads.get(run_id)
         if self.store.is_local and head is not None and head - after <= _SHORT_TAIL:
             return self.store.list_events(run_id, after)
         return await asyncio.to_thread(self.store.list_events, run_id, after)
 
     async def read_head(self, run_id: str) -> int:
-        """The number of the run's last event, 0 if there is none."""
+        """Read the number of the run's last event, 0 if there is none."""
         head = await self._reading_heads(run_id)
         self._note_head(run_id, head)
         return head
 
     def known_head(self, run_id: str) -> int:
-        """The last number this journal has heard of, 0 if none."""
+        """Return the last number this journal has heard of, 0 if none."""
         return self._heads.get(run_id, 0)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
@@ -235,10 +254,10 @@ class Journal:
     def listening(self, run_id: str, on_head: Callable[[int], None]) -> Iterator[None]:
         """Call `on_head` on the loop with the run's last number, now and each time it has grown, until left."""
         self._listeners.setdefault(run_id, set()).add(on_head)
-        self._loop.call_soon(self._tell, run_id, on_head)
+        self._loop.call_soon(self._call_listener, run_id, on_head)
         if self._watcher is None:
             self._watcher = Watcher(
-                self.store, self._loop, lambda: list(self._listeners), self._note_heads, lambda: self._courier.sender
+                self.store, self._loop, lambda: list(self._listeners), self._note_heads, lambda: self._sender.sender
             )
         self._watcher.look_now()
         try:
@@ -259,10 +278,10 @@ class Journal:
         for on_head in list(self._listeners.get(run_id, ())):
             try:
                 on_head(head)
-            except Exception as error:  # not the writer's fault, who waits for an answer
-                self._loop.call_exception_handler({"message": "A listener of a journal failed", "exception": error})
+            except Exception as error:
+                self._report_listener(error)
 
-    def _tell(self, run_id: str, on_head: Callable[[int], None]) -> None:
+    def _call_listener(self, run_id: str, on_head: Callable[[int], None]) -> None:
         if on_head in self._listeners.get(run_id, ()):
             on_head(self._heads.get(run_id, 0))
 
@@ -290,7 +309,7 @@ class Journal:
         finally:
             if self._watcher is not None:
                 self._watcher.stop()
-            await self._courier.close()
+            await self._sender.close()
 
     async def _claim_all(self, run_ids: list[str]) -> Sequence[Claim | BaseException]:
         return await self._call(lambda wait_s: self.store.claim_many(run_ids, wait_s=wait_s))

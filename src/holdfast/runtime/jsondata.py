@@ -41,12 +41,12 @@ def to_json(value: Any, what: str = "payload") -> tuple[bytes, Any]:
 
 
 def to_json_as_is(value: Any) -> bytes:
-    """The text of what came out of `to_json`, or is made of nothing else: it is not looked through again."""
+    """Serialize what came out of `to_json`, or is made of nothing else, without looking through it again."""
     return _encode(value)
 
 
 def to_canonical_json(value: Any) -> bytes:
-    """JSON text that is the same for equal values, in whichever order their keys were put in."""
+    """Serialize to text that is the same for equal values, in whichever order their keys were put in."""
     return _encode_sorted(to_json(value)[1])
 
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, PayloadInvalid
-from holdfast.runtime.events import Event
-from holdfast.runtime.gc_pause import without_gc
+from holdfast.runtime.checkpoint.gc_pause import without_gc
+from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.jsondata import to_canonical_json
 from holdfast.runtime.state import status_after
 
@@ -45,20 +45,20 @@ class Record:
     attempt: int = 0
     retry_at: float = 0.0
     wake_at: float = 0.0
-    is_asked: bool = False
+    has_question: bool = False
     """A person was asked: for the approval itself, or what became of a step whose outcome is unknown."""
     answer: Mapping[str, Any] | None = None
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     first_seq: int = 0
     last_seq: int = 0
-    may_be_skipped: bool = False
+    can_be_skipped: bool = False
     """It came after a failure that is tried again: the code may come this way once more, or take another one."""
     is_skipped: bool = False
     """The code took another way; what was recorded here no longer counts."""
 
     @property
     def is_waiting_for_person(self) -> bool:
-        return self.is_asked and self.answer is None
+        return self.has_question and self.answer is None
 
     @property
     def is_in_doubt(self) -> bool:
@@ -67,27 +67,27 @@ class Record:
 
 
 # What each kind of event says of the step it names, if it names one. The engine's own work is made of steps as well.
-_SAYS: Mapping[str, tuple[RecordType, StepState | None]] = {
-    "step.started": ("step", StepState.STARTED),
-    "step.completed": ("step", StepState.COMPLETED),
-    "step.failed": ("step", StepState.FAILED),
-    "step.unknown": ("step", None),
-    "model.request": ("step", StepState.STARTED),
-    "model.response": ("step", StepState.COMPLETED),
-    "model.error": ("step", StepState.FAILED),
-    "tool.started": ("step", StepState.STARTED),
-    "tool.result": ("step", StepState.COMPLETED),
-    "tool.error": ("step", StepState.FAILED),
-    "tool.unknown": ("step", None),
-    "timer.started": ("timer", StepState.STARTED),
-    "workspace.prepared": ("step", StepState.COMPLETED),
-    "phase.started": ("step", StepState.COMPLETED),
-    "agent.started": ("step", StepState.STARTED),
-    "agent.finished": ("step", StepState.COMPLETED),
-    "agent.error": ("step", StepState.FAILED),
-    "artifact.written": ("step", StepState.COMPLETED),
-    "artifact.rejected": ("step", StepState.COMPLETED),
-    "checkpoint.saved": ("step", StepState.COMPLETED),
+_MEANINGS: Mapping[str, tuple[RecordType, StepState | None]] = {
+    EventKind.STEP_STARTED: ("step", StepState.STARTED),
+    EventKind.STEP_COMPLETED: ("step", StepState.COMPLETED),
+    EventKind.STEP_FAILED: ("step", StepState.FAILED),
+    EventKind.STEP_UNKNOWN: ("step", None),
+    EventKind.MODEL_REQUEST: ("step", StepState.STARTED),
+    EventKind.MODEL_RESPONSE: ("step", StepState.COMPLETED),
+    EventKind.MODEL_ERROR: ("step", StepState.FAILED),
+    EventKind.TOOL_STARTED: ("step", StepState.STARTED),
+    EventKind.TOOL_RESULT: ("step", StepState.COMPLETED),
+    EventKind.TOOL_ERROR: ("step", StepState.FAILED),
+    EventKind.TOOL_UNKNOWN: ("step", None),
+    EventKind.TIMER_STARTED: ("timer", StepState.STARTED),
+    EventKind.WORKSPACE_PREPARED: ("step", StepState.COMPLETED),
+    EventKind.PHASE_STARTED: ("step", StepState.COMPLETED),
+    EventKind.AGENT_STARTED: ("step", StepState.STARTED),
+    EventKind.AGENT_FINISHED: ("step", StepState.COMPLETED),
+    EventKind.AGENT_ERROR: ("step", StepState.FAILED),
+    EventKind.ARTIFACT_WRITTEN: ("step", StepState.COMPLETED),
+    EventKind.ARTIFACT_REJECTED: ("step", StepState.COMPLETED),
+    EventKind.CHECKPOINT_SAVED: ("step", StepState.COMPLETED),
 }
 
 
@@ -111,34 +111,34 @@ class Records:
     def add(self, event: Event) -> None:
         payload, kind = event.payload, event.kind
         self.last_seq = event.seq
-        said = _SAYS.get(kind)
-        if said is not None:
-            self._add_step(event, *said)
+        meaning = _MEANINGS.get(kind)
+        if meaning is not None:
+            self._add_step(event, *meaning)
         elif kind.startswith("run."):
             self._add_run_event(kind, payload)
-        elif kind == "human.approval.requested":
+        elif kind == EventKind.HUMAN_APPROVAL_REQUESTED:
             self._add_question(event)
-        elif kind == "human.approval.received":
+        elif kind == EventKind.HUMAN_APPROVAL_RECEIVED:
             self._add_answer(payload)
 
     def _add_run_event(self, kind: str, payload: Mapping[str, Any]) -> None:
         was_over = isinstance(self.status, RunStatus) and self.status.is_terminal
         self.status = status_after(self.status, kind)
-        if kind == "run.created" and self.created is None:
+        if kind == EventKind.RUN_CREATED and self.created is None:
             self.created = {**payload, "fingerprint": _object(payload.get("fingerprint"))}
-        elif kind in ("run.started", "run.resumed"):
+        elif kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED):
             self.is_started = True
             self.pause_request = None  # whoever goes on with it knows that it was to pause
-        elif kind == "run.cancel.requested" and self.cancel_request is None:
+        elif kind == EventKind.RUN_CANCEL_REQUESTED and self.cancel_request is None:
             self.cancel_request = payload
-        elif kind == "run.pause.requested":
+        elif kind == EventKind.RUN_PAUSE_REQUESTED:
             self.pause_request = payload
         elif kind in _ENDS and not was_over:
             self.end = payload
             self.pause_request = None
-            if kind != "run.paused":
+            if kind != EventKind.RUN_PAUSED:
                 self.cancel_request = None  # this is its answer, or it came too late
-        if kind == "run.failed":
+        if kind == EventKind.RUN_FAILED:
             for key in _texts(payload.get("steps")):
                 record = self.by_key.get(("step", key))
                 if record is not None and record.state is StepState.FAILED:
@@ -150,7 +150,7 @@ class Records:
         for lane_id, records in self.lanes.items():
             if not _are_parallel(lane_id, opened.lane_id):
                 for record in records:
-                    record.may_be_skipped |= record.first_seq > opened.last_seq
+                    record.can_be_skipped |= record.first_seq > opened.last_seq
 
     def _add_step(self, event: Event, record_type: RecordType, state: StepState | None) -> None:
         payload = event.payload
@@ -165,7 +165,7 @@ class Records:
         record.state = state
         record.attempt = int(_number(payload["attempt"], 1)) if "attempt" in payload else record.attempt or 1
         if state is StepState.STARTED:
-            record.is_asked, record.answer = False, None
+            record.has_question, record.answer = False, None
             record.wake_at = _number(payload.get("wake_at"), 0.0)
         elif state is StepState.COMPLETED:
             record.result = payload.get("result")
@@ -180,7 +180,7 @@ class Records:
             return
         record_type: RecordType = "step" if event.payload.get("about") == "outcome" else "approval"
         record = self._get(record_type, key, event)
-        record.is_asked, record.answer = True, None
+        record.has_question, record.answer = True, None
         if record_type == "approval":
             record.fingerprint = _object(event.payload.get("fingerprint"))
             record.result = event.payload.get("approval_id")
@@ -197,7 +197,7 @@ class Records:
 
     def _get(self, record_type: RecordType, key: str, event: Event) -> Record:
         record = self.by_key.get((record_type, key))
-        if record is not None and record.may_be_skipped:
+        if record is not None and record.can_be_skipped:
             self.lanes[record.lane_id].remove(record)  # what happens again has its place here, not where it was before
             record = None
         if record is None:
@@ -215,11 +215,11 @@ class Records:
         return [record for record in self.by_key.values() if record.is_waiting_for_person]
 
 
-_ENDS = ("run.completed", "run.failed", "run.cancelled", "run.paused")
+_ENDS = (EventKind.RUN_COMPLETED, EventKind.RUN_FAILED, EventKind.RUN_CANCELLED, EventKind.RUN_PAUSED)
 
 
 def _are_parallel(lane_id: str, other: str) -> bool:
-    """Whether two lanes ran beside each other, being of one `gather`, and not one after the other."""
+    """Return true if two lanes ran beside each other, being of one `gather`, and not one after the other."""
     for mine, others in zip(lane_id.split("/"), other.split("/"), strict=False):
         if mine != others:
             return mine.partition(".")[0] == others.partition(".")[0]
@@ -242,7 +242,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def fingerprint_of(**components: Any) -> dict[str, str]:
-    """A short hash per component, by which replay tells *what* changed; an empty one where it is no JSON data."""
+    """Hash each component, so that a replay can tell *what* changed; an empty text for what is no JSON data."""
     hashes: dict[str, str] = {}
     for name, value in components.items():
         try:

@@ -56,7 +56,7 @@ def _to_path(text: str) -> str:
 
 @contextlib.asynccontextmanager
 async def open_journal(store: StoreLike) -> AsyncIterator[Journal]:
-    """A journal on `store` for as long as the block lasts; flows that name the same store share commits."""
+    """Open a journal on `store` for as long as the block lasts; flows that name the same store share commits."""
     journals = _shared.setdefault(asyncio.get_running_loop(), {})
     name = _name(store)
     shared = journals.get(name)

@@ -59,12 +59,12 @@ class Watcher:
         self._report = report
         self._own_sender = own_sender
         self._is_stopped = threading.Event()
-        self._is_asked = threading.Event()
+        self._is_look_due = threading.Event()
         threading.Thread(target=self._run, name="holdfast-watcher", daemon=True).start()
 
     def look_now(self) -> None:
         """Report the heads once more, even if nothing changes."""
-        self._is_asked.set()
+        self._is_look_due.set()
 
     def stop(self) -> None:
         """End soon: what it waits for now is not worth waiting for, and a closed store ends it too."""
@@ -73,12 +73,12 @@ class Watcher:
     def _run(self) -> None:
         while not self._is_stopped.is_set():
             try:
-                if self._is_asked.is_set() or self._store.wait_for_change(0.2, but_by=self._own_sender()):
-                    self._is_asked.clear()
+                if self._is_look_due.is_set() or self._store.wait_for_change(0.2, but_by=self._own_sender()):
+                    self._is_look_due.clear()
                     heads = self._store.read_heads(self._watched())
                     self._loop.call_soon_threadsafe(self._report, heads)
             except StoreError:
                 self._is_stopped.wait(0.5)  # out of reach for now; what was missed is reported when it is back
-                self._is_asked.set()
+                self._is_look_due.set()
             except RuntimeError:
                 return  # the loop is gone

@@ -44,7 +44,7 @@ OnUnknown = Literal["rerun", "ask", "fail"] | Reconcile
 
 
 def from_answer(answer: Mapping[str, Any]) -> Done | NotDone | GivenUp | None:
-    """What a person said; `None` if the step is to fail."""
+    """Turn a person's answer into an outcome; `None` if the step is to fail."""
     match answer.get("action"):
         case "done":
             return Done(answer.get("result"))
@@ -56,7 +56,7 @@ def from_answer(answer: Mapping[str, Any]) -> Done | NotDone | GivenUp | None:
 
 
 async def from_policy(on_unknown: OnUnknown, idempotency_key: str) -> Done | NotDone | Unclear | None:
-    """What the step's policy says, or the destination that it asks; `None` if the step is to fail."""
+    """Return what the step's policy says, or the destination that it asks; `None` if the step is to fail."""
     if on_unknown == "rerun":
         return NotDone("rerun")
     if on_unknown == "ask":

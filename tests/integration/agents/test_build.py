@@ -113,7 +113,7 @@ def test_a_simulated_model_is_told_how_to_misbehave(monkeypatch: pytest.MonkeyPa
 async def test_the_simulated_model_costs_play_money(phase: Phase) -> None:
     from holdfast.agents.calls.gate import ModelCall, Usage
     from holdfast.catalog.model_table import load_model_table
-    from holdfast.runtime.durable import SameCommit
+    from holdfast.runtime.step import SameCommit
 
     spent: list[tuple[int, int]] = []
 

@@ -14,7 +14,7 @@ from holdfast.persistence.event_feed import find_moved, give_positions, needs_po
 from holdfast.persistence.listings import RunFilter, list_due, list_page, read_money
 from holdfast.persistence.models import Base
 from holdfast.persistence.raw_sql import query
-from holdfast.persistence.runs import Spent, read_approvals, read_artifacts, read_spent
+from holdfast.persistence.runs import Spending, read_approvals, read_artifacts, read_spent
 from holdfast.runtime.events import create_event
 from holdfast.runtime.stores import open_journal
 
@@ -128,7 +128,7 @@ async def test_the_money_of_rehearsals_that_were_is_marked(first: Any) -> None:
     money = await read_money(db, since_day="")
     assert sum(money.simulated_by_day.values()) == 7 + 8
     assert sum(money.by_day.values()) == sum(range(MANY)) - (7 + 8)
-    assert await read_spent(db, "runs 7") == Spent(simulated_micros=7)
+    assert await read_spent(db, "runs 7") == Spending(simulated_micros=7)
     await db.dispose()
 
 

@@ -432,7 +432,7 @@ async def test_a_writer_in_another_process_does_not_block_the_loop(journal: Jour
             asyncio.create_task(journal.append("r", [progress()], claim=owner)),
             asyncio.create_task(journal.claim("s")),
         ]
-        await until(lambda: journal._courier.is_under_way)
+        await until(lambda: journal._sender.is_under_way)
         waiting += [
             asyncio.create_task(journal.append("t", [progress("t")])),
             asyncio.create_task(journal.claim("u")),
@@ -533,7 +533,7 @@ async def test_closing_finishes_what_is_being_written(path: Path, has_more: bool
     journal.writers = 2
     with writing_elsewhere(path):
         appending = [asyncio.create_task(journal.append("r", [progress()])) for _ in range(3)]
-        await until(lambda: journal._courier.is_under_way)
+        await until(lambda: journal._sender.is_under_way)
         if has_more:
             appending.append(asyncio.create_task(journal.append("r", [progress()])))
         await asyncio.sleep(0)
@@ -546,19 +546,50 @@ async def test_closing_finishes_what_is_being_written(path: Path, has_more: bool
     store.close()
 
 
-async def test_each_commit_is_told_with_what_became_of_it(journal: Journal) -> None:
-    told: list[tuple[list[str], list[object]]] = []
+async def test_each_commit_is_announced_with_what_became_of_it(journal: Journal) -> None:
+    commits: list[tuple[list[str], list[object]]] = []
 
     def note(batch: Sequence[Append], results: Sequence[AppendResult], took_s: float) -> None:
         assert took_s > 0
-        told.append(([append.run_id for append in batch], list(results)))
+        commits.append(([append.run_id for append in batch], list(results)))
 
-    journal.on_commit = note
+    journal.add_commit_listener(note)
     await journal.append("a", [progress("a")])
     journal.writers = 2
     await asyncio.gather(journal.append("a", [progress("a")]), journal.append("b", [progress("b")]))
 
-    assert told == [(["a"], [[1]]), (["a", "b"], [[2], [1]])]
+    assert commits == [(["a"], [[1]]), (["a", "b"], [[2], [1]])]
+
+
+async def test_a_commit_is_announced_to_every_listener_until_it_is_removed(journal: Journal) -> None:
+    metrics: list[int] = []
+    feed: list[int] = []
+
+    def count(batch: Sequence[Append], _results: Sequence[AppendResult], _took_s: float) -> None:
+        metrics.append(len(batch))
+
+    journal.add_commit_listener(count)
+    journal.add_commit_listener(lambda batch, _results, _took_s: feed.append(len(batch)))
+    await journal.append("a", [progress("a")])
+    journal.remove_commit_listener(count)
+    await journal.append("a", [progress("a")])
+
+    assert (metrics, feed) == ([1], [1, 1])
+
+
+async def test_a_commit_listener_that_fails_is_not_the_writers_fault(journal: Journal) -> None:
+    reported: list[object] = []
+    heard: list[int] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context["exception"]))
+
+    def fail(batch: Sequence[Append], _results: Sequence[AppendResult], _took_s: float) -> None:
+        raise ValueError("broken")
+
+    journal.add_commit_listener(fail)
+    journal.add_commit_listener(lambda batch, _results, _took_s: heard.append(len(batch)))
+
+    assert [event.seq for event in await journal.append("a", [progress("a")])] == [1]
+    assert (heard, [str(error) for error in reported]) == ([1], ["broken"])
 
 
 async def test_an_event_of_another_run_is_refused(journal: Journal, store: CountingStore) -> None:

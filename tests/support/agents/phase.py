@@ -16,9 +16,9 @@ from holdfast.agents.policy.file_policy import FilePolicy
 from holdfast.agents.tools.rules import file_tool_rules
 from holdfast.config import Config
 from holdfast.persona import AgentPersona, load_persona_file
-from holdfast.runtime.durable import RunLog
 from holdfast.runtime.events import Event
 from holdfast.runtime.records import Records
+from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.stores import open_journal
 
 CATALOG = Path(holdfast.__file__).parent / "catalog"

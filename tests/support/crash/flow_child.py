@@ -23,14 +23,14 @@ from typing import Any, Literal
 
 import psycopg
 from tests.support.crash.full_disk import fill_disk
-from tests.support.crash.sent_batches import watch_lines
+from tests.support.crash.sent_batches import watch_pipelines
 from tests.support.stores import open_store
 
 from holdfast import Context, Done, HoldfastError, NotDone, decide, run_flow, step_key
 from holdfast.runtime.checkpoint import Checkpointer
 from holdfast.runtime.checkpoint.base import Append
 from holdfast.runtime.checkpoint.jsonl import run_file
-from holdfast.runtime.checkpoint.postgres.pipeline import PostgresLine
+from holdfast.runtime.checkpoint.postgres.pipeline import PostgresPipeline
 from holdfast.runtime.events import Event
 
 RUN_ID = "trip"
@@ -103,7 +103,7 @@ class Watch:
             store.append = self._wrapped(store.append, _names_of_batch)
             store.claim_many = self._wrapped(store.claim_many, lambda _run_ids: ["claim"])
             store.release_many = self._wrapped(store.release_many, lambda _claims: ["release"])
-            watch_lines(store, self._before_sending, lambda batch: self._pass(_names_of_batch(batch), "after"))
+            watch_pipelines(store, self._before_sending, lambda batch: self._pass(_names_of_batch(batch), "after"))
         else:
             store.save_event = self._wrapped(store.save_event, lambda event: [_name(event)])
         return store
@@ -145,16 +145,16 @@ class Watch:
                     watch.inside()
                 return super().execute(sql, *args)
 
-        execute, write_all, commit = psycopg.Connection.execute, run_file.write_all, PostgresLine._commit
+        execute, write_all, commit = psycopg.Connection.execute, run_file.write_all, PostgresPipeline._commit
 
         def watched_execute(connection: Any, query: Any, *args: Any, **options: Any) -> Any:
             if query == "COMMIT":
                 watch.inside()
             return execute(connection, query, *args, **options)
 
-        def watched_commit(line: PostgresLine) -> None:
+        def watched_commit(pipeline: PostgresPipeline) -> None:
             watch.inside()
-            commit(line)
+            commit(pipeline)
 
         def write_in_two(fd: int, text: bytes, offset: int) -> None:
             half = len(text) // 2
@@ -164,7 +164,7 @@ class Watch:
 
         sqlite3.connect = functools.partial(sqlite3.connect, factory=WatchedSQLite)
         psycopg.Connection.execute = watched_execute
-        PostgresLine._commit = watched_commit
+        PostgresPipeline._commit = watched_commit
         run_file.write_all = write_in_two
 
 

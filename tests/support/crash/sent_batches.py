@@ -8,18 +8,18 @@ from holdfast.runtime.checkpoint.base import Answer, Append, AppendResult
 Batch = Sequence[Append]
 
 
-def watch_lines(store: Any, before: Callable[[Batch], None], after: Callable[[Batch], None]) -> None:
-    open_line = store.open_line
+def watch_pipelines(store: Any, before: Callable[[Batch], None], after: Callable[[Batch], None]) -> None:
+    open_pipeline = store.open_pipeline
 
     def open_watched() -> Any:
-        line = open_line()
-        return None if line is None else _watch(line, before, after)
+        pipeline = open_pipeline()
+        return None if pipeline is None else _watch(pipeline, before, after)
 
-    store.open_line = open_watched
+    store.open_pipeline = open_watched
 
 
-def _watch(line: Any, before: Callable[[Batch], None], after: Callable[[Batch], None]) -> Any:
-    send, receive = line.send, line.receive
+def _watch(pipeline: Any, before: Callable[[Batch], None], after: Callable[[Batch], None]) -> Any:
+    send, receive = pipeline.send, pipeline.receive
 
     def watched_send(batch: Batch, ticket: Any) -> None:
         before(batch)
@@ -40,5 +40,5 @@ def _watch(line: Any, before: Callable[[Batch], None], after: Callable[[Batch], 
 
         return do_again
 
-    line.send, line.receive = watched_send, watched_receive
-    return line
+    pipeline.send, pipeline.receive = watched_send, watched_receive
+    return pipeline

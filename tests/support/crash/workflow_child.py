@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support.crash.sent_batches import watch_lines
+from tests.support.crash.sent_batches import watch_pipelines
 from tests.support.engine_world import CATALOG, personas
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
@@ -108,7 +108,7 @@ def watch(points: Points, db: Database) -> None:
     from holdfast.agents.tools.files import WholeFileBackend
 
     points.around(db.store, "append", _name_append)
-    watch_lines(
+    watch_pipelines(
         db.store,
         before=lambda batch: points.pass_by(f"before {_name_append(batch)}"),
         after=lambda batch: points.pass_by(f"after {_name_append(batch)}"),

@@ -11,7 +11,14 @@ from holdfast.catalog import PACKAGE_DIR, Catalog, Source, load_model_table
 from holdfast.enums import Backend, Capability
 from holdfast.errors import ConfigInvalid, PersonaNotFound, TemplateInvalid, TemplateNotFound
 from holdfast.persona import AgentPersona, Permissions, load_personas_from_dir
-from holdfast.workflow import ApprovalRule, Phase, Role, WorkflowTemplate, check_schemas, load_workflows_from_dir
+from holdfast.workflow import (
+    ApprovalRule,
+    Phase,
+    WorkflowRole,
+    WorkflowTemplate,
+    check_schemas,
+    load_workflows_from_dir,
+)
 
 PERSONAS = load_personas_from_dir(PACKAGE_DIR / "personas")
 WORKFLOWS = load_workflows_from_dir(PACKAGE_DIR / "workflows")
@@ -265,7 +272,7 @@ def test_the_reference_names_every_field_workflow_and_schema() -> None:
     workflows = (DOCS / "reference/workflows.md").read_text()
     personas = (DOCS / "reference/personas.md").read_text()
 
-    for model in (WorkflowTemplate, Role, Phase):
+    for model in (WorkflowTemplate, WorkflowRole, Phase):
         for name, field in model.model_fields.items():
             assert f"`{field.alias or name}" in workflows, name
     for name in [*AgentPersona.model_fields, *Permissions.model_fields]:

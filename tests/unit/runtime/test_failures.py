@@ -1,5 +1,6 @@
 """Failures as data: what is journaled of an exception, what is made of it again, and which steps it reopens."""
 
+import importlib
 import json
 from typing import Any
 
@@ -8,9 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ApprovalRejected, HoldfastError, LeaseLost, PayloadInvalid, RunPaused, StepFailed
-from holdfast.runtime.durable import Step, step_key
-from holdfast.runtime.failures import describe_error, failed_steps, rebuild_error
+from holdfast.runtime.checkpoint import InMemoryCheckpointer
+from holdfast.runtime.context import Context
+from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.failures import MOVED_CLASSES, describe_error, failed_steps, rebuild_error
+from holdfast.runtime.flow import run_flow
 from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.step import Step, step_key
 from holdfast.runtime.unknown_outcomes import Done, NotDone
 
 
@@ -152,3 +157,40 @@ def test_there_is_no_key_outside_of_a_step() -> None:
 def test_a_payload_error_says_where() -> None:
     with pytest.raises(PayloadInvalid, match=r"payload\.a\[1\]"):
         to_json({"a": [1, {2}]})
+
+
+def find_moved(name: str) -> type[Exception]:
+    module_name, _, class_name = MOVED_CLASSES[name].rpartition(".")
+    found: type[Exception] = getattr(importlib.import_module(module_name), class_name)
+    return found
+
+
+@pytest.mark.parametrize("name", MOVED_CLASSES)
+def test_a_moved_class_is_where_the_table_says(name: str) -> None:
+    found = find_moved(name)
+
+    assert issubclass(found, Exception)
+    assert f"{found.__module__}.{found.__qualname__}" == MOVED_CLASSES[name]
+    assert name not in MOVED_CLASSES.values()
+
+
+@pytest.mark.parametrize("name", MOVED_CLASSES)
+async def test_a_failure_journaled_under_an_old_path_is_caught_by_its_class(name: str) -> None:
+    moved = find_moved(name)
+    store = InMemoryCheckpointer()
+    error = {"type": name, "message": "as it was", "args": ["as it was"]}
+    for event in (
+        create_event("r", EventKind.RUN_CREATED, args=[], kwargs={}),
+        create_event("r", EventKind.RUN_STARTED),
+        create_event("r", EventKind.STEP_FAILED, key="call", error=error),
+    ):
+        store.save_event(event)
+
+    async def flow(ctx: Context) -> str:
+        try:
+            await ctx.step("call", lambda: pytest.fail("made again"))
+        except moved as caught:
+            return str(caught)
+        return "not caught"
+
+    assert await run_flow(flow, run_id="r", store=store) == "as it was"

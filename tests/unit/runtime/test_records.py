@@ -136,7 +136,7 @@ def test_only_what_came_after_a_failure_may_be_skipped_when_that_is_tried_again(
         ("run.failed", {"steps": ["g1.1/a"]}),
     )
 
-    skippable = {record.key for record in records.by_key.values() if record.may_be_skipped}
+    skippable = {record.key for record in records.by_key.values() if record.can_be_skipped}
     assert skippable == {"g1.1/after", "g1.1/g1.1/after", "after", "g2.1/after"}
 
 
@@ -152,7 +152,7 @@ def test_what_is_done_again_after_a_retry_has_its_place_there() -> None:
 
     assert [record.key for record in records.lanes["main"]] == ["a", "c", "b"]
     assert step(records, "b").result == 2
-    assert not step(records, "b").may_be_skipped
+    assert not step(records, "b").can_be_skipped
 
 
 # -- any order, any content -------------------------------------------------------------------------------------------

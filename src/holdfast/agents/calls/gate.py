@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from holdfast.runtime.durable import SameCommit
+from holdfast.runtime.step import SameCommit
 
 
 @dataclass(frozen=True, slots=True)

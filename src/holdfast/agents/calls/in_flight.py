@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from holdfast.runtime.durable import Interrupted
+from holdfast.runtime.step import Interrupted
 
 _T = TypeVar("_T")
 

@@ -11,8 +11,9 @@ from typing import Any
 from langchain_core.callbacks import AsyncCallbackHandler
 
 from holdfast.agents.redaction import SECRETS
-from holdfast.runtime.durable import Interrupted, RunLog
 from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import Interrupted
 
 EVERY_S = 0.25
 _MAX_WORD_CHARS = 4000

@@ -48,8 +48,9 @@ from holdfast.agents.redaction import scrubbed
 from holdfast.agents.tools.rules import NO_TOOL, UNKNOWN_TOOL, ToolCall, ToolRule
 from holdfast.agents.tools.shell import Shell, grant_shell
 from holdfast.errors import PhaseTimeout
-from holdfast.runtime.durable import TOOL_CALL, RunLog, Step, idempotency_key
 from holdfast.runtime.records import StepState, fingerprint_of
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import TOOL_CALL, Step, idempotency_key
 from holdfast.runtime.unknown_outcomes import Done, NotDone, OnUnknown, Unclear
 
 AfterMutation = Callable[[], Awaitable[dict[str, Any]]]
@@ -120,7 +121,7 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         What is still under way after `timeout_s` is given up: its outcome will be unknown.
         """
         await self._in_flight.drain(timeout_s)
-        await self._log.pay()
+        await self._log.flush_deferred()
 
     async def tell(self, kind: str, **facts: Any) -> None:
         """Write an event for watchers into this lane; no replay reads it."""

@@ -17,9 +17,10 @@ from holdfast.agents.calls.provider_errors import classify_error
 from holdfast.agents.calls.rate_limits import ProviderSlot
 from holdfast.agents.calls.retries import Attempts, RetryRules
 from holdfast.errors import Nondeterminism, RowRefused
-from holdfast.runtime.durable import MODEL_CALL, Failure, RunLog, SameCommit, Step, Stopped
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import MODEL_CALL, Failure, SameCommit, Step, Stopped
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -12,7 +12,7 @@ from holdfast.agents.redaction import SECRETS
 from holdfast.agents.tools.rules import ToolCall
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.persona import Verdict
-from holdfast.runtime.durable import CancelRun
+from holdfast.runtime.step import CancelRun
 
 Allow = Callable[[str, Mapping[str, Any]], Judgement | str | None]
 """Judges a call by name and arguments. A text is the reason of a denial; `None` lets the call pass unmentioned."""

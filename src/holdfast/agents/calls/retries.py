@@ -16,8 +16,8 @@ from holdfast.agents.calls.provider_errors import ProviderError, classify_error
 from holdfast.agents.redaction import SECRETS
 from holdfast.config import Config
 from holdfast.persona import AgentPersona
-from holdfast.runtime.durable import Failure
 from holdfast.runtime.failures import describe_error
+from holdfast.runtime.step import Failure
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

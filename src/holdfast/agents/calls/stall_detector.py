@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any
 
 from holdfast.agents.tools.rules import ToolCall
-from holdfast.runtime.durable import Suspended
 from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.step import Suspended
 
 NUDGE = (
     "You have made the same calls several times and got the same results, and no file has changed since. Do not repeat "

@@ -7,7 +7,8 @@ from typing import Any
 from holdfast.agents.calls.adapters import to_usage
 from holdfast.agents.calls.gate import ModelCall, ModelCallGate, Usage
 from holdfast.errors import AgentFailed
-from holdfast.runtime.durable import RunLog, SameCommit
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import SameCommit
 
 
 @dataclass(frozen=True)

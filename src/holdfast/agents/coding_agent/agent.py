@@ -25,7 +25,7 @@ from holdfast.agents.tools.shell import granted_shell, open_shell
 from holdfast.config import Config
 from holdfast.errors import AgentFailed, BackendUnavailable
 from holdfast.persona import AgentPersona
-from holdfast.runtime.durable import step_key
+from holdfast.runtime.step import step_key
 from holdfast.workspace import CommandState, Outcome, find_command, is_lost
 from holdfast.workspace.files import write_whole
 

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from holdfast.agents.redaction import SECRETS
-from holdfast.runtime.durable import Interrupted, step_key
 from holdfast.runtime.events import EventKind
+from holdfast.runtime.step import Interrupted, step_key
 from holdfast.workspace import spool_folder
 
 EVERY_S = 1.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holdfast.agents.policy.file_policy import find_secrets
-from holdfast.runtime.durable import Suspended, step_key
+from holdfast.runtime.step import Suspended, step_key
 from holdfast.workspace import (
     CommandState,
     Outcome,

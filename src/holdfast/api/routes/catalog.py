@@ -17,7 +17,7 @@ from holdfast.api.server.metrics import HttpMetrics, Labels, gauge
 from holdfast.api.server.server import Server
 from holdfast.binding import find_unfillable
 from holdfast.catalog import Catalog, CatalogEntry
-from holdfast.definitions.yaml_file import Problem, check_definition
+from holdfast.definitions.yaml_file import DefinitionProblem, check_definition
 from holdfast.enums import RunStatus
 from holdfast.persistence.listings import count_by_state, read_total_micros
 from holdfast.presentation.graph import Layout, lay_out
@@ -206,5 +206,5 @@ def find_faults(body: ValidateWorkflow, catalog: Catalog) -> WorkflowFindings:
     )
 
 
-def _to_finding(problem: Problem, *, has_lines: bool) -> Finding:
+def _to_finding(problem: DefinitionProblem, *, has_lines: bool) -> Finding:
     return Finding(line=problem.line if has_lines else None, field=problem.field, message=problem.message)

@@ -67,7 +67,7 @@ async def merge(run_id: RunIdPath, server: ServerDep, identity: Operator, body: 
     await server.engines.resolve_repository(stored.run.repo_path)  # the command line starts runs elsewhere too
     body = body or MergeRun()
     request = MergeRequest(body.into, body.create, body.squash, body.message, body.dry_run)
-    merged = await server.undertakings.finish(
+    merged = await server.undertakings.run_shielded(
         merge_run(server.db, server.config, stored.run.id, request, by=identity.name)
     )
     files = [{**file, "path": _to_unicode(file["path"])} for file in merged.get("files", ())]

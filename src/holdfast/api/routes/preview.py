@@ -20,7 +20,7 @@ from holdfast.api.routes.statistics import to_statistics
 from holdfast.api.schemas import RunIdPath, ServerDep, StartRun
 from holdfast.api.serialize import to_usd
 from holdfast.api.server.server import Server
-from holdfast.binding import was_asked_for
+from holdfast.binding import explains_override
 from holdfast.catalog.model_table import load_model_table
 from holdfast.consent import open_consents
 from holdfast.engine.run.load import get_run
@@ -115,7 +115,7 @@ async def show_request(run_id: RunIdPath, server: ServerDep, _identity: Viewer) 
     overrides = {
         role_id: persona.name
         for role_id, (binding, persona) in stored.bindings.items()
-        if persona is not None and was_asked_for(binding.explanation)
+        if persona is not None and explains_override(binding.explanation)
     }
     # As it is: what was accepted once is told, even if it would be refused by now.
     return StartRun.model_construct(

@@ -15,7 +15,7 @@ from holdfast.binding import (
 from holdfast.errors import HoldfastError
 from holdfast.persona import AgentPersona
 from holdfast.presentation.format import sentence_case
-from holdfast.workflow import Role, WorkflowTemplate
+from holdfast.workflow import WorkflowRole, WorkflowTemplate
 
 
 class FieldProblem(BaseModel):
@@ -86,7 +86,7 @@ def _field(role_id: str) -> str:
 
 
 def _cast(
-    role: Role,
+    role: WorkflowRole,
     template: WorkflowTemplate,
     pool: Sequence[AgentPersona],
     available: BackendAvailability,

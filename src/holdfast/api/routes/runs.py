@@ -185,7 +185,7 @@ async def delete(
     Refused while someone works on it, while it is not over, and if another run was forked from it.
     """
     stored = await get_run(server.db, run_id)
-    done = await server.undertakings.finish(
+    done = await server.undertakings.run_shielded(
         remove_runs(server.db, server.config, [stored.run.id], now=datetime.now(UTC), can_lose_unmerged=unmerged)
     )
     if stored.run.id not in done.deleted_runs:

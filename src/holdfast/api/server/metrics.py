@@ -111,7 +111,7 @@ def observe_commits(journal: Journal, metrics: RunMetrics, note_heads: Callable[
         metrics.batch.observe(len(batch))
         note_heads({one.run_id: seqs[-1] for one, seqs in zip(batch, results, strict=True) if _is_written(seqs)})
 
-    journal.on_commit = observe
+    journal.add_commit_listener(observe)
 
 
 def _is_written(result: AppendResult) -> TypeGuard[list[int]]:

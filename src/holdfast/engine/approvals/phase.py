@@ -31,9 +31,9 @@ from holdfast.persistence.models import ApprovalRow
 from holdfast.persistence.runs import find_approval
 from holdfast.persistence.statements import insert, now_text, update
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.durable import Stopped, Suspended
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.records import Record
+from holdfast.runtime.step import Stopped, Suspended
 from holdfast.workflow import Phase
 from holdfast.workspace import diff
 

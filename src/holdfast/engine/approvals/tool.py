@@ -13,9 +13,9 @@ from holdfast.engine.scope import ApprovalRequest, RunScope
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import Nondeterminism, RowRefused
 from holdfast.persistence.statements import insert, now_text
-from holdfast.runtime.durable import Stopped
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import Record
+from holdfast.runtime.step import Stopped
 from holdfast.workflow import Phase
 
 

@@ -18,8 +18,8 @@ from holdfast.engine.scope import RunScope, error_facts
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.persistence.statements import now_text
 from holdfast.persona import AgentPersona
-from holdfast.runtime.durable import SameCommit, Step, StepKinds, Suspended
 from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.step import SameCommit, Step, StepKinds, Suspended
 from holdfast.workspace import write_tree
 from holdfast.workspace.instruction_files import Instructions, read_workspace_instructions
 

@@ -13,9 +13,10 @@ from langgraph.types import Command
 from holdfast.agents.calls.adapters import to_tool_call, unpack
 from holdfast.agents.calls.middleware import JournalMiddleware
 from holdfast.engine.conversation.journal import PHASE, Conversation, Message, Turn, inbox_key
-from holdfast.runtime.durable import RunLog, Step
 from holdfast.runtime.events import Event
 from holdfast.runtime.records import Records, StepState
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import Step
 
 TURN = "turn1"
 _NOT_DONE = "Not done: the answer was interrupted before this call had a result."

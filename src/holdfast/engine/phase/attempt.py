@@ -19,8 +19,8 @@ from holdfast.engine.scope import RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction, RunPhaseState
 from holdfast.errors import ApprovalRejected
 from holdfast.persistence.statements import insert, now_text
-from holdfast.runtime.durable import CancelRun, SameCommit, Step, StepKinds
 from holdfast.runtime.events import EventKind
+from holdfast.runtime.step import CancelRun, SameCommit, Step, StepKinds
 from holdfast.workflow import Phase
 from holdfast.workspace import changed_paths, restore, write_tree
 from holdfast.workspace.instruction_files import read_workspace_instructions

@@ -18,8 +18,8 @@ from holdfast.persistence.statements import now_text, update
 from holdfast.persona import AgentPersona
 from holdfast.presentation.format import advise_on_budget
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.durable import SameCommit, Suspended
 from holdfast.runtime.events import EventKind
+from holdfast.runtime.step import SameCommit, Suspended
 from holdfast.workflow import Phase
 
 _RESERVE = """

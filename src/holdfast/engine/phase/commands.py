@@ -6,7 +6,7 @@ from typing import Any
 from holdfast.engine.history import spool_key
 from holdfast.engine.scope import RunScope, utc_now
 from holdfast.errors import ChecksFailed, WorkspaceError
-from holdfast.runtime.durable import TOOL_CALL, Step
+from holdfast.runtime.step import TOOL_CALL, Step
 from holdfast.workflow import Phase
 from holdfast.workspace import CommandState, clean_environment, run_spooled, snapshot, stop_spooled
 

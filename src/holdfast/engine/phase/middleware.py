@@ -23,7 +23,7 @@ from holdfast.agents.tools.shell import Shell, open_shell
 from holdfast.engine.approvals.tool import PhaseToolApprover
 from holdfast.engine.phase.budget import PhaseBudget, Reservation
 from holdfast.engine.scope import RunScope
-from holdfast.runtime.durable import Interrupted, SameCommit
+from holdfast.runtime.step import Interrupted, SameCommit
 from holdfast.workflow import Phase
 from holdfast.workspace import write_tree
 

@@ -292,7 +292,7 @@ class _Cleaner:
         claim = await self._journal.claim(run_id)
         try:
             run = await find_over(self._db, run_id)
-            if run is None or run.is_asked_for:
+            if run is None or run.has_open_request:
                 raise RunNotInState(f"Run {run_id} goes on.")
             yield self._journal, claim
         finally:

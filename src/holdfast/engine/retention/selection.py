@@ -30,7 +30,7 @@ def choose(over: Sequence[OverRun], selection: Selection, now: datetime) -> list
         if run.state in selection.states
         and run.run_id not in newest
         and (until is None or "" < run.ended_at <= until)  # one without a time is of no known age
-        and not run.is_asked_for
+        and not run.has_open_request
     ]
 
 

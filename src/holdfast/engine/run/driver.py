@@ -17,8 +17,8 @@ from holdfast.persistence.models import RunPhaseRow
 from holdfast.persistence.runs import read_phases
 from holdfast.persistence.statements import insert, now_text
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
-from holdfast.runtime.durable import CancelRun, Suspended
 from holdfast.runtime.events import EventKind
+from holdfast.runtime.step import CancelRun, Suspended
 from holdfast.workflow import Phase
 
 _NO_RETRY = {
@@ -46,10 +46,10 @@ class RunDriver:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None
-            if not (watch.is_asked or watch.is_pause_asked) or task.cancelling() > 1:
+            if not (watch.is_cancel_requested or watch.is_pause_requested) or task.cancelling() > 1:
                 raise  # a shutdown gives the run up as it is: running, for whoever is next
             task.uncancel()
-            if watch.is_pause_asked:
+            if watch.is_pause_requested:
                 return await self._pause()
             stop = self._cancelled()
         return await finish(self._scope, stop)

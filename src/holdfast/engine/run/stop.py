@@ -15,8 +15,8 @@ from holdfast.enums import RunStatus
 from holdfast.persistence.runs import read_approvals
 from holdfast.persistence.statements import insert, now_text
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.durable import CancelRun, Suspended
 from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.step import CancelRun, Suspended
 
 
 class MessagePending(Suspended):

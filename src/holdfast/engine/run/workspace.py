@@ -11,9 +11,9 @@ from typing import Any
 from holdfast.concurrency import finish_then_cancel
 from holdfast.engine.phase.commands import check_success, run_command
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
-from holdfast.runtime.durable import SameCommit, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
+from holdfast.runtime.step import SameCommit, Step, StepKinds
 from holdfast.workspace import (
     Workspace,
     copy_files,

@@ -86,7 +86,7 @@ class PlainStore:
             self.release(claim)
 
     def renew(self, claims: Sequence[Claim]) -> None:
-        """Nothing to do: no lease."""
+        """Do nothing: there is no lease."""
 
     def append(self, batch: Sequence[Append], *, wait_s: float = 30.0) -> list[AppendResult]:
         return [self._append_one(append) for append in batch]
@@ -102,8 +102,8 @@ class PlainStore:
         except HoldfastError as error:
             return error
 
-    def open_line(self) -> None:
-        """None: the loop itself is quick enough."""
+    def open_pipeline(self) -> None:
+        """Open nothing: the loop itself is quick enough."""
 
     def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
         return {run_id: head for run_id in run_ids if (head := self._head(run_id))}

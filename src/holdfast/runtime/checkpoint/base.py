@@ -39,11 +39,11 @@ class Checkpointer(Protocol):
     def load_latest(self, run_id: str) -> RunState | None: ...
 
     def list_events(self, run_id: str, since_seq: int = 0) -> list[Event]:
-        """The events with `seq > since_seq`, in order. Raises `JournalCorrupt` rather than leave one out."""
+        """Return the events with `seq > since_seq`, in order. Raises `JournalCorrupt` rather than leave one out."""
         ...
 
     def list_runs(self) -> list[str]:
-        """Every run with an event or a snapshot, the one written last first."""
+        """List every run with an event or a snapshot, the one written last first."""
         ...
 
     def delete_run(self, run_id: str) -> None: ...
@@ -108,7 +108,7 @@ Answer = list[AppendResult] | Callable[[], list[AppendResult]]
 """What became of a batch; or, if that is unclear or nothing was written, what to call to have it written once."""
 
 
-class Line(Protocol):
+class AppendPipeline(Protocol):
     """Batches on their way to a store: sent without waiting, answered in the order of sending.
 
     A run that is under way must not be sent again before its answer.
@@ -128,11 +128,11 @@ class Line(Protocol):
         ...
 
     def fileno(self) -> int:
-        """What to wait for: it is readable when there are answers."""
+        """Return the file descriptor to wait for: it is readable when there are answers."""
         ...
 
     def takes(self, append: Append) -> bool:
-        """True if this append can be sent; what cannot needs `JournalStore.append`."""
+        """Return true if this append can be sent; what cannot needs `JournalStore.append`."""
         ...
 
     def send(self, batch: Sequence[Append], ticket: Any) -> None:
@@ -144,7 +144,7 @@ class Line(Protocol):
         ...
 
     def receive(self) -> list[tuple[Any, Answer]]:
-        """What has been answered, each with the ticket it was sent with."""
+        """Return what has been answered, each with the ticket it was sent with."""
         ...
 
     def close(self) -> None: ...
@@ -197,12 +197,12 @@ class JournalStore(Checkpointer, Protocol):
         """
         ...
 
-    def open_line(self) -> Line | None:
-        """A quicker way for the appends of owners, if the store has one; for one thread at a time."""
+    def open_pipeline(self) -> AppendPipeline | None:
+        """Open a quicker way for the appends of owners, if the store has one; for one thread at a time."""
         ...
 
     def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
-        """The last number of each run that exists."""
+        """Read the last number of each run that exists."""
         ...
 
     def wait_for_change(self, timeout_s: float, *, but_by: int | None = None) -> bool:

@@ -26,7 +26,7 @@ class _Run:
     snapshot: bytes | None = None
 
     def index_of(self, seq: int) -> int:
-        """How many rows have a number up to `seq`."""
+        """Count the rows with a number up to `seq`."""
         return bisect_right(self.rows, seq, key=_seq_of)
 
     def holds(self, prepared: Prepared) -> bool:
@@ -106,7 +106,7 @@ class InMemoryCheckpointer:
             self._runs.pop(run_id, None)
 
     def close(self) -> None:
-        """Nothing to release; what was saved stays readable."""
+        """Release nothing: what was saved stays readable."""
 
     def _touch(self, run_id: str, run: _Run) -> None:
         self._runs.pop(run_id, None)

@@ -35,7 +35,7 @@ class Owner:
 
 
 def new_owner() -> Owner:
-    """A claim of this process, alive until `forget` or the end of the process."""
+    """Make an owner in this process, alive until `forget` or the end of the process."""
     token = secrets.token_hex(8)
     _live_tokens.add(token)
     host, boot, namespace = _machine()
@@ -47,7 +47,7 @@ def forget(token: str) -> None:
 
 
 def from_text(text: str) -> Owner | None:
-    """The owner as written by `to_text`; `None` if another version wrote something else."""
+    """Parse an owner as written by `to_text`; `None` if another version wrote something else."""
     try:
         return Owner(**from_json(text))
     except (TypeError, ValueError):
@@ -55,7 +55,7 @@ def from_text(text: str) -> Owner | None:
 
 
 def is_dead(owner: Owner) -> bool:
-    """True if this machine can see that the owner's process, or its claim in this process, is gone."""
+    """Return true if this machine can see that the owner's process, or its claim in this process, is gone."""
     if (owner.host, owner.boot, owner.namespace) != _machine():
         return False
     if owner.pid == os.getpid() and owner.started == _started(owner.pid):
@@ -76,7 +76,7 @@ def _is_alive(pid: int, started: str) -> bool:
 
 @cache
 def _machine() -> tuple[str, str, str]:
-    """Host, boot and pid namespace: equal only where process numbers mean the same processes."""
+    """Name host, boot and pid namespace: equal only where process numbers mean the same processes."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         namespace = str(Path("/proc/self/ns/pid").readlink())
@@ -86,7 +86,7 @@ def _machine() -> tuple[str, str, str]:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in ticks since boot; empty if unknown, `dead` if nobody has yet buried it."""
+    """Read when a process started, in ticks since boot; empty if unknown, `dead` if it is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

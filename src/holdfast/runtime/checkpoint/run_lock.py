@@ -57,7 +57,7 @@ def lock_run(folder: Path, run_id: str, *, force: bool = False) -> RunLock:
 
 
 def is_held(folder: Path, run_id: str) -> bool:
-    """Whether a living process has the lock, without touching it; also where the system does not tell."""
+    """Return true if a living process has the lock, without touching it; also where the system does not tell."""
     try:
         number = _place(folder, run_id).stat().st_ino
     except FileNotFoundError:

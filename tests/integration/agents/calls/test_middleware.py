@@ -13,7 +13,7 @@ from holdfast.agents.calls.codec import OPAQUE_TEXT
 from holdfast.agents.tools.rules import ToolRule
 from holdfast.errors import Nondeterminism
 from holdfast.runtime.answers import decide
-from holdfast.runtime.durable import Stopped, Suspended
+from holdfast.runtime.step import Stopped, Suspended
 
 
 def request(name: str = "send", call_id: str = "c1", **args: Any) -> Any:

@@ -10,7 +10,7 @@ from tests.support.agents.scripted_model import ScriptedModel, asks, says, tool
 
 from holdfast.agents.calls.middleware import JournalMiddleware
 from holdfast.agents.tools.rules import ToolRule
-from holdfast.runtime.durable import CancelRun, Interrupted, Stopped, Suspended
+from holdfast.runtime.step import CancelRun, Interrupted, Stopped, Suspended
 
 MakeBench = Callable[[BaseException | None], "Bench"]
 EAGER = {"slow": ToolRule("rerun"), "stop": ToolRule("rerun")}

@@ -10,8 +10,8 @@ from tests.support.agents.scripted_model import ScriptedModel, asks, says
 from holdfast.agents.calls.gate import ModelCall, Usage
 from holdfast.errors import Nondeterminism, RowRefused
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.durable import SameCommit, Stopped
 from holdfast.runtime.events import create_event
+from holdfast.runtime.step import SameCommit, Stopped
 
 
 async def test_replay_makes_no_call_and_changes_no_file(phase: Phase) -> None:

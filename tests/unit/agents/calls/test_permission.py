@@ -8,7 +8,7 @@ from holdfast.agents.calls.permission import ApprovalAnswer, Permits
 from holdfast.agents.policy.judgement import Judgement, asked
 from holdfast.agents.tools.rules import ToolCall
 from holdfast.enums import ApprovalDecisionAction
-from holdfast.runtime.durable import CancelRun
+from holdfast.runtime.step import CancelRun
 
 CALL = ToolCall("execute", {"command": "pip install x"})
 

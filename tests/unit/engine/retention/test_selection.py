@@ -13,8 +13,8 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 NAMES = [f"r{number}" for number in range(8)]
 
 
-def run(run_id: str, *, days: float = 0, state: str = "completed", is_asked_for: bool = False) -> OverRun:
-    return OverRun(run_id, state, to_time_text(NOW - timedelta(days=days)), "/repo", None, is_asked_for)
+def run(run_id: str, *, days: float = 0, state: str = "completed", has_open_request: bool = False) -> OverRun:
+    return OverRun(run_id, state, to_time_text(NOW - timedelta(days=days)), "/repo", None, has_open_request)
 
 
 def chosen(runs: list[OverRun], **options: object) -> list[str]:
@@ -22,7 +22,12 @@ def chosen(runs: list[OverRun], **options: object) -> list[str]:
 
 
 def test_every_condition_must_fit() -> None:
-    runs = [run("old", days=40), run("failed", days=35, state="failed"), run("asked", is_asked_for=True), run("new")]
+    runs = [
+        run("old", days=40),
+        run("failed", days=35, state="failed"),
+        run("asked", has_open_request=True),
+        run("new"),
+    ]
 
     assert chosen(runs) == ["old", "failed", "new"]
     assert chosen(runs, older_than=timedelta(days=30)) == ["old", "failed"]

@@ -86,7 +86,7 @@ def read_spool(run_id: str, key: str, after: int = 0) -> tuple[str, int]:
     """What a command has printed after so many bytes, as far as it lies in the spool; and how many there are then."""
     from holdfast.agents.redaction import SECRETS
     from holdfast.config import load_config
-    from holdfast.runtime.durable import idempotency_key
+    from holdfast.runtime.step import idempotency_key
     from holdfast.workspace import spool_folder
 
     path: Path = spool_folder(load_config().data_dir / "spool", idempotency_key(run_id, key)) / "out"

@@ -51,7 +51,7 @@ def to_store_error(error: OSError, path: Path) -> StoreError:
 
 
 def check_format(base_dir: Path) -> bool:
-    """True if the store says that it is of this version, False if nobody has said so yet. Raises `StoreNewer`."""
+    """Return true if the store says that it is of this version, false if it says nothing. Raises `StoreNewer`."""
     path = base_dir / _FORMAT
     with as_store_errors(path):
         try:
@@ -122,7 +122,8 @@ def write_all(fd: int, text: bytes, offset: int) -> None:
 
 
 def set_touched(fd: int, touched_ns: int) -> None:
-    """The file's own time is too coarse to tell two runs apart; one who may not set it does without."""
+    """Set when a run was written: the file's own time is too coarse to tell two runs apart. Whoever may not set it
+    does without."""
     with contextlib.suppress(OSError):
         os.utime(fd, ns=(touched_ns, touched_ns))
 
@@ -148,7 +149,7 @@ def remove_deleted(base_dir: Path) -> None:
 
 
 def find_runs(base_dir: Path) -> Iterator[tuple[str, int]]:
-    """Every run with an event or a snapshot, and when it was last written (ns)."""
+    """Find every run with an event or a snapshot, and when it was last written (ns)."""
     try:
         entries = list(os.scandir(base_dir))
     except FileNotFoundError:

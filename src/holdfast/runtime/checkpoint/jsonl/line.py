@@ -21,7 +21,7 @@ _MEMBER_BYTES = len(_MEMBER_START) + 64 + len(b'"}')
 _HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-class Mark(NamedTuple):
+class FilePosition(NamedTuple):
     """A place between two lines up to which everything was found good."""
 
     seq: int
@@ -30,24 +30,24 @@ class Mark(NamedTuple):
     hash: bytes
 
 
-def first_mark(run_id: str) -> Mark:
-    return Mark(0, 0, 0, genesis(run_id))
+def first_position(run_id: str) -> FilePosition:
+    return FilePosition(0, 0, 0, genesis(run_id))
 
 
 def hash_member(digest: bytes) -> bytes:
     return _MEMBER_START + digest.hex().encode() + b'"}'
 
 
-def encode_line(at: Mark, run_id: str, seq: int, content: Mapping[str, Any]) -> tuple[bytes, Mark]:
+def encode_line(at: FilePosition, run_id: str, seq: int, content: Mapping[str, Any]) -> tuple[bytes, FilePosition]:
     """Return the line that comes at `at`, with its newline, and the place after it."""
     number = {"run_id": run_id, "seq": seq}
     text = msgspec.json.encode({**number, **content, **number})[:-1]  # twice: first to read, last to win over `extra`
     digest = hashlib.sha256(at.hash + text).digest()
     line = text + hash_member(digest) + b"\n"
-    return line, Mark(seq, at.offset + len(line), at.line + 1, digest)
+    return line, FilePosition(seq, at.offset + len(line), at.line + 1, digest)
 
 
-def read_lines(run_id: str, lines: Iterable[bytes], at: Mark) -> Iterator[tuple[Mark, Event]]:
+def read_lines(run_id: str, lines: Iterable[bytes], at: FilePosition) -> Iterator[tuple[FilePosition, Event]]:
     """Check and decode the lines that follow `at`, up to the last newline. Raises `JournalCorrupt`."""
     for line in lines:
         if not line.endswith(b"\n"):
@@ -60,7 +60,7 @@ def read_lines(run_id: str, lines: Iterable[bytes], at: Mark) -> Iterator[tuple[
                 raise ValueError(f"its number {event.seq!r} does not follow {at.seq}")
         except (PayloadInvalid, KeyError, TypeError, ValueError, RecursionError) as error:
             raise corrupt_line(run_id, at.line + 1, error) from error
-        at = Mark(event.seq, at.offset + len(line), at.line + 1, digest)
+        at = FilePosition(event.seq, at.offset + len(line), at.line + 1, digest)
         yield at, event
 
 

@@ -23,13 +23,13 @@ from holdfast.errors import JournalCorrupt, SequenceConflict, StoreBusy, StoreEr
 from holdfast.runtime.checkpoint.base import Prepared, prepare
 from holdfast.runtime.checkpoint.hash_chain import Head, extend
 from holdfast.runtime.checkpoint.jsonl.folder import EVENTS, set_touched, sync_data, sync_folder, write_all
-from holdfast.runtime.checkpoint.jsonl.line import Mark, encode_line, first_mark, hash_member, read_lines
+from holdfast.runtime.checkpoint.jsonl.line import FilePosition, encode_line, first_position, hash_member, read_lines
 from holdfast.runtime.events import Event
 
 _WAIT_S = 30.0
 _CREATE_TRIES = 100
-_MARK_LINES = 128  # reading a tail starts at a mark, so this bounds what is read in vain
-_MARK_BYTES = 256 * 1024
+_STRIDE_LINES = 128  # reading a tail starts at a mark, so this bounds what is read in vain
+_STRIDE_BYTES = 256 * 1024
 _BUFFER_BYTES = 256 * 1024
 _log = logging.getLogger("holdfast.runtime")
 _seq_of = attrgetter("seq")
@@ -46,7 +46,7 @@ class RunFile:
         self._path = folder / EVENTS
         self._fd = -1
         self._can_write = False
-        self._marks: list[Mark] = [first_mark(run_id)]  # the last one is the end as far as it was checked
+        self._positions = [first_position(run_id)]  # the last one is the end as far as it was checked
         self._is_tear_reported = False
 
     def append(self, prepared: Prepared, touched_ns: int) -> Event:
@@ -59,18 +59,18 @@ class RunFile:
                     raise
                 sync_data(fd)  # its first writer may have died between writing and syncing
                 return prepared.stored_as(prepared.event.seq)
-            line, mark = encode_line(tail, self.run_id, row.seq, prepared.content)
+            line, position = encode_line(tail, self.run_id, row.seq, prepared.content)
             self._write(fd, line, touched_ns)
-            self._add_mark(mark)
+            self._add_position(position)
             self.touched_ns = touched_ns
             return prepared.stored_as(row.seq)
 
     def read(self, since_seq: int) -> list[Event]:
-        """The events after `since_seq`; a file that is not there holds none."""
+        """Read the events after `since_seq`; a file that is not there holds none."""
         try:
             with self._locked(can_write=False) as fd:
                 events = self._read(fd, since_seq)
-                is_torn = os.fstat(fd).st_size > self._marks[-1].offset
+                is_torn = os.fstat(fd).st_size > self._positions[-1].offset
         except FileNotFoundError:
             return []
         if is_torn:
@@ -90,7 +90,7 @@ class RunFile:
     def forget(self) -> None:
         """Close the file and know nothing of it any more."""
         self.close()
-        self._marks = [first_mark(self.run_id)]
+        self._positions = [first_position(self.run_id)]
         self.touched_ns = 0
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class RunFile:
         self._fd = _create(self._path) if can_write else os.open(self._path, os.O_RDONLY)
         self._can_write = can_write
         if not self._is_tail_in_file():
-            self._marks = [first_mark(self.run_id)]
+            self._positions = [first_position(self.run_id)]
 
     def _is_current(self) -> bool:
         try:
@@ -143,54 +143,54 @@ class RunFile:
 
     # -- the end of the file, under the lock --------------------------------------------------------------------------
 
-    def _check_end(self, fd: int) -> Mark:
+    def _check_end(self, fd: int) -> FilePosition:
         """Check what others have written since, cut a torn tail off, and return the end."""
         size = os.fstat(fd).st_size
-        if size != self._marks[-1].offset:
-            self._read(fd, self._marks[-1].seq)
-            if size > self._marks[-1].offset:
+        if size != self._positions[-1].offset:
+            self._read(fd, self._positions[-1].seq)
+            if size > self._positions[-1].offset:
                 self._repair(fd, size)
-        return self._marks[-1]
+        return self._positions[-1]
 
     def _read(self, fd: int, since_seq: int) -> list[Event]:
         """Check and decode from the last mark before `since_seq` on; from the start if the marks are of no use."""
         size = os.fstat(fd).st_size
-        if size < self._marks[-1].offset:
+        if size < self._positions[-1].offset:
             _log.warning("journal was cut by another program", extra={"run_id": self.run_id, "size": size})
-            self._marks = [first_mark(self.run_id)]
-        start = self._marks[max(0, bisect_right(self._marks, since_seq, key=_seq_of) - 1)]
+            self._positions = [first_position(self.run_id)]
+        start = self._positions[max(0, bisect_right(self._positions, since_seq, key=_seq_of) - 1)]
         try:
             return self._read_from(fd, start, since_seq)
         except JournalCorrupt:
             if start.offset == 0:
                 raise
-            self._marks = [first_mark(self.run_id)]
-            return self._read_from(fd, self._marks[0], since_seq)
+            self._positions = [first_position(self.run_id)]
+            return self._read_from(fd, self._positions[0], since_seq)
 
-    def _read_from(self, fd: int, start: Mark, since_seq: int) -> list[Event]:
+    def _read_from(self, fd: int, start: FilePosition, since_seq: int) -> list[Event]:
         if start.offset == os.fstat(fd).st_size:
             return []
         events: list[Event] = []
         with io.FileIO(fd, "rb", closefd=False) as raw, io.BufferedReader(raw, _BUFFER_BYTES) as lines:
             lines.seek(start.offset)
-            for mark, event in read_lines(self.run_id, lines, start):
-                if mark.offset > self._marks[-1].offset:
-                    self._add_mark(mark)
+            for position, event in read_lines(self.run_id, lines, start):
+                if position.offset > self._positions[-1].offset:
+                    self._add_position(position)
                 if event.seq > since_seq:
                     events.append(event)
         return events
 
-    def _add_mark(self, mark: Mark) -> None:
-        """Move the end on; of the marks before it a few are kept."""
-        if len(self._marks) > 1:
-            kept = self._marks[-2]
-            if mark.line - kept.line <= _MARK_LINES and mark.offset - kept.offset <= _MARK_BYTES:
-                self._marks.pop()
-        self._marks.append(mark)
+    def _add_position(self, position: FilePosition) -> None:
+        """Move the end on; of the positions before it a few stay."""
+        if len(self._positions) > 1:
+            before = self._positions[-2]
+            if position.line - before.line <= _STRIDE_LINES and position.offset - before.offset <= _STRIDE_BYTES:
+                self._positions.pop()
+        self._positions.append(position)
 
     def _is_tail_in_file(self) -> bool:
-        """True if the file, opened anew, is still the one whose end we know: its last hash is in its place."""
-        tail = self._marks[-1]
+        """Return true if the file, opened anew, still has the end that we know: its last hash is in its place."""
+        tail = self._positions[-1]
         end = hash_member(tail.hash) + b"\n"
         start = max(0, tail.offset - len(end))
         return tail.offset == 0 or os.pread(self._fd, len(end), start) == end
@@ -203,7 +203,7 @@ class RunFile:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def _write(self, fd: int, line: bytes, touched_ns: int) -> None:
-        offset = self._marks[-1].offset
+        offset = self._positions[-1].offset
         try:
             # crash: from here until the sync the line may be found whole, torn or not at all; nobody was told of it.
             write_all(fd, line, offset)
@@ -217,7 +217,7 @@ class RunFile:
 
     def _repair(self, fd: int, size: int) -> None:
         """Cut off what a dead writer left behind the last newline; nobody was told that it is there."""
-        end = self._marks[-1].offset
+        end = self._positions[-1].offset
         touched_ns = os.fstat(fd).st_mtime_ns
         # crash: the tail is still torn, and the next one to look reports it once more.
         os.ftruncate(fd, end)

@@ -50,7 +50,7 @@ def _keep_as_backup(folder: Path) -> None:
 
 
 def read_snapshot(folder: Path, run_id: str) -> RunState | None:
-    """The latest state, else the one before it with a warning. Raises `JournalCorrupt` if both are damaged."""
+    """Read the latest state, else the one before it with a warning. Raises `JournalCorrupt` if both are damaged."""
     damage: list[str] = []
     for name in (SNAPSHOT, BACKUP):
         try:
@@ -73,7 +73,7 @@ def read_snapshot(folder: Path, run_id: str) -> RunState | None:
 
 
 def _is_good(path: Path) -> bool:
-    """False for a missing or damaged file, which must not replace a good backup."""
+    """Return false for a missing or damaged file, which must not replace a good backup."""
     try:
         _read_body(path.read_bytes())
     except (OSError, ValueError):

@@ -38,7 +38,7 @@ class KnownHeads:
         return head
 
 
-class Attempt:
+class AppendAttempt:
     """One batch on its way: what the latest try, whose answer may have been lost, has or has not written."""
 
     def __init__(self, batch: Sequence[Append], wait_s: float = LOCK_WAIT_S) -> None:
@@ -52,7 +52,9 @@ class Attempt:
         self.sent = (results, list({row.run_id: row for row in rows}.values())) if rows else None
 
 
-def append_locked(connection: Connection, attempt: Attempt, known: KnownHeads, *, lease_s: float) -> list[AppendResult]:
+def append_locked(
+    connection: Connection, attempt: AppendAttempt, known: KnownHeads, *, lease_s: float
+) -> list[AppendResult]:
     """Make one try. Raises psycopg's errors; after a lost connection the same attempt may be tried again."""
     owned = {append.run_id: append.epoch for append in attempt.batch if append.epoch is not None}
     moved: dict[str, Head] = {}

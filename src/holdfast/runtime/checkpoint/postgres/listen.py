@@ -14,7 +14,7 @@ _SLICE_S = 0.25  # how soon a waiting thread sees that the store was closed
 _PAUSE_S = 0.2
 
 
-class Listener:
+class ChangeListener:
     """Waits for changes; after a loss it listens again and reports a change, since it may have missed one.
 
     Each thread hears of every change, whichever of them has read the notice.

@@ -18,7 +18,7 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 
 from holdfast.runtime.checkpoint.base import Answer, Append, AppendResult
 from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, extend
-from holdfast.runtime.checkpoint.postgres.append import Attempt, KnownHeads
+from holdfast.runtime.checkpoint.postgres.append import AppendAttempt, KnownHeads
 from holdfast.runtime.checkpoint.postgres.schema import Connection
 from holdfast.runtime.checkpoint.postgres.session import is_lost_by
 from holdfast.runtime.checkpoint.postgres.transaction import CHANNEL
@@ -29,16 +29,20 @@ _TEXT, _BYTEA, _BIGINT = 25, 17, 20  # numbers of the server's types
 
 class _Sent(NamedTuple):
     ticket: Any
-    attempt: Attempt
+    attempt: AppendAttempt
     results: list[AppendResult]
     heads: dict[str, Head]
 
 
-class PostgresLine:
-    """A `Line` on a connection of its own, in pipeline mode; used by one thread."""
+class PostgresPipeline:
+    """A `AppendPipeline` on a connection of its own, in pipeline mode; used by one thread."""
 
     def __init__(
-        self, connection: Connection, known: KnownHeads, redo: Callable[[Attempt], list[AppendResult]], lease_s: float
+        self,
+        connection: Connection,
+        known: KnownHeads,
+        redo: Callable[[AppendAttempt], list[AppendResult]],
+        lease_s: float,
     ) -> None:
         self.is_lost = False
         self.has_more_to_send = False
@@ -65,7 +69,7 @@ class PostgresLine:
         return self._pgconn.socket
 
     def takes(self, append: Append) -> bool:
-        """True if the head is known and nothing but events is to be written."""
+        """Return true if the head is known and nothing but events is to be written."""
         head = self._known.get(append.run_id)
         if head is None or append.epoch != head.epoch or append.rows or not append.events or self.is_lost:
             return False
@@ -87,7 +91,7 @@ class PostgresLine:
             results.append([row.seq for row in new])
         others = (pack("!q", len(heads)), self._lease, CHANNEL.encode())
         params = [*_move_columns(heads, before), *_row_columns(rows), *others]
-        attempt = Attempt(batch)
+        attempt = AppendAttempt(batch)
         attempt.note(results, rows)
         self._under_way.append(_Sent(ticket, attempt, results, heads))
         with self._noting_loss():
@@ -105,7 +109,7 @@ class PostgresLine:
             self.has_more_to_send = self._pgconn.flush() != 0
 
     def receive(self) -> list[tuple[Any, Answer]]:
-        """The answers that are here, in the order of sending; after a loss, one for each batch under way."""
+        """Return the answers that are here, in the order of sending; after a loss, one for each batch under way."""
         answers: list[tuple[Any, Answer]] = []
         with self._noting_loss():
             self._pgconn.consume_input()
@@ -153,10 +157,10 @@ class PostgresLine:
     def __del__(self) -> None:
         self.close()
 
-    def detach_after_fork(self, graveyard: list[Any]) -> None:
-        """After a fork, in the child: neither use nor close what the parent goes on using."""
+    def detach_after_fork(self, keep_alive: list[Any]) -> None:
+        """Neither use nor close, in a forked child, what the parent goes on using: `keep_alive` holds on to it."""
         self.is_lost = True
-        graveyard.append(self._connection)
+        keep_alive.append(self._connection)
         self._connection = None
 
 

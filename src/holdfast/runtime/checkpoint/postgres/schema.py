@@ -39,31 +39,31 @@ _LOCK = 0x686F6C6466617374  # "holdfast"
 
 
 def read_version(connection: Connection) -> int:
-    """The database's version; 0 if it holds no store. Works inside and outside of a transaction."""
+    """Read the database's version; 0 if it holds no store. Works inside and outside of a transaction."""
     if connection.execute("SELECT to_regclass('holdfast_version') IS NULL").fetchone() == (True,):
         return 0
     row = connection.execute("SELECT version FROM holdfast_version").fetchone()
     return int(row[0]) if row else 0
 
 
-def upgrade(connection: Connection, shown: str) -> None:
+def upgrade(connection: Connection, label: str) -> None:
     """Bring the database up to date; many processes may do so at once. Raises `StoreNewer`, `StoreUnreadable`.
 
     On an error the connection is of no further use.
     """
-    if _is_current(read_version(connection), shown):
+    if _is_current(read_version(connection), label):
         return
     # Taken before the transaction begins, not inside it: a session looks again at what it has cached about tables that
     # do not exist only when a transaction begins. A killed process gives the lock up with its session.
     connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
     connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
     found = read_version(connection)
-    if not _is_current(found, shown):
+    if not _is_current(found, label):
         try:
             _apply(connection, found)
         except psycopg.errors.DuplicateTable as error:
             raise StoreUnreadable(
-                f"{shown} holds tables of another program under holdfast's names: {error.diag.message_primary}.",
+                f"{label} holds tables of another program under holdfast's names: {error.diag.message_primary}.",
                 hint="Give holdfast a database or a schema of its own.",
             ) from error
     # crash: before this line the database is as it was; after it, current. Nothing between is ever seen.
@@ -86,7 +86,7 @@ def _apply(connection: Connection, found: int) -> None:
     )
 
 
-def _is_current(found: int, shown: str) -> bool:
+def _is_current(found: int, label: str) -> bool:
     if found > VERSION:
-        raise StoreNewer(f"{shown} has store version {found}; this holdfast knows versions up to {VERSION}.")
+        raise StoreNewer(f"{label} has store version {found}; this holdfast knows versions up to {VERSION}.")
     return found == VERSION

@@ -55,34 +55,34 @@ class Target:
     """A database, and how to name it to people."""
 
     conninfo: str = field(repr=False)
-    shown: str
+    label: str
 
 
 def parse_url(url: str) -> Target:
     """Read `postgresql://…`, a driver's name after the scheme dropped. Raises `StoreUnreadable`."""
-    given = _read_url(url)
-    if given is None:
+    parts = _read_url(url)
+    if parts is None:
         raise StoreUnreadable(
             "This is not the URL of a Postgres database.",
             hint="Write postgresql://user:password@host:port/database; in a password write special characters as %XX.",
         )
-    known = {**_DEFAULTS, **given, "client_encoding": "UTF8"}
-    user = f"{given['user']}@" if given.get("user") else ""
-    port = f":{given['port']}" if given.get("port") else ""
-    shown = f"postgresql://{user}{given.get('host') or ''}{port}/{given.get('dbname') or ''}"
-    return Target(make_conninfo("", **known), shown)
+    known = {**_DEFAULTS, **parts, "client_encoding": "UTF8"}
+    user = f"{parts['user']}@" if parts.get("user") else ""
+    port = f":{parts['port']}" if parts.get("port") else ""
+    label = f"postgresql://{user}{parts.get('host') or ''}{port}/{parts.get('dbname') or ''}"
+    return Target(make_conninfo("", **known), label)
 
 
 def _read_url(url: str) -> dict[str, Any] | None:
-    """The parts of a URL; of a wrong one nothing, as libpq's message quotes it and the quote may be the password."""
+    """Split a URL into its parts; `None` for a wrong one, as libpq's message quotes what may be the password."""
     scheme = _SCHEME.match(url)
     if scheme is None:
         return None
     try:
-        given = conninfo_to_dict("postgresql://" + url[scheme.end() :])
+        parts = conninfo_to_dict("postgresql://" + url[scheme.end() :])
     except psycopg.ProgrammingError:
         return None
-    return given if re.fullmatch(r"[\d,]*", str(given.get("port") or "")) else None
+    return parts if re.fullmatch(r"[\d,]*", str(parts.get("port") or "")) else None
 
 
 def connect(target: Target, lease_s: float) -> Connection:
@@ -92,13 +92,13 @@ def connect(target: Target, lease_s: float) -> Connection:
     except psycopg.OperationalError as error:
         if _FINAL.search(str(error)):
             raise StoreUnreadable(
-                f"{target.shown} cannot be used as a store: {_reason(error)}.",
+                f"{target.label} cannot be used as a store: {_reason(error)}.",
                 hint="Check the user, the password and the name of the database.",
             ) from error
         raise
     try:
         _prepare(connection, target, lease_s)
-        upgrade(connection, target.shown)
+        upgrade(connection, target.label)
     except BaseException:
         connection.close()
         raise
@@ -118,7 +118,7 @@ def _prepare(connection: Connection, target: Target, lease_s: float) -> None:
     assert row is not None
     if row[0] != "UTF8":
         raise StoreUnreadable(
-            f"{target.shown} has the encoding {row[0]}, which cannot hold every text.",
+            f"{target.label} has the encoding {row[0]}, which cannot hold every text.",
             hint="Create the database with ENCODING 'UTF8'.",
         )
 
@@ -152,7 +152,7 @@ class Session:
                 except psycopg.Error as error:
                     is_over = time.monotonic() + pause_s >= deadline
                     if is_over or not (is_lost(error) or error.sqlstate in _CONFLICT):
-                        raise to_store_error(error, self._target.shown, run_id) from error
+                        raise to_store_error(error, self._target.label, run_id) from error
                 time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads waiting processes, no secret
                 pause_s = min(max(0.05, pause_s * 2), 1.0)
 
@@ -165,9 +165,9 @@ class Session:
             raise
 
     def open(self) -> Connection:
-        """The connection, opened if there is none. Raises psycopg's errors as they are."""
+        """Return the connection, opened if there is none. Raises psycopg's errors as they are."""
         if self.is_closed:
-            raise StoreUnreadable(f"The store {self._target.shown} is closed.", hint="Open a new one.")
+            raise StoreUnreadable(f"The store {self._target.label} is closed.", hint="Open a new one.")
         if self._connection is None:
             self._connection = connect(self._target, self._lease_s)
         return self._connection
@@ -198,16 +198,16 @@ class Session:
             finally:
                 self.lock.release()
 
-    def detach_after_fork(self, graveyard: list[Any]) -> None:
-        """After a fork, in the child: neither use nor close what the parent goes on using."""
+    def detach_after_fork(self, keep_alive: list[Any]) -> None:
+        """Neither use nor close, in a forked child, what the parent goes on using: `keep_alive` holds on to it."""
         self.lock = threading.RLock()
         if self._connection is not None:
-            graveyard.append(self._connection)
+            keep_alive.append(self._connection)
             self._connection = None
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """True if the connection or the server went away, so that another connection may do better."""
+    """Return true if the connection or the server went away, so that another connection may do better."""
     if error.sqlstate is not None:
         return is_lost_by(error.sqlstate)
     return isinstance(error, psycopg.OperationalError) and not isinstance(error, psycopg.errors.PipelineAborted)
@@ -217,24 +217,24 @@ def is_lost_by(code: str) -> bool:
     return code in _LOST or code.startswith("08")
 
 
-def to_store_error(error: psycopg.Error, shown: str, run_id: str | None = None) -> HoldfastError:
+def to_store_error(error: psycopg.Error, label: str, run_id: str | None = None) -> HoldfastError:
     """Turn Postgres' errors into ours: by code, not by text."""
     code = error.sqlstate or ""
     reason = _reason(error)
     if is_lost(error):
-        return StoreUnavailable(f"{shown} cannot be reached: {reason}.")
+        return StoreUnavailable(f"{label} cannot be reached: {reason}.")
     if code == "53100":
-        return StoreFull(f"{shown} could not be written: {reason}.")
+        return StoreFull(f"{label} could not be written: {reason}.")
     if code in ("55P03", "57014") or code in _CONFLICT:
-        return StoreBusy(f"{shown} is locked by another session: {reason}.")
+        return StoreBusy(f"{label} is locked by another session: {reason}.")
     if code in ("XX001", "XX002") and run_id is not None:
-        return JournalCorrupt(f"The journal of run {run_id!r} in {shown} cannot be read: {reason}.", run_id=run_id)
+        return JournalCorrupt(f"The journal of run {run_id!r} in {label} cannot be read: {reason}.", run_id=run_id)
     if code in ("42501", "3D000", "3F000", "42P01", "42703", "XX001", "XX002") or code.startswith("28"):
         return StoreUnreadable(
-            f"{shown} cannot be used as a store: {reason}.",
+            f"{label} cannot be used as a store: {reason}.",
             hint="Check that the URL names holdfast's database and that this user may create and write tables there.",
         )
-    return StoreError(f"{shown}: {reason}.")
+    return StoreError(f"{label}: {reason}.")
 
 
 def _reason(error: psycopg.Error) -> str:

@@ -18,10 +18,10 @@ from holdfast.errors import HoldfastError, JournalCorrupt, StoreError
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, Statement, check_run_id, prepare
 from holdfast.runtime.checkpoint.hash_chain import corrupt, decode, genesis
-from holdfast.runtime.checkpoint.postgres.append import Attempt, KnownHeads, append_locked
+from holdfast.runtime.checkpoint.postgres.append import AppendAttempt, KnownHeads, append_locked
 from holdfast.runtime.checkpoint.postgres.claims import release, renew, take_over
-from holdfast.runtime.checkpoint.postgres.listen import Listener
-from holdfast.runtime.checkpoint.postgres.pipeline import PostgresLine
+from holdfast.runtime.checkpoint.postgres.listen import ChangeListener
+from holdfast.runtime.checkpoint.postgres.pipeline import PostgresPipeline
 from holdfast.runtime.checkpoint.postgres.schema import Connection
 from holdfast.runtime.checkpoint.postgres.session import LOCK_WAIT_S, Session, connect, parse_url, to_store_error
 from holdfast.runtime.checkpoint.postgres.transaction import (
@@ -36,7 +36,7 @@ from holdfast.runtime.state import RunState
 
 _T = TypeVar("_T")
 _stores: "weakref.WeakSet[PostgresCheckpointer]" = weakref.WeakSet()
-_left_to_parent: list[Any] = []
+_keep_alive: list[Any] = []
 
 
 class PostgresCheckpointer:
@@ -57,12 +57,12 @@ class PostgresCheckpointer:
         )
         self._listening = listening
         self._known = KnownHeads()
-        self._lines: weakref.WeakSet[PostgresLine] = weakref.WeakSet()
-        self._listener = Listener(listening)
+        self._pipelines: weakref.WeakSet[PostgresPipeline] = weakref.WeakSet()
+        self._listener = ChangeListener(listening)
         try:
             self._writer.open()
         except psycopg.Error as error:
-            raise to_store_error(error, self._target.shown) from error
+            raise to_store_error(error, self._target.label) from error
         _stores.add(self)
 
     # -- Checkpointer -------------------------------------------------------------------------------------------------
@@ -131,8 +131,8 @@ class PostgresCheckpointer:
             with contextlib.suppress(HoldfastError, psycopg.Error):
                 self._write(lambda tx: release(tx, list(self._claims)), patience_s=0)
         self._forget_claims()
-        for line in self._lines:
-            line.is_lost = True  # closed by whoever uses it: no other thread may touch its connection
+        for pipeline in self._pipelines:
+            pipeline.is_lost = True  # closed by whoever uses it: no other thread may touch its connection
         for session in (self._writer, self._reader):
             session.close()
         self._listening.close(is_waiting=False)
@@ -161,9 +161,9 @@ class PostgresCheckpointer:
             except HoldfastError as error:
                 results[run_id] = error
         owner = process_owner.new_owner()
-        wanted = [run_id for run_id in dict.fromkeys(run_ids) if run_id not in results]
+        valid_ids = [run_id for run_id in dict.fromkeys(run_ids) if run_id not in results]
         try:
-            results |= self._write(lambda tx: take_over(tx, wanted, owner, force=force), wait_s=wait_s)
+            results |= self._write(lambda tx: take_over(tx, valid_ids, owner, force=force), wait_s=wait_s)
         except BaseException:
             process_owner.forget(owner.token)
             raise
@@ -188,13 +188,13 @@ class PostgresCheckpointer:
             self._write(lambda tx: renew(tx, claims))
 
     def append(self, batch: Sequence[Append], *, wait_s: float = LOCK_WAIT_S) -> list[AppendResult]:
-        """As `JournalStore.append`. If the connection breaks, it is found out whether the batch was written.
+        """Append as `JournalStore` says. If the connection breaks, it is found out whether the batch was written.
 
         Raises `StoreError` and its kinds if that could not be found out in time; the fact `may_be_written` says so.
         """
-        return self._append(Attempt(batch, wait_s))
+        return self._append(AppendAttempt(batch, wait_s))
 
-    def _append(self, attempt: Attempt) -> list[AppendResult]:
+    def _append(self, attempt: AppendAttempt) -> list[AppendResult]:
         try:
             return self._writer.run(
                 lambda connection: append_locked(connection, attempt, self._known, lease_s=self.lease_s)
@@ -203,13 +203,13 @@ class PostgresCheckpointer:
             error.facts["may_be_written"] = attempt.sent is not None
             raise
 
-    def open_line(self) -> PostgresLine:
+    def open_pipeline(self) -> PostgresPipeline:
         try:
-            line = PostgresLine(connect(self._target, self.lease_s), self._known, self._append, self.lease_s)
+            pipeline = PostgresPipeline(connect(self._target, self.lease_s), self._known, self._append, self.lease_s)
         except psycopg.Error as error:
-            raise to_store_error(error, self._target.shown) from error
-        self._lines.add(line)
-        return line
+            raise to_store_error(error, self._target.label) from error
+        self._pipelines.add(pipeline)
+        return pipeline
 
     def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
         rows = self._read(
@@ -223,7 +223,7 @@ class PostgresCheckpointer:
         try:
             return self._listener.wait(timeout_s, but_by)
         except psycopg.Error as error:
-            raise to_store_error(error, self._target.shown) from error
+            raise to_store_error(error, self._target.label) from error
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -253,14 +253,14 @@ class PostgresCheckpointer:
         self._claims.clear()
 
     def detach_after_fork(self) -> None:
-        """After a fork, in the child: connections and claims stay the parent's."""
+        """Leave connections and claims to the parent, in a forked child."""
         self._claims = {}
         self._known = KnownHeads()
-        for line in self._lines:
-            line.detach_after_fork(_left_to_parent)
+        for pipeline in self._pipelines:
+            pipeline.detach_after_fork(_keep_alive)
         for session in (self._writer, self._reader, self._listening):
-            session.detach_after_fork(_left_to_parent)
-        self._listener = Listener(self._listening)
+            session.detach_after_fork(_keep_alive)
+        self._listener = ChangeListener(self._listening)
 
 
 def _read_events(connection: Connection, run_id: str, since_seq: int) -> list[Event]:

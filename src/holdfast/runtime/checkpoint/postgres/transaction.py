@@ -26,7 +26,7 @@ CHANNEL = "holdfast_journal"
 
 @contextlib.contextmanager
 def _pipeline(connection: Connection) -> Iterator[psycopg.Pipeline]:
-    """psycopg's pipeline, but for what it logs when the connection is gone before its end: that is ours to tell."""
+    """Enter psycopg's pipeline, but for what it logs when the connection is gone before its end: we report that."""
     lost: psycopg.Error | None = None
     with connection.pipeline() as pipeline:
         try:
@@ -104,7 +104,7 @@ class PostgresTx:
         return {row[0]: Head(*row[1:]) for row in cursor.fetchall()}
 
     def _start_journals(self, run_ids: Sequence[str]) -> None:
-        """Rows that were put there without a journal count, so that numbers never collide."""
+        """Start journals after the events that were put there without one, so that numbers never collide."""
         # An epoch that starts at the time of creation cannot be met by a zombie of a deleted run with the same id.
         self.connection.execute(
             "INSERT INTO journal_runs (run_id, epoch, head, head_hash, touched) "
@@ -151,7 +151,7 @@ class PostgresTx:
         return row[0] if row else None
 
     def is_written(self, rows: Sequence[StoredRow]) -> bool:
-        """True if any of the rows is there."""
+        """Return true if any of the rows is there."""
         found = self.connection.execute(
             "SELECT 1 FROM events AS e JOIN unnest(%b::text[], %b::bigint[], %b::bytea[]) AS n (run_id, seq, hash) "
             "USING (run_id, seq) WHERE e.hash = n.hash LIMIT 1",
@@ -244,7 +244,7 @@ _TOKEN = re.compile(
 
 @lru_cache(maxsize=512)
 def to_postgres(sql: str) -> bytes:
-    """A statement with `:name` parameters as psycopg wants it; casts, literals and comments stay as they are."""
+    """Rewrite `:name` parameters of a statement for psycopg; casts, literals and comments stay as they are."""
     return _TOKEN.sub(_translate, sql).encode()
 
 

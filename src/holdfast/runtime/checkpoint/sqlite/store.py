@@ -56,7 +56,7 @@ class SQLiteCheckpointer:
             self._open_writer()
 
     def _start_over(self) -> None:
-        """As after opening, also in a forked child: its parent's connections are neither used nor closed there."""
+        """Begin as after opening, also in a forked child, which neither uses nor closes its parent's connections."""
         self._forked_away += [connection for connection in (self._writer, self._reader) if connection is not None]
         self._writer = self._reader = None
         self._write_lock = threading.RLock()
@@ -208,10 +208,10 @@ class SQLiteCheckpointer:
             self.release(claim)
 
     def renew(self, claims: Sequence[Claim]) -> None:
-        """Nothing to do: the operating system knows whether this process lives."""
+        """Do nothing: the operating system knows whether this process lives."""
 
     def append(self, batch: Sequence[Append], *, wait_s: float = 30.0) -> list[AppendResult]:
-        """As `JournalStore.append`. The heads of owned runs are remembered for as long as nobody else commits."""
+        """Append as `JournalStore` says; the heads of owned runs are remembered for as long as nobody else commits."""
         self._lock_writing(wait_s)
         try:
             connection = self._open_writer()
@@ -244,8 +244,8 @@ class SQLiteCheckpointer:
         for append in batch:
             self._heads.pop(append.run_id, None)
 
-    def open_line(self) -> None:
-        """None: the loop itself is quick enough."""
+    def open_pipeline(self) -> None:
+        """Open nothing: the loop itself is quick enough."""
 
     def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
         with self._reading() as connection:

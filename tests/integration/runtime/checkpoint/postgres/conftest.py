@@ -11,7 +11,7 @@ from tests.support.postgres_server import fresh_schema, running_server
 from tests.support.stores import Place
 
 from holdfast.runtime.checkpoint import PostgresCheckpointer
-from holdfast.runtime.checkpoint.postgres.pipeline import PostgresLine
+from holdfast.runtime.checkpoint.postgres.pipeline import PostgresPipeline
 from holdfast.runtime.journal import Journal
 
 
@@ -68,13 +68,13 @@ def sql(url: str) -> Callable[..., list[tuple[object, ...]]]:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many appends each batch on a line had."""
     sizes: list[int] = []
-    send = PostgresLine.send
+    send = PostgresPipeline.send
 
-    def count(line: PostgresLine, batch: Any, ticket: Any) -> None:
+    def count(pipeline: PostgresPipeline, batch: Any, ticket: Any) -> None:
         sizes.append(len(batch))
-        send(line, batch, ticket)
+        send(pipeline, batch, ticket)
 
-    monkeypatch.setattr(PostgresLine, "send", count)
+    monkeypatch.setattr(PostgresPipeline, "send", count)
     return sizes
 
 

@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.runtime.checkpoint import PostgresCheckpointer
 from holdfast.runtime.checkpoint.base import Append, prepare
 from holdfast.runtime.checkpoint.postgres import store as postgres
-from holdfast.runtime.checkpoint.postgres.append import Attempt
+from holdfast.runtime.checkpoint.postgres.append import AppendAttempt
 from holdfast.runtime.events import Event
 
 Sql = Callable[..., list[tuple[object, ...]]]
@@ -151,12 +151,12 @@ def test_an_answer_that_was_lost_after_the_commit_is_found_out(
 def test_a_wire_cut_before_the_commit_arrives_writes_once(
     store: PostgresCheckpointer, save: Callable[[str], Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cut_first(attempt: Attempt, *sent: Any) -> None:
+    def cut_first(attempt: AppendAttempt, *sent: Any) -> None:
         monkeypatch.undo()
         attempt.note(*sent)
         cut(store._writer.open())
 
-    monkeypatch.setattr(Attempt, "note", cut_first)
+    monkeypatch.setattr(AppendAttempt, "note", cut_first)
     saved = save("ours")
 
     assert names(store) == ["first", "ours"]
@@ -166,7 +166,7 @@ def test_a_wire_cut_before_the_commit_arrives_writes_once(
 def test_after_a_lost_connection_another_writers_event_is_not_taken_for_ours(
     store: PostgresCheckpointer, url: str, save: Callable[[str], Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cut_first(attempt: Attempt, *sent: Any) -> None:
+    def cut_first(attempt: AppendAttempt, *sent: Any) -> None:
         monkeypatch.undo()
         attempt.note(*sent)
         cut(store._writer.open())
@@ -174,7 +174,7 @@ def test_after_a_lost_connection_another_writers_event_is_not_taken_for_ours(
         other.save_event(progress(name="other"))
         other.close()
 
-    monkeypatch.setattr(Attempt, "note", cut_first)
+    monkeypatch.setattr(AppendAttempt, "note", cut_first)
     save("ours")
 
     assert names(store) == ["first", "other", "ours"]

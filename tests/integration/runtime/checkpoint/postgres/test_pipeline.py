@@ -17,7 +17,7 @@ from holdfast.errors import LeaseLost, RowRefused, StoreUnavailable, StoreUnread
 from holdfast.runtime.checkpoint import PostgresCheckpointer
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.checkpoint.postgres import pipeline
-from holdfast.runtime.checkpoint.postgres.pipeline import PostgresLine
+from holdfast.runtime.checkpoint.postgres.pipeline import PostgresPipeline
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
 
@@ -43,13 +43,15 @@ async def test_many_runs_share_two_batches_so_that_one_is_written_while_the_othe
     journal: Journal, store: PostgresCheckpointer, sent: list[int]
 ) -> None:
     claims = await own(journal, *(f"r{number}" for number in range(64)))
-    told: list[int] = []
-    journal.on_commit = lambda batch, results, _took_s: told.append(len(batch) if len(batch) == len(results) else 0)
+    commits: list[int] = []
+    journal.add_commit_listener(
+        lambda batch, results, _took_s: commits.append(len(batch) if len(batch) == len(results) else 0)
+    )
     for number in range(5):
         await asyncio.gather(*(append(journal, claim, number) for claim in claims.values()))
 
     assert sum(sent) == 5 * 64
-    assert sorted(told) == sorted(sent)
+    assert sorted(commits) == sorted(sent)
     assert sent[:2] == [32, 32]
     assert all(names(store, run_id) == ["first", *range(5)] for run_id in claims)
 
@@ -58,16 +60,16 @@ async def test_more_than_the_network_takes_at_once_is_sent_bit_by_bit(
     far_journal: Journal, wire: Wire, open_store: OpenStore, sent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims = await own(far_journal, *(f"r{number}" for number in range(64)))
-    line = far_journal._courier._line
-    assert isinstance(line, PostgresLine)
+    pipeline = far_journal._sender.pipeline_route.pipeline
+    assert isinstance(pipeline, PostgresPipeline)
     left: list[bool] = []
-    flush = line.flush
+    flush = pipeline.flush
 
     def note_flush() -> None:
         flush()
-        left.append(line.has_more_to_send)
+        left.append(pipeline.has_more_to_send)
 
-    monkeypatch.setattr(line, "flush", note_flush)
+    monkeypatch.setattr(pipeline, "flush", note_flush)
     long = "y" * 30_000
     wire.is_flowing.clear()
     waiting = asyncio.gather(*(append(far_journal, claim, long) for claim in claims.values()))
@@ -169,9 +171,9 @@ async def test_a_closed_store_takes_nothing_and_the_journal_still_closes(
     store = open_store()
     journal = Journal(store)
     claims = await own(journal, "r")
-    line = journal._courier._line
-    assert line is not None
-    number = line.fileno()
+    pipeline = journal._sender.pipeline_route.pipeline
+    assert pipeline is not None
+    number = pipeline.fileno()
     await asyncio.to_thread(store.close)
 
     with pytest.raises(StoreUnreadable, match="closed"):
@@ -233,7 +235,7 @@ async def test_without_a_line_appends_go_through_the_thread(
     def refuse() -> None:
         raise StoreUnavailable("too many connections")
 
-    monkeypatch.setattr(store, "open_line", refuse)
+    monkeypatch.setattr(store, "open_pipeline", refuse)
     claim = await journal.claim("r")
     for number in range(3):
         await append(journal, claim, number)
@@ -250,7 +252,7 @@ async def test_a_forked_child_leaves_the_line_alone(
     if pid == 0:
         import gc
 
-        journal._courier._line = None
+        journal._sender.pipeline_route.pipeline = None
         gc.collect()
         os._exit(0)
     os.waitpid(pid, 0)
@@ -263,9 +265,9 @@ async def test_a_forked_child_leaves_the_line_alone(
 async def test_a_closed_journal_leaves_no_connection_behind(store: PostgresCheckpointer) -> None:
     journal = Journal(store)
     await own(journal, "r")
-    line = journal._courier._line
-    assert line is not None
-    number = line.fileno()
+    pipeline = journal._sender.pipeline_route.pipeline
+    assert pipeline is not None
+    number = pipeline.fileno()
     await journal.close()
 
     with pytest.raises(OSError, match="Bad file descriptor"):

@@ -54,7 +54,7 @@ async def test_an_answer_that_was_lost_after_the_commit_is_found_out(
     assert sent == [2]
     assert names(other) == names(other, "s") == ["first", "ours"]
     assert other.list_events("r", 1) == [stored[0]]
-    while not far_journal._courier._line:
+    while not far_journal._sender.pipeline_route.pipeline:
         await append(far_journal, claims["r"], "by the thread, until there is another line")
     await append(far_journal, claims["r"], "over a new line")
     assert len(sent) > 1
@@ -96,9 +96,9 @@ async def test_an_error_while_the_fate_of_a_batch_is_open_says_so(
 
 async def test_an_answer_is_found_even_if_the_loop_does_not_tell_of_it(journal: Journal) -> None:
     claims = await own(journal, "r")
-    line = journal._courier._line
-    assert line is not None
-    asyncio.get_running_loop().remove_reader(line.fileno())
+    pipeline = journal._sender.pipeline_route.pipeline
+    assert pipeline is not None
+    asyncio.get_running_loop().remove_reader(pipeline.fileno())
 
     await append(journal, claims["r"], "told by nobody")
 
@@ -109,12 +109,12 @@ async def test_a_line_that_is_lost_while_idle_is_opened_by_the_next_append(
     claims = await own(journal, "r")
     await append(journal, claims["r"], "over the line")
     sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'")
-    await until(lambda: journal._courier._line is None)
+    await until(lambda: journal._sender.pipeline_route.pipeline is None)
     await asyncio.sleep(0.1)
-    assert (journal._courier._line, journal._courier._opening) == (None, None)
+    assert (journal._sender.pipeline_route.pipeline, journal._sender.pipeline_route._opening) == (None, None)
 
     await append(journal, claims["r"], "next")
-    await until(lambda: journal._courier._line)
+    await until(lambda: journal._sender.pipeline_route.pipeline)
     assert names(store) == ["first", "over the line", "next"]
 
 
@@ -171,12 +171,12 @@ async def test_lines_ended_at_random_moments_lose_double_and_disorder_nothing(
     writers = [asyncio.create_task(write(claim)) for claim in claims.values()]
     for _ in range(15):
         if pick.random() < 0.7:
-            await until(lambda: journal._courier._line)
+            await until(lambda: journal._sender.pipeline_route.pipeline)
         await asyncio.sleep(pick.uniform(0, 0.1))
         before = len(acknowledged)
         sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'")
         await until(lambda before=before: len(acknowledged) > before)  # type: ignore[misc]
-    await until(lambda: journal._courier._line)
+    await until(lambda: journal._sender.pipeline_route.pipeline)
     is_done = True
     await asyncio.gather(*writers)
 

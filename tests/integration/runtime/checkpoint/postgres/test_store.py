@@ -205,14 +205,15 @@ def test_a_kill_while_the_store_is_created_leaves_nothing(place: Place, sql: Sql
 
 DIES_CREATING = """
 import os, signal, sys
-from holdfast.runtime.checkpoint import PostgresCheckpointer, postgres_schema
+from holdfast.runtime.checkpoint import PostgresCheckpointer
+from holdfast.runtime.checkpoint.postgres import schema
 
-apply = postgres_schema._apply
+apply = schema._apply
 def apply_and_die(connection, found):
     apply(connection, found)
     os.kill(os.getpid(), signal.SIGKILL)
 
-postgres_schema._apply = apply_and_die
+schema._apply = apply_and_die
 PostgresCheckpointer(sys.argv[1])
 """
 

@@ -9,7 +9,10 @@ _MANY_OBJECTS = 50_000
 
 @contextlib.contextmanager
 def without_gc() -> Iterator[None]:
-    """A bulk read makes hundreds of thousands of objects and no garbage; collecting in between costs a third of it."""
+    """Pause the collector for bulk work that makes no garbage; it goes on afterwards, if it was on before.
+
+    A bulk read makes hundreds of thousands of objects; looking through them for garbage in between costs a third of it.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

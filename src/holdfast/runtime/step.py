@@ -1,0 +1,124 @@
+"""A durable step as data: its key and policy, the events it writes, what goes into the same commit, what interrupts it.
+
+Rule: whatever leaves a step as `Interrupted` must not be swallowed by user code, for nothing may be recorded after it.
+It is therefore no `Exception`.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.errors import StepFailed
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.unknown_outcomes import OnUnknown as OnUnknown  # for those who make steps
+
+current_step: ContextVar[tuple[str, str]] = ContextVar("holdfast_step")  # run and key
+_MAX_NAP_S = 30.0  # a long wait looks at the clock this often, since clocks jump
+
+
+@dataclass(frozen=True)
+class StepKinds:
+    """The events a step writes: its intent, its result, its failure, its doubt."""
+
+    started: str = EventKind.STEP_STARTED
+    completed: str = EventKind.STEP_COMPLETED
+    failed: str = EventKind.STEP_FAILED
+    unknown: str = EventKind.STEP_UNKNOWN
+
+
+MODEL_CALL = StepKinds(EventKind.MODEL_REQUEST, EventKind.MODEL_RESPONSE, EventKind.MODEL_ERROR, EventKind.TOOL_UNKNOWN)
+TOOL_CALL = StepKinds(EventKind.TOOL_STARTED, EventKind.TOOL_RESULT, EventKind.TOOL_ERROR, EventKind.TOOL_UNKNOWN)
+
+
+@dataclass(frozen=True)
+class SameCommit:
+    """What is written together with an intent or a result."""
+
+    events: Sequence[Event] = ()
+    rows: Sequence[Statement] = ()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is recorded as the `error` of a failed call, and in how many seconds it is made again; `None`: never."""
+
+    error: Mapping[str, Any]
+    retry_in_s: float | None = None
+
+
+@dataclass(slots=True)  # not frozen: that makes one three times as slowly, and each step of a flow makes one
+class Step:
+    """A call to be made once. `key` is unique in its run; `fingerprint` tells whether a replay asks for the same."""
+
+    key: str
+    lane_id: str = "main"
+    on_unknown: OnUnknown = "rerun"
+    has_intent: bool = False
+    """Write the intent first even if an unknown outcome is simply run again, as model calls do for the money."""
+    retries: int = 0
+    backoff_s: float = 0.2
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    kinds: StepKinds = StepKinds()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Facts for readers, written with the intent, or with the result where there is none."""
+    with_intent: Callable[[], "SameCommit"] | None = None
+    with_result: Callable[[Any], "SameCommit"] | None = None
+    """Events and row changes that belong into the same transaction: money reserved, money settled."""
+    is_acked_late: bool = False
+    """Its result is written with what the run appends next: for a call that may be made again, and on whose result
+    nobody acts before that append."""
+    on_failure: Callable[[Exception], Failure] | None = None
+    """Judges a failure instead of `retries`; what it tells is what a later process finds as the record's `error`."""
+
+    @property
+    def writes_intent(self) -> bool:
+        return self.has_intent or self.on_unknown != "rerun"
+
+
+class Interrupted(BaseException):
+    """The flow cannot go on in this process; what the journal holds is all that counts."""
+
+
+class Suspended(Interrupted):
+    """A person must answer first."""
+
+
+class Stopped(Interrupted):
+    """The journal cannot be written, or the run no longer is ours, or it is not the run it was: `error` says which."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class CancelRun(Interrupted):
+    """A person ended the run."""
+
+    def __init__(self, reason: str, by: str) -> None:
+        super().__init__(reason)
+        self.reason, self.by = reason, by
+
+
+def idempotency_key(run_id: str, key: str) -> str:
+    """Return a key that is unique over all runs: the first colon ends the run's part."""
+    return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
+
+
+def step_key() -> str:
+    """Return the idempotency key of the step that runs now, the same on every try, in every process: for services."""
+    try:
+        return idempotency_key(*current_step.get())
+    except LookupError:
+        raise StepFailed("step_key() is only known inside a step.", hint="Call it in the function of a step.") from None
+
+
+async def sleep_until(epoch_s: float, *, at_most_s: float = math.inf) -> None:
+    """Wait for a moment of the wall clock; if that is set back meanwhile, no longer than was ever meant."""
+    latest = time.monotonic() + at_most_s
+    while (left_s := min(epoch_s - time.time(), latest - time.monotonic())) > 0:  # noqa: ASYNC110 - waits for a time
+        await asyncio.sleep(min(left_s, _MAX_NAP_S))
