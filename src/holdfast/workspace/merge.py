@@ -196,7 +196,7 @@ def _check_unborn(merge: _Merge) -> None:
 
 
 def _is_no_branch(git: Git, name: str) -> bool:
-    """Whether the name means a commit by itself, or is none that a branch can have."""
+    """Tell whether the name means a commit by itself, or is none that a branch can have."""
     is_commit = git.find("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") is not None
     return is_commit or git.find("check-ref-format", "--branch", name) is None
 

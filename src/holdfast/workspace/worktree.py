@@ -102,7 +102,7 @@ def prepare_workspace(
 
 
 def open_workspace(data_dir: Path, run_id: str) -> Workspace:
-    """The workspace as the last `prepare_workspace` left it; nothing is looked at or changed."""
+    """Read the workspace as the last `prepare_workspace` left it; nothing is looked at or changed."""
     path = data_dir.resolve() / "worktrees" / ".state" / to_component(run_id) / "workspace.json"
     try:
         stored = json.loads(path.read_text())
@@ -183,7 +183,7 @@ def _ensure_branch(git: Git, run_id: str, base_commit: str) -> str:
 
 
 def _read_stored(state_dir: Path) -> dict[str, Any]:
-    """What the last call wrote down; nothing if that is damaged, since all of it can be found out again."""
+    """Read what the last call wrote down; nothing if that is damaged, since all of it can be found out again."""
     try:
         stored: dict[str, Any] = json.loads((state_dir / "workspace.json").read_text())
         return stored
@@ -192,7 +192,7 @@ def _read_stored(state_dir: Path) -> dict[str, Any]:
 
 
 def _find_private_dir(state_dir: Path, default: Path, forked_from: Workspace | None) -> Path:
-    """Where the run's private repository is, or would be made if the user's folder has no git."""
+    """Find where the run's private repository is, or would be made if the user's folder has no git."""
     known = _read_stored(state_dir)
     if known:
         if known["is_private"]:

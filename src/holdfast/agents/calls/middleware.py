@@ -29,20 +29,20 @@ from holdfast.agents.calls.adapters import (
     to_model_call,
     to_reported_usage,
     to_tool_call,
-    told_of_change,
     unpack,
     with_args,
+    with_change_notice,
 )
 from holdfast.agents.calls.codec import encode_or_opaque, is_opaque
 from holdfast.agents.calls.fingerprints import Fingerprints
 from holdfast.agents.calls.gate import ModelCallGate
 from holdfast.agents.calls.in_flight import InFlight
 from holdfast.agents.calls.model_calls import CallModel, ModelSteps, Refusal
-from holdfast.agents.calls.permission import Allow, Permit, Permits, ToolApprover
+from holdfast.agents.calls.permission import Allow, ToolApprover, ToolPermission, ToolPermissions
 from holdfast.agents.calls.rate_limits import ProviderSlot
 from holdfast.agents.calls.retries import RetryRules
-from holdfast.agents.calls.stall_detector import NUDGE, Advice, Governor, Limits, Stalled, describe_stall
-from holdfast.agents.calls.tool_costs import ToolMoney, ToolPrice
+from holdfast.agents.calls.stall_detector import NUDGE, Advice, Limits, StallDetector, Stalled, describe_stall
+from holdfast.agents.calls.tool_costs import ToolCosts, ToolPrice
 from holdfast.agents.models.factory import Timeouts
 from holdfast.agents.redaction import scrubbed
 from holdfast.agents.tools.rules import NO_TOOL, UNKNOWN_TOOL, ToolCall, ToolRule
@@ -88,19 +88,19 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         retry: RetryRules | None = None,
         call_timeout_s: float = Timeouts().call_s,
         limits: Limits | None = None,
-        traffic: ProviderSlot | None = None,
+        provider_slot: ProviderSlot | None = None,
     ) -> None:
         super().__init__()
         self.lane_id = lane_id
         self._log = log
         self._rules = rules or {}
-        self._models = ModelSteps(log, gate, retry or RetryRules(), call_timeout_s, traffic)
-        self._tool_money = ToolMoney(log, gate)
-        self._permits = Permits(allow, approver)
+        self._models = ModelSteps(log, gate, retry or RetryRules(), call_timeout_s, provider_slot)
+        self._tool_money = ToolCosts(log, gate)
+        self._permits = ToolPermissions(allow, approver)
         self._shell = shell
         self._after_mutation = after_mutation
         self._accept_drift = accept_drift - {"messages"}
-        self._governor = Governor(limits or Limits())
+        self._governor = StallDetector(limits or Limits())
         self._prints = Fingerprints()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._in_flight = InFlight()
@@ -122,11 +122,11 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         await self._in_flight.drain(timeout_s)
         await self._log.pay()
 
-    async def tell(self, kind: str, **facts: Any) -> None:
+    async def append_event(self, kind: str, **facts: Any) -> None:
         """Write an event for watchers into this lane; no replay reads it."""
         await self._log.append(self._log.event(kind, self.lane_id, **facts))
 
-    async def read_told(self, kind: str) -> list[dict[str, Any]]:
+    async def read_payloads(self, kind: str) -> list[dict[str, Any]]:
         """The facts of the events of a kind in this lane."""
         return [dict(event.payload) for event in await self._log.read(kind) if event.lane_id == self.lane_id]
 
@@ -199,9 +199,9 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         async def effect(args: Mapping[str, Any] | None) -> Any:
             # A subagent started by this tool keeps its own count under the tool's key.
             _inside.set((self, place.key))
-            asked = request if args is None else with_args(request, args)
-            live.append(await scrubbed(_awaited(handler(asked))))
-            return live[0] if args is None else told_of_change(live[0], args)
+            call_request = request if args is None else with_args(request, args)
+            live.append(await scrubbed(_awaited(handler(call_request))))
+            return live[0] if args is None else with_change_notice(live[0], args)
 
         try:
             work = self._make_tool_call(place, call, rule, effect, is_known=is_known)
@@ -223,14 +223,14 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         *,
         is_known: bool,
     ) -> Any:
-        told = {"tool": call.name, "call_id": call.call_id, "args": describe_args(call)}
+        details = {"tool": call.name, "call_id": call.call_id, "args": describe_args(call)}
         hashes = fingerprint_of(tool=call.name, arguments=encode_or_opaque(dict(call.args)))
         record = self._log.records.by_key.get(("step", place.key))
         is_new = record is None or record.is_skipped or record.state is StepState.OPEN
         permit = await self._permits.get(place.key, place.lane_id, call, is_new=is_new, is_known=is_known)
-        told.update(permit.told)
+        details.update(permit.facts)
         if permit.refusal is not None:
-            step = Step(place.key, place.lane_id, fingerprint=hashes, kinds=TOOL_CALL, details=told)
+            step = Step(place.key, place.lane_id, fingerprint=hashes, kinds=TOOL_CALL, details=details)
             refusal = permit.refusal
             return await self._log.step(step, lambda: pack(_denial(call, refusal)))
         call = call if permit.args is None else replace(call, args=permit.args)
@@ -240,7 +240,7 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         is_begun = rule.can_reattach(idempotency_key(self._log.run_id, place.key), record)
         priced = self._tool_money.to_call(place.key, place.lane_id, call.name, is_begun=is_begun)
         effect: Callable[[], Awaitable[Any]] = functools.partial(make, permit.args)
-        effect = effect if priced is None else priced.watched(effect)
+        effect = effect if priced is None else priced.counting_failures(effect)
         step = Step(
             place.key,
             place.lane_id,
@@ -249,13 +249,13 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
             on_unknown=self._to_on_unknown(rule, call, before),
             fingerprint=hashes,
             kinds=TOOL_CALL,
-            details=told,
+            details=details,
             # The next to read it is a model, and what it is asked is recorded first.
             is_acked_late=not (rule.is_mutating or place.is_stand_in),
         )
         return await self._log.step(step, lambda: self._finish(rule, self._with_shell(permit, effect)))
 
-    async def _with_shell(self, permit: Permit, effect: Callable[[], Awaitable[Any]]) -> Any:
+    async def _with_shell(self, permit: ToolPermission, effect: Callable[[], Awaitable[Any]]) -> Any:
         if self._shell is not None:
             grant_shell(replace(self._shell, has_network=permit.has_network))
         return await effect()
@@ -285,7 +285,7 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
             if not isinstance(outcome, Done):
                 return outcome
             answer = ToolMessage(content=str(outcome.result), name=call.name, tool_call_id=call.call_id)
-            return Done(await self._finish(rule, _given(answer)))
+            return Done(await self._finish(rule, _immediate(answer)))
 
         return ask_destination
 
@@ -304,11 +304,11 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _find_place(self, request: ToolCallRequest, call: ToolCall) -> _Place:
         lane_id = self._enter()
-        asked_by = find_asking_message(request, call.call_id)
-        if asked_by is None:
+        answer = find_asking_message(request, call.call_id)
+        if answer is None:
             return _Place(lane_id, f"{lane_id}/x{self._count(lane_id, 'x')}", is_stand_in=True)
-        position = [asked["id"] for asked in asked_by.tool_calls].index(call.call_id)
-        return _Place(lane_id, f"{asked_by.response_metadata[STEP_MARK]}.t{position}", is_stand_in=False)
+        position = [call_request["id"] for call_request in answer.tool_calls].index(call.call_id)
+        return _Place(lane_id, f"{answer.response_metadata[STEP_MARK]}.t{position}", is_stand_in=False)
 
     def _comparable(self, key: str, hashes: Mapping[str, str]) -> dict[str, str]:
         is_recorded = ("step", key) in self._log.records.by_key
@@ -336,7 +336,7 @@ def _denial(call: ToolCall, reason: str) -> ToolMessage:
     return ToolMessage(content=f"Denied: {reason}", name=call.name, tool_call_id=call.call_id, status="error")
 
 
-async def _given(answer: Any) -> Any:
+async def _immediate(answer: Any) -> Any:
     return answer
 
 

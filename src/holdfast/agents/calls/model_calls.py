@@ -45,11 +45,11 @@ class ModelSteps:
         gate: ModelCallGate | None,
         rules: RetryRules,
         call_timeout_s: float,
-        traffic: ProviderSlot | None = None,
+        provider_slot: ProviderSlot | None = None,
     ) -> None:
         self._log = log
         self._gate = gate
-        self._traffic = traffic
+        self._provider_slot = provider_slot
         self._rules = rules
         self._call_timeout_s = call_timeout_s
         self.fallbacks: Sequence[BaseChatModel] = ()
@@ -103,13 +103,13 @@ class ModelSteps:
         async def tell(reason: str) -> None:
             await self._log.append(self._log.event(EventKind.AGENT_PROGRESS, call.lane_id, waiting_for=reason))
 
-        return contextlib.nullcontext() if self._traffic is None else self._traffic.entered(tell)
+        return contextlib.nullcontext() if self._provider_slot is None else self._provider_slot.taken(tell)
 
     def hold_others(self, error: Exception) -> None:
         """A provider that says when it wants to be asked again says it to every run."""
         told = classify_error(error, now_s=time.time())
-        if self._traffic is not None and told.code in ("rate_limited", "overloaded") and told.retry_after_s:
-            self._traffic.hold(told.retry_after_s)
+        if self._provider_slot is not None and told.code in ("rate_limited", "overloaded") and told.retry_after_s:
+            self._provider_slot.hold_off(told.retry_after_s)
 
     def admit(self, call: ModelCall) -> SameCommit:
         try:

@@ -40,7 +40,7 @@ class RetryRules:
 
     @classmethod
     def of(cls, persona: AgentPersona, config: Config) -> "RetryRules":
-        """What the persona says, else the settings, else the defaults."""
+        """Read the rules from the persona, else from the settings, else take the defaults."""
         return cls(
             tries=first_set(persona.tries, config.model_tries, cls().tries),
             max_wait_s=first_set(persona.max_wait_s, config.model_max_wait_s, cls().max_wait_s),
@@ -79,27 +79,27 @@ class Attempts:
             self._number, self._tries = number, 0
 
     def judge(self, error: Exception) -> Failure:
-        """What is recorded of a failed attempt; from now on `model` is the one to ask next."""
+        """Return what is recorded of a failed attempt; from now on `model` is the one to ask next."""
         SECRETS.scrub_error(error)
-        trouble = classify_error(error, now_s=self._clock())
-        told = {**describe_error(error), "code": trouble.code, "model": model_name(self.model)}
-        if trouble.status is not None:
-            told["status"] = trouble.status
+        problem = classify_error(error, now_s=self._clock())
+        facts = {**describe_error(error), "code": problem.code, "model": model_name(self.model)}
+        if problem.status is not None:
+            facts["status"] = problem.status
         self._tries += 1
-        delay_s = self._wait(trouble)
+        delay_s = self._wait(problem)
         if delay_s is None:
             times = "once" if self._tries == 1 else f"{self._tries} times"
             with contextlib.suppress(AttributeError):  # not as a note: frameworks add theirs
-                error.__holdfast_told__ = f"It was {_describe(self.model)}, asked {times}."  # type: ignore[attr-defined]
-            return Failure(told)
-        return Failure({**told, "model_no": self._number, "tries": self._tries}, delay_s)
+                error.__holdfast_notice__ = f"It was {_describe(self.model)}, asked {times}."  # type: ignore[attr-defined]
+            return Failure(facts)
+        return Failure({**facts, "model_no": self._number, "tries": self._tries}, delay_s)
 
-    def _wait(self, trouble: ProviderError) -> float | None:
-        if trouble.can_be_tried_again and self._tries < self._rules.tries:
-            delay_s = self._backoff_s() if trouble.retry_after_s is None else trouble.retry_after_s
+    def _wait(self, problem: ProviderError) -> float | None:
+        if problem.can_retry and self._tries < self._rules.tries:
+            delay_s = self._backoff_s() if problem.retry_after_s is None else problem.retry_after_s
             if delay_s <= self._rules.max_wait_s:
                 return delay_s
-        if trouble.can_be_asked_elsewhere and self._number + 1 < len(self._models):
+        if problem.can_use_fallback and self._number + 1 < len(self._models):
             self._number, self._tries = self._number + 1, 0
             return 0.0
         return None
@@ -110,6 +110,6 @@ class Attempts:
 
 
 def _describe(model: "BaseChatModel") -> str:
-    given = (getattr(model, name, None) for name in ("openai_api_base", "anthropic_api_url", "base_url"))
-    host = urlsplit(next((address for address in given if isinstance(address, str)), "")).netloc.rpartition("@")[2]
+    addresses = (getattr(model, name, None) for name in ("openai_api_base", "anthropic_api_url", "base_url"))
+    host = urlsplit(next((address for address in addresses if isinstance(address, str)), "")).netloc.rpartition("@")[2]
     return f"{model_name(model)} at {host}" if host else model_name(model)

@@ -11,8 +11,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from holdfast.agents.policy.command_paths import PathJudge
-from holdfast.agents.policy.judgement import Judgement, allowed, asked, denied, strictest
-from holdfast.agents.policy.programs import PATTERN_FIRST, READERS, RISKY_VARIABLES, SPEAKERS, WRITERS, Known, classify
+from holdfast.agents.policy.judgement import Judgement, allowed, denied, needs_approval, strictest
+from holdfast.agents.policy.programs import (
+    PATTERN_FIRST,
+    READERS,
+    RISKY_VARIABLES,
+    SPEAKERS,
+    WRITERS,
+    ProgramEffect,
+    classify,
+)
 from holdfast.agents.policy.shell_parser import NotUnderstood, SimpleCommand, Word, read_line
 from holdfast.agents.policy.unwrap import program_name, unwrap
 from holdfast.persona import CommandRules, Verdict
@@ -81,7 +89,7 @@ class CommandPolicy:
         yield from self._judge_redirects(command, place)
         for name in command.assignments:
             if name in RISKY_VARIABLES or name.startswith(("GIT_", "LD_", "DYLD_")):
-                yield asked("variable", f"it sets {name}, which changes what programs do")
+                yield needs_approval("variable", f"it sets {name}, which changes what programs do")
         if not command.words:
             return
         try:
@@ -91,8 +99,8 @@ class CommandPolicy:
                 if inner.line is not None:
                     yield from self._judge_line(inner.line, _Place({(): place.folders(command.scope)}), depth + 1)
                 else:
-                    given = replace(command, words=inner.words, assignments=inner.assignments, redirects=())
-                    yield from self._judge_command(given, place, depth)
+                    inner_command = replace(command, words=inner.words, assignments=inner.assignments, redirects=())
+                    yield from self._judge_command(inner_command, place, depth)
         except NotUnderstood as why:
             yield _not_understood(why)
 
@@ -118,16 +126,18 @@ class CommandPolicy:
             return denied("read-only", f"this phase only reads, and {name} may write")
         return strictest([known.judgement, self._judge_network(known, name), paths])
 
-    def _judge_network(self, known: Known, name: str) -> Judgement:
+    def _judge_network(self, known: ProgramEffect, name: str) -> Judgement:
         if not known.uses_network or self._network is Verdict.ALLOW:
             return allowed(needs_network=known.uses_network)
         reason = f"{name} uses the network"
         return (
-            denied("network", reason) if self._network is Verdict.DENY else asked("network", reason, needs_network=True)
+            denied("network", reason)
+            if self._network is Verdict.DENY
+            else needs_approval("network", reason, needs_network=True)
         )
 
     def _find_rule(self, words: Sequence[Word], name: str) -> Judgement | None:
-        """The persona's strictest rule about these words. One that could match counts, except to allow."""
+        """Find the persona's strictest rule about these words. One that could match counts, except to allow."""
         for verdict, pattern, parts in self._rules:
             is_allow = verdict is Verdict.ALLOW
             first = Word(name)
@@ -159,7 +169,7 @@ class CommandPolicy:
         cwds = place.folders(command.scope)
         if len(words) != 1 or not words[0].is_fixed or words[0].text == "-" or cwds is None:
             place.by_scope[command.scope] = None
-            return asked("unknown-folder", "where it goes is only known when it runs")
+            return needs_approval("unknown-folder", "where it goes is only known when it runs")
         targets = [Path(cwd / words[0].text).resolve() for cwd in cwds]
         is_sure = all(target.is_dir() or target in place.made for target in targets) and not words[0].has_glob
         # If it may fail, what follows may run where it was before.
@@ -168,7 +178,7 @@ class CommandPolicy:
 
 
 def _not_understood(why: NotUnderstood) -> Judgement:
-    return asked("not-understood", f"the command line cannot be read: {why}")
+    return needs_approval("not-understood", f"the command line cannot be read: {why}")
 
 
 def _matches(words: Sequence[Word], parts: Sequence[str], *, is_certain: bool) -> bool:
@@ -185,20 +195,20 @@ def _matches(words: Sequence[Word], parts: Sequence[str], *, is_certain: bool) -
 
 def _without_options(words: Sequence[Word]) -> list[Word]:
     """For `git -C x push`: options of the program itself, with the values of those that take one."""
-    kept: list[Word] = []
+    rest: list[Word] = []
     is_value = False
     for word in words:
-        if word.text.startswith("-") and not kept:
+        if word.text.startswith("-") and not rest:
             is_value = word.text in ("-C", "-c", "--git-dir", "--work-tree", "--prefix", "--cwd", "--manifest-path")
         elif is_value:
             is_value = False
         else:
-            kept.append(word)
-    return kept
+            rest.append(word)
+    return rest
 
 
 def _path_words(words: Sequence[Word], name: str) -> list[Word]:
-    """The words that may be paths; the values of `--option=value` and of `of=value` too."""
+    """Return the words that may be paths; the values of `--option=value` and of `of=value` too."""
     if name == "find":
         end = next((at for at, word in enumerate(words) if word.text[:1] in ("-", "(", "!")), len(words))
         return list(words[:end])
@@ -223,15 +233,15 @@ def _path_words(words: Sequence[Word], name: str) -> list[Word]:
 
 def _without_pattern(words: Sequence[Word]) -> list[Word]:
     """Without what is searched for or done, which may look like a path."""
-    kept: list[Word] = []
-    is_given = False
+    rest: list[Word] = []
+    has_pattern = False
     for index, word in enumerate(words):
         is_value = index > 0 and words[index - 1].text in ("-e", "--expression", "--regexp")
-        is_given = is_given or is_value
-        if not is_value and not word.text.startswith("-") and not is_given:
-            is_given = not any(other.text in ("-e", "-f", "--file") for other in words)
-            if is_given:
+        has_pattern = has_pattern or is_value
+        if not is_value and not word.text.startswith("-") and not has_pattern:
+            has_pattern = not any(other.text in ("-e", "-f", "--file") for other in words)
+            if has_pattern:
                 continue
         if not is_value:
-            kept.append(word)
-    return kept
+            rest.append(word)
+    return rest

@@ -58,7 +58,7 @@ _ARITHMETIC = re.compile(r"[\w\s+*/%<>=!&|?:().,$-]*")
 
 
 def read_line(line: str, variables: Mapping[str, str]) -> list[SimpleCommand]:
-    """The commands of a line in the order they are written. `variables` are those whose value is known for sure.
+    """Read the commands of a line in the order they are written. `variables` are those whose value is known for sure.
 
     Raises `NotUnderstood`.
     """
@@ -177,7 +177,7 @@ class _Reader:
             )
 
     def _read_for(self) -> None:
-        """The head of a loop. What it loops over is data; where it is used, the word is not fixed."""
+        """Skip the head of a loop. What it loops over is data; where it is used, the word is not fixed."""
         while True:
             self._skip_blanks()
             if not self._peek() or self._peek() in ";\n":
@@ -271,7 +271,7 @@ class _Reader:
         return "".join(parts), is_fixed
 
     def _read_expansion(self, char: str, *, is_in_quotes: bool) -> tuple[str, bool]:
-        """What follows a dollar sign or a backquote: its text, and whether that is known now."""
+        """Read what follows a dollar sign or a backquote: its text, and whether that is known now."""
         if char == "`":
             inner = re.sub(r"\\([`\\$])", r"\1", self._until("`", can_escape=True))
             self._scopes += 1

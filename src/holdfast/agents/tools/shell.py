@@ -147,7 +147,7 @@ def open_shell(
     is_secret_allowed: Callable[[Path], bool] = lambda _path: False,
     of_run: set[str] | None = None,
 ) -> Shell:
-    """A shell in a workspace, in a sandbox if that works here. In a read-only phase it cannot write there either."""
+    """Open a shell in a workspace, in a sandbox if that works here; in a read-only phase it cannot write there."""
     root = root_dir.resolve()
     keys = set() if of_run is None else of_run
     shell = Shell(root, data_dir / "spool", is_secret_allowed=is_secret_allowed, of_run=keys)

@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.agents.calls.gate import ModelCall, Usage
 from holdfast.agents.calls.middleware import JournalMiddleware
 from holdfast.agents.calls.provider_errors import classify_error
-from holdfast.agents.calls.rate_limits import get_traffic, provider_of
+from holdfast.agents.calls.rate_limits import get_rate_limits, provider_of
 from holdfast.agents.calls.retries import RetryRules
 from holdfast.agents.calls.stall_detector import Limits
 from holdfast.agents.models.factory import Timeouts
@@ -88,7 +88,7 @@ def make_middleware(
         shell=shell,
         retry=RetryRules.of(persona, scope.config),
         call_timeout_s=Timeouts.of(persona, scope.config).call_s,
-        traffic=get_traffic(scope.config).lane(provider_of(persona), scope.run_id),
+        provider_slot=get_rate_limits(scope.config).slot(provider_of(persona), scope.run_id),
     )
     return TurnMiddleware(journal, shell)
 

@@ -116,13 +116,13 @@ def remove_spooled(key: str, *, spool_dir: Path) -> None:
 
 
 def find_command(key: str, *, spool_dir: Path) -> list[str] | None:
-    """The argv that is to run, runs or ran for a key; `None` if the key is new."""
+    """Find the argv that is to run, runs or ran for a key; `None` if the key is new."""
     path = spool_folder(spool_dir, key) / "command.json"
     return list(json.loads(path.read_text())["argv"]) if path.exists() else None
 
 
 def is_lost(key: str, *, spool_dir: Path) -> bool:
-    """Whether a command was started of which nobody will ever know how it ended."""
+    """Tell whether a command was started of which nobody will ever know how it ended."""
     spooled = read_spooled(spool_folder(spool_dir, key))
     return spooled is not None and not spooled.is_running and find_end(spooled) is None
 
@@ -132,7 +132,7 @@ def spool_folder(spool_dir: Path, key: str) -> Path:
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables a command gets: a short list of harmless ones, and what the caller adds. Keys never get in."""
+    """Return the variables a command gets: a short list of harmless ones, and the caller's. Keys never get in."""
     return {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ} | dict(extra or {})
 
 
@@ -230,7 +230,7 @@ def _state(spooled: Spooled, result: dict[str, Any]) -> CommandState:
 
 
 def read_output(path: Path, max_bytes: int) -> tuple[str, bool]:
-    """The output's head and tail with a note between them if it is longer; and whether it was cut."""
+    """Read an output, if it is longer only its head and tail with a note between; and say whether it was cut."""
     size = path.stat().st_size if path.exists() else 0
     if size <= max_bytes:
         return (path.read_bytes().decode(errors="replace") if size else ""), False
