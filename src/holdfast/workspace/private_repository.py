@@ -26,6 +26,9 @@ class CopyLimits:
     max_files: int = 100_000
 
 
+COPY_LIMITS = CopyLimits()
+
+
 def ensure_private_repository(
     repo_dir: Path, folder: Path, *, base_branch: str, data_dir: Path, limits: CopyLimits
 ) -> Repository:

@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.errors import BaseBranchMissing, RepositoryMissing, WorkspaceError
 from holdfast.workspace.files import hold_lock, is_within, own_folders, write_whole
 from holdfast.workspace.git import Git
-from holdfast.workspace.private_repository import CopyLimits, ensure_private_repository
+from holdfast.workspace.private_repository import COPY_LIMITS, ensure_private_repository
 from holdfast.workspace.refs import base_ref, branch_names, run_refs, to_component
 from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository, resolve_base
 from holdfast.workspace.submodules import fill_submodules
@@ -57,7 +57,6 @@ def prepare_workspace(
     run_id: str,
     base_branch: str = "main",
     base_commit: str | None = None,
-    limits: CopyLimits | None = None,
     forked_from: Workspace | None = None,
 ) -> Workspace:
     """Make the run's worktree, or find it. May be called again after a kill at any point, and at every resume.
@@ -76,7 +75,7 @@ def prepare_workspace(
         is_private = repository is None
         if repository is None:
             repository = ensure_private_repository(
-                private_dir, repo_path, base_branch=base_branch, data_dir=data_dir, limits=limits or CopyLimits()
+                private_dir, repo_path, base_branch=base_branch, data_dir=data_dir, limits=COPY_LIMITS
             )
         _keep_out_of_sight(data_dir, repository)
         _clear_stale_locks(repository, run_id)
