@@ -7,6 +7,7 @@
 
 import copy
 import hashlib
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -182,6 +183,11 @@ def find_asking_message(request: ToolCallRequest, call_id: str) -> AIMessage | N
 def describe_args(call: ToolCall) -> Any:
     """Describe the arguments for readers of the journal, long ones cut short: the model's answer holds the whole."""
     return _clip(SECRETS.scrub(encode_or_opaque(dict(call.args))))
+
+
+async def await_if_needed(value: Any) -> Any:
+    """Return what a handler gives, which may be a value or an awaitable of it: stand-ins give either."""
+    return await value if inspect.isawaitable(value) else value
 
 
 def _clip(value: Any) -> Any:

@@ -6,11 +6,10 @@ money is reserved for it; and whoever waits can be told why.
 """
 
 import asyncio
-import contextlib
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -160,17 +159,36 @@ class ProviderSlot:
     provider: str
     run_id: str
 
-    @contextlib.asynccontextmanager
-    async def taken(self, report_wait: ReportWait) -> AsyncIterator[None]:
-        await self.limits.enter(self.provider, self.run_id, report_wait)
-        try:
-            yield
-        finally:
-            self.limits.leave(self.provider)
+    def reserve(self, report_wait: ReportWait) -> "ProviderTurn":
+        return ProviderTurn(self, report_wait)
 
     def hold_off(self, seconds: float) -> None:
         """Let no run call the provider for a while: it asked for that."""
         self.limits.hold_off(self.provider, seconds)
+
+
+class ProviderTurn:
+    """The turn of one call at its provider, for as long as an `async with` lasts.
+
+    A call takes it before its request is journaled, and each attempt takes it again. So blocks may be nested: to enter
+    while it is held does nothing, and the first to leave gives it back, for nobody may hold a turn while it waits for
+    the next attempt.
+    """
+
+    def __init__(self, slot: ProviderSlot, report_wait: ReportWait) -> None:
+        self._slot = slot
+        self._report_wait = report_wait
+        self._is_held = False
+
+    async def __aenter__(self) -> None:
+        if not self._is_held:
+            await self._slot.limits.enter(self._slot.provider, self._slot.run_id, self._report_wait)
+            self._is_held = True
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._slot.limits.leave(self._slot.provider)
 
 
 def provider_of(persona: AgentPersona) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agents.calls.retries import first_set
+from holdfast.agents.calls.retries import Timeouts
 from holdfast.agents.redaction import read_key
 from holdfast.catalog.model_table import ModelCard, load_model_table
 from holdfast.config import Config
@@ -24,23 +24,6 @@ ADDRESSES = {Backend.OPENAI: "https://api.openai.com/v1", Backend.OPENROUTER: "h
 UNKNOWN_CONTEXT_TOKENS = 128_000  # of a model that is in no table; too much is found out by the server's refusal
 _OLLAMA_CONTEXT_TOKENS = 32_768  # its own default of a few thousand cuts agents off in silence; more needs much memory
 _NO_KEY = "none"  # where nothing is sent the client would look for a key of its own
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """How long a model may keep us waiting: for a connection, for the next byte, for a whole answer."""
-
-    connect_s: float = 15.0
-    idle_s: float = 120.0
-    call_s: float = 900.0
-
-    @classmethod
-    def of(cls, persona: AgentPersona, config: Config) -> "Timeouts":
-        """Read the times from the persona, else from the settings, else take the defaults."""
-        return cls(
-            idle_s=first_set(persona.idle_timeout_s, config.model_idle_timeout_s, cls().idle_s),
-            call_s=first_set(persona.answer_timeout_s, config.model_answer_timeout_s, cls().call_s),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def calling(
     rate_limits: RateLimits, name: str, log: list[str], gate: asyncio.Event
 ) -> Callable[[str], Awaitable[None]]:
     async def call(run_id: str) -> None:
-        async with rate_limits.slot(name, run_id).taken(no_word):
+        async with rate_limits.slot(name, run_id).reserve(no_word):
             log.append(run_id)
             await gate.wait()
 
