@@ -2,6 +2,11 @@
 
 Reading, building and testing in the workspace just work. What breaks machines is denied; what others would notice
 (network, publishing, history) waits for a person; and so does what cannot be read.
+
+A line is judged from the outside in: `shell_parser` gives its commands; each is judged by its redirections, variables,
+program and paths; what it runs in turn (`sudo x`, `sh -c "x"`, `find -exec x`) is unwrapped and judged the same way.
+The strictest of all these judgements holds for the line. The kernel's sandbox is the wall; this is what spares people
+questions about harmless lines, and what asks them where a line is not.
 """
 
 import shlex
@@ -97,6 +102,7 @@ class CommandPolicy:
             yield self._judge_program(command, name, place)
             for inner in unwrap(command, name):
                 if inner.line is not None:
+                    # A text for another shell: a line of its own, in whatever folder this command runs.
                     yield from self._judge_line(inner.line, _Place({(): place.folders(command.scope)}), depth + 1)
                 else:
                     inner_command = replace(command, words=inner.words, assignments=inner.assignments, redirects=())
@@ -113,22 +119,24 @@ class CommandPolicy:
             yield self._paths.judge(redirect.target, place.folders(command.scope), is_write=redirect.is_write)
 
     def _judge_program(self, command: SimpleCommand, name: str, place: _Place) -> Judgement:
+        # The order matters: the persona's deny and ask come first, then the walls that no rule opens (paths outside the
+        # workspace), then the persona's allow, and last our own defaults for the program.
         rule = self._find_rule(command.words, name)
         if rule is not None and rule.verdict is not Verdict.ALLOW:
             return rule
-        known = classify(command, name, is_contained=self._is_contained)
-        paths = strictest(self._judge_paths(command, name, place, is_write=known.writes))
+        effect = classify(command, name, is_contained=self._is_contained)
+        paths = strictest(self._judge_paths(command, name, place, is_write=effect.writes))
         if paths.verdict is Verdict.DENY:
             return paths  # no rule about commands lets one out of the workspace
         if rule is not None:
-            return replace(rule, needs_network=known.uses_network)
-        if self._is_read_only and not self._is_contained and (known.writes or name not in READERS):
+            return replace(rule, needs_network=effect.uses_network)
+        if self._is_read_only and not self._is_contained and (effect.writes or name not in READERS):
             return denied("read-only", f"this phase only reads, and {name} may write")
-        return strictest([known.judgement, self._judge_network(known, name), paths])
+        return strictest([effect.judgement, self._judge_network(effect, name), paths])
 
-    def _judge_network(self, known: ProgramEffect, name: str) -> Judgement:
-        if not known.uses_network or self._network is Verdict.ALLOW:
-            return allowed(needs_network=known.uses_network)
+    def _judge_network(self, effect: ProgramEffect, name: str) -> Judgement:
+        if not effect.uses_network or self._network is Verdict.ALLOW:
+            return allowed(needs_network=effect.uses_network)
         reason = f"{name} uses the network"
         return (
             denied("network", reason)
@@ -141,6 +149,8 @@ class CommandPolicy:
         for verdict, pattern, parts in self._rules:
             is_allow = verdict is Verdict.ALLOW
             first = Word(name)
+            # `git -C x push` is a push. To deny and to ask it is enough that a word may match, and options do not
+            # hide what is done; to allow, the words must be exactly and certainly those of the rule.
             forms = ([first, *words[1:]], [first, *_without_options(words[1:])])
             if any(_matches(form, parts, is_certain=is_allow) for form in (forms[:1] if is_allow else forms)):
                 reason = "" if is_allow else f"the persona's rule {pattern!r} is about it"
@@ -153,12 +163,12 @@ class CommandPolicy:
             yield self._change_folder(command, place)
             return
         if name in SPEAKERS:
-            return
+            return  # its words are text, such as those of `echo`
         words = _path_words(command.words[1:], name)
         if name == "mkdir":
             place.made.update(cwd / word.text for cwd in cwds or () for word in words if word.is_fixed)
         for index, word in enumerate(words):
-            only_last = WRITERS.get(name, False)
+            only_last = WRITERS.get(name, False)  # `cp a b` reads a and writes b
             writes = (name in WRITERS or is_write) and (not only_last or index == len(words) - 1)
             is_path = word.text.startswith(("/", "./", "../")) or "/" in word.text or word.has_glob or writes
             if writes or is_path or not word.text.startswith("-"):

@@ -50,7 +50,7 @@ def answer(message: str, outcomes: Iterable[PastCall], tools: frozenset[str]) ->
     is_request = _EDIT.search(line) is not None and _QUESTION.search(line) is None
     if is_request and {"read_file", "edit_file", "write_file"} <= tools:
         return _edit(line, done)
-    return _look(done)
+    return _look_around(done)
 
 
 def _run(command: str, done: tuple[PastCall, ...]) -> tuple[str, Calls]:
@@ -117,7 +117,7 @@ def _choose(names: tuple[str, ...]) -> str:
     return next((name for name in texts if name.lower() == "readme.md"), texts[0] if texts else _NOTES)
 
 
-def _look(done: tuple[PastCall, ...]) -> tuple[str, Calls]:
+def _look_around(done: tuple[PastCall, ...]) -> tuple[str, Calls]:
     listed = _find(done, "ls")
     if listed is None:
         return "I will look.", (("ls", {"path": "/"}),)
