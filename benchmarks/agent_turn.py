@@ -29,6 +29,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from holdfast.agents.build import build_agent
 from holdfast.agents.calls.middleware import JournalMiddleware
+from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.calls.stall_detector import Limits
 from holdfast.agents.tools.rules import file_tool_rules
 from holdfast.config import Config
@@ -106,7 +107,7 @@ class Bench:
             began, began_cpu = time.perf_counter(), time.process_time()
             log = RunLog(journal, claim, Records(await journal.read("run")))
             read_s, read_cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
-            middleware = JournalMiddleware(log, "p/1", rules=file_tool_rules(self.root), limits=LIMITS)
+            middleware = JournalMiddleware(log, "p/1", TurnServices(rules=file_tool_rules(self.root), limits=LIMITS))
             agent = build_agent(
                 self._persona, self._config, root_dir=self.root, middleware=[middleware], model=Talker(turns=turns)
             )

@@ -39,7 +39,7 @@ def build_agent(
     model: "BaseChatModel | None" = None,
     scratch_dir: Path | None = None,
 ) -> Any:
-    """An agent with file tools on `root_dir`; `await agent.ainvoke({"messages": […]})` runs it to its end.
+    """Build an agent with file tools on `root_dir`; `await agent.ainvoke({"messages": […]})` runs it to its end.
 
     The middleware, the journal first, wraps every call of the agent and of its subagents. Nothing of the framework's
     own is written into `root_dir`: it goes to `scratch_dir`. Raises `BackendUnavailable`.
@@ -112,7 +112,7 @@ def _default_scratch(config: Config, root_dir: Path) -> Path:
 
 
 def list_permitted_tools(persona: AgentPersona) -> list[str]:
-    """The tools its agent is given, in the framework's names."""
+    """List the tools that the agent of a persona has, in the framework's names."""
     permitted = persona.permissions.tools
     # The framework insists on reading: long outputs are handed over as files.
     names = [name for name in FILE_TOOLS if permitted is None or name in permitted or name == "read_file"]
@@ -177,15 +177,15 @@ def _tools_of(graph: Any) -> dict[str, Any]:
 
 
 def _subagents_of(task_tool: Any) -> dict[str, Any]:
-    """The agents behind the `task` tool. It keeps them in its functions' closures, and shows them nowhere else."""
+    """Return the agents behind the `task` tool. Only the closures of its functions hold them, so those are searched."""
     waiting, seen = [task_tool.coroutine], set()
     while waiting:
         function = waiting.pop()
         if not inspect.isfunction(function) or function in seen:
             continue
         seen.add(function)
-        kept = inspect.getclosurevars(function).nonlocals
-        if "subagent_graphs" in kept:
-            return {name: getattr(graph, "bound", graph) for name, graph in kept["subagent_graphs"].items()}
-        waiting.extend(kept.values())
+        closure = inspect.getclosurevars(function).nonlocals
+        if "subagent_graphs" in closure:
+            return {name: getattr(graph, "bound", graph) for name, graph in closure["subagent_graphs"].items()}
+        waiting.extend(closure.values())
     return {}

@@ -69,37 +69,37 @@ class Envelope:
 
 
 def to_block(envelope: Envelope) -> str:
-    """The JSON block; it belongs at the end of the text."""
+    """Render an envelope as a JSON block; it belongs at the end of the text."""
     return f"```json\n{json.dumps(envelope.to_dict(), ensure_ascii=False, indent=2)}\n```"
 
 
 def find_envelope(text: str) -> Envelope | None:
-    """What the block in a text says, or `None` if there is no such block."""
+    """Find the envelope in the last JSON block of a text that holds one, or `None`."""
     for block in reversed(_BLOCK.findall(text)):
         try:
-            told = json.loads(block)
+            block_data = json.loads(block)
         except ValueError:
             continue
-        if isinstance(told, dict) and all(name in told for name in _REQUIRED):
-            return _from_dict(told)
+        if isinstance(block_data, dict) and all(name in block_data for name in _REQUIRED):
+            return _from_dict(block_data)
     return None
 
 
-def _from_dict(told: Mapping[str, Any]) -> Envelope:
-    artifact = told["artifact"] if isinstance(told["artifact"], dict) else {}
+def _from_dict(fields: Mapping[str, Any]) -> Envelope:
+    artifact = fields["artifact"] if isinstance(fields["artifact"], dict) else {}
     return Envelope(
-        run_id=str(told["run_id"]),
-        phase_key=str(told["phase_key"]),
+        run_id=str(fields["run_id"]),
+        phase_key=str(fields["phase_key"]),
         artifact=ExpectedFile(
             path=str(artifact.get("path") or ""),
             schema_id=str(artifact.get("schema_id") or ""),
             schema=artifact.get("schema") or {},
             schemas=artifact.get("schemas") or {},
         ),
-        title=str(told.get("title") or ""),
-        read_only=bool(told.get("read_only")),
-        requirements=str(told.get("requirements") or ""),
-        inputs=tuple(PhaseInput(str(item["phase_key"]), str(item["path"])) for item in told.get("inputs") or ()),
-        attempt=int(told.get("attempt") or 1),
-        comment=str(told.get("comment") or ""),
+        title=str(fields.get("title") or ""),
+        read_only=bool(fields.get("read_only")),
+        requirements=str(fields.get("requirements") or ""),
+        inputs=tuple(PhaseInput(str(item["phase_key"]), str(item["path"])) for item in fields.get("inputs") or ()),
+        attempt=int(fields.get("attempt") or 1),
+        comment=str(fields.get("comment") or ""),
     )

@@ -51,7 +51,7 @@ class Secrets:
         self.learn(*(value for value in named if not value.startswith(("/", "~"))))
 
     def scrub_text(self, text: str, *, with_forms: bool = True) -> str:
-        """The text without known secrets and, if asked, without what has the form of one."""
+        """Remove known secrets from a text and, with `with_forms`, what has the form of one."""
         if self._pattern is not None:
             text = self._pattern.sub(BLANK, text)
         return _LOOKS_LIKE_A_KEY.sub(BLANK, text) if with_forms else text
@@ -99,7 +99,7 @@ SECRETS = Secrets()
 
 
 def scrub_prompt(text: str) -> str:
-    """A text for an agent without the secrets of this process, before it is pinned in the journal."""
+    """Remove the secrets of this process from a text for an agent, before it is pinned in the journal."""
     SECRETS.learn_environment(os.environ)
     return SECRETS.scrub_text(text, with_forms=False)
 
@@ -110,7 +110,7 @@ def learn_keys(variables: Iterable[str | None]) -> None:
 
 
 async def scrubbed(work: Awaitable[_T]) -> _T:
-    """What `work` gives; what it raises is raised without secrets."""
+    """Await `work`; an exception of it is raised without secrets."""
     try:
         return await work
     except Exception as error:
@@ -119,7 +119,7 @@ async def scrubbed(work: Awaitable[_T]) -> _T:
 
 
 def read_key(variable: str, *, persona: str) -> str:
-    """The key in an environment variable or, by that name, in the keyring. Raises `BackendUnavailable`."""
+    """Read a key from an environment variable or, by that name, from the keyring. Raises `BackendUnavailable`."""
     key = find_key(variable)
     if not key:
         raise BackendUnavailable(

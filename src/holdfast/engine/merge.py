@@ -182,9 +182,9 @@ def _tidy(config: Config, run_id: str, message: str) -> dict[str, Any]:
         message += f" Removed the run's {' and '.join(dict.fromkeys(names))}."
     for ref in disposal.rescue_refs:
         message += f" Files that no phase recorded are kept under {ref}."
-    for reason in disposal.kept:
+    for reason in disposal.obstacles:
         message += f" Its worktree is kept: {reason.rstrip('.')}."
-    return {"message": message, "removed": removed, "kept": list(disposal.kept)}
+    return {"message": message, "removed": removed, "kept": list(disposal.obstacles)}
 
 
 def _facts(merged: Mapping[str, Any]) -> dict[str, Any]:

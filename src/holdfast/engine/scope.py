@@ -119,7 +119,7 @@ def error_facts(error: BaseException) -> dict[str, str]:
     """An error as rows, events and reports hold it."""
     if isinstance(error, HoldfastError):
         return {"code": error.code, "message": error.message, "hint": error.hint}
-    told = getattr(error, "__holdfast_told__", "")  # which model it was, and where
+    told = getattr(error, "__holdfast_notice__", "")  # which model it was, and where
     return {
         "code": "agent_failed",
         "message": f"{type(error).__name__}: {describe_error(error)['message']} {told}".rstrip(),

@@ -5,6 +5,7 @@ from holdfast.workspace.commands.sandbox import Sandbox, to_sandboxed, workspace
 from holdfast.workspace.commands.spool import (
     CommandState,
     Outcome,
+    SpoolOptions,
     clean_environment,
     find_command,
     is_lost,
@@ -80,6 +81,7 @@ __all__ = [
     "is_lost",
     "clean_environment",
     "Outcome",
+    "SpoolOptions",
     "CommandState",
     "Sandbox",
     "SandboxProbe",

@@ -99,20 +99,20 @@ def _find_dirty(place: _Checkout, paths: Sequence[str]) -> set[str]:
 
 
 def _find_moved(place: _Checkout, paths: Iterable[str]) -> set[str]:
-    """Those of the paths that hold the result already: a merge was killed after it had moved them."""
+    """Find the paths that hold the result already: a merge was killed after it had moved them."""
     drop_index(place.index)
     place.scratch.run("read-tree", place.after)
-    wanted = place.names("ls-files", "-z", git=place.scratch)
+    result = place.names("ls-files", "-z", git=place.scratch)
     place.scratch.run("update-index", "-q", "--refresh", ok=(0, 1))
     differing = place.names("diff-files", "-z", "--name-only", git=place.scratch)
     # A third content that the user has staged is theirs, whatever lies in the file.
     cached = ("diff-index", "--cached", "-z", "--name-only", "--no-renames")
     staged = place.names(*cached, place.before) & place.names(*cached, place.after)
-    return {path for path in paths if path not in staged and _is_there(place.folder / path, path, wanted, differing)}
+    return {path for path in paths if path not in staged and _is_there(place.folder / path, path, result, differing)}
 
 
-def _is_there(file: Path, path: str, wanted: set[str], differing: set[str]) -> bool:
-    return path not in differing if path in wanted else not (file.exists() or file.is_symlink())
+def _is_there(file: Path, path: str, result: set[str], differing: set[str]) -> bool:
+    return path not in differing if path in result else not (file.exists() or file.is_symlink())
 
 
 def _take_index(place: _Checkout) -> None:
@@ -128,9 +128,9 @@ def _note_moved(place: _Checkout, moved: set[str]) -> None:
     if not moved:
         return
     entries = place.git.run("ls-tree", "-r", "-z", "--full-tree", place.after).names
-    kept = {entry.split("\t", 1)[1]: entry for entry in entries}
+    by_path = {entry.split("\t", 1)[1]: entry for entry in entries}
     zeros = "0" * len(place.after)
-    lines = "".join(f"{kept.get(path) or f'0 {zeros}{chr(9)}{path}'}\0" for path in sorted(moved))
+    lines = "".join(f"{by_path.get(path) or f'0 {zeros}{chr(9)}{path}'}\0" for path in sorted(moved))
     place.scratch.run("update-index", "-z", "--index-info", stdin=lines.encode("utf-8", "surrogateescape"))
     place.scratch.run("update-index", "-q", "--refresh", ok=(0, 1))
 

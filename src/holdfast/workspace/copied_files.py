@@ -52,7 +52,7 @@ def copy_files(workspace: Workspace, patterns: Sequence[str]) -> CopyReport:
 
 
 def read_copied(workspace: Workspace) -> frozenset[str]:
-    """The copied paths, relative to the worktree's top."""
+    """Read the copied paths, relative to the worktree's top."""
     path = workspace.state_dir / _LIST
     return frozenset(json.loads(path.read_text())) if path.exists() else frozenset()
 

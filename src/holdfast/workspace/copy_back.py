@@ -47,7 +47,7 @@ def deliver_result(
         base, result = f"{workspace.base_commit}^{{tree}}", leave_out(workspace, tree, without)
         paths = changed_paths(workspace.repo, base, result)
         old, new = _read_entries(git, base), _read_entries(git, result)
-        now = {path: _look(folder, path) for path in paths}
+        now = {path: _read_entry(folder, path) for path in paths}
         changed = [path for path in paths if now[path] not in (old.get(path, _Entry()), new.get(path, _Entry()))]
         gone = {path for path in paths if path not in new}
         blocked = {file for path in paths for file in find_occupants(folder, path) if file not in {path, *gone}}
@@ -72,7 +72,7 @@ def _read_entries(git: Git, tree: str) -> dict[str, _Entry]:
     return {path: _Entry(facts.split()[0], facts.split()[2]) for facts, path in entries}
 
 
-def _look(folder: Path, path: str) -> _Entry:
+def _read_entry(folder: Path, path: str) -> _Entry:
     file = folder / path
     if file.is_symlink():
         return _Entry("120000", _blob(os.fsencode(file.readlink())))

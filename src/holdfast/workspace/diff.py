@@ -38,7 +38,7 @@ class DiffSummary:
 
 
 def diff(repo: Path, before: str, after: str, *, max_chars: int | None = None, without: Sequence[str] = ()) -> str:
-    """The difference as `git apply` takes it, binary files too; cut with a note if it is longer than asked for.
+    """Return the difference as `git apply` takes it, binary files too; cut with a note at `max_chars`.
 
     `without` names files that are left out: paths, folders or globs.
     """
@@ -63,7 +63,7 @@ def changed_paths(repo: Path, before: str, after: str) -> tuple[str, ...]:
 
 
 def has_object(repo: Path, object_id: str) -> bool:
-    """Whether a tree or commit is there; one that no ref reaches may have been collected as garbage."""
+    """Tell whether a tree or commit is there; one that no ref reaches may have been collected as garbage."""
     return Git(git_dir=repo).find("rev-parse", "--verify", "--quiet", f"{object_id}^{{tree}}") is not None
 
 
@@ -74,7 +74,7 @@ def read_change_kinds(repo: Path, before: str, after: str) -> dict[str, str]:
 
 
 def is_named(patterns: Sequence[str], path: str) -> bool:
-    """Whether a path is one of the given paths, lies in one of them, or is meant by one as a glob."""
+    """Tell whether a path is one of `patterns`, lies in one of them, or is meant by one as a glob."""
     return any(path == name or path.startswith(f"{name.rstrip('/')}/") or fnmatchcase(path, name) for name in patterns)
 
 

@@ -86,7 +86,7 @@ def is_within(path: Path, folder: Path) -> bool:
 
 
 def own_folders(data_dir: Path, folder: Path) -> tuple[Path, ...]:
-    """What of our data may lie in a user's folder: all of the data directory, unless it is that folder or around it."""
+    """List our folders in a user's folder: all of the data directory, unless it is that folder or around it."""
     if data_dir != folder and is_within(data_dir, folder):
         return (data_dir,)
     return tuple(data_dir / name for name in OWN_FOLDERS)

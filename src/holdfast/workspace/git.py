@@ -1,4 +1,4 @@
-"""Runs git the same way on every machine. Git is never called from anywhere else in the project.
+"""Runs git the same way on every machine. Nothing outside this package calls git.
 
 Nothing of the user's runs along: no hook, no signing, no prompt, no background clean-up, no `GIT_*` variable. In the
 run's own worktree (`is_exact`) the settings that change what a tree holds are fixed too, so that a tree id does not
@@ -112,7 +112,7 @@ class Git:
         return self.run(*args, stdin=stdin).line
 
     def find(self, *args: str) -> str | None:
-        """The command's output, or `None` if git says that there is no such thing."""
+        """Return the command's output, or `None` if git says that there is no such thing."""
         result = self.run(*args, ok=(0, 1, 128))
         return result.line if result.exit_code == 0 else None
 
@@ -159,7 +159,7 @@ def _clean_environment() -> dict[str, str]:
 
 
 def identity(author: Author, at: datetime | None = None) -> dict[str, str]:
-    """The variables that make `author` the author and committer of what git writes, at the time given."""
+    """Return the variables that make `author` the author and committer of what git writes, at the time `at`."""
     env = {f"GIT_{role}_{part.upper()}": getattr(author, part) for role in _ROLES for part in ("name", "email")}
     if at is not None:
         env |= {f"GIT_{role}_DATE": f"@{int(at.timestamp())} +0000" for role in _ROLES}

@@ -50,7 +50,7 @@ class Instructions:
         return [file.path for file in self.files]
 
     def render(self) -> str:
-        """The text for an agent; empty where there is nothing."""
+        """Render the text for an agent; empty where there is nothing."""
         parts = [_render_file(file) for file in self.files]
         if self.nested:
             parts.append("\n".join([_NESTED, *(f"- `{path}`" for path in self.nested)]))
@@ -58,7 +58,7 @@ class Instructions:
 
 
 def read_workspace_instructions(workspace: Workspace) -> Instructions:
-    """The instructions for the folder a run works in."""
+    """Read the instructions for the folder a run works in."""
     folder = workspace.root.relative_to(workspace.worktree).as_posix()
     return _read_cached(workspace.repo, workspace.base_commit, folder)
 
@@ -69,7 +69,7 @@ def _read_cached(git_dir: Path, commit: str, folder: str) -> Instructions:
 
 
 def read_instructions(git: Git, commit: str, folder: str = ".") -> Instructions:
-    """The instructions for a folder in a commit: its own, then those above it; none where there is no such commit.
+    """Read the instructions for a folder in a commit: its own, then those above it; none without such a commit.
 
     A file that says the same as one before it, or only names it (`@AGENTS.md`), is left out.
     """
@@ -91,7 +91,7 @@ def read_instructions(git: Git, commit: str, folder: str = ".") -> Instructions:
 
 
 def read_folder_instructions(folder: Path) -> Instructions:
-    """The instructions a run on this folder would have, if it started from the commit that is checked out."""
+    """Read the instructions a run on this folder would have, if it started from the commit that is checked out."""
     git = Git(folder=folder)
     prefix = git.find("rev-parse", "--show-prefix")
     return Instructions() if prefix is None else read_instructions(git, "HEAD", prefix.strip("/") or ".")

@@ -75,6 +75,8 @@ class MergeOptions:
     message: str = ""
     can_create: bool = True
     is_dry_run: bool = False
+    author: Author | None = None
+    """Of the commits; the user's own by default."""
 
 
 @dataclass
@@ -112,7 +114,6 @@ def merge_result(
     *,
     target_branch: str,
     at: datetime,
-    author: Author | None = None,
     without: Sequence[str] = (),
     options: MergeOptions | None = None,
 ) -> Merged:
@@ -124,7 +125,7 @@ def merge_result(
     """
     options = options or MergeOptions()
     with hold_lock(workspace.lock_path):
-        merge = _Merge(workspace, target_branch, at, author)
+        merge = _Merge(workspace, target_branch, at, options.author)
         merge.commits = list_commits(workspace, steps, without=without, message=options.message, since=merge.since)
         if not merge.commits and not merge.since:
             return Merged(MergeAction.NOTHING_TO_DO, target_branch, "", None, DiffSummary(()), is_empty=True)
@@ -196,7 +197,7 @@ def _check_unborn(merge: _Merge) -> None:
 
 
 def _is_no_branch(git: Git, name: str) -> bool:
-    """Whether the name means a commit by itself, or is none that a branch can have."""
+    """Tell whether the name means a commit by itself, or is none that a branch can have."""
     is_commit = git.find("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") is not None
     return is_commit or git.find("check-ref-format", "--branch", name) is None
 

@@ -26,10 +26,13 @@ class CopyLimits:
     max_files: int = 100_000
 
 
+COPY_LIMITS = CopyLimits()
+
+
 def ensure_private_repository(
     repo_dir: Path, folder: Path, *, base_branch: str, data_dir: Path, limits: CopyLimits
 ) -> Repository:
-    """The run's private repository, made on the first call from what lies in `folder` then.
+    """Return the run's private repository, made on the first call from what lies in `folder` then.
 
     Raises `WorkspaceTooLarge` before anything is copied.
     """
@@ -58,7 +61,7 @@ def _make(repo_dir: Path, folder: Path, *, base_branch: str, data_dir: Path, lim
 
 
 def list_files(git_dir: Path, folder: Path, *, data_dir: Path) -> list[str]:
-    """The files to copy, relative to `folder`: what `.gitignore` files in it leave, without our data and databases.
+    """List the files to copy, relative to `folder`: what its `.gitignore` files leave, without our data and databases.
 
     Repositories inside the folder are copied as plain files.
     """

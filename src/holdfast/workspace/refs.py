@@ -20,7 +20,7 @@ _LONGEST = 120
 
 
 def to_component(name: str) -> str:
-    """One component of a ref or file name; different names give different components, a plain name stays itself."""
+    """Turn a name into one component of a ref or path: different names differ, a plain name stays itself."""
     raw = name.encode("utf-8", "surrogateescape")
     plain = {match.start() for match in _PLAIN.finditer(raw)}
     encoded = "".join(chr(byte) if at in plain else f"%{byte:02X}" for at, byte in enumerate(raw)) or "%"
@@ -68,6 +68,6 @@ def snapshot_ref(run_id: str, phase_key: str, attempt: int) -> str:
 
 
 def branch_names(run_id: str) -> tuple[str, str]:
-    """The run's branch, and the name to use where a branch called `holdfast` stands in its way."""
+    """Return the name of the run's branch, and the one to use where a branch called `holdfast` stands in its way."""
     component = to_component(run_id)
     return f"holdfast/{component}", f"holdfast-{component}"

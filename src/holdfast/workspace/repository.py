@@ -35,7 +35,7 @@ class Repository:
 
 
 def find_repository(path: Path) -> Repository | None:
-    """The repository that `path` belongs to, or `None` for a plain folder (also one that a repository around it
+    """Find the repository that `path` belongs to, or `None` for a plain folder (also one that a repository around it
     does not know a file of)."""
     if not path.exists():
         raise RepositoryMissing(f"There is no repository at {path}: the path does not exist.", path=str(path))
@@ -80,7 +80,7 @@ def _bare(path: Path, common: Path, *, is_bare: bool, is_shallow: bool) -> Repos
 
 
 def resolve_base(repository: Repository, base_branch: str) -> str:
-    """The commit to start from. A branch here comes first, then one of a remote, then any name of a commit."""
+    """Resolve the commit to start from. A branch here comes first, then one of a remote, then any name of a commit."""
     git = Git(folder=repository.checkout or repository.git_dir, is_exact=False)
     for name in (f"refs/heads/{base_branch}", f"refs/remotes/origin/{base_branch}", base_branch):
         commit = git.find("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
@@ -103,7 +103,7 @@ def list_branches(repository: Repository) -> tuple[str, ...]:
 
 
 def make_empty_start(repository: Repository) -> str:
-    """A commit without files for a repository without commits; the same one each time."""
+    """Make a commit without files for a repository without commits; the same one each time."""
     epoch = datetime.fromtimestamp(0, UTC)
     git = Git(git_dir=repository.git_dir, env=identity(HOLDFAST, epoch))
     return git.line("commit-tree", git.line("mktree"), "-m", "Start of a repository without commits")
@@ -118,7 +118,7 @@ def git_dir_of(git: Git) -> Path:
 
 
 def find_dirty_paths(repository: Repository, *, data_dir: Path) -> tuple[str, ...]:
-    """What the user has not committed, so a run does not see it: up to a hundred paths, none of them ours."""
+    """Find what the user has not committed, so a run does not see it: up to a hundred paths, none of them ours."""
     if repository.checkout is None:
         return ()
     checkout, ours = repository.checkout, own_folders(data_dir, repository.checkout)
@@ -131,7 +131,7 @@ def _touches(path: Path, own: Path) -> bool:
 
 
 def status_paths(git: Git, *, has_untracked: bool = True) -> list[str]:
-    """Every path that is modified, staged or deleted in a checkout, and if asked for, untracked."""
+    """List every path that is modified, staged or deleted in a checkout and, with `has_untracked`, untracked."""
     untracked = "--untracked-files=normal" if has_untracked else "--untracked-files=no"
     listed = git.run("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=none", untracked).names
     return [entry[3:].rstrip("/") for entry in listed]

@@ -66,7 +66,7 @@ def restore(
 
 
 def _copy_index(workspace: Workspace) -> Path:
-    """An index to put more into than trees may hold; if it is left behind by a failure, nobody reads it."""
+    """Make an index to put more into than trees may hold; if a failure leaves it behind, nobody reads it."""
     index = workspace.state_dir / "index.work"
     for left in (index, index.with_name("index.work.lock")):
         left.unlink(missing_ok=True)
@@ -84,8 +84,8 @@ def _tree_of(git: Git, tree_id: str) -> str:
 
 def _in_the_way(workspace: Workspace, git: Git, target: str) -> list[str]:
     indexed = set(git.run("ls-files", "-z").names)
-    wanted = set(git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", target).names)
-    found = {path for name in wanted - indexed for path in find_occupants(workspace.worktree, name)} - indexed
+    target_paths = set(git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", target).names)
+    found = {path for name in target_paths - indexed for path in find_occupants(workspace.worktree, name)} - indexed
     copied = sorted(found & read_copied(workspace))
     if copied:
         raise WorkspaceError(
@@ -106,8 +106,8 @@ def _keep(workspace: Workspace, tree_id: str, *, at: datetime) -> str | None:
     git = workspace.git
     refs = ("for-each-ref", "--format=%(tree)", run_refs(workspace.run_id), f"refs/heads/{workspace.branch}")
     head = git.line("rev-parse", "HEAD")
-    is_head_kept = bool(git.line("for-each-ref", "--count=1", "--contains", head))
-    if is_head_kept and tree_id in (*git.line(*refs).split(), git.line("rev-parse", "HEAD^{tree}")):
+    is_head_reachable = bool(git.line("for-each-ref", "--count=1", "--contains", head))
+    if is_head_reachable and tree_id in (*git.line(*refs).split(), git.line("rev-parse", "HEAD^{tree}")):
         return None
     ref = rescue_ref(workspace.run_id, tree_id)
     commit = commit_tree(workspace, tree_id, "Kept before the worktree was overwritten or removed", at=at)
@@ -130,11 +130,11 @@ def remove_workspace(workspace: Workspace, *, at: datetime, can_discard_nested: 
     a submodule, a file that cannot be read.
     """
     with hold_lock(workspace.lock_path):
-        kept: list[str] = []
+        rescue_refs: list[str] = []
         ignored: tuple[str, ...] = ()
         if workspace.worktree.is_dir() and workspace.git_dir.is_dir():
             ignored = _list_ignored(workspace)
-            kept = _keep_all(workspace, at=at, can_discard_nested=can_discard_nested)
+            rescue_refs = _keep_all(workspace, at=at, can_discard_nested=can_discard_nested)
         elif workspace.worktree.is_dir():
             raise WorkspaceError(
                 f"The repository no longer knows the worktree {workspace.worktree}.",
@@ -149,7 +149,7 @@ def remove_workspace(workspace: Workspace, *, at: datetime, can_discard_nested: 
             remove_folder(trash)
         forget_worktree(Git(git_dir=workspace.repo), workspace.worktree)
         index_path(workspace).unlink(missing_ok=True)
-        return Removed(tuple(kept), ignored)
+        return Removed(tuple(rescue_refs), ignored)
 
 
 def _list_ignored(workspace: Workspace) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ class Snapshot:
 
 
 def write_tree(workspace: Workspace, rules: SnapshotRules = DEFAULT_RULES) -> Tree:
-    """The tree of all tracked and untracked files as they are now. The same files give the same id, on any machine."""
+    """Write the tree of all tracked and untracked files as they are now. The same files give the same id anywhere."""
     with hold_lock(workspace.lock_path):
         return build_tree(workspace, rules)
 
@@ -97,7 +97,7 @@ def snapshot(
 
 
 def commit_tree(workspace: Workspace, tree_id: str, message: str, *, at: datetime) -> str:
-    """A commit of the tree on top of the worktree's HEAD, which keeps commits made in the worktree reachable."""
+    """Commit the tree on top of the worktree's HEAD, so that commits made in the worktree stay reachable."""
     git = Git(git_dir=workspace.git_dir, env=identity(HOLDFAST, at))
     return git.line("commit-tree", tree_id, "-p", "HEAD", "-m", message)
 
@@ -180,7 +180,7 @@ def stage(git: Git, paths: list[str]) -> None:
 
 
 def _is_there(top: Path, path: str) -> bool:
-    """Whether the path leads to something without passing through a link, beyond which git has no files."""
+    """Tell whether the path leads to something without passing through a link, beyond which git has no files."""
     is_beyond_link = any((top / parent).is_symlink() for parent in Path(path).parents)
     return not is_beyond_link and os.path.lexists(top / path)
 

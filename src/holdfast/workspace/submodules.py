@@ -16,11 +16,11 @@ _LIST = "submodules.json"
 
 def fill_submodules(git: Git, *, worktree: Path, checkout: Path | None, state_dir: Path) -> tuple[str, ...]:
     """Check out each submodule at the commit that HEAD names; returns the paths of those that stay empty."""
-    wanted = _gitlinks(git)
-    filled = {path: commit for path, commit in wanted.items() if _fill(path, commit, worktree, checkout, state_dir)}
-    if wanted:
+    gitlinks = _gitlinks(git)
+    filled = {path: commit for path, commit in gitlinks.items() if _fill(path, commit, worktree, checkout, state_dir)}
+    if gitlinks:
         write_whole(state_dir / _LIST, json.dumps(filled))
-    return tuple(path for path in wanted if path not in filled)
+    return tuple(path for path in gitlinks if path not in filled)
 
 
 def find_changed_submodules(worktree: Path, state_dir: Path) -> tuple[str, ...]:

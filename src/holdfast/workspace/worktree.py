@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.errors import BaseBranchMissing, RepositoryMissing, WorkspaceError
 from holdfast.workspace.files import hold_lock, is_within, own_folders, write_whole
 from holdfast.workspace.git import Git
-from holdfast.workspace.private_repository import CopyLimits, ensure_private_repository
+from holdfast.workspace.private_repository import COPY_LIMITS, ensure_private_repository
 from holdfast.workspace.refs import base_ref, branch_names, run_refs, to_component
 from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository, resolve_base
 from holdfast.workspace.submodules import fill_submodules
@@ -57,7 +57,6 @@ def prepare_workspace(
     run_id: str,
     base_branch: str = "main",
     base_commit: str | None = None,
-    limits: CopyLimits | None = None,
     forked_from: Workspace | None = None,
 ) -> Workspace:
     """Make the run's worktree, or find it. May be called again after a kill at any point, and at every resume.
@@ -76,7 +75,7 @@ def prepare_workspace(
         is_private = repository is None
         if repository is None:
             repository = ensure_private_repository(
-                private_dir, repo_path, base_branch=base_branch, data_dir=data_dir, limits=limits or CopyLimits()
+                private_dir, repo_path, base_branch=base_branch, data_dir=data_dir, limits=COPY_LIMITS
             )
         _keep_out_of_sight(data_dir, repository)
         _clear_stale_locks(repository, run_id)
@@ -102,7 +101,7 @@ def prepare_workspace(
 
 
 def open_workspace(data_dir: Path, run_id: str) -> Workspace:
-    """The workspace as the last `prepare_workspace` left it; nothing is looked at or changed."""
+    """Read the workspace as the last `prepare_workspace` left it; nothing is looked at or changed."""
     path = data_dir.resolve() / "worktrees" / ".state" / to_component(run_id) / "workspace.json"
     try:
         stored = json.loads(path.read_text())
@@ -183,7 +182,7 @@ def _ensure_branch(git: Git, run_id: str, base_commit: str) -> str:
 
 
 def _read_stored(state_dir: Path) -> dict[str, Any]:
-    """What the last call wrote down; nothing if that is damaged, since all of it can be found out again."""
+    """Read what the last call wrote down; nothing if that is damaged, since all of it can be found out again."""
     try:
         stored: dict[str, Any] = json.loads((state_dir / "workspace.json").read_text())
         return stored
@@ -192,7 +191,7 @@ def _read_stored(state_dir: Path) -> dict[str, Any]:
 
 
 def _find_private_dir(state_dir: Path, default: Path, forked_from: Workspace | None) -> Path:
-    """Where the run's private repository is, or would be made if the user's folder has no git."""
+    """Find where the run's private repository is, or would be made if the user's folder has no git."""
     known = _read_stored(state_dir)
     if known:
         if known["is_private"]:

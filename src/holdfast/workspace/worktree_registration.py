@@ -22,7 +22,7 @@ READY_MARK = "holdfast-ready"
 
 
 def ensure_registered(git: Git, worktree: Path, branch: str) -> tuple[Path, bool]:
-    """The worktree's own git directory, and whether its files are complete."""
+    """Register the worktree; return its own git directory, and whether its files are complete."""
     worktree.parent.mkdir(parents=True, exist_ok=True)
     aside = worktree.with_name(f"{worktree.name}.adopted")
     git_dir = find_git_dir(git, worktree)
@@ -44,7 +44,7 @@ def ensure_registered(git: Git, worktree: Path, branch: str) -> tuple[Path, bool
 
 
 def find_git_dir(git: Git, worktree: Path) -> Path | None:
-    """The worktree's git directory, if git knows the worktree. Entries that were never finished are dropped."""
+    """Find the worktree's git directory, if git knows the worktree. Entries that were never finished are dropped."""
     for entry in sorted((git_dir_of(git) / "worktrees").glob(f"{worktree.name}*")):
         link = entry / "gitdir"
         target = link.read_text().strip() if link.exists() else ""

@@ -8,6 +8,7 @@ from holdfast.errors import WorkspaceConflict, WorkspaceError
 from holdfast.workspace import (
     Author,
     MergeAction,
+    MergeOptions,
     ResultStep,
     Workspace,
     deliver_result,
@@ -19,6 +20,7 @@ from holdfast.workspace import (
 )
 
 WRITER = Author("Writer", "writer@example.org")
+BY_WRITER = MergeOptions(author=WRITER)
 OWN = ("plan.json", ".holdfast")
 
 
@@ -33,7 +35,7 @@ def _work(workspace: Workspace, attempt: int = 1, **files: str) -> ResultStep:
 def test_result_reaches_a_clean_checkout_as_a_proper_commit(repo: UserRepo, workspace: Workspace) -> None:
     step = _work(workspace, a_txt="two\n", new_txt="new\n", plan_json="{}", _holdfast__log="x")
 
-    merged = merge_result(workspace, [step], target_branch="main", at=AT, author=WRITER, without=OWN)
+    merged = merge_result(workspace, [step], target_branch="main", at=AT, options=BY_WRITER, without=OWN)
 
     assert (merged.action, merged.checkout) == (MergeAction.FAST_FORWARDED, repo.path)
     assert repo.git("status", "--porcelain") == ""
@@ -49,7 +51,7 @@ def test_result_reaches_a_clean_checkout_as_a_proper_commit(repo: UserRepo, work
 def test_each_step_becomes_a_commit_and_empty_ones_none(repo: UserRepo, workspace: Workspace) -> None:
     steps = [_work(workspace, 1, a_txt="two\n"), _work(workspace, 2, plan_json="{}"), _work(workspace, 3, c_txt="c")]
 
-    merge_result(workspace, steps, target_branch="main", at=AT, author=WRITER, without=OWN)
+    merge_result(workspace, steps, target_branch="main", at=AT, options=BY_WRITER, without=OWN)
 
     assert repo.git("log", "--format=%s").splitlines() == ["Step 3", "Step 1", "first"]
 
@@ -67,7 +69,7 @@ def test_branch_that_moved_on_gets_a_merge_commit(repo: UserRepo, workspace: Wor
     step = _work(workspace, new_txt="new\n")
     theirs = repo.commit("theirs", a_txt="theirs\n")
 
-    merged = merge_result(workspace, [step], target_branch="main", at=AT, author=WRITER)
+    merged = merge_result(workspace, [step], target_branch="main", at=AT, options=BY_WRITER)
 
     assert merged.action is MergeAction.MERGED
     assert repo.git("rev-parse", "HEAD^1") == theirs
@@ -76,23 +78,27 @@ def test_branch_that_moved_on_gets_a_merge_commit(repo: UserRepo, workspace: Wor
 
 
 def test_a_second_merge_goes_on_from_the_first(repo: UserRepo, workspace: Workspace) -> None:
-    merge_result(workspace, [_work(workspace, 1, a_txt="two\n")], target_branch="main", at=AT, author=WRITER)
+    merge_result(workspace, [_work(workspace, 1, a_txt="two\n")], target_branch="main", at=AT, options=BY_WRITER)
     repo.commit("theirs", c_txt="theirs\n")
 
-    second = merge_result(workspace, [_work(workspace, 2, a_txt="three\n")], target_branch="main", at=AT, author=WRITER)
+    second = merge_result(
+        workspace, [_work(workspace, 2, a_txt="three\n")], target_branch="main", at=AT, options=BY_WRITER
+    )
 
     assert second.action is MergeAction.MERGED
     assert (repo.path / "a.txt").read_text() == "three\n"
     assert repo.git("log", "--format=%s", "--first-parent", "HEAD^2").splitlines() == ["Step 2", "Step 1", "first"]
-    again = merge_result(workspace, [_work(workspace, 2, a_txt="three\n")], target_branch="main", at=AT, author=WRITER)
+    again = merge_result(
+        workspace, [_work(workspace, 2, a_txt="three\n")], target_branch="main", at=AT, options=BY_WRITER
+    )
     assert again.action is MergeAction.NOTHING_TO_DO
 
 
 def test_what_was_taken_back_after_a_merge_is_taken_back_on_the_branch(repo: UserRepo, workspace: Workspace) -> None:
     before = (repo.path / "a.txt").read_text()
-    merge_result(workspace, [_work(workspace, 1, a_txt="two\n")], target_branch="main", at=AT, author=WRITER)
+    merge_result(workspace, [_work(workspace, 1, a_txt="two\n")], target_branch="main", at=AT, options=BY_WRITER)
 
-    merge_result(workspace, [_work(workspace, 2, a_txt=before)], target_branch="main", at=AT, author=WRITER)
+    merge_result(workspace, [_work(workspace, 2, a_txt=before)], target_branch="main", at=AT, options=BY_WRITER)
 
     assert (repo.path / "a.txt").read_text() == before
     assert repo.git("log", "--format=%s").splitlines() == ["Step 2", "Step 1", "first"]

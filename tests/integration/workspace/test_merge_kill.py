@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.integration.workspace.test_merge import OWN, WRITER, _work
+from tests.integration.workspace.test_merge import BY_WRITER, OWN, _work
 from tests.support.user_repository import AT, UserRepo
 
 from holdfast.errors import WorkspaceConflict, WorkspaceError
@@ -22,7 +22,7 @@ def make_step(workspace: Workspace) -> ResultStep:
 
 
 def merge(workspace: Workspace, step: ResultStep) -> Merged:
-    return merge_result(workspace, [step], target_branch="main", at=AT, author=WRITER, without=OWN)
+    return merge_result(workspace, [step], target_branch="main", at=AT, options=BY_WRITER, without=OWN)
 
 
 def look(repo: UserRepo) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """How a result is brought to a branch: as one commit, under a message of its own, tried first, to a new branch."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ SQUASH = MergeOptions(is_squashed=True, message="All of it\n\nFor a reason.")
 
 
 def merge(workspace: Workspace, *steps: ResultStep, into: str = "main", **options: Any) -> Merged:
-    given = MergeOptions(**options) if options else SQUASH
-    return merge_result(workspace, steps, target_branch=into, at=AT, author=WRITER, without=OWN, options=given)
+    settings = MergeOptions(**options) if options else SQUASH
+    return merge_result(
+        workspace, steps, target_branch=into, at=AT, without=OWN, options=replace(settings, author=WRITER)
+    )
 
 
 def two_steps(workspace: Workspace) -> tuple[ResultStep, ResultStep]:

@@ -18,6 +18,7 @@ from holdfast.workspace import (
     prepare_workspace,
     restore,
     snapshot,
+    worktree,
     write_tree,
 )
 from holdfast.workspace.refs import to_component
@@ -434,12 +435,16 @@ def test_empty_plain_folder(tmp_path: Path, data_dir: Path) -> None:
     assert [entry.name for entry in workspace.root.iterdir()] == [".git"]
 
 
-def test_too_large_plain_folder_is_refused_before_anything_is_copied(tmp_path: Path, data_dir: Path) -> None:
+def test_too_large_plain_folder_is_refused_before_anything_is_copied(
+    tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/big.bin").write_bytes(b"x" * 5000)
 
+    monkeypatch.setattr(worktree, "COPY_LIMITS", CopyLimits(max_bytes=4000))
+
     with pytest.raises(WorkspaceTooLarge, match=r"big\.bin"):
-        prepare_workspace(tmp_path / "folder", data_dir=data_dir, run_id="r", limits=CopyLimits(max_bytes=4000))
+        prepare_workspace(tmp_path / "folder", data_dir=data_dir, run_id="r")
 
     assert not (data_dir / "repositories/r.git").exists()
 

@@ -1,4 +1,4 @@
-"""As `crash_server`, with commands: those of a deep agent's `execute`, and a command persona as a whole."""
+"""As `phase_server`, with commands: those of a deep agent's `execute`, and a command persona as a whole."""
 
 import asyncio
 from pathlib import Path
@@ -58,7 +58,7 @@ async def _play(phase: Phase, kind: str) -> list[Any]:
     policy = ToolPolicy(phase.root, persona.permissions, is_contained=shell.sandbox is not None)
     async with open_log(phase.store) as log:
         journal = phase.middleware(
-            log, rules={**file_tool_rules(phase.root), **command_rules(shell.spool_dir)}, shell=shell, allow=policy
+            log, rules={**file_tool_rules(phase.root), **command_rules(shell.spool_dir)}, shell=shell, policy=policy
         )
         model = None if kind == "command" else WithSubagent(script=SCRIPT)
         agent = build_agent(persona, phase.config, root_dir=phase.root, middleware=[journal], model=model)

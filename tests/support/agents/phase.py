@@ -11,6 +11,7 @@ from typing import Any
 import holdfast
 from holdfast.agents.build import build_agent
 from holdfast.agents.calls.middleware import JournalMiddleware
+from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.envelope import Envelope, ExpectedFile, to_block
 from holdfast.agents.policy.file_policy import FilePolicy
 from holdfast.agents.tools.rules import file_tool_rules
@@ -78,9 +79,9 @@ class Phase:
 
     def middleware(self, log: RunLog, **more: Any) -> JournalMiddleware:
         policy = FilePolicy(self.root, only_write=ARTIFACT if self.read_only else None)
-        return JournalMiddleware(
-            log, LANE, **{"rules": file_tool_rules(self.root), "allow": policy, **self.options, **more}
-        )
+        options = {"rules": file_tool_rules(self.root), "policy": policy, **self.options, **more}
+        own = {name: options.pop(name) for name in ("after_mutation", "accept_drift") if name in options}
+        return JournalMiddleware(log, LANE, TurnServices(**options), **own)
 
     def agent(self, journal: JournalMiddleware, **more: Any) -> Any:
         return build_agent(self.persona, self.config, root_dir=self.root, middleware=[journal], **more)

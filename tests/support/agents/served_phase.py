@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.support.agents.phase import Phase
 
-from holdfast.agents.calls.retries import RetryRules
-from holdfast.agents.models.factory import Timeouts, open_models
+from holdfast.agents.calls.retries import RetryRules, Timeouts
+from holdfast.agents.models.factory import open_models
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
 
@@ -22,7 +22,7 @@ class ServedPhase(Phase):
     address: str = ""
     fallback_models: tuple[str, ...] = ()
     timeouts: Timeouts = field(default_factory=Timeouts)
-    options: dict[str, Any] = field(default_factory=lambda: {"retry": QUICK})
+    options: dict[str, Any] = field(default_factory=lambda: {"retries": QUICK})
 
     @property
     def persona(self) -> AgentPersona:

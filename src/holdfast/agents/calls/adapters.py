@@ -7,6 +7,7 @@
 
 import copy
 import hashlib
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -31,18 +32,18 @@ COST = "cost_usd"
 
 
 def pack(answer: Any, *, usage: Usage | None = None, **facts: Any) -> dict[str, Any]:
-    """An answer as it is recorded. What a model says must be kept as it is; of what a tool gives, what can be kept."""
-    told: dict[str, Any] = {**facts, "codec": CODEC}
+    """Encode an answer for the journal: a model's whole and unchanged, a tool's as far as it can be encoded."""
+    packed: dict[str, Any] = {**facts, "codec": CODEC}
     if usage is not None:
-        told["usage"] = usage.to_dict()
+        packed["usage"] = usage.to_dict()
     if isinstance(answer, ModelResponse):
         # Known secrets only: what merely has the form of one may be a sample that belongs into a file.
-        return {**told, "value": SECRETS.scrub(encode(answer), with_forms=False)}
-    return {**told, "value": SECRETS.scrub(encode_or_opaque(answer))}
+        return {**packed, "value": SECRETS.scrub(encode(answer), with_forms=False)}
+    return {**packed, "value": SECRETS.scrub(encode_or_opaque(answer))}
 
 
 def unpack(recorded: Any, call: ToolCall | None) -> Any:
-    """The answer as it was given; for a tool call also what a person told as the result of one in doubt."""
+    """Decode a recorded answer; for a tool call also a result that a person stated for one in doubt."""
     if not (isinstance(recorded, dict) and recorded.get("codec") == CODEC and "value" in recorded):
         if call is None:
             raise ValueError("The journal holds an answer of a model in a form that this version does not know.")
@@ -55,7 +56,7 @@ def unpack(recorded: Any, call: ToolCall | None) -> Any:
 
 
 def stamp(response: Any, key: str, before: Sequence[BaseMessage]) -> "ModelResponse[Any]":
-    """A model's answer with the key of its step, with an id of its own for each tool call, and without odd metadata."""
+    """Put the step's key into a model's answer, give each tool call an id of its own, and drop odd metadata."""
     if isinstance(response, BaseMessage):
         response = ModelResponse(result=[response])
     seen = {call["id"] for message in before if isinstance(message, AIMessage) for call in message.tool_calls}
@@ -92,42 +93,44 @@ def _encodable(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_usage(answer: Any) -> Usage | None:
-    """What a model's answer says it has used; of a recorded one, what was recorded."""
+    """Read from a model's answer, live or recorded, what it has used."""
     if isinstance(answer, dict):
         return Usage(**answer["usage"]) if "usage" in answer else None
     messages = answer.result if isinstance(answer, ModelResponse) else [answer]
-    told = [message.usage_metadata for message in messages if isinstance(message, AIMessage) and message.usage_metadata]
-    if not told:
+    reports = [
+        message.usage_metadata for message in messages if isinstance(message, AIMessage) and message.usage_metadata
+    ]
+    if not reports:
         return None
-    details = [usage.get("input_token_details") or {} for usage in told]
+    details = [usage.get("input_token_details") or {} for usage in reports]
     return Usage(
-        input_tokens=sum(usage["input_tokens"] for usage in told),
-        output_tokens=sum(usage["output_tokens"] for usage in told),
+        input_tokens=sum(usage["input_tokens"] for usage in reports),
+        output_tokens=sum(usage["output_tokens"] for usage in reports),
         cached_tokens=sum(detail.get("cache_read") or 0 for detail in details),
         cache_write_tokens=sum(detail.get("cache_creation") or 0 for detail in details),
         cost_micros=_cost_micros(messages),
     )
 
 
-def told_of_change(answer: Any, args: Mapping[str, Any]) -> Any:
-    """A tool's answer that tells the agent with which arguments the call was made after all."""
+def with_change_notice(answer: Any, args: Mapping[str, Any]) -> Any:
+    """Say in a tool's answer, for the agent, with which other arguments the call was made."""
     if not isinstance(answer, ToolMessage) or not isinstance(answer.content, str):
         return answer
-    told = to_json(encode_or_opaque(dict(args)))[0].decode()
-    content = f"A person changed the arguments of this call to {told}. It gave:\n{answer.content}"
+    text = to_json(encode_or_opaque(dict(args)))[0].decode()
+    content = f"A person changed the arguments of this call to {text}. It gave:\n{answer.content}"
     return answer.model_copy(update={"content": content})
 
 
 def to_reported_usage(answer: Any) -> Usage | None:
-    """What a tool says that it has used by itself."""
-    told = answer.artifact.get("usage") if isinstance(answer, ToolMessage) and type(answer.artifact) is dict else None
-    return Usage(**told) if type(told) is dict and told.keys() <= set(Usage.__slots__) else None
+    """Read from a tool's answer what it says that it has used by itself."""
+    report = answer.artifact.get("usage") if isinstance(answer, ToolMessage) and type(answer.artifact) is dict else None
+    return Usage(**report) if type(report) is dict and report.keys() <= set(Usage.__slots__) else None
 
 
 def _cost_micros(messages: Sequence[Any]) -> int | None:
-    told = [message.response_metadata.get(COST) for message in messages if isinstance(message, AIMessage)]
+    reports = [message.response_metadata.get(COST) for message in messages if isinstance(message, AIMessage)]
     try:
-        costs = [math.ceil(Decimal(str(cost)) * 1_000_000) for cost in told if cost is not None]
+        costs = [math.ceil(Decimal(str(cost)) * 1_000_000) for cost in reports if cost is not None]
     except (ArithmeticError, ValueError):
         return None
     return sum(costs) if costs else None
@@ -150,13 +153,15 @@ def output_limit(model: Any) -> int | None:
     return limit if isinstance(limit, int) else None
 
 
-def to_tool_call(asked: Mapping[str, Any]) -> ToolCall:
-    args = asked.get("args")
-    return ToolCall(str(asked.get("name") or ""), args if isinstance(args, dict) else {}, str(asked.get("id") or ""))
+def to_tool_call(request: Mapping[str, Any]) -> ToolCall:
+    args = request.get("args")
+    return ToolCall(
+        str(request.get("name") or ""), args if isinstance(args, dict) else {}, str(request.get("id") or "")
+    )
 
 
 def with_args(request: Any, args: Mapping[str, Any]) -> Any:
-    """The request with other arguments; it may be a stand-in that cannot do that itself."""
+    """Return the request with other arguments; it may be a stand-in that cannot do that itself."""
     changed: Any = {**request.tool_call, "args": dict(args)}
     if isinstance(request, ToolCallRequest):
         return request.override(tool_call=changed)
@@ -166,18 +171,23 @@ def with_args(request: Any, args: Mapping[str, Any]) -> Any:
 
 
 def find_asking_message(request: ToolCallRequest, call_id: str) -> AIMessage | None:
-    """The journaled answer in which a model asked for this call; `None` if this is no call of a journaled model."""
+    """Find the journaled answer in which a model made this call; `None` if no journaled model made it."""
     state = getattr(request, "state", None)
     messages = state.get("messages") if isinstance(state, dict) else None
     for message in reversed(messages) if isinstance(messages, list) else ():
         if isinstance(message, AIMessage) and STEP_MARK in message.response_metadata:
-            return message if any(asked["id"] == call_id for asked in message.tool_calls) else None
+            return message if any(call["id"] == call_id for call in message.tool_calls) else None
     return None
 
 
 def describe_args(call: ToolCall) -> Any:
-    """The arguments for readers of the journal, long ones cut short: the whole of them stands in the model's answer."""
+    """Describe the arguments for readers of the journal, long ones cut short: the model's answer holds the whole."""
     return _clip(SECRETS.scrub(encode_or_opaque(dict(call.args))))
+
+
+async def await_if_needed(value: Any) -> Any:
+    """Return what a handler gives, which may be a value or an awaitable of it: stand-ins give either."""
+    return await value if inspect.isawaitable(value) else value
 
 
 def _clip(value: Any) -> Any:

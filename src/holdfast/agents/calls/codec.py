@@ -63,7 +63,7 @@ class _NotRecorded(dict[str, str]):
 
 
 def encode(value: Any) -> Any:
-    """JSON data from which `decode` makes an equal value. Raises `TypeError` for a type that is not known."""
+    """Return JSON data from which `decode` makes an equal value. Raises `TypeError` for a type that is not known."""
     if value is None or type(value) in (bool, int):
         return value
     encoder = _ENCODERS.get(type(value))
@@ -78,7 +78,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(data: Any) -> Any:
-    """The value that was encoded; for one that could not be, a message that says so. Raises `ValueError`."""
+    """Return the value that was encoded; for one that could not be, a message that says so. Raises `ValueError`."""
     if type(data) is list:
         return [decode(item) for item in data]
     if type(data) is not dict:
@@ -146,13 +146,13 @@ def _encode_map(value: dict[Any, Any]) -> Any:
 
 @functools.cache
 def _defaults_of(message_class: type[BaseMessage]) -> tuple[tuple[str, Any], ...]:
-    """What a new message has in each field. Asked once a class: the framework looks at signatures to tell it."""
+    """Return what a new message has in each field; cached, for the framework reads signatures to find it."""
     fields = message_class.model_fields.items()
     return tuple((name, info.get_default(call_default_factory=True, validated_data={})) for name, info in fields)
 
 
 def _encode_fields(message: BaseMessage) -> Any:
-    """A message's fields without those that are as a new message would have them."""
+    """Encode the fields of a message, without those that are as a new message would have them."""
     held = message.__dict__
     fields = {name: held[name] for name, default in _defaults_of(type(message)) if held.get(name, default) != default}
     return encode({**fields, **(message.model_extra or {})})
@@ -162,12 +162,12 @@ def _decode_message(data: list[Any]) -> BaseMessage:
     name, fields = data
     if name not in _MESSAGES:
         raise ValueError(f"The journal holds a message of type {name}, which this version does not know.")
-    message_class, given = _MESSAGES[name], decode(fields)
+    message_class, recorded = _MESSAGES[name], decode(fields)
     fresh = {
         field: _copy(default) for field, default in _defaults_of(message_class) if default is not PydanticUndefined
     }
     # Not validated again: validation may drop or complete what the provider gave.
-    return message_class.model_construct(set(given), **{**fresh, **given})
+    return message_class.model_construct(set(recorded), **{**fresh, **recorded})
 
 
 def _copy(default: Any) -> Any:

@@ -30,7 +30,7 @@ class Fingerprints:
     """Takes the prints of requests; remembers those of what comes again with every call."""
 
     def __init__(self) -> None:
-        self._told: dict[str, _Told] = {}
+        self._hashed: dict[str, _HashedMessages] = {}
         self._tools: list[Any] | None = None
         self._tools_print = _Print("", 0)
         self._system_print: tuple[Any, _Print] = (None, _to_print(""))
@@ -43,10 +43,10 @@ class Fingerprints:
         return RequestPrint(hashes, size + system.size + tools.size)
 
     def _of_messages(self, messages: Sequence[BaseMessage], lane_id: str) -> tuple[str, int]:
-        """A hash over the hashes of the messages. Of a conversation that only grew, what is new is read."""
-        known = self._told.get(lane_id)
+        """Return a hash over the hashes of the messages, and their size; only messages new to the lane are hashed."""
+        known = self._hashed.get(lane_id)
         if known is None or not known.is_beginning_of(messages):
-            known = self._told[lane_id] = _Told()
+            known = self._hashed[lane_id] = _HashedMessages()
         known.add(messages[len(known.messages) :])
         return known.chain.hexdigest()[:16], known.size
 
@@ -65,11 +65,12 @@ class Fingerprints:
 
 
 def describe_tools(tools: Sequence[BaseTool | dict[str, Any]]) -> list[Any]:
-    """What a model is told of tools depends on this alone. The framework makes copies of tools for every call."""
+    """List what decides how a model sees the tools. The tools themselves cannot be compared: the framework copies them
+    for every call."""
     return [tool if isinstance(tool, dict) else (tool.name, tool.description, tool.args_schema) for tool in tools]
 
 
-class _Told:
+class _HashedMessages:
     """The messages of a lane's last request, already hashed."""
 
     def __init__(self) -> None:
@@ -100,7 +101,7 @@ def _to_print(part: Any) -> _Print:
 
 
 def model_name(model: Any) -> str:
-    """The identifier a chat model was made with, under whichever of the usual names its class keeps it."""
+    """Return the identifier a chat model was made with, under whichever of the usual names its class has it."""
     named = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
     return next((value for value in named if isinstance(value, str) and value), type(model).__name__)
 

@@ -35,9 +35,9 @@ class Usage:
     """What the provider itself says it has cost, in micro-dollars."""
 
     def to_dict(self) -> dict[str, int]:
-        told = {name: getattr(self, name) for name in self.__slots__}
+        counts = {name: getattr(self, name) for name in self.__slots__}
         always = {"input_tokens", "output_tokens"}
-        return {name: int(value) for name, value in told.items() if name in always or value}
+        return {name: int(value) for name, value in counts.items() if name in always or value}
 
 
 class ModelCallGate(Protocol):
@@ -48,7 +48,7 @@ class ModelCallGate(Protocol):
     """
 
     def before(self, call: ModelCall) -> SameCommit:
-        """What is written with the intent.
+        """Return what is written with the intent.
 
         What it raises, and `RowRefused` if a row is not as it expects, keeps the call from being made and comes out of
         the agent; nothing is recorded.
@@ -56,11 +56,11 @@ class ModelCallGate(Protocol):
         ...
 
     def after(self, call: ModelCall, usage: Usage | None) -> SameCommit:
-        """What is written with the answer; `usage` is `None` where the provider did not report any."""
+        """Return what is written with the answer; `usage` is `None` where the provider did not report any."""
         ...
 
     def failed(self, call: ModelCall, error: Exception) -> SameCommit:
-        """What is written just before the failure is recorded, in an append of its own.
+        """Return what is written just before the failure is recorded, in an append of its own.
 
         A crash between the two leaves the call without an outcome; it is then made again, `before` included.
         """

@@ -43,10 +43,10 @@ class InFlight:
     async def drain(self, timeout_s: float | None) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
-        given_up = list(self._tasks)
-        for task in given_up:
+        late = list(self._tasks)
+        for task in late:
             task.cancel()
-        await asyncio.gather(*given_up, return_exceptions=True)
+        await asyncio.gather(*late, return_exceptions=True)
 
     def _note_end(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)

@@ -28,11 +28,11 @@ class LiveText:
     def __init__(self, log: RunLog, key: str, lane_id: str, attempt: int) -> None:
         self._log = log
         self._lane_id = lane_id
-        self._told = {"key": key, "attempt": attempt} if attempt > 1 else {"key": key}
+        self._origin = {"key": key, "attempt": attempt} if attempt > 1 else {"key": key}
         self._waiting = ""
         self._chars = 0
         self._reasoning = ""
-        self._teller: asyncio.Task[None] | None = None
+        self._writer: asyncio.Task[None] | None = None
         self._is_over = asyncio.Event()
 
     async def __aenter__(self) -> "LiveText":
@@ -42,8 +42,8 @@ class LiveText:
     async def __aexit__(self, *_: object) -> None:
         _current.reset(self._token)
         self._is_over.set()
-        if self._teller is not None:
-            await self._teller  # at most one append: what is told later would stand behind the answer
+        if self._writer is not None:
+            await self._writer  # at most one append: what is told later would stand behind the answer
 
     def feed(self, text: str, reasoning: str) -> None:
         self._reasoning = (self._reasoning + reasoning)[:_MAX_REASONING_CHARS]
@@ -51,10 +51,10 @@ class LiveText:
             return
         self._waiting += text
         self._chars += len(text)
-        if self._teller is None:
-            self._teller = asyncio.get_running_loop().create_task(self._tell())
+        if self._writer is None:
+            self._writer = asyncio.get_running_loop().create_task(self._write_pieces())
 
-    async def _tell(self) -> None:
+    async def _write_pieces(self) -> None:
         while not await self._is_over_within(EVERY_S):
             piece, self._waiting = _split(self._waiting)
             if piece:
@@ -68,20 +68,20 @@ class LiveText:
         return self._is_over.is_set()
 
     def last_events(self) -> list[Event]:
-        """What is still to be told, to be written with the answer."""
+        """Return the events of the text that was not written yet; they go with the answer."""
         events = []
         if self._reasoning:
             text = SECRETS.scrub_text(self._reasoning)
-            events.append(self._log.event(EventKind.REASONING_SUMMARY, self._lane_id, **self._told, text=text))
+            events.append(self._log.event(EventKind.REASONING_SUMMARY, self._lane_id, **self._origin, text=text))
         if self._waiting:
             events.append(self._delta(self._waiting))
         if self._chars:
-            events.append(self._log.event(EventKind.TEXT_DONE, self._lane_id, **self._told, chars=self._chars))
+            events.append(self._log.event(EventKind.TEXT_DONE, self._lane_id, **self._origin, chars=self._chars))
         return events
 
     def _delta(self, text: str) -> Event:
-        shown = SECRETS.scrub_text(text).encode(errors="replace").decode()
-        return self._log.event(EventKind.TEXT_DELTA, self._lane_id, **self._told, text=shown)
+        clean = SECRETS.scrub_text(text).encode(errors="replace").decode()
+        return self._log.event(EventKind.TEXT_DELTA, self._lane_id, **self._origin, text=clean)
 
 
 def _split(text: str) -> tuple[str, str]:

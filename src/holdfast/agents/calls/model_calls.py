@@ -1,26 +1,33 @@
-"""A model call as a durable step: money, attempts, fallbacks, live text and time-outs, all of them journaled."""
+"""A model call as a durable step: money, attempts, fallbacks, live text and time-outs, all of them journaled.
+
+The order is that of the design: journal → budget → retry → fallback → model. `ModelCallRecorder` serves all calls of a
+lane, `ModelCallAttempt` is one of them while it is made.
+"""
 
 import asyncio
 import contextlib
-import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
+from langchain_core.messages import HumanMessage
 
-from holdfast.agents.calls.adapters import output_limit, pack, priced_name, stamp, to_usage
-from holdfast.agents.calls.gate import ModelCall, ModelCallGate
+from holdfast.agents.calls.adapters import await_if_needed, pack, stamp, to_model_call, to_usage, unpack
+from holdfast.agents.calls.attempts import Attempts
+from holdfast.agents.calls.fingerprints import Fingerprints
+from holdfast.agents.calls.gate import ModelCall
+from holdfast.agents.calls.in_flight import InFlight
+from holdfast.agents.calls.lane_keys import LaneKeys
 from holdfast.agents.calls.live_text import LiveText
 from holdfast.agents.calls.provider_errors import classify_error
-from holdfast.agents.calls.rate_limits import ProviderSlot
-from holdfast.agents.calls.retries import Attempts, RetryRules
-from holdfast.errors import Nondeterminism, RowRefused
+from holdfast.agents.calls.services import TurnServices
+from holdfast.agents.calls.stall_detector import NUDGE, Advice, StallDetector, Stalled, describe_stall
+from holdfast.errors import Nondeterminism, PhaseTimeout, RowRefused
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
 from holdfast.runtime.run_log import RunLog
-from holdfast.runtime.step import MODEL_CALL, Failure, SameCommit, Step, Stopped
+from holdfast.runtime.step import MODEL_CALL, SameCommit, Step, Stopped
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -36,105 +43,210 @@ class Refusal(BaseException):
         super().__init__(str(error))
         self.error = error
 
+    def to_raise(self, *, is_subagent: bool) -> BaseException:
+        """Return what to raise for it: in a subagent itself, so that the tool which runs it does not fail for it."""
+        return self if is_subagent else self.error
 
-class ModelSteps:
-    """Makes the model calls of one journal. `fallbacks` stand in for a model that does not answer, in this order."""
+
+class ModelCallRecorder:
+    """Makes the model calls of one middleware. `fallbacks` stand in for a model that does not answer, in this order."""
 
     def __init__(
         self,
         log: RunLog,
-        gate: ModelCallGate | None,
-        rules: RetryRules,
-        call_timeout_s: float,
-        traffic: ProviderSlot | None = None,
+        keys: LaneKeys,
+        in_flight: InFlight,
+        detector: StallDetector,
+        services: TurnServices,
+        accept_drift: frozenset[str],
     ) -> None:
         self._log = log
-        self._gate = gate
-        self._traffic = traffic
-        self._rules = rules
-        self._call_timeout_s = call_timeout_s
+        self._keys = keys
+        self._in_flight = in_flight
+        self._detector = detector
+        self._services = services
+        self._accept_drift = accept_drift - {"messages"}
+        self._prints = Fingerprints()
         self.fallbacks: Sequence[BaseChatModel] = ()
 
-    async def make(
+    async def call(self, request: "ModelRequest[Any]", handler: CallModel) -> "ModelResponse[Any]":
+        """Return the recorded answer of the next model call of the current lane, or make the call and record it."""
+        lane_id = self._keys.current_lane()
+        key = self._keys.next_model_key(lane_id)
+        advice = await self._follow_advice(lane_id, key)
+        if advice in (Advice.NUDGE, Advice.FALL_BACK):
+            handler = _nudging(handler)
+        return await self._record(key, lane_id, request, handler, has_fallen_back=advice is Advice.FALL_BACK)
+
+    async def ask_aside(self, model: "BaseChatModel", prompt: str) -> str:
+        """Ask a model something that is not part of the conversation; recorded as every other call."""
+        lane_id = self._keys.current_lane()
+        key = self._keys.next_aside_key(lane_id)
+        request = ModelRequest(model=model, messages=[HumanMessage(prompt)])
+        response = await self._record(key, lane_id, request, _ask_alone)
+        return response.result[-1].text
+
+    async def _record(
+        self, key: str, lane_id: str, request: "ModelRequest[Any]", handler: CallModel, *, has_fallen_back: bool = False
+    ) -> "ModelResponse[Any]":
+        printed = self._prints.of_request(request, lane_id)
+        record = self._log.records.by_key.get(("step", key))
+        failure = record.error if record is not None else {}
+        attempts = Attempts([request.model, *self.fallbacks], self._services.retries, failure, clock=time.time)
+        attempts.skip_to(1 if has_fallen_back else 0)
+        attempt = ModelCallAttempt(
+            self._log,
+            self._services,
+            to_model_call(key, lane_id, request, printed.size),
+            request,
+            handler,
+            attempts,
+            self._comparable(key, printed.hashes),
+        )
+        try:
+            recorded = await self._in_flight.finish(attempt.run())
+        except Refusal as refusal:
+            is_subagent = self._keys.is_subagent(lane_id)
+            raise refusal.to_raise(is_subagent=is_subagent) from refusal.error.__cause__
+        self._detector.note_answer(lane_id, recorded)
+        response: ModelResponse[Any] = unpack(recorded, None)
+        return response
+
+    def _comparable(self, key: str, hashes: Mapping[str, str]) -> dict[str, str]:
+        is_recorded = ("step", key) in self._log.records.by_key
+        return {name: value for name, value in hashes.items() if not (is_recorded and name in self._accept_drift)}
+
+    async def _follow_advice(self, lane_id: str, key: str) -> Advice:
+        """Return the detector's advice for this call. Raises `Stalled` once: who resumes after it has decided."""
+        advice, records = self._detector.advise(lane_id), self._log.records.by_key
+        if ("step", key) in records:
+            return advice
+        if not self._keys.is_subagent(lane_id) and self._detector.is_out_of_time(lane_id):
+            raise PhaseTimeout("The agent has worked longer than its phase may take.")
+        if advice is not Advice.STOP:
+            return advice
+        diagnosis = self._detector.diagnose(lane_id)
+        if ("step", f"{key}/stalled") not in records:
+            # crash: without this record the stall is found again; with it, the next process goes on.
+            await self._log.step(Step(f"{key}/stalled", lane_id), lambda: diagnosis)
+            raise Stalled(describe_stall(diagnosis), **diagnosis)
+        self._detector.forgive(lane_id)
+        return Advice.NUDGE
+
+
+class ModelCallAttempt:
+    """One model call while it is made: `run` makes it, the other methods are what its step calls on the way.
+
+    A step makes attempts until one succeeds or `Attempts` gives up. For each attempt the journal calls, in this order,
+    `_reserve` (with the intent), `_ask` (the call itself), and then `_settle` (with the answer) or `Attempts.judge`
+    (with the failure). `_number` counts the attempts, those of dead processes included.
+    """
+
+    def __init__(
         self,
+        log: RunLog,
+        services: TurnServices,
         call: ModelCall,
         request: "ModelRequest[Any]",
         handler: CallModel,
-        *,
-        hashes: Mapping[str, str],
-        first_model: int = 0,
-    ) -> Any:
-        """The recorded answer, or that of the first model that gives one. Raises what the last of them raised."""
-        record = self._log.records.by_key.get(("step", call.key))
-        attempts = Attempts(
-            [request.model, *self.fallbacks], self._rules, record.error if record is not None else {}, clock=time.time
+        attempts: Attempts,
+        fingerprint: Mapping[str, str],
+    ) -> None:
+        self._log = log
+        self._services = services
+        self._call = call
+        self._request = request
+        self._handler = handler
+        self._attempts = attempts
+        self._fingerprint = fingerprint
+        self._record = log.records.by_key.get(("step", call.key))
+        self._number = self._record.attempt if self._record is not None else 0
+        self._details: dict[str, Any] = {"model": call.model}
+        self._live: LiveText | None = None
+        slot = services.provider_slot
+        self._turn: contextlib.AbstractAsyncContextManager[None] = (
+            contextlib.nullcontext() if slot is None else slot.reserve(self._report_wait)
         )
-        attempts.skip_to(first_model)
-        one = _OneCall(self, call, request, handler, attempts, number=record.attempt if record is not None else 0)
+
+    async def run(self) -> Any:
+        """Return the recorded answer, or that of the first model that gives one. Raises what the last one raised."""
+        is_called_now = self._record is None or self._record.state not in _NOT_CALLED_NOW
         step = Step(
-            call.key,
-            call.lane_id,
+            self._call.key,
+            self._call.lane_id,
             has_intent=True,
-            fingerprint=hashes,
+            fingerprint=self._fingerprint,
             kinds=MODEL_CALL,
-            details=one.details,
-            with_intent=one.with_intent,
-            with_result=one.with_result,
-            on_failure=one.on_failure,
+            details=self._details,
+            with_intent=self._reserve,
+            with_result=self._settle,
+            on_failure=self._attempts.judge,
         )
         try:
-            if record is None or record.state not in _NOT_CALLED_NOW:
-                await one.enter()
-            return await self._log.step(step, one.effect)
+            # A call waits for its provider before the request is journaled, so that no money is reserved meanwhile. A
+            # replayed answer waits for nobody, and one that waits for its next attempt must not hold a turn.
+            async with self._turn if is_called_now else contextlib.nullcontext():
+                return await self._log.step(step, self._ask)
         except RowRefused as error:
             raise Refusal(error) from error
         except Stopped as stopped:
-            raise _explained(stopped, self._log.run_id, call) from stopped.__cause__
-        finally:
-            await one.leave()
+            raise _explained(stopped, self._log.run_id, self._call) from stopped.__cause__
 
-    # -- what one call needs ------------------------------------------------------------------------------------------
-
-    def live_text(self, call: ModelCall, number: int) -> LiveText:
-        return LiveText(self._log, call.key, call.lane_id, number)
-
-    def way(self, call: ModelCall) -> contextlib.AbstractAsyncContextManager[None]:
-        """The provider's attention, for as long as the block lasts; a long wait for it is told."""
-
-        async def tell(reason: str) -> None:
-            await self._log.append(self._log.event(EventKind.AGENT_PROGRESS, call.lane_id, waiting_for=reason))
-
-        return contextlib.nullcontext() if self._traffic is None else self._traffic.entered(tell)
-
-    def hold_others(self, error: Exception) -> None:
-        """A provider that says when it wants to be asked again says it to every run."""
-        told = classify_error(error, now_s=time.time())
-        if self._traffic is not None and told.code in ("rate_limited", "overloaded") and told.retry_after_s:
-            self._traffic.hold(told.retry_after_s)
-
-    def admit(self, call: ModelCall) -> SameCommit:
+    def _reserve(self) -> SameCommit:
+        """Return the money that is written with the intent. Raises `Refusal` where there is none."""
+        self._number += 1
+        call = self._attempts.to_call(self._call)
+        self._details["model"] = call.model
+        gate = self._services.gate
         try:
-            return self._gate.before(call) if self._gate else SameCommit()
+            return gate.before(call) if gate else SameCommit()
         except Exception as error:
             raise Refusal(error) from error
 
-    def settle(self, call: ModelCall, answer: Any) -> SameCommit:
-        return self._gate.after(call, to_usage(answer)) if self._gate else SameCommit()
+    async def _ask(self) -> Any:
+        """Ask the model whose turn it is, once, and return its answer as it is recorded."""
+        call, request = self._attempts.to_call(self._call), self._attempts.to_request(self._request)
+        async with self._turn:
+            try:
+                async with LiveText(self._log, call.key, call.lane_id, self._number) as live:
+                    began = time.monotonic()
+                    async with asyncio.timeout(self._services.retries.call_timeout_s):
+                        response = await await_if_needed(self._handler(request))
+                    took_s = round(time.monotonic() - began, 3)
+            except Exception as error:
+                self._hold_off_others(error)
+                await self._release(call, error)
+                raise
+        self._live = live
+        return pack(stamp(response, call.key, request.messages), usage=to_usage(response), took_s=took_s)
 
-    async def release(self, call: ModelCall, error: Exception) -> None:
-        beside = self._gate.failed(call, error) if self._gate else SameCommit()
-        if beside.events or beside.rows:
+    def _settle(self, answer: Any) -> SameCommit:
+        """Return what is written with the answer: its cost, and the last of the live text."""
+        gate, call = self._services.gate, self._attempts.to_call(self._call)
+        cost = gate.after(call, to_usage(answer)) if gate else SameCommit()
+        text_events = self._live.last_events() if self._live is not None else []
+        return SameCommit([*cost.events, *text_events], cost.rows)
+
+    async def _release(self, call: ModelCall, error: Exception) -> None:
+        """Free the money of a failed attempt, as far as the gate knows that it cost nothing."""
+        gate = self._services.gate
+        freed = gate.failed(call, error) if gate else SameCommit()
+        if freed.events or freed.rows:
             # crash: after this the money is free and the call has no outcome yet, so it is simply made again.
-            await self._log.append(*beside.events, rows=beside.rows)
+            await self._log.append(*freed.events, rows=freed.rows)
 
-    async def ask(self, request: "ModelRequest[Any]", handler: CallModel) -> Any:
-        async with asyncio.timeout(self._call_timeout_s):
-            answer = handler(request)
-            return await answer if inspect.isawaitable(answer) else answer
+    def _hold_off_others(self, error: Exception) -> None:
+        """Let every run wait for a provider that says when it wants to be called again."""
+        problem, slot = classify_error(error, now_s=time.time()), self._services.provider_slot
+        if slot is not None and problem.code in ("rate_limited", "overloaded") and problem.retry_after_s:
+            slot.hold_off(problem.retry_after_s)
+
+    async def _report_wait(self, reason: str) -> None:
+        await self._log.append(self._log.event(EventKind.AGENT_PROGRESS, self._call.lane_id, waiting_for=reason))
 
 
 def _explained(stopped: Stopped, run_id: str, call: ModelCall) -> Stopped:
-    """A refusal to replay, with the choices there are."""
+    """Add the choices there are to a refusal to replay."""
     error = stopped.error
     if not isinstance(error, Nondeterminism):
         return stopped
@@ -146,81 +258,14 @@ def _explained(stopped: Stopped, run_id: str, call: ModelCall) -> Stopped:
     return Stopped(Nondeterminism(error.message, hint=hint, changed=changed, key=call.key))
 
 
-class _OneCall:
-    """One call while it is being made; `number` counts its attempts, those of dead processes included."""
+def _nudging(handler: CallModel) -> CallModel:
+    """Add the nudge behind the messages, outside the recorded request: when it comes may change between versions."""
 
-    def __init__(
-        self,
-        steps: ModelSteps,
-        call: ModelCall,
-        request: "ModelRequest[Any]",
-        handler: CallModel,
-        attempts: Attempts,
-        *,
-        number: int,
-    ) -> None:
-        self._steps = steps
-        self._asked = call
-        self._request = request
-        self._handler = handler
-        self._attempts = attempts
-        self._number = number
-        self._live: LiveText | None = None
-        self._way = contextlib.AsyncExitStack()
-        self._has_entered = False
-        self.details: dict[str, Any] = {"model": call.model}
-        """What is told with each intent: the model that is asked this time."""
+    async def nudge(request: "ModelRequest[Any]") -> "ModelResponse[Any]":
+        return await handler(request.override(messages=[*request.messages, HumanMessage(NUDGE)]))
 
-    @property
-    def _call(self) -> ModelCall:
-        model = self._attempts.model
-        if model is self._request.model:
-            return self._asked
-        return replace(self._asked, model=priced_name(model), max_output_tokens=output_limit(model))
+    return nudge
 
-    def with_intent(self) -> SameCommit:
-        self._number += 1
-        self.details["model"] = self._call.model
-        return self._steps.admit(self._call)
 
-    async def enter(self) -> None:
-        """Wait for the provider's attention: before the request is journaled, except where it is tried again."""
-        if not self._has_entered:
-            await self._way.enter_async_context(self._steps.way(self._asked))
-            self._has_entered = True
-
-    async def leave(self) -> None:
-        self._has_entered = False
-        await self._way.aclose()
-
-    async def effect(self) -> Any:
-        await self.enter()
-        try:
-            return await self._ask()
-        finally:
-            await self.leave()
-
-    async def _ask(self) -> Any:
-        request = self._request
-        if self._attempts.model is not request.model:
-            request = request.override(model=self._attempts.model)
-        try:
-            async with self._steps.live_text(self._call, self._number) as live:
-                began = time.monotonic()
-                response = await self._steps.ask(request, self._handler)
-                took_s = round(time.monotonic() - began, 3)
-        except Exception as error:
-            self._steps.hold_others(error)
-            await self._steps.release(self._call, error)
-            raise
-        self._live = live
-        stamped = stamp(response, self._asked.key, request.messages)
-        return pack(stamped, usage=to_usage(response), took_s=took_s)
-
-    def with_result(self, answer: Any) -> SameCommit:
-        settled = self._steps.settle(self._call, answer)
-        told = self._live.last_events() if self._live is not None else []
-        return SameCommit([*settled.events, *told], settled.rows)
-
-    def on_failure(self, error: Exception) -> Failure:
-        return self._attempts.judge(error)
+async def _ask_alone(request: "ModelRequest[Any]") -> "ModelResponse[Any]":
+    return ModelResponse(result=[await request.model.ainvoke(request.messages)])

@@ -43,11 +43,11 @@ class ProviderError:
     retry_after_s: float | None = None
 
     @property
-    def can_be_tried_again(self) -> bool:
+    def can_retry(self) -> bool:
         return self.code in _TRY_AGAIN
 
     @property
-    def can_be_asked_elsewhere(self) -> bool:
+    def can_use_fallback(self) -> bool:
         return self.code in _TRY_AGAIN or self.code in _ASK_ANOTHER
 
     @property
@@ -120,10 +120,10 @@ def _retry_after(error: BaseException, now_s: float) -> float | None:
     headers: Any = getattr(getattr(error, "response", None), "headers", None)
     if not isinstance(headers, Mapping):
         return None
-    told = str(headers.get("retry-after") or "").strip()
-    if told.replace(".", "", 1).isdigit():
-        return float(told)
+    header = str(headers.get("retry-after") or "").strip()
+    if header.replace(".", "", 1).isdigit():
+        return float(header)
     try:
-        return max(0.0, parsedate_to_datetime(told).timestamp() - now_s) if told else None
+        return max(0.0, parsedate_to_datetime(header).timestamp() - now_s) if header else None
     except ValueError:
         return None

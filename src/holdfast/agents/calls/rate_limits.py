@@ -6,22 +6,21 @@ money is reserved for it; and whoever waits can be told why.
 """
 
 import asyncio
-import contextlib
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from holdfast.config import Config, PerProvider
 from holdfast.persona import AgentPersona
 
-_TELL_AFTER_S = 1.0  # a shorter wait is not worth an event
+_REPORT_AFTER_S = 1.0  # a shorter wait is not worth an event
 _MAX_HOLD_S = 120.0  # of what a provider may ask for; a longer one is met again by the next call
 _MINUTE_S = 60.0
 
-TellWait = Callable[[str], Awaitable[None]]
+ReportWait = Callable[[str], Awaitable[None]]
 
 
 class _Provider:
@@ -37,15 +36,15 @@ class _Provider:
         self._held_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def hold(self, seconds: float) -> None:
+    def hold_off(self, seconds: float) -> None:
         self._held_until = max(self._held_until, time.monotonic() + min(seconds, _MAX_HOLD_S))
 
     def leave(self) -> None:
         self.under_way -= 1
-        self.let_in()
+        self.admit_next()
 
-    def let_in(self) -> None:
-        """Let in whoever comes next, as long as somebody may."""
+    def admit_next(self) -> None:
+        """Begin the calls that come next, as many as the limits allow; come back when time allows more."""
         while self.waiting and self._wait_s() == 0.0 and not self._is_full():
             turn = self.waiting.popleft()
             if not turn.done():
@@ -54,10 +53,10 @@ class _Provider:
                     self._begun.append(time.monotonic())
                 turn.set_result(None)
         if self.waiting and not self._is_full():
-            self._look_again_in(self._wait_s())
+            self._admit_in(self._wait_s())
 
     def describe(self) -> str:
-        """Why the next call waits."""
+        """Say why the next call waits."""
         if self._held_until > time.monotonic():
             return f"{self.name} asked for a pause of its calls: {self._wait_s():.0f} s are left."
         if self._is_full():
@@ -68,7 +67,7 @@ class _Provider:
         return self._max_parallel is not None and self.under_way >= self._max_parallel
 
     def _wait_s(self) -> float:
-        """How long until another call may begin, as far as time alone decides."""
+        """Return how long it takes until another call may begin, as far as time alone decides."""
         now = time.monotonic()
         while self._begun and self._begun[0] <= now - _MINUTE_S:
             self._begun.popleft()
@@ -77,10 +76,10 @@ class _Provider:
             until = max(until, self._begun[-self._per_minute] + _MINUTE_S)
         return max(0.0, until - now)
 
-    def _look_again_in(self, seconds: float) -> None:
+    def _admit_in(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds + 0.001, self.let_in)
+        self._timer = asyncio.get_running_loop().call_later(seconds + 0.001, self.admit_next)
 
 
 class RateLimits:
@@ -90,11 +89,11 @@ class RateLimits:
         self._providers: dict[str, _Provider] = {}
         self._waiting: Counter[tuple[str, str]] = Counter()
 
-    def lane(self, provider: str, run_id: str) -> "ProviderSlot":
+    def slot(self, provider: str, run_id: str) -> "ProviderSlot":
         return ProviderSlot(self, provider, run_id)
 
     def find_reason(self, run_id: str) -> str | None:
-        """Why a run waits for a model, if it does."""
+        """Say why a run waits for a model, if it does."""
         names = (name for waiting_id, name in self._waiting if waiting_id == run_id)
         return next((self._get(name).describe() for name in names), None)
 
@@ -107,24 +106,24 @@ class RateLimits:
             counts[name] += count
         return counts
 
-    def hold(self, name: str, seconds: float) -> None:
-        self._get(name).hold(seconds)
+    def hold_off(self, name: str, seconds: float) -> None:
+        self._get(name).hold_off(seconds)
 
     def leave(self, name: str) -> None:
         self._get(name).leave()
 
-    async def enter(self, name: str, run_id: str, tell: TellWait) -> None:
-        """Return when a call may begin; `leave` must follow. A wait that takes a while is told once."""
+    async def enter(self, name: str, run_id: str, report_wait: ReportWait) -> None:
+        """Wait until a call may begin; `leave` must follow. A long wait is reported once, through `report_wait`."""
         provider = self._get(name)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         provider.waiting.append(turn)
-        provider.let_in()
+        provider.admit_next()
         if turn.done():
             return
         self._waiting[run_id, name] += 1
         try:
-            if not (await asyncio.wait((turn,), timeout=_TELL_AFTER_S))[0]:
-                await tell(provider.describe())
+            if not (await asyncio.wait((turn,), timeout=_REPORT_AFTER_S))[0]:
+                await report_wait(provider.describe())
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
@@ -156,25 +155,44 @@ def _limit_of(limits: dict[str, int], name: str) -> int | None:
 class ProviderSlot:
     """The way of one run's calls to one provider."""
 
-    traffic: RateLimits
+    limits: RateLimits
     provider: str
     run_id: str
 
-    @contextlib.asynccontextmanager
-    async def entered(self, tell: TellWait) -> AsyncIterator[None]:
-        await self.traffic.enter(self.provider, self.run_id, tell)
-        try:
-            yield
-        finally:
-            self.traffic.leave(self.provider)
+    def reserve(self, report_wait: ReportWait) -> "ProviderTurn":
+        return ProviderTurn(self, report_wait)
 
-    def hold(self, seconds: float) -> None:
-        """The provider wants to be left alone for a while, by every run."""
-        self.traffic.hold(self.provider, seconds)
+    def hold_off(self, seconds: float) -> None:
+        """Let no run call the provider for a while: it asked for that."""
+        self.limits.hold_off(self.provider, seconds)
+
+
+class ProviderTurn:
+    """The turn of one call at its provider, for as long as an `async with` lasts.
+
+    A call takes it before its request is journaled, and each attempt takes it again. So blocks may be nested: to enter
+    while it is held does nothing, and the first to leave gives it back, for nobody may hold a turn while it waits for
+    the next attempt.
+    """
+
+    def __init__(self, slot: ProviderSlot, report_wait: ReportWait) -> None:
+        self._slot = slot
+        self._report_wait = report_wait
+        self._is_held = False
+
+    async def __aenter__(self) -> None:
+        if not self._is_held:
+            await self._slot.limits.enter(self._slot.provider, self._slot.run_id, self._report_wait)
+            self._is_held = True
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._slot.limits.leave(self._slot.provider)
 
 
 def provider_of(persona: AgentPersona) -> str:
-    """The backend, and the server's name where the persona names one: two servers do not share a limit."""
+    """Name the backend, and the server where the persona names one: two servers do not share a limit."""
     host = urlsplit(persona.base_url or "").netloc.rpartition("@")[2]
     return f"{persona.backend.value}@{host}" if host else persona.backend.value
 
@@ -183,10 +201,10 @@ _by_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[PerPr
 _by_loop = weakref.WeakKeyDictionary()
 
 
-def get_traffic(config: Config) -> RateLimits:
-    """The one that all runs of this event loop share."""
-    limits = (config.max_parallel_model_calls, config.model_calls_per_minute)
+def get_rate_limits(config: Config) -> RateLimits:
+    """Return the limits that all runs of this event loop share."""
+    settings = (config.max_parallel_model_calls, config.model_calls_per_minute)
     known = _by_loop.setdefault(asyncio.get_running_loop(), {})
-    if limits not in known:
-        known[limits] = RateLimits(*limits)
-    return known[limits]
+    if settings not in known:
+        known[settings] = RateLimits(*settings)
+    return known[settings]

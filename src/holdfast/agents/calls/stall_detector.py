@@ -66,7 +66,7 @@ class _Lane:
     last_errors: tuple[str, ...] = ()
 
 
-class Governor:
+class StallDetector:
     """Watches the lanes of one journal, each by itself: in which order parallel ones come is chance."""
 
     def __init__(self, limits: Limits) -> None:
@@ -74,25 +74,25 @@ class Governor:
         self._lanes: dict[str, _Lane] = {}
 
     def note_answer(self, lane_id: str, recorded: Any) -> None:
-        """A model has answered."""
-        self._of(lane_id).worked_s += _took_s(recorded)
+        """Count the time of a model's recorded answer."""
+        self._get_lane(lane_id).worked_s += _took_s(recorded)
 
     def note_result(self, lane_id: str, key: str, call: ToolCall, recorded: Any) -> None:
-        """A tool has answered; `recorded` is what the journal holds of it."""
-        lane = self._of(lane_id)
+        """Count a tool's result for the turn under way; `recorded` is what the journal holds of it."""
+        lane = self._get_lane(lane_id)
         recorded = recorded if isinstance(recorded, dict) else {"value": recorded}
         tree = recorded.get("tree")
         if isinstance(tree, str) and tree != lane.tree:
             lane.tree, lane.has_new_tree = tree, True
         lane.longest_s = max(lane.longest_s, _took_s(recorded))
-        asked = _digest([call.name, {name: str(value) for name, value in call.args.items()}])
+        request = _digest([call.name, {name: str(value) for name, value in call.args.items()}])
         lane.often[f"{call.name} {_shorten(call.args)}"] += 1
-        status, text = _outcome_of(recorded.get("value"))
-        lane.results[key] = (asked, _digest(text), _digest(text) if status == "error" else "")
+        status, text = _read_outcome(recorded.get("value"))
+        lane.results[key] = (request, _digest(text), _digest(text) if status == "error" else "")
 
     def advise(self, lane_id: str) -> Advice:
-        """What to do before the next model call of a lane; to be called once for each."""
-        lane, limits = self._of(lane_id), self._limits
+        """Close the turn and say what to do before the next model call of a lane; to be called once for each."""
+        lane, limits = self._get_lane(lane_id), self._limits
         self._close_turn(lane)
         lane.turns += 1
         stuck = max(lane.repeats, lane.same_errors)
@@ -104,21 +104,21 @@ class Governor:
 
     def is_out_of_time(self, lane_id: str) -> bool:
         limit = self._limits.max_work_s
-        return limit is not None and self._of(lane_id).worked_s > limit
+        return limit is not None and self._get_lane(lane_id).worked_s > limit
 
     def forgive(self, lane_id: str) -> None:
-        """A person has seen it and let it go on: count anew."""
-        lane = self._of(lane_id)
+        """Count anew: a person has seen the stall and let the agent go on."""
+        lane = self._get_lane(lane_id)
         lane.turns = 1
         lane.repeats = lane.same_errors = 0
         lane.seen.clear()
 
     def diagnose(self, lane_id: str) -> dict[str, Any]:
-        lane = self._of(lane_id)
-        told = [{"call": call, "times": times} for call, times in lane.often.most_common(3)]
-        return {"turns": lane.turns - 1, "repeated": lane.repeats, "same_errors": lane.same_errors, "calls": told}
+        lane = self._get_lane(lane_id)
+        calls = [{"call": call, "times": times} for call, times in lane.often.most_common(3)]
+        return {"turns": lane.turns - 1, "repeated": lane.repeats, "same_errors": lane.same_errors, "calls": calls}
 
-    def _of(self, lane_id: str) -> _Lane:
+    def _get_lane(self, lane_id: str) -> _Lane:
         return self._lanes.setdefault(lane_id, _Lane())
 
     def _close_turn(self, lane: _Lane) -> None:
@@ -141,13 +141,13 @@ class Governor:
 
 
 def describe_stall(diagnosis: Mapping[str, Any]) -> str:
-    """A diagnosis for a person, in one line."""
-    repeated = ", ".join(f"{told['times']} × {told['call']}" for told in diagnosis["calls"] if told["times"] > 1)
+    """Say in one line, for a person, what a diagnosis holds."""
+    repeated = ", ".join(f"{call['times']} × {call['call']}" for call in diagnosis["calls"] if call["times"] > 1)
     errors = " The same errors came again and again." if diagnosis["same_errors"] > diagnosis["repeated"] else ""
     return f"The agent gets nowhere after {diagnosis['turns']} turns: {repeated or 'no call is repeated'}.{errors}"
 
 
-def _outcome_of(value: Any) -> tuple[str, Any]:
+def _read_outcome(value: Any) -> tuple[str, Any]:
     """Status and content of a recorded tool message; of anything else, all of it."""
     message = value.get("$msg") if isinstance(value, dict) else None
     if isinstance(message, list) and len(message) == 2 and isinstance(message[1], dict):
@@ -156,8 +156,8 @@ def _outcome_of(value: Any) -> tuple[str, Any]:
 
 
 def _took_s(recorded: Any) -> float:
-    told = recorded.get("took_s") if isinstance(recorded, dict) else None
-    return float(told) if isinstance(told, int | float) else 0.0
+    took_s = recorded.get("took_s") if isinstance(recorded, dict) else None
+    return float(took_s) if isinstance(took_s, int | float) else 0.0
 
 
 def _digest(data: Any) -> str:

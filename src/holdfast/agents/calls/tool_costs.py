@@ -19,7 +19,7 @@ class ToolPrice:
     model: str
 
 
-class ToolMoney:
+class ToolCosts:
     """Reserves with the intent of a priced tool's call and settles with its result, by what the tool has reported.
 
     A call that reports nothing has cost the most it may.
@@ -50,16 +50,16 @@ class PricedCall:
     def with_result(self, result: Any) -> SameCommit:
         return self._settle(to_usage(result))
 
-    def watched(self, effect: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-        """The effect, whose cost is also counted if it fails after having told it."""
+    def counting_failures(self, effect: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+        """Wrap an effect so that its cost is counted too where it fails after having reported it."""
 
         async def work() -> Any:
             try:
                 return await effect()
             except AgentFailed as error:
-                beside = self._settle(Usage(**told) if (told := error.facts.get("usage")) else None)
+                commit = self._settle(Usage(**reported) if (reported := error.facts.get("usage")) else None)
                 # crash: the money is counted and the failure is not recorded; whoever finds the command counts it anew.
-                await self._log.append(*beside.events, rows=beside.rows)
+                await self._log.append(*commit.events, rows=commit.rows)
                 raise
 
         return work

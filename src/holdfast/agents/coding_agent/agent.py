@@ -17,7 +17,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from holdfast.agents.calls.gate import Usage
 from holdfast.agents.calls.middleware import JournalMiddleware
-from holdfast.agents.coding_agent.output import OutputTeller
+from holdfast.agents.coding_agent.output import OutputEvents
 from holdfast.agents.coding_agent.sandbox import to_own_shell
 from holdfast.agents.coding_agent.usage import VARIABLE, find_usage_in_output, read_usage_file
 from holdfast.agents.redaction import SECRETS, read_key
@@ -87,8 +87,8 @@ class CommandAgent:
     async def _run(self, text: str, digest: str) -> ToolMessage:
         usage_file = self._prepare_usage_file(digest)
         envelope_file = self._scratch_dir / f"envelope-{digest[:16]}.md"
-        is_file_wanted = any("{envelope_file}" in word for word in self._argv)
-        if is_file_wanted:
+        has_envelope_file = any("{envelope_file}" in word for word in self._argv)
+        if has_envelope_file:
             write_whole(envelope_file, text, mode=0o600)
         places = {"envelope_file": envelope_file, "usage_file": usage_file, "workspace": self._root_dir}
         values = {**{name: str(path) for name, path in places.items()}, "model": self._persona.model}
@@ -97,21 +97,21 @@ class CommandAgent:
             granted_shell() or self._shell,
             self._persona,
             env={**self._env, VARIABLE: str(usage_file)},
-            readable=[envelope_file] if is_file_wanted else [],
+            readable=[envelope_file] if has_envelope_file else [],
             writable=[usage_file.parent],
         )
-        async with OutputTeller(self._journal, shell.spool_dir):
-            outcome = await shell.run(argv, timeout_s=MAX_S, stdin=None if is_file_wanted else text.encode())
+        async with OutputEvents(self._journal, shell.spool_dir):
+            outcome = await shell.run(argv, timeout_s=MAX_S, stdin=None if has_envelope_file else text.encode())
         tail = SECRETS.scrub_text(outcome.output)[-_TAIL_CHARS:]
         usage = find_usage_in_output(outcome.output) if self._persona.cost_from == "output" else None
         usage = usage or read_usage_file(usage_file)
         if outcome.state is not CommandState.EXITED or outcome.exit_code != 0:
             raise _failure(self._argv[0], outcome, tail, usage, is_contained=shell.sandbox is not None)
-        told = {"exit_code": outcome.exit_code} | ({} if usage is None else {"usage": usage.to_dict()})
-        return ToolMessage(content=tail, name=TOOL, tool_call_id=TOOL, artifact=told)
+        facts = {"exit_code": outcome.exit_code} | ({} if usage is None else {"usage": usage.to_dict()})
+        return ToolMessage(content=tail, name=TOOL, tool_call_id=TOOL, artifact=facts)
 
     def _prepare_usage_file(self, digest: str) -> Path:
-        """A folder that the command can write to, without what an earlier run for the same envelope has told."""
+        """Make a folder that the command can write to, without the report of an earlier run for the same envelope."""
         folder = self._scratch_dir / f"usage-{digest[:16]}"
         folder.mkdir(parents=True, exist_ok=True)
         key, spool_dir = step_key(), self._shell.spool_dir
@@ -128,7 +128,7 @@ def _wrapped(part: Any, handler: _Handler) -> _Handler:
 
 
 def _find_variables(persona: AgentPersona) -> dict[str, str]:
-    """The one variable that the persona names. Nothing else of our environment is the command's business."""
+    """Return the one variable that the persona names. Nothing else of our environment is the command's business."""
     name = persona.api_key_env
     if name is None:
         return {}

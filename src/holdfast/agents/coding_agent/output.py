@@ -13,32 +13,34 @@ from holdfast.workspace import spool_folder
 
 EVERY_S = 1.0
 _MAX_PIECE_BYTES = 16_000
-_MAX_TOLD_BYTES = 256_000  # of one command; the whole of it stays in the spool
+_MAX_REPORTED_BYTES = 256_000  # of one command; the whole of it stays in the spool
 
 
-class Teller(Protocol):
+class EventSink(Protocol):
     """Where events for watchers go."""
 
-    async def tell(self, kind: str, **facts: Any) -> None: ...
+    async def append_event(self, kind: str, **facts: Any) -> None: ...
 
-    async def read_told(self, kind: str) -> list[dict[str, Any]]: ...
+    async def read_payloads(self, kind: str) -> list[dict[str, Any]]: ...
 
 
-class OutputTeller:
+class OutputEvents:
     """Tells the output of the current step's command, from where it was told last; one that was found again too."""
 
-    def __init__(self, teller: Teller | None, spool_dir: Path) -> None:
-        self._teller = teller
+    def __init__(self, sink: EventSink | None, spool_dir: Path) -> None:
+        self._sink = sink
         self._key = step_key().partition(":")[2]
         self._path = spool_folder(spool_dir, step_key()) / "out"
         self._at = 0
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "OutputTeller":
-        if self._teller is not None:
+    async def __aenter__(self) -> "OutputEvents":
+        if self._sink is not None:
             if self._path.exists():  # crash: the command has told some of it to an engine that is no more
-                told = [facts for facts in await self._teller.read_told(EventKind.TEXT_DELTA) if self._is_own(facts)]
-                self._at = max((int(facts["end"]) for facts in told), default=0)
+                reported = [
+                    facts for facts in await self._sink.read_payloads(EventKind.TEXT_DELTA) if self._is_own(facts)
+                ]
+                self._at = max((int(facts["end"]) for facts in reported), default=0)
             self._task = asyncio.get_running_loop().create_task(self._follow())
         return self
 
@@ -51,7 +53,7 @@ class OutputTeller:
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
         if error is None:
-            while await self._tell_piece(is_last=True):
+            while await self._report_piece(is_last=True):
                 pass
 
     def _is_own(self, facts: dict[str, Any]) -> bool:
@@ -60,18 +62,18 @@ class OutputTeller:
     async def _follow(self) -> None:
         while True:
             await asyncio.sleep(EVERY_S)
-            await asyncio.shield(asyncio.ensure_future(self._tell_piece()))
+            await asyncio.shield(asyncio.ensure_future(self._report_piece()))
 
-    async def _tell_piece(self, *, is_last: bool = False) -> bool:
+    async def _report_piece(self, *, is_last: bool = False) -> bool:
         piece = self._read()
         end = len(piece) if is_last else max(piece.rfind(b"\n"), piece.rfind(b" ")) + 1  # no key in two halves
-        if not end or self._at >= _MAX_TOLD_BYTES or self._teller is None:
+        if not end or self._at >= _MAX_REPORTED_BYTES or self._sink is None:
             return False
         start, self._at = self._at, self._at + end
         text = SECRETS.scrub_text(piece[:end].decode(errors="replace"))
         # A journal that takes nothing more says so to the step itself.
         with contextlib.suppress(Exception, Interrupted):
-            await self._teller.tell(EventKind.TEXT_DELTA, key=self._key, start=start, end=self._at, text=text)
+            await self._sink.append_event(EventKind.TEXT_DELTA, key=self._key, start=start, end=self._at, text=text)
         return True
 
     def _read(self) -> bytes:

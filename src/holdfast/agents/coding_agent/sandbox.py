@@ -19,7 +19,7 @@ def to_own_shell(
     readable: Sequence[Path] = (),
     writable: Sequence[Path] = (),
 ) -> Shell:
-    """The shell in which the persona's command runs; `readable` and `writable` are what we ourselves hand to it.
+    """Return the shell in which the persona's command runs; `readable` and `writable` are what we hand to it.
 
     Such an agent has its own account and talks to its own provider, so it has the network unless the persona denies it.
     Without bubblewrap, or if the persona says so, it runs as any other program of the user's does.
@@ -36,7 +36,7 @@ def to_own_shell(
 
 
 def _open(sandbox: Sandbox, *, read: Sequence[Path], write: Sequence[Path]) -> Sandbox:
-    """The sandbox with more in it. A hidden place inside an opened one stays hidden, unless it is named itself."""
+    """Open more places in a sandbox. A hidden place inside an opened one stays hidden, unless it is named itself."""
     return replace(
         sandbox,
         hidden=tuple(place for place in sandbox.hidden if place.resolve() not in (*read, *write)),
@@ -50,7 +50,7 @@ def _expand(place: str) -> Path:
 
 
 def _find_program(persona: AgentPersona) -> list[Path]:
-    """The program itself where the sandbox has its own files instead, that is in the folder for temporary ones."""
+    """Find the program where it lies in the folder for temporary files, of which the sandbox has its own."""
     found = shutil.which((persona.argv or ("",))[0])
     path = Path(found).resolve() if found else None
     return [path] if path is not None and Path(tempfile.gettempdir()).resolve() in path.parents else []

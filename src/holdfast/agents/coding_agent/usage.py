@@ -29,26 +29,26 @@ def read_usage_file(path: Path) -> Usage | None:
 
 
 def find_usage_in_output(output: str) -> Usage | None:
-    """The last line that says something, or the whole of an output that is one JSON object."""
+    """Find the usage in the last line that reports one, or in an output that is one JSON object."""
     return _find_usage([*reversed(output[-_MAX_BYTES:].splitlines()), output])
 
 
 def _find_usage(texts: list[str]) -> Usage | None:
     for text in texts:
         try:
-            told = json.loads(text) if text.lstrip().startswith("{") else None
+            report = json.loads(text) if text.lstrip().startswith("{") else None
         except (ValueError, RecursionError):
             continue
-        usage = _to_usage(told) if isinstance(told, dict) else None
+        usage = _to_usage(report) if isinstance(report, dict) else None
         if usage is not None:
             return usage
     return None
 
 
-def _to_usage(told: Mapping[str, Any]) -> Usage | None:
-    cost = _to_micros(told.get("cost_usd", told.get("total_cost_usd")))
-    nested = told.get("usage")
-    tokens = nested if isinstance(nested, dict) else told
+def _to_usage(report: Mapping[str, Any]) -> Usage | None:
+    cost = _to_micros(report.get("cost_usd", report.get("total_cost_usd")))
+    nested = report.get("usage")
+    tokens = nested if isinstance(nested, dict) else report
     used = [_to_count(tokens.get(name)) for name in ("input_tokens", "output_tokens")]
     if cost is None and used == [None, None]:
         return None

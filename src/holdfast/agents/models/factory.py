@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agents.calls.retries import first_set
+from holdfast.agents.calls.retries import Timeouts
 from holdfast.agents.redaction import read_key
 from holdfast.catalog.model_table import ModelCard, load_model_table
 from holdfast.config import Config
@@ -27,24 +27,7 @@ _NO_KEY = "none"  # where nothing is sent the client would look for a key of its
 
 
 @dataclass(frozen=True, slots=True)
-class Timeouts:
-    """How long a model may keep us waiting: for a connection, for the next byte, for a whole answer."""
-
-    connect_s: float = 15.0
-    idle_s: float = 120.0
-    call_s: float = 900.0
-
-    @classmethod
-    def of(cls, persona: AgentPersona, config: Config) -> "Timeouts":
-        """What the persona says, else the settings, else the defaults."""
-        return cls(
-            idle_s=first_set(persona.idle_timeout_s, config.model_idle_timeout_s, cls().idle_s),
-            call_s=first_set(persona.answer_timeout_s, config.model_answer_timeout_s, cls().call_s),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ModelSpec:
     """One model of a persona, with all its client is told."""
 
     persona: AgentPersona
@@ -67,7 +50,7 @@ class _Wanted:
 def open_models(
     persona: AgentPersona, config: Config, *, timeouts: Timeouts | None = None
 ) -> "tuple[BaseChatModel, ...]":
-    """The persona's model first, then its fallbacks in their order. Raises `BackendUnavailable`."""
+    """Open the persona's model and its fallbacks, in this order. Raises `BackendUnavailable`."""
     opener = _OPENERS.get(persona.backend)
     if opener is None:
         raise BackendUnavailable(
@@ -83,7 +66,7 @@ def open_models(
     names = [persona.model, *persona.fallback_models]
     return tuple(
         opener(
-            _Wanted(
+            _ModelSpec(
                 persona,
                 table.resolve_id(persona.backend, name),
                 key,
@@ -99,23 +82,23 @@ def _is_simulated(persona: AgentPersona) -> bool:
     return persona.backend is Backend.SIMULATED
 
 
-def _open_simulated(wanted: _Wanted) -> "BaseChatModel":
+def _open_simulated(spec: _ModelSpec) -> "BaseChatModel":
     from holdfast.agents.simulated.model import open_simulated_model
 
-    return open_simulated_model(wanted.model, max_tokens=wanted.max_output_tokens, script=wanted.persona.script)
+    return open_simulated_model(spec.model, max_tokens=spec.max_output_tokens, script=spec.persona.script)
 
 
-def _open_openai(wanted: _Wanted) -> "BaseChatModel":
+def _open_openai(spec: _ModelSpec) -> "BaseChatModel":
     from holdfast.agents.models.openai import OpenAIChat
 
-    persona, timeouts = wanted.persona, wanted.timeouts
+    persona, timeouts = spec.persona, spec.timeouts
     is_openai = persona.backend is Backend.OPENAI
     settings: dict[str, Any] = {
-        "model": wanted.model,
+        "model": spec.model,
         "base_url": persona.base_url or ADDRESSES[persona.backend],
-        "api_key": wanted.key,
-        "max_completion_tokens": wanted.max_output_tokens,
-        "profile": wanted.profile,
+        "api_key": spec.key,
+        "max_completion_tokens": spec.max_output_tokens,
+        "profile": spec.profile,
         "timeout": _timeout(timeouts),
         "stream_chunk_timeout": timeouts.idle_s,
         "max_retries": 0,
@@ -132,33 +115,33 @@ def _open_openai(wanted: _Wanted) -> "BaseChatModel":
     return model
 
 
-def _open_anthropic(wanted: _Wanted) -> "BaseChatModel":
-    chat_class = _import_client("langchain_anthropic", "ChatAnthropic", wanted)
+def _open_anthropic(spec: _ModelSpec) -> "BaseChatModel":
+    chat_class = _import_client("langchain_anthropic", "ChatAnthropic", spec)
     return _make(
         chat_class,
-        model=wanted.model,
-        api_key=wanted.key,
-        base_url=wanted.persona.base_url or "https://api.anthropic.com",
-        timeout=wanted.timeouts.idle_s,
+        model=spec.model,
+        api_key=spec.key,
+        base_url=spec.persona.base_url or "https://api.anthropic.com",
+        timeout=spec.timeouts.idle_s,
         max_retries=0,
-        max_tokens=wanted.max_output_tokens or 8192,
+        max_tokens=spec.max_output_tokens or 8192,
         streaming=True,
-        profile=wanted.profile,
+        profile=spec.profile,
     )
 
 
-def _open_ollama(wanted: _Wanted) -> "BaseChatModel":
-    chat_class = _import_client("langchain_ollama", "ChatOllama", wanted)
-    context = min(wanted.card.context_tokens if wanted.card else UNKNOWN_CONTEXT_TOKENS, _OLLAMA_CONTEXT_TOKENS)
-    limit = wanted.max_output_tokens
-    headers = {} if wanted.key == _NO_KEY else {"headers": {"Authorization": f"Bearer {wanted.key}"}}
+def _open_ollama(spec: _ModelSpec) -> "BaseChatModel":
+    chat_class = _import_client("langchain_ollama", "ChatOllama", spec)
+    context = min(spec.card.context_tokens if spec.card else UNKNOWN_CONTEXT_TOKENS, _OLLAMA_CONTEXT_TOKENS)
+    limit = spec.max_output_tokens
+    headers = {} if spec.key == _NO_KEY else {"headers": {"Authorization": f"Bearer {spec.key}"}}
     return _make(
         chat_class,
-        model=wanted.model,
-        base_url=wanted.persona.base_url or "http://127.0.0.1:11434",
+        model=spec.model,
+        base_url=spec.persona.base_url or "http://127.0.0.1:11434",
         num_predict=limit,
         num_ctx=context,
-        client_kwargs={"timeout": _timeout(wanted.timeouts), **headers},
+        client_kwargs={"timeout": _timeout(spec.timeouts), **headers},
         profile={"max_input_tokens": max(context - (limit or 0), context // 2)},
     )
 
@@ -176,21 +159,21 @@ def _make(chat_class: Callable[..., Any], **settings: Any) -> "BaseChatModel":
     return made
 
 
-def _import_client(module: str, name: str, wanted: _Wanted) -> Callable[..., Any]:
-    backend = wanted.persona.backend
+def _import_client(module: str, name: str, spec: _ModelSpec) -> Callable[..., Any]:
+    backend = spec.persona.backend
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except ImportError as error:
         raise BackendUnavailable(
-            f"Persona {wanted.persona.name} needs the backend {backend}, which is not installed.",
+            f"Persona {spec.persona.name} needs the backend {backend}, which is not installed.",
             hint=f"Install it: pip install 'holdfast[{backend}]'.",
-            persona=wanted.persona.name,
+            persona=spec.persona.name,
             backend=backend.value,
         ) from error
     return found
 
 
-_OPENERS: Mapping[Backend, Callable[[_Wanted], "BaseChatModel"]] = {
+_OPENERS: Mapping[Backend, Callable[[_ModelSpec], "BaseChatModel"]] = {
     Backend.SIMULATED: _open_simulated,
     Backend.OPENAI: _open_openai,
     Backend.OPENAI_COMPATIBLE: _open_openai,

@@ -82,9 +82,9 @@ def _is_too_long(error: openai.BadRequestError) -> bool:
     return error.code == "context_length_exceeded" or bool(_TOO_LONG.search(error.message))
 
 
-def _check_arguments(given: Iterable[str]) -> None:
+def _check_arguments(arguments: Iterable[str]) -> None:
     """Raise `Malformed` for arguments that are no whole JSON object: the framework would complete them by guessing."""
-    for text in given:
+    for text in arguments:
         try:
             is_object = isinstance(json.loads(text or "{}"), dict)
         except ValueError:

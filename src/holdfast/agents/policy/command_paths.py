@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from holdfast.agents.policy.file_policy import is_secret
-from holdfast.agents.policy.judgement import Judgement, allowed, asked, denied
+from holdfast.agents.policy.judgement import Judgement, allowed, denied, needs_approval
 from holdfast.agents.policy.shell_parser import Word
 
 JudgeInside = Callable[[str, bool], Judgement]
@@ -32,16 +32,18 @@ class PathJudge:
         self._inside = inside
 
     def judge(self, word: Word, cwds: list[Path] | None, *, is_write: bool) -> Judgement:
-        """What holds for a word that may be a path, seen from each folder that may be the current one.
+        """Judge a word that may be a path, seen from each folder that may be the current one.
 
         `cwds` of `None`: the current folder is not known.
         """
         if not word.is_fixed:
-            return asked("unknown-path", "where it writes is only known when it runs") if is_write else allowed()
+            return (
+                needs_approval("unknown-path", "where it writes is only known when it runs") if is_write else allowed()
+            )
         if word.text in _DEVICES or not word.text:
             return allowed()
         if cwds is None and not word.text.startswith("/"):
-            return asked("unknown-folder", f"from where {word.text!r} is meant is only known when it runs")
+            return needs_approval("unknown-folder", f"from where {word.text!r} is meant is only known when it runs")
         found = [
             self._judge_one(path, word.text, is_write=is_write) for path in self._targets(word, cwds or [self._root])
         ]
@@ -59,34 +61,34 @@ class PathJudge:
                 paths += [cwd / match for match, _ in zip(matches, range(_MAX_MATCHES), strict=False)]
         return paths
 
-    def _judge_one(self, path: Path, shown: str, *, is_write: bool) -> Judgement:
+    def _judge_one(self, path: Path, written: str, *, is_write: bool) -> Judgement:
         try:
             real = path.resolve()
         except (OSError, RuntimeError):
-            return denied("path-link", f"{shown!r} is a link that leads nowhere")
+            return denied("path-link", f"{written!r} is a link that leads nowhere")
         if real == self._root:
             return self._inside("/", False)  # what is done to the folder itself depends on the program
         if self.is_inside(real):
             relative = path.relative_to(self._root) if self.is_inside(path) else real.relative_to(self._root)
             return self._inside(f"/{relative.as_posix()}", is_write)
         if self.is_inside(path):
-            return denied("path-outside", f"{shown!r} is a link that leaves the workspace")
-        return self._judge_outside(PurePosixPath(real), shown, is_write=is_write, exists=os.path.lexists(real))
+            return denied("path-outside", f"{written!r} is a link that leaves the workspace")
+        return self._judge_outside(PurePosixPath(real), written, is_write=is_write, exists=os.path.lexists(real))
 
-    def _judge_outside(self, path: PurePosixPath, shown: str, *, is_write: bool, exists: bool) -> Judgement:
+    def _judge_outside(self, path: PurePosixPath, written: str, *, is_write: bool, exists: bool) -> Judgement:
         if any(Path(path).is_relative_to(hidden) for hidden in self._hidden):
-            return denied("path-outside", f"{shown!r} is not the agent's")
+            return denied("path-outside", f"{written!r} is not the agent's")
         is_home = self._home is not None and path.is_relative_to(self._home)
         if path.is_relative_to(_TMP) and path != _TMP and not is_home:
             return allowed("path-tmp")
         if is_write:
-            return denied("path-outside", f"{shown!r} is outside the workspace")
+            return denied("path-outside", f"{written!r} is outside the workspace")
         if path.is_relative_to("/proc") or path.is_relative_to("/sys"):
             return (
-                allowed("path-system") if str(path) in _PROC else denied("path-outside", f"{shown!r} is about others")
+                allowed("path-system") if str(path) in _PROC else denied("path-outside", f"{written!r} is about others")
             )
         if any(path.is_relative_to(place) for place in _SYSTEM_SECRETS) or (is_secret(path) and exists):
-            return denied("secret", f"{shown!r} holds secrets")
+            return denied("secret", f"{written!r} holds secrets")
         if any(path.is_relative_to(place) for place in _SYSTEM) or not exists:
             return allowed("path-system")  # what is not there cannot be read: a pattern, an address, a name
-        return asked("path-outside", f"{shown!r} is outside the workspace")
+        return needs_approval("path-outside", f"{written!r} is outside the workspace")

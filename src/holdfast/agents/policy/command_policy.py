@@ -2,6 +2,11 @@
 
 Reading, building and testing in the workspace just work. What breaks machines is denied; what others would notice
 (network, publishing, history) waits for a person; and so does what cannot be read.
+
+A line is judged from the outside in: `shell_parser` gives its commands; each is judged by its redirections, variables,
+program and paths; what it runs in turn (`sudo x`, `sh -c "x"`, `find -exec x`) is unwrapped and judged the same way.
+The strictest of all these judgements holds for the line. The kernel's sandbox is the wall; this is what spares people
+questions about harmless lines, and what asks them where a line is not.
 """
 
 import shlex
@@ -11,8 +16,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from holdfast.agents.policy.command_paths import PathJudge
-from holdfast.agents.policy.judgement import Judgement, allowed, asked, denied, strictest
-from holdfast.agents.policy.programs import PATTERN_FIRST, READERS, RISKY_VARIABLES, SPEAKERS, WRITERS, Known, classify
+from holdfast.agents.policy.judgement import Judgement, allowed, denied, needs_approval, strictest
+from holdfast.agents.policy.programs import (
+    PATTERN_FIRST,
+    READERS,
+    RISKY_VARIABLES,
+    SPEAKERS,
+    WRITERS,
+    ProgramEffect,
+    classify,
+)
 from holdfast.agents.policy.shell_parser import NotUnderstood, SimpleCommand, Word, read_line
 from holdfast.agents.policy.unwrap import program_name, unwrap
 from holdfast.persona import CommandRules, Verdict
@@ -81,7 +94,7 @@ class CommandPolicy:
         yield from self._judge_redirects(command, place)
         for name in command.assignments:
             if name in RISKY_VARIABLES or name.startswith(("GIT_", "LD_", "DYLD_")):
-                yield asked("variable", f"it sets {name}, which changes what programs do")
+                yield needs_approval("variable", f"it sets {name}, which changes what programs do")
         if not command.words:
             return
         try:
@@ -89,10 +102,11 @@ class CommandPolicy:
             yield self._judge_program(command, name, place)
             for inner in unwrap(command, name):
                 if inner.line is not None:
+                    # A text for another shell: a line of its own, in whatever folder this command runs.
                     yield from self._judge_line(inner.line, _Place({(): place.folders(command.scope)}), depth + 1)
                 else:
-                    given = replace(command, words=inner.words, assignments=inner.assignments, redirects=())
-                    yield from self._judge_command(given, place, depth)
+                    inner_command = replace(command, words=inner.words, assignments=inner.assignments, redirects=())
+                    yield from self._judge_command(inner_command, place, depth)
         except NotUnderstood as why:
             yield _not_understood(why)
 
@@ -105,32 +119,38 @@ class CommandPolicy:
             yield self._paths.judge(redirect.target, place.folders(command.scope), is_write=redirect.is_write)
 
     def _judge_program(self, command: SimpleCommand, name: str, place: _Place) -> Judgement:
+        # The order matters: the persona's deny and ask come first, then the walls that no rule opens (paths outside the
+        # workspace), then the persona's allow, and last our own defaults for the program.
         rule = self._find_rule(command.words, name)
         if rule is not None and rule.verdict is not Verdict.ALLOW:
             return rule
-        known = classify(command, name, is_contained=self._is_contained)
-        paths = strictest(self._judge_paths(command, name, place, is_write=known.writes))
+        effect = classify(command, name, is_contained=self._is_contained)
+        paths = strictest(self._judge_paths(command, name, place, is_write=effect.writes))
         if paths.verdict is Verdict.DENY:
             return paths  # no rule about commands lets one out of the workspace
         if rule is not None:
-            return replace(rule, needs_network=known.uses_network)
-        if self._is_read_only and not self._is_contained and (known.writes or name not in READERS):
+            return replace(rule, needs_network=effect.uses_network)
+        if self._is_read_only and not self._is_contained and (effect.writes or name not in READERS):
             return denied("read-only", f"this phase only reads, and {name} may write")
-        return strictest([known.judgement, self._judge_network(known, name), paths])
+        return strictest([effect.judgement, self._judge_network(effect, name), paths])
 
-    def _judge_network(self, known: Known, name: str) -> Judgement:
-        if not known.uses_network or self._network is Verdict.ALLOW:
-            return allowed(needs_network=known.uses_network)
+    def _judge_network(self, effect: ProgramEffect, name: str) -> Judgement:
+        if not effect.uses_network or self._network is Verdict.ALLOW:
+            return allowed(needs_network=effect.uses_network)
         reason = f"{name} uses the network"
         return (
-            denied("network", reason) if self._network is Verdict.DENY else asked("network", reason, needs_network=True)
+            denied("network", reason)
+            if self._network is Verdict.DENY
+            else needs_approval("network", reason, needs_network=True)
         )
 
     def _find_rule(self, words: Sequence[Word], name: str) -> Judgement | None:
-        """The persona's strictest rule about these words. One that could match counts, except to allow."""
+        """Find the persona's strictest rule about these words. One that could match counts, except to allow."""
         for verdict, pattern, parts in self._rules:
             is_allow = verdict is Verdict.ALLOW
             first = Word(name)
+            # `git -C x push` is a push. To deny and to ask it is enough that a word may match, and options do not
+            # hide what is done; to allow, the words must be exactly and certainly those of the rule.
             forms = ([first, *words[1:]], [first, *_without_options(words[1:])])
             if any(_matches(form, parts, is_certain=is_allow) for form in (forms[:1] if is_allow else forms)):
                 reason = "" if is_allow else f"the persona's rule {pattern!r} is about it"
@@ -143,12 +163,12 @@ class CommandPolicy:
             yield self._change_folder(command, place)
             return
         if name in SPEAKERS:
-            return
+            return  # its words are text, such as those of `echo`
         words = _path_words(command.words[1:], name)
         if name == "mkdir":
             place.made.update(cwd / word.text for cwd in cwds or () for word in words if word.is_fixed)
         for index, word in enumerate(words):
-            only_last = WRITERS.get(name, False)
+            only_last = WRITERS.get(name, False)  # `cp a b` reads a and writes b
             writes = (name in WRITERS or is_write) and (not only_last or index == len(words) - 1)
             is_path = word.text.startswith(("/", "./", "../")) or "/" in word.text or word.has_glob or writes
             if writes or is_path or not word.text.startswith("-"):
@@ -159,7 +179,7 @@ class CommandPolicy:
         cwds = place.folders(command.scope)
         if len(words) != 1 or not words[0].is_fixed or words[0].text == "-" or cwds is None:
             place.by_scope[command.scope] = None
-            return asked("unknown-folder", "where it goes is only known when it runs")
+            return needs_approval("unknown-folder", "where it goes is only known when it runs")
         targets = [Path(cwd / words[0].text).resolve() for cwd in cwds]
         is_sure = all(target.is_dir() or target in place.made for target in targets) and not words[0].has_glob
         # If it may fail, what follows may run where it was before.
@@ -168,7 +188,7 @@ class CommandPolicy:
 
 
 def _not_understood(why: NotUnderstood) -> Judgement:
-    return asked("not-understood", f"the command line cannot be read: {why}")
+    return needs_approval("not-understood", f"the command line cannot be read: {why}")
 
 
 def _matches(words: Sequence[Word], parts: Sequence[str], *, is_certain: bool) -> bool:
@@ -185,20 +205,20 @@ def _matches(words: Sequence[Word], parts: Sequence[str], *, is_certain: bool) -
 
 def _without_options(words: Sequence[Word]) -> list[Word]:
     """For `git -C x push`: options of the program itself, with the values of those that take one."""
-    kept: list[Word] = []
+    rest: list[Word] = []
     is_value = False
     for word in words:
-        if word.text.startswith("-") and not kept:
+        if word.text.startswith("-") and not rest:
             is_value = word.text in ("-C", "-c", "--git-dir", "--work-tree", "--prefix", "--cwd", "--manifest-path")
         elif is_value:
             is_value = False
         else:
-            kept.append(word)
-    return kept
+            rest.append(word)
+    return rest
 
 
 def _path_words(words: Sequence[Word], name: str) -> list[Word]:
-    """The words that may be paths; the values of `--option=value` and of `of=value` too."""
+    """Return the words that may be paths; the values of `--option=value` and of `of=value` too."""
     if name == "find":
         end = next((at for at, word in enumerate(words) if word.text[:1] in ("-", "(", "!")), len(words))
         return list(words[:end])
@@ -223,15 +243,15 @@ def _path_words(words: Sequence[Word], name: str) -> list[Word]:
 
 def _without_pattern(words: Sequence[Word]) -> list[Word]:
     """Without what is searched for or done, which may look like a path."""
-    kept: list[Word] = []
-    is_given = False
+    rest: list[Word] = []
+    has_pattern = False
     for index, word in enumerate(words):
         is_value = index > 0 and words[index - 1].text in ("-e", "--expression", "--regexp")
-        is_given = is_given or is_value
-        if not is_value and not word.text.startswith("-") and not is_given:
-            is_given = not any(other.text in ("-e", "-f", "--file") for other in words)
-            if is_given:
+        has_pattern = has_pattern or is_value
+        if not is_value and not word.text.startswith("-") and not has_pattern:
+            has_pattern = not any(other.text in ("-e", "-f", "--file") for other in words)
+            if has_pattern:
                 continue
         if not is_value:
-            kept.append(word)
-    return kept
+            rest.append(word)
+    return rest

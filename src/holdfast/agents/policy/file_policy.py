@@ -14,7 +14,7 @@ PATH_ARGUMENTS = ("file_path", "path")
 
 
 def to_relative(root_dir: Path, path: str) -> PurePosixPath:
-    """A path as a tool is given it, relative to the workspace.
+    """Turn the path of a tool call into one relative to the workspace.
 
     Paths begin at the workspace's root, with or without a slash. One that begins with the workspace's own place on the
     machine, as agents find it in outputs, means the same file.
@@ -85,7 +85,7 @@ _NOT_SEARCHED = frozenset({".git", "node_modules", ".venv", "venv", "site-packag
 
 
 def is_secret(path: PurePosixPath) -> bool:
-    """Whether a file of this name usually holds a secret, whichever way its letters are written."""
+    """Tell whether a file of this name usually holds a secret, in upper or lower case."""
     name = path.name.lower()
     if any(part.lower() in _FOLDERS for part in path.parts[:-1]):
         return True
@@ -95,7 +95,7 @@ def is_secret(path: PurePosixPath) -> bool:
 
 
 def find_secrets(root_dir: Path) -> Iterator[Path]:
-    """The secret files in a workspace as it is now, installed packages left out."""
+    """Find the secret files in a workspace as it is now, installed packages left out."""
     for folder, names, files in os.walk(root_dir):
         names[:] = [name for name in names if name not in _NOT_SEARCHED]
         here = PurePosixPath(folder).relative_to(root_dir.as_posix())

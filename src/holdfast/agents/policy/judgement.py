@@ -19,19 +19,19 @@ class Judgement:
     needs_network: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"verdict": self.verdict.value, "rule": self.rule}
+        facts: dict[str, Any] = {"verdict": self.verdict.value, "rule": self.rule}
         if self.reason:
-            told["reason"] = self.reason
+            facts["reason"] = self.reason
         if self.needs_network:
-            told["network"] = True
-        return told
+            facts["network"] = True
+        return facts
 
 
 def allowed(rule: str = "default", *, needs_network: bool = False) -> Judgement:
     return Judgement(Verdict.ALLOW, rule, needs_network=needs_network)
 
 
-def asked(rule: str, reason: str, *, needs_network: bool = False) -> Judgement:
+def needs_approval(rule: str, reason: str, *, needs_network: bool = False) -> Judgement:
     return Judgement(Verdict.ASK, rule, reason, needs_network)
 
 
@@ -40,7 +40,7 @@ def denied(rule: str, reason: str) -> Judgement:
 
 
 def strictest(judgements: Iterable[Judgement]) -> Judgement:
-    """The one that decides for all of them: the first of the strictest."""
+    """Return the judgement that decides for all of them: the first of the strictest."""
     found = list(judgements)
     needs_network = any(judgement.needs_network for judgement in found)
     worst = max(found, key=lambda judgement: _WEIGHT[judgement.verdict], default=allowed())

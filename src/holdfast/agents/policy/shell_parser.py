@@ -1,6 +1,10 @@
 """Reads a command line as /bin/sh would and says which commands it runs, those in substitutions and subshells too.
 
 It decides nothing and runs nothing. What it does not know it refuses: a guess could let pass what nobody has read.
+
+A recursive descent over characters, in the shell's own order: lists (`;`, `&&`, `|`, brackets) hold simple commands,
+which hold words, which hold quotes and expansions; an expansion such as `$(…)` holds a list again. Where shells differ
+(`/bin/sh` may be dash or bash) the line is refused, so that what was judged is what runs.
 """
 
 import re
@@ -58,7 +62,7 @@ _ARITHMETIC = re.compile(r"[\w\s+*/%<>=!&|?:().,$-]*")
 
 
 def read_line(line: str, variables: Mapping[str, str]) -> list[SimpleCommand]:
-    """The commands of a line in the order they are written. `variables` are those whose value is known for sure.
+    """Read the commands of a line in the order they are written. `variables` are those whose value is known for sure.
 
     Raises `NotUnderstood`.
     """
@@ -72,6 +76,8 @@ def read_line(line: str, variables: Mapping[str, str]) -> list[SimpleCommand]:
 
 
 def _is_only_read(line: str, name: str) -> bool:
+    # `HOME=/x`, `read HOME` or `unset HOME` anywhere in the line makes the value unknown; so does anything that merely
+    # looks like it, for every mention that is no plain use counts.
     return len(re.findall(name, line)) == len(re.findall(r"\$\{?" + name + r"\b", line))
 
 
@@ -128,6 +134,7 @@ class _Reader:
         self._nested()
 
     def _nested(self) -> None:
+        # A subshell has a number of its own: a `cd` in it changes the folder for it and for what is inside, no longer.
         outer = self._scope
         self._scopes += 1
         self._scope = (*outer, self._scopes)
@@ -154,6 +161,8 @@ class _Reader:
                 redirects.append(self._read_redirect(found))
                 is_fed = is_fed or redirects[-1].operator.startswith("<<")
                 continue
+            # An assignment and a reserved word count as such only before the program's name, and unquoted: `echo if`
+            # and `"if" x` are plain words. What follows `fi`, `done` or `}` can only be a redirection.
             is_name = not words and _ASSIGNMENT.match(self._text, self._at)
             word = self._read_word()
             if is_name and not is_closed:
@@ -177,7 +186,7 @@ class _Reader:
             )
 
     def _read_for(self) -> None:
-        """The head of a loop. What it loops over is data; where it is used, the word is not fixed."""
+        """Skip the head of a loop. What it loops over is data; where it is used, the word is not fixed."""
         while True:
             self._skip_blanks()
             if not self._peek() or self._peek() in ";\n":
@@ -199,6 +208,8 @@ class _Reader:
         return Redirect(found[1], word)
 
     def _read_heredocs(self) -> None:
+        # Their texts follow the line on which they are announced, in that order. An unquoted mark lets the shell expand
+        # them, so they must not hold commands; a quoted one makes them data.
         for operator, mark in self._heredocs:
             body: list[str] = []
             while (line := self._read_text_line()) != mark.text:
@@ -271,8 +282,9 @@ class _Reader:
         return "".join(parts), is_fixed
 
     def _read_expansion(self, char: str, *, is_in_quotes: bool) -> tuple[str, bool]:
-        """What follows a dollar sign or a backquote: its text, and whether that is known now."""
+        """Read what follows a dollar sign or a backquote: its text, and whether that is known now."""
         if char == "`":
+            # Within backquotes a backslash hides only these three, and what is left is a line by itself.
             inner = re.sub(r"\\([`\\$])", r"\1", self._until("`", can_escape=True))
             self._scopes += 1
             reader = _Reader(inner, self._variables, (*self._scope, self._scopes))
@@ -280,7 +292,7 @@ class _Reader:
                 raise NotUnderstood("it is nested too deeply")
             reader.read_list(closing="")
             self.commands += reader.commands
-            return "", False
+            return "", False  # what the command prints is known only when it runs
         if self._text.startswith("((", self._at):
             return self._read_arithmetic()
         if self._peek() == "(":
@@ -293,7 +305,7 @@ class _Reader:
             raise NotUnderstood("a quote after a dollar sign means different things in different shells")
         name = _NAME.match(self._text, self._at)
         if name is None:
-            return "$", True
+            return "$", True  # a dollar sign before anything else stands for itself
         self._at = name.end()
         return self._value_of(name[0], is_in_quotes=is_in_quotes)
 

@@ -19,7 +19,7 @@ from holdfast.agents.policy.file_policy import (
     is_secret,
     to_relative,
 )
-from holdfast.agents.policy.judgement import Judgement, allowed, asked, denied, strictest
+from holdfast.agents.policy.judgement import Judgement, allowed, denied, needs_approval, strictest
 from holdfast.persona import PathRules, Permissions, Verdict
 
 
@@ -74,11 +74,13 @@ class ToolPolicy:
             return allowed()
         reason = f"{path!r} looks like it holds secrets."
         return (
-            asked("secret", reason) if is_write else denied("secret", f"{reason} Ask for what you need to know of it.")
+            needs_approval("secret", reason)
+            if is_write
+            else denied("secret", f"{reason} Ask for what you need to know of it.")
         )
 
     def is_readable_secret(self, path: Path) -> bool:
-        """Whether the persona's own rules let its agent read a file that looks like a secret."""
+        """Tell whether the persona's own rules let its agent read a file that looks like a secret."""
         relative = path.relative_to(self._root_dir) if path.is_relative_to(self._root_dir) else path
         found = _find_rule(PurePosixPath(relative), self._permissions.read, "read")
         return found is not None and found.verdict is Verdict.ALLOW

@@ -14,7 +14,7 @@ _XARGS_VALUES = frozenset(
 _ENV_VALUES = frozenset({"-u", "--unset", "-C", "--chdir"})
 _EXECUTES = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _FOUND = Word("./found", is_fixed=True)
-_GIVEN = Word("", is_fixed=False)
+_UNKNOWN_WORD = Word("", is_fixed=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Inner:
 
 
 def program_name(command: SimpleCommand) -> str:
-    """The program's name without its folder. Raises `NotUnderstood` if only the shell will know it."""
+    """Return the program's name without its folder. Raises `NotUnderstood` if only the shell will know it."""
     first = command.words[0]
     if not first.is_fixed or (first.has_glob and first.text != "["):
         raise NotUnderstood("which program it runs is only known when it runs")
@@ -35,7 +35,7 @@ def program_name(command: SimpleCommand) -> str:
 
 
 def unwrap(command: SimpleCommand, name: str) -> list[Inner]:
-    """What a command runs besides itself; an empty list if it runs nothing else that it was given."""
+    """List the commands that a command runs besides itself, such as that of `sudo`; `[]` if there is none."""
     rest = command.words[1:]
     if name in WRAPPERS:
         return _inner(_after_options(rest, WRAPPER_VALUES, name)[WRAPPERS[name] :])
@@ -45,7 +45,7 @@ def unwrap(command: SimpleCommand, name: str) -> list[Inner]:
         return _of_env(rest)
     if name == "xargs":
         inner = _after_options(rest, _XARGS_VALUES, name)
-        return _inner((*inner, _GIVEN)) if inner else []
+        return _inner((*inner, _UNKNOWN_WORD)) if inner else []
     if name == "find":
         return _of_find(rest)
     if name == "eval":

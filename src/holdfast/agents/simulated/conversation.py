@@ -25,35 +25,35 @@ _HASH_COMMENTS = frozenset({".py", ".sh", ".toml", ".yaml", ".yml", ".rb", ".cfg
 _SLASH_COMMENTS = frozenset({".js", ".ts", ".tsx", ".jsx", ".c", ".h", ".cpp", ".go", ".rs", ".java", ".kt", ".swift"})
 _NO_COMMENTS = frozenset({".json", ".lock", ".csv"})
 _NOTES = "NOTES.md"
-_MOST_SHOWN = 5
+_MOST_NAMED = 5
 
 Calls = tuple[tuple[str, Mapping[str, Any]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """A call that was made since the person spoke, and what came of it."""
+class PastCall:
+    """A tool call that the model has made, and what came of it."""
 
     name: str
     args: Mapping[str, Any]
     result: str
-    is_error: bool
+    is_error: bool = False
 
 
-def answer(message: str, outcomes: Iterable[Outcome], tools: frozenset[str]) -> tuple[str, Calls]:
-    """What it says next to the person's last message, and the calls it makes; without calls the answer is over."""
+def answer(message: str, outcomes: Iterable[PastCall], tools: frozenset[str]) -> tuple[str, Calls]:
+    """Answer a person's last message: what is said next, and the calls; without calls the answer is over."""
     line = next((line.strip() for line in message.splitlines() if line.strip()), "")
     done = tuple(outcomes)
-    asked = _RUN.match(line)
-    if asked is not None and "execute" in tools:
-        return _run(_to_command(asked["rest"]), done)
+    request = _RUN.match(line)
+    if request is not None and "execute" in tools:
+        return _run(_to_command(request["rest"]), done)
     is_request = _EDIT.search(line) is not None and _QUESTION.search(line) is None
     if is_request and {"read_file", "edit_file", "write_file"} <= tools:
         return _edit(line, done)
-    return _look(done)
+    return _look_around(done)
 
 
-def _run(command: str, done: tuple[Outcome, ...]) -> tuple[str, Calls]:
+def _run(command: str, done: tuple[PastCall, ...]) -> tuple[str, Calls]:
     ran = _find(done, "execute")
     if ran is None:
         return f"I run `{command}`.", (("execute", {"command": command}),)
@@ -66,7 +66,7 @@ def _to_command(rest: str) -> str:
     return quoted[1].strip() if quoted else rest.rstrip(" .!").removeprefix("the command ")
 
 
-def _edit(line: str, done: tuple[Outcome, ...]) -> tuple[str, Calls]:
+def _edit(line: str, done: tuple[PastCall, ...]) -> tuple[str, Calls]:
     listed, read = _find(done, "ls"), _find(done, "read_file")
     path = _find_path(line) or (_choose(list_names(listed.result)) if listed is not None else "")
     if not path:
@@ -78,12 +78,12 @@ def _edit(line: str, done: tuple[Outcome, ...]) -> tuple[str, Calls]:
         return f"I add a line to {path}.", (_make_change(path, line, read),)
     if changed.is_error:
         return f"{path} was not changed: {changed.result.strip()[:200]}", ()
-    told = f"{path} has one more line. /diff shows it, /merge takes it to your branch."
-    return f"{told} A real model would do what you asked for; this one only shows how it goes.", ()
+    notice = f"{path} has one more line. /diff shows it, /merge takes it to your branch."
+    return f"{notice} A real model would do what you asked for; this one only shows how it goes.", ()
 
 
-def _make_change(path: str, line: str, read: Outcome) -> tuple[str, Mapping[str, Any]]:
-    """A line behind the last one that is unique in the file; a new file where there is none."""
+def _make_change(path: str, line: str, read: PastCall) -> tuple[str, Mapping[str, Any]]:
+    """Add a line behind the last one that is unique in the file; make a new file where there is none."""
     added = _to_added(path, line)
     lines = [] if read.is_error else _list_lines(read.result)
     last = next((text for text in reversed(lines) if text.strip() and lines.count(text) == 1), None)
@@ -93,7 +93,7 @@ def _make_change(path: str, line: str, read: Outcome) -> tuple[str, Mapping[str,
 
 
 def _list_lines(result: str) -> list[str]:
-    """The lines of a file as the tool shows them: numbered, or under a heading that says which they are."""
+    """List the lines of a file in a tool's result, which numbers them or puts a heading above them."""
     numbered = [found[2] for found in map(_NUMBERED.match, result.splitlines()) if found]
     return numbered or [text for text in result.splitlines() if not _HEADING.match(text)]
 
@@ -112,24 +112,24 @@ def _find_path(line: str) -> str:
 
 
 def _choose(names: tuple[str, ...]) -> str:
-    """The file at the top that a line hurts least."""
+    """Choose the file at the top that another line hurts least."""
     texts = [name.lstrip("/") for name in names if name.lower().endswith(".md")]
     return next((name for name in texts if name.lower() == "readme.md"), texts[0] if texts else _NOTES)
 
 
-def _look(done: tuple[Outcome, ...]) -> tuple[str, Calls]:
+def _look_around(done: tuple[PastCall, ...]) -> tuple[str, Calls]:
     listed = _find(done, "ls")
     if listed is None:
         return "I will look.", (("ls", {"path": "/"}),)
-    names = ", ".join(list_names(listed.result)[:_MOST_SHOWN]) or "nothing"
+    names = ", ".join(list_names(listed.result)[:_MOST_NAMED]) or "nothing"
     return f"Looked at: {names}. This is a rehearsal, so I have no opinion on it. {HOW_TO_TRY}", ()
 
 
 def list_names(listing: str) -> tuple[str, ...]:
-    """The paths of a listing, as far as it is one."""
+    """Return the paths of a listing, as far as it is one."""
     quoted = (part.strip().strip("'\"") for part in listing.strip("[] \n").replace("\n", ",").split(","))
     return tuple(path for path in quoted if path.startswith("/") and not path.startswith("/.holdfast"))
 
 
-def _find(done: tuple[Outcome, ...], name: str) -> Outcome | None:
+def _find(done: tuple[PastCall, ...], name: str) -> PastCall | None:
     return next((outcome for outcome in done if outcome.name == name), None)

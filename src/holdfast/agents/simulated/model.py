@@ -20,7 +20,8 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
-from holdfast.agents.simulated.rules import MISBEHAVIOURS, SLOW_S, Scene, Seen, Turn, next_turn
+from holdfast.agents.simulated.conversation import PastCall
+from holdfast.agents.simulated.rules import MISBEHAVIOURS, SLOW_S, Reply, Scene, next_turn
 from holdfast.errors import ConfigInvalid, PersonaInvalid
 from holdfast.persona import ScriptedTurn
 
@@ -100,40 +101,40 @@ def open_simulated_model(
 
 
 def _read_delay(default_s: float) -> float:
-    told = os.environ.get(DELAY_VARIABLE, "")
+    setting = os.environ.get(DELAY_VARIABLE, "")
     try:
-        return max(0.0, float(told)) if told else default_s
+        return max(0.0, float(setting)) if setting else default_s
     except ValueError as error:
-        message = f"{DELAY_VARIABLE} is {told!r}, which is no number of seconds."
+        message = f"{DELAY_VARIABLE} is {setting!r}, which is no number of seconds."
         raise ConfigInvalid(message, key=DELAY_VARIABLE, origin="environment") from error
 
 
 def _to_scene(messages: Sequence[BaseMessage], tools: frozenset[str], misbehave: str) -> Scene:
-    """The conversation without anything of the framework's."""
+    """Turn a conversation into one without anything of the framework's."""
     spoken = [message for message in messages if not isinstance(message, SystemMessage)]
     people = [index for index, message in enumerate(spoken) if isinstance(message, HumanMessage)]
     last = people[-1] if people else 0
     answered = {message.tool_call_id: message for message in spoken if isinstance(message, ToolMessage)}
     turns = [
-        tuple(_to_seen(call, answered.get(call["id"] or "")) for call in message.tool_calls)
+        tuple(_to_past_call(call, answered.get(call["id"] or "")) for call in message.tool_calls)
         for message in spoken[last:]
         if isinstance(message, AIMessage)
     ]
     return Scene(
         first=spoken[people[0]].text if people else "",
-        asked_again=spoken[last].text if len(people) > 1 else "",
+        follow_up=spoken[last].text if len(people) > 1 else "",
         turns=tuple(turns),
         tools=tools,
         misbehave=misbehave,
     )
 
 
-def _to_seen(call: Any, answer: ToolMessage | None) -> Seen:
+def _to_past_call(call: Any, answer: ToolMessage | None) -> PastCall:
     is_error = answer is None or answer.status == "error"
-    return Seen(call["name"], call["args"], answer.text if answer is not None else "", is_error=is_error)
+    return PastCall(call["name"], call["args"], answer.text if answer is not None else "", is_error=is_error)
 
 
-def _to_message(turn: Turn, messages: Sequence[BaseMessage], tools: Sequence[Any], model: str) -> AIMessage:
+def _to_message(turn: Reply, messages: Sequence[BaseMessage], tools: Sequence[Any], model: str) -> AIMessage:
     read = sum(len(message.text) + len(json.dumps(getattr(message, "tool_calls", []))) for message in messages)
     input_tokens = (read + len(json.dumps(list(tools)))) // _CHARS_PER_TOKEN + 1
     written = len(turn.text) + sum(len(json.dumps(call.args)) + len(call.name) for call in turn.calls)

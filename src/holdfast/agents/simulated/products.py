@@ -25,7 +25,7 @@ class Topic:
 
 
 def find_topic(requirements: str, title: str) -> Topic:
-    """The first line as a title, its words as a name for files, its longest word to search for."""
+    """Find a title (the first line), a name for files (its words) and a word to search for (the longest)."""
     lines = [line.strip(" #*-\t") for line in requirements.splitlines()]
     head = next((line for line in lines if line), "") or title or "the work"
     head = head[:80].rstrip(" .")
@@ -33,8 +33,8 @@ def find_topic(requirements: str, title: str) -> Topic:
     slug = "_".join(word.lower() for word in words[:4]) or "work"
     usual = [word for word in words if len(word) > 3 and word.lower() not in _COMMON_WORDS]
     sentences = [part.strip() for line in lines for part in re.split(r"(?<=[.!?])\s", line) if len(part.strip()) > 9]
-    told = [part for part in sentences if part.rstrip(" .") != head] or [f"{head}."]
-    return Topic(head, slug, max(usual, key=len, default="def"), tuple(told[:8]))
+    others = [part for part in sentences if part.rstrip(" .") != head] or [f"{head}."]
+    return Topic(head, slug, max(usual, key=len, default="def"), tuple(others[:8]))
 
 
 def notes_path(topic: Topic) -> str:
@@ -42,7 +42,7 @@ def notes_path(topic: Topic) -> str:
 
 
 def changed_paths(envelope: Envelope, topic: Topic) -> tuple[str, ...]:
-    """The files a phase changes, relative to the workspace."""
+    """List the files a phase changes, relative to the workspace."""
     if envelope.read_only:
         return ()
     code = (f"{_FOLDER}/{_module(topic)}.py", f"{_FOLDER}/test_{_module(topic)}.py") if _is_code(envelope) else ()
@@ -50,7 +50,7 @@ def changed_paths(envelope: Envelope, topic: Topic) -> tuple[str, ...]:
 
 
 def make_changes(envelope: Envelope, topic: Topic, *, notes: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The tool calls that change the repository; `notes` is the file of that name if it is there already."""
+    """Yield the tool calls that change the repository; `notes` is the file of that name if it is there already."""
     if _is_code(envelope):
         yield "write_file", {"file_path": f"/{_FOLDER}/{_module(topic)}.py", "content": _code(topic)}
         yield "write_file", {"file_path": f"/{_FOLDER}/test_{_module(topic)}.py", "content": _test(topic)}
@@ -61,13 +61,13 @@ def make_changes(envelope: Envelope, topic: Topic, *, notes: str | None) -> Iter
             {"file_path": notes_path(topic), "old_string": _END, "new_string": f"{section}\n{_END}"},
         )
     else:
-        asked = "\n".join(f"- {sentence}" for sentence in topic.sentences)
-        content = f"# {topic.title}\n\n{asked}\n\n{section}\n{_END}\n"
+        request = "\n".join(f"- {sentence}" for sentence in topic.sentences)
+        content = f"# {topic.title}\n\n{request}\n\n{section}\n{_END}\n"
         yield "write_file", {"file_path": notes_path(topic), "content": content}
 
 
 def make_artifact(envelope: Envelope, topic: Topic, *, remark: str = "") -> Any:
-    """An instance of the schema the phase asks for; what a person or a check objected to is answered in its texts."""
+    """Make an instance of the schema the phase asks for; its texts answer what a person or a check objected to."""
     answer = tuple(f"Changed as asked: {_one_line(text)}" for text in (envelope.comment, remark) if text)
     facts = Facts(
         run_id=envelope.run_id,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.agents.envelope import Envelope, find_envelope
-from holdfast.agents.simulated.conversation import Outcome, answer, list_names
+from holdfast.agents.simulated.conversation import PastCall, answer, list_names
 from holdfast.agents.simulated.products import Topic, find_topic, make_artifact, make_changes, notes_path
 from holdfast.agents.simulated.script import fill_in, find_artifact
 from holdfast.persona import ScriptedTurn
@@ -43,7 +43,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Reply:
     """One answer of the model: a text, and calls unless it is the last one."""
 
     text: str
@@ -51,27 +51,17 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A call it has made, and what came of it."""
-
-    name: str
-    args: Mapping[str, Any]
-    result: str
-    is_error: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Scene:
     """The conversation so far. `turns` are its own since it was last spoken to."""
 
     first: str
-    asked_again: str = ""
-    turns: tuple[tuple[Seen, ...], ...] = ()
+    follow_up: str = ""
+    turns: tuple[tuple[PastCall, ...], ...] = ()
     tools: frozenset[str] = frozenset()
     misbehave: str = ""
     script: Mapping[str, tuple[ScriptedTurn, ...]] = field(default_factory=dict)
 
-    def results(self, name: str) -> Iterator[Seen]:
+    def results(self, name: str) -> Iterator[PastCall]:
         return (seen for turn in self.turns for seen in turn if seen.name == name and not seen.is_error)
 
 
@@ -90,8 +80,8 @@ class _Play:
         return fill_in(self.scene.script.get(self.envelope.phase_key, ()), self.envelope.comment)
 
 
-def next_turn(scene: Scene) -> Turn:
-    """The model's next answer. Calls of tools it was not given are left out, unless it misbehaves."""
+def next_turn(scene: Scene) -> Reply:
+    """Decide the model's next answer. Calls of tools it does not have are left out, unless it misbehaves."""
     turn = _decide(scene)
     position = len(scene.turns)
     if scene.misbehave == "garbage-tools" and position == 0:
@@ -100,41 +90,41 @@ def next_turn(scene: Scene) -> Turn:
     calls = tuple(
         Call(call.name, call.args, call.call_id or f"call_{position}_{index}") for index, call in enumerate(known)
     )
-    return Turn(turn.text, calls)
+    return Reply(turn.text, calls)
 
 
-def _decide(scene: Scene) -> Turn:
+def _decide(scene: Scene) -> Reply:
     if scene.misbehave == "refuse":
-        return Turn("I cannot help with that.")
+        return Reply("I cannot help with that.")
     if scene.misbehave == "loop":
-        return Turn("Let me look once more.", (Call("ls", {"path": "/"}),))
+        return Reply("Let me look once more.", (Call("ls", {"path": "/"}),))
     envelope = find_envelope(scene.first)
     if envelope is None:
         return _play_helper(scene)
     play = _Play(scene, envelope, find_topic(envelope.requirements, envelope.title), _listed(scene))
-    acts = _repair(play) if scene.asked_again else _work(play)
+    acts = _repair(play) if scene.follow_up else _work(play)
     return acts[len(scene.turns)]() if len(scene.turns) < len(acts) else _farewell(play)
 
 
-def _play_helper(scene: Scene) -> Turn:
-    """A conversation, or a subagent, which has no subagents of its own: it looks around and reports."""
+def _play_helper(scene: Scene) -> Reply:
+    """Play a conversation, or a subagent (which has no subagents of its own): it looks around and reports."""
     if "task" in scene.tools:
-        done = (Outcome(seen.name, seen.args, seen.result, seen.is_error) for turn in scene.turns for seen in turn)
-        text, calls = answer(scene.asked_again or scene.first, done, scene.tools)
-        return Turn(text, tuple(Call(name, args) for name, args in calls))
+        done = (past for turn in scene.turns for past in turn)
+        text, calls = answer(scene.follow_up or scene.first, done, scene.tools)
+        return Reply(text, tuple(Call(name, args) for name, args in calls))
     if not scene.turns:
-        return Turn("I will look.", (Call("ls", {"path": "/"}),))
+        return Reply("I will look.", (Call("ls", {"path": "/"}),))
     names = ", ".join(_listed(scene)[:5]) or "nothing"
-    return Turn(f"Looked at: {names}.")
+    return Reply(f"Looked at: {names}.")
 
 
 # -- the acts ---------------------------------------------------------------------------------------------------------
 
 
-def _work(play: _Play) -> list[Callable[[], Turn]]:
+def _work(play: _Play) -> list[Callable[[], Reply]]:
     if play.script:
         return [partial(_play_turn, play, turn) for turn in play.script]
-    acts: list[Callable[[], Turn]] = [lambda: _look_around(play), lambda: _read(play)]
+    acts: list[Callable[[], Reply]] = [lambda: _look_around(play), lambda: _read(play)]
     if play.scene.misbehave in ("garbage-tools", "giant-output"):
         acts.insert(0, lambda: _begin_badly(play))
     if play.scene.misbehave == "delegate":
@@ -144,29 +134,29 @@ def _work(play: _Play) -> list[Callable[[], Turn]]:
     return acts if play.scene.misbehave.startswith("no-artifact") else [*acts, lambda: _hand_in(play)]
 
 
-def _repair(play: _Play) -> list[Callable[[], Turn]]:
+def _repair(play: _Play) -> list[Callable[[], Reply]]:
     if play.scene.misbehave == "no-artifact":
         return []
-    look = Turn("I will look at what I wrote.", (Call("read_file", {"file_path": _absolute(play)}),))
+    look = Reply("I will look at what I wrote.", (Call("read_file", {"file_path": _absolute(play)}),))
     return [lambda: look, lambda: _hand_in(play)]
 
 
-def _play_turn(play: _Play, turn: ScriptedTurn) -> Turn:
-    """One turn of the script; what it breaks off with is up to the script, as long as the artifact is not withheld."""
+def _play_turn(play: _Play, turn: ScriptedTurn) -> Reply:
+    """Play one turn of the script; it may break off as it likes, as long as the artifact is not withheld."""
     calls = [Call(name, args) for call in turn.calls for name, args in call.items()]
     if turn.artifact is not None and not play.scene.misbehave.startswith("no-artifact"):
         calls += _hand_in(play).calls
-    return Turn(turn.say, tuple(calls))
+    return Reply(turn.say, tuple(calls))
 
 
-def _look_around(play: _Play) -> Turn:
+def _look_around(play: _Play) -> Reply:
     begin = f"Phase {play.envelope.phase_key}: {play.topic.title}. First I look around."
-    return Turn(begin, (Call("ls", {"path": "/"}), Call("grep", {"pattern": play.topic.keyword, "path": "/"})))
+    return Reply(begin, (Call("ls", {"path": "/"}), Call("grep", {"pattern": play.topic.keyword, "path": "/"})))
 
 
-def _delegate(play: _Play) -> Turn:
+def _delegate(play: _Play) -> Reply:
     kinds = ("the code", "the documentation")
-    return Turn(
+    return Reply(
         "Two helpers look at it side by side.",
         tuple(
             Call("task", {"description": f"Look at {kind} of this project.", "subagent_type": "general-purpose"})
@@ -175,48 +165,48 @@ def _delegate(play: _Play) -> Turn:
     )
 
 
-def _read(play: _Play) -> Turn:
+def _read(play: _Play) -> Reply:
     """Read what came before, what the project says of itself, and the notes of earlier phases if there are any."""
     paths = ["/" + item.path.lstrip("/") for item in play.envelope.inputs]
     paths += [path for path in play.files if path.lower().endswith((".md", ".toml", ".json", ".py"))][:2]
     if not play.envelope.read_only:
         paths.append(notes_path(play.topic))
     calls = tuple(Call("read_file", {"file_path": path}) for path in dict.fromkeys(paths))
-    return Turn("Now I read what matters.", calls or (Call("ls", {"path": "/"}),))
+    return Reply("Now I read what matters.", calls or (Call("ls", {"path": "/"}),))
 
 
-def _change(play: _Play) -> Turn:
+def _change(play: _Play) -> Reply:
     read = {str(seen.args.get("file_path")): seen.result for seen in play.scene.results("read_file")}
     notes = read.get(notes_path(play.topic))
     calls = tuple(Call(name, args) for name, args in make_changes(play.envelope, play.topic, notes=notes))
-    return Turn("I make the change.", calls)
+    return Reply("I make the change.", calls)
 
 
-def _hand_in(play: _Play) -> Turn:
+def _hand_in(play: _Play) -> Reply:
     is_spoilt = play.scene.misbehave == "invalid-artifact" or (
-        play.scene.misbehave == "invalid-artifact-once" and not play.scene.asked_again and play.envelope.attempt == 1
+        play.scene.misbehave == "invalid-artifact-once" and not play.scene.follow_up and play.envelope.attempt == 1
     )
     scripted = find_artifact(play.script, play.envelope)
-    artifact: Any = scripted or make_artifact(play.envelope, play.topic, remark=play.scene.asked_again)
+    artifact: Any = scripted or make_artifact(play.envelope, play.topic, remark=play.scene.follow_up)
     content = json.dumps(
         ["not", "what", "was", "asked", "for"] if is_spoilt else artifact, ensure_ascii=False, indent=2
     )
-    return Turn(
+    return Reply(
         "I write the artifact.", (Call("write_file", {"file_path": _absolute(play), "content": content + "\n"}),)
     )
 
 
-def _farewell(play: _Play) -> Turn:
+def _farewell(play: _Play) -> Reply:
     path = play.envelope.artifact.path
     is_written = any(seen.args.get("file_path") == _absolute(play) for seen in play.scene.results("write_file"))
-    return Turn(f"Done: {path} is written." if is_written else "I am done.")
+    return Reply(f"Done: {path} is written." if is_written else "I am done.")
 
 
-def _begin_badly(play: _Play) -> Turn:
+def _begin_badly(play: _Play) -> Reply:
     if play.scene.misbehave == "giant-output":
         line = f"Thinking about {play.topic.title} at length. "
-        return Turn((line * (_GIANT_CHARS // len(line) + 1))[:_GIANT_CHARS], (Call("ls", {"path": "/"}),))
-    return Turn(
+        return Reply((line * (_GIANT_CHARS // len(line) + 1))[:_GIANT_CHARS], (Call("ls", {"path": "/"}),))
+    return Reply(
         "I try some things.",
         (
             Call("no_such_tool", {"x": 1}, "call_0"),
@@ -233,5 +223,5 @@ def _absolute(play: _Play) -> str:
 
 
 def _listed(scene: Scene) -> tuple[str, ...]:
-    """The paths of the first listing, as far as it is one."""
+    """Return the paths of the first listing, as far as it is one."""
     return list_names(next((seen.result for seen in scene.results("ls")), ""))

@@ -55,7 +55,7 @@ class Facts:
 
 
 def make_phrase(facts: Facts, name: str, index: int) -> str:
-    """A text for the field `name`; the `index`-th of several."""
+    """Make a text for the field `name`; the `index`-th of several."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").strip().lower()
     if facts.paths and words.endswith(_PLACES):
         return facts.paths[index % len(facts.paths)]
@@ -74,7 +74,7 @@ def make_phrase(facts: Facts, name: str, index: int) -> str:
 
 
 def count_items(facts: Facts, name: str) -> int:
-    """How many entries a list reads best with, if its schema lets us choose."""
+    """Count the entries with which a list reads best, if its schema lets us choose."""
     if name in _MAY_BE_EMPTY:
         return 0
     return min(len(facts.sentences), _MOST_ITEMS) if name in _MANY else 1

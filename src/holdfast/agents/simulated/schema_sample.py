@@ -27,7 +27,8 @@ IMPOSSIBLE: dict[str, Any] = {"$impossible": True}
 
 
 def merge(first: Any, second: Any) -> dict[str, Any]:
-    """What both demand. Of what one keyword cannot say, the first stays: whoever uses the result checks it anyway."""
+    """Merge two schemas into what both demand. Where one keyword cannot say it, the first stays: every result is
+    checked anyway."""
     if first is False or second is False:
         return IMPOSSIBLE
     merged = dict(first) if isinstance(first, dict) else {}
@@ -98,7 +99,7 @@ class CannotSample(Exception):
 
 
 def sample(schema: Any, facts: Facts | None = None, *, schemas: Mapping[str, Any] | None = None) -> Any:
-    """An instance of `schema`; `schemas` are other documents it refers to, by the id it uses for them.
+    """Make an instance of `schema`; `schemas` are other documents it refers to, by the id it uses for them.
 
     Raises `CannotSample` if the schema, or a part it requires, allows nothing.
     """
@@ -114,7 +115,7 @@ class _Sampler:
         self._facts = facts
 
     def make(self, schema: Any, name: str, depth: int, index: int) -> Any:
-        """A value for the place `name`; another `index` gives another value where there are several."""
+        """Make a value for the place `name`; another `index` gives another value where there are several."""
         if depth > _TOO_DEEP:
             raise CannotSample(f"The schema of {name!r} requires itself.")
         best: list[Any] = []
@@ -135,7 +136,7 @@ class _Sampler:
         return self._validator.evolve(schema=schema).is_valid(value)
 
     def _variants(self, schema: Any, depth: int) -> Iterator[dict[str, Any]]:
-        """The schema without references and choices, once for each way to choose."""
+        """Yield the schema without references and choices, once for each way to choose."""
         if not isinstance(schema, dict):
             if schema is not False:
                 yield {}
@@ -202,11 +203,11 @@ class _Sampler:
 
     def _object(self, schema: dict[str, Any], depth: int, *, is_full: bool) -> dict[str, Any]:
         properties = schema.get("properties", {})
-        wanted = _required_names(schema)
+        names = _required_names(schema)
         if is_full:
-            wanted += [name for name in properties if name not in wanted]
+            names += [name for name in properties if name not in names]
         made: dict[str, Any] = {}
-        for name in wanted:
+        for name in names:
             try:
                 made[name] = self.make(self._schema_of_property(schema, name), name, depth + 1, 0)
             except CannotSample:

@@ -12,7 +12,7 @@ _PRINTABLE = "aA0_ -./:" + "".join(chr(code) for code in range(0x21, 0x7F)) + "Ã
 
 
 def of_format(name: str, index: int) -> str | None:
-    """The `index`-th example of a format, or `None` for one that is not known."""
+    """Return the `index`-th example of a format, or `None` for one that is not known."""
     number = index + 1
     examples = {
         "uuid": str(uuid.UUID(int=(4 << 76) | (8 << 60) | number)),
@@ -39,7 +39,7 @@ def of_format(name: str, index: int) -> str | None:
 
 
 def of_pattern(pattern: str, min_length: int, max_length: int | None, index: int) -> str | None:
-    """The `index`-th text that matches a pattern and has a fitting length; `None` if none is found by simple means."""
+    """Find the `index`-th text that matches a pattern and has a fitting length; `None` if simple means find none."""
     found: list[str] = []
     for text in _texts_of(pattern, min_length):
         is_long_enough = min_length <= len(text) and (max_length is None or len(text) <= max_length)
@@ -93,7 +93,7 @@ def _one_of(members: Any, turn: int) -> str:
 
 
 def _named_characters(members: Any) -> str:
-    """The ends of the ranges: a class of other letters than ours has at least these."""
+    """Return the ends of the ranges: a class of other letters than ours has at least these."""
     named = [chr(argument) for op, argument in members if op is sre.LITERAL]
     return "".join(named + [chr(argument[0]) for op, argument in members if op is sre.RANGE])
 

@@ -18,9 +18,9 @@ def fill_in(turns: Iterable[ScriptedTurn], comment: str) -> tuple[ScriptedTurn, 
     text = " ".join(comment.split())
     filled = (
         ScriptedTurn(
-            say=_kept(_fill(turn.say, text), ""),
-            calls=_kept(_fill(turn.calls, text), ()),
-            artifact=_kept(_fill(turn.artifact, text), None),
+            say=_first_set(_fill(turn.say, text), ""),
+            calls=_first_set(_fill(turn.calls, text), ()),
+            artifact=_first_set(_fill(turn.artifact, text), None),
         )
         for turn in turns
     )
@@ -60,5 +60,5 @@ def _fill(part: Any, comment: str) -> Any:
     return part
 
 
-def _kept(value: Any, otherwise: Any) -> Any:
+def _first_set(value: Any, otherwise: Any) -> Any:
     return otherwise if value is _LEFT_OUT else value

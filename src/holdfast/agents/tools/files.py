@@ -32,8 +32,8 @@ class WholeFileBackend(FilesystemBackend):
         """As the framework's, without what it finds in secret files: a search names no file that could be denied."""
         result = super().grep(*args, **kwargs)
         if result.matches:
-            kept = [match for match in result.matches if not is_secret(PurePosixPath(match["path"]))]
-            return replace(result, matches=kept)
+            matches = [match for match in result.matches if not is_secret(PurePosixPath(match["path"]))]
+            return replace(result, matches=matches)
         return result
 
     def write(self, file_path: str, content: str) -> WriteResult:
@@ -44,7 +44,7 @@ class WholeFileBackend(FilesystemBackend):
                 staged.path.write_bytes(content.encode())
                 staged.move_to(target)
         except (OSError, RuntimeError, UnicodeEncodeError) as error:
-            return WriteResult(error=f"Error writing file '{file_path}': {_why(error)}")
+            return WriteResult(error=f"Error writing file '{file_path}': {_describe(error)}")
         return WriteResult(path=file_path)
 
     def edit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> EditResult:
@@ -60,7 +60,7 @@ class WholeFileBackend(FilesystemBackend):
                     return EditResult(error=result.error.replace(f"/{staged.path.name}", file_path))
                 staged.move_to(target)
         except (OSError, RuntimeError) as error:
-            return EditResult(error=f"Error editing file '{file_path}': {_why(error)}")
+            return EditResult(error=f"Error editing file '{file_path}': {_describe(error)}")
         return EditResult(path=file_path, occurrences=result.occurrences)
 
 
@@ -105,6 +105,6 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _why(error: Exception) -> str:
-    """The reason without paths of the machine, which would make two runs of the same work differ."""
+def _describe(error: Exception) -> str:
+    """Say the reason without paths of the machine, which would make two runs of the same work differ."""
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)

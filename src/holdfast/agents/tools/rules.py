@@ -49,7 +49,7 @@ class ToolRule:
         return Unclear() if self.is_lost(key) else NotDone("reattached")
 
     def can_reattach(self, key: str, record: Record | None) -> bool:
-        """Whether a call in flight at a crash, if this is one, is gone on with and not made again."""
+        """Tell whether this call was in flight at a crash and its command is found again instead of being run again."""
         is_in_doubt = record is not None and record.is_in_doubt
         return is_in_doubt and self.on_unknown == "reattach" and not self.is_lost(key)
 
@@ -62,18 +62,22 @@ FILE_TOOLS = ("ls", "read_file", "glob", "grep", "write_file", "edit_file", "del
 
 
 def file_tool_rules(root_dir: Path) -> dict[str, ToolRule]:
-    """The rules of the file tools on a workspace, and of `task`, whose own calls are journaled one by one."""
+    """Return the rules of the file tools on a workspace, and of `task`, whose own calls are journaled one by one."""
     root = root_dir
     return {
         **dict.fromkeys(("ls", "read_file", "glob", "grep", "task"), _READS),
         "write_file": ToolRule("rerun"),
-        "edit_file": ToolRule(lambda call, before: _find_edit(root, call, before), look=lambda call: _look(root, call)),
-        "delete": ToolRule(lambda call, before: _find_delete(root, call, before), look=lambda call: _look(root, call)),
+        "edit_file": ToolRule(
+            lambda call, before: _find_edit(root, call, before), look=lambda call: _read_fingerprint(root, call)
+        ),
+        "delete": ToolRule(
+            lambda call, before: _find_delete(root, call, before), look=lambda call: _read_fingerprint(root, call)
+        ),
     }
 
 
 def command_rules(spool_dir: Path) -> dict[str, ToolRule]:
-    """The rules of the tools whose commands are spooled: `execute`, and `agent`, the whole of a command persona."""
+    """Return the rules of the tools whose commands are spooled: `execute`, and `agent`, which is a command persona."""
     rule = ToolRule("reattach", is_lost=lambda key: is_lost(key, spool_dir=spool_dir))
     return {"execute": rule, "agent": rule}
 
@@ -82,8 +86,8 @@ def _target(root: Path, call: ToolCall) -> Path:
     return root / to_relative(root, call.text("file_path"))
 
 
-def _look(root: Path, call: ToolCall) -> str:
-    """How often the text to be replaced occurs in the file, and the file's digest; empty where there is no file."""
+def _read_fingerprint(root: Path, call: ToolCall) -> str:
+    """Count how often the text to be replaced occurs in the file, and hash the file; empty where there is none."""
     path = _target(root, call)
     try:
         content = path.read_bytes()
@@ -98,7 +102,7 @@ def _normalise(text: bytes) -> bytes:
 
 
 async def _find_edit(root: Path, call: ToolCall, before: str) -> Done | NotDone:
-    now = _look(root, call)
+    now = _read_fingerprint(root, call)
     if now == before or before == "absent":
         return NotDone()  # also where the tool will refuse: it then refuses once more, in its own words
     try:
@@ -108,15 +112,15 @@ async def _find_edit(root: Path, call: ToolCall, before: str) -> Done | NotDone:
     if _normalise(call.text("new_string").encode()) not in content:
         return NotDone()
     count = before.partition(":")[0] if call.args.get("replace_all") else "1"
-    return Done(f"Successfully replaced {count} instance(s) of the string in '{_shown(call)}'")
+    return Done(f"Successfully replaced {count} instance(s) of the string in '{_virtual_path(call)}'")
 
 
 async def _find_delete(root: Path, call: ToolCall, before: str) -> Done | NotDone:
     path = _target(root, call)
     if before == "absent" or path.exists() or path.is_symlink():
         return NotDone()
-    return Done(f"Deleted {_shown(call)}")
+    return Done(f"Deleted {_virtual_path(call)}")
 
 
-def _shown(call: ToolCall) -> str:
+def _virtual_path(call: ToolCall) -> str:
     return "/" + call.text("file_path").lstrip("/")  # as the tool itself shows it

@@ -20,6 +20,7 @@ from holdfast.workspace import (
     Outcome,
     Sandbox,
     SandboxProbe,
+    SpoolOptions,
     Workspace,
     clean_environment,
     find_bubblewrap,
@@ -91,20 +92,10 @@ class Shell:
         argv = find_command(key, spool_dir=self.spool_dir)
         if argv is None:
             argv = await asyncio.to_thread(self._to_argv, command)
-        env = {**_QUIET, **self.env}
+        options = SpoolOptions({**_QUIET, **self.env}, stdin, timeout_s, max_output, leave_running=True)
         self._note(key)
         # crash: from the start on the command lives without us; the step's next try finds it by the key.
-        outcome = await run_spooled(
-            key,
-            argv,
-            cwd=self.cwd,
-            spool_dir=self.spool_dir,
-            env=env,
-            timeout_s=timeout_s,
-            stdin=stdin,
-            max_output=max_output,
-            leave_running=True,
-        )
+        outcome = await run_spooled(key, argv, cwd=self.cwd, spool_dir=self.spool_dir, options=options)
         if outcome.state is CommandState.LOST:
             raise Suspended(key.partition(":")[2])
         await stop_spooled(key, spool_dir=self.spool_dir)  # what it left in the background
@@ -147,7 +138,7 @@ def open_shell(
     is_secret_allowed: Callable[[Path], bool] = lambda _path: False,
     of_run: set[str] | None = None,
 ) -> Shell:
-    """A shell in a workspace, in a sandbox if that works here. In a read-only phase it cannot write there either."""
+    """Open a shell in a workspace, in a sandbox if that works here; in a read-only phase it cannot write there."""
     root = root_dir.resolve()
     keys = set() if of_run is None else of_run
     shell = Shell(root, data_dir / "spool", is_secret_allowed=is_secret_allowed, of_run=keys)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from fastapi import Request
 
-from holdfast.agents.calls.rate_limits import RateLimits, get_traffic
+from holdfast.agents.calls.rate_limits import RateLimits, get_rate_limits
 from holdfast.api.live.feed import Feed
 from holdfast.api.live.run_stream import Tails
 from holdfast.api.options import ServerOptions
@@ -158,7 +158,7 @@ class ServerHolder:
                 tails=tails,
                 feed=feed,
                 metrics=metrics,
-                traffic=get_traffic(config),
+                traffic=get_rate_limits(config),
                 chronicles=Chronicles(journal),
                 undertakings=undertakings,
             )

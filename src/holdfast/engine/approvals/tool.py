@@ -48,7 +48,7 @@ class PhaseToolApprover:
             return None
         return _to_answer(record.answer, str(record.result))
 
-    def was_asked(self, key: str) -> bool:
+    def has_question(self, key: str) -> bool:
         return ("approval", f"{key}/approval") in self._scope.log.records.by_key
 
     async def _request(self, asked_as: str, lane_id: str, request: ApprovalRequest) -> None:

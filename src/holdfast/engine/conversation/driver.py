@@ -134,7 +134,8 @@ class ConversationTurn:
         scope = replace(self._scope, personas={ROLE: AgentPersona.model_validate(pinned["persona"])})
 
         async def invoke() -> dict[str, Any]:
-            from holdfast.engine.conversation.messages import TURN, Inbox, to_messages
+            from holdfast.agents.calls.inbox import InboxMiddleware
+            from holdfast.engine.conversation.messages import TURN, to_messages
 
             result = await invoke_agent(
                 scope,
@@ -142,7 +143,7 @@ class ConversationTurn:
                 self._turn.number,
                 turn=TURN,
                 messages=to_messages(self._events, self._conversation, self._turn),
-                more=lambda journal: [Inbox(scope.log, journal, self._read_waiting)],
+                more=lambda journal: [InboxMiddleware(scope.log, journal, self._read_waiting)],
                 drain_s=_DRAIN_S,
             )
             return {"text": last_text(result)}

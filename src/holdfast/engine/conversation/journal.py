@@ -128,11 +128,6 @@ def to_message(event: Event) -> Message:
     )
 
 
-def inbox_key(lane_id: str, number: int) -> str:
-    """The step that brings messages before the model call of this number."""
-    return f"{lane_id}/inbox{number}"
-
-
 def is_inbox(key: str) -> bool:
     return key.startswith(f"{PHASE}/") and key.rpartition("/")[2].startswith("inbox")
 

@@ -8,7 +8,7 @@ from holdfast.engine.scope import RunScope, utc_now
 from holdfast.errors import ChecksFailed, WorkspaceError
 from holdfast.runtime.step import TOOL_CALL, Step
 from holdfast.workflow import Phase
-from holdfast.workspace import CommandState, clean_environment, run_spooled, snapshot, stop_spooled
+from holdfast.workspace import CommandState, SpoolOptions, clean_environment, run_spooled, snapshot, stop_spooled
 
 _TIMEOUT_S = 1800.0
 _LAST_LINE_CHARS = 200
@@ -26,9 +26,9 @@ async def run_command(
             argv,
             cwd=scope.place.root,
             spool_dir=scope.spool_dir,
-            env=clean_environment({"HOLDFAST_RUN_ID": scope.run_id}),
-            timeout_s=_TIMEOUT_S,
-            leave_running=True,
+            options=SpoolOptions(
+                env=clean_environment({"HOLDFAST_RUN_ID": scope.run_id}), timeout_s=_TIMEOUT_S, leave_running=True
+            ),
         )
         if outcome.state is CommandState.LOST:
             raise WorkspaceError(

@@ -13,10 +13,10 @@ from typing import Any
 from holdfast.agents.calls.gate import ModelCall, Usage
 from holdfast.agents.calls.middleware import JournalMiddleware
 from holdfast.agents.calls.provider_errors import classify_error
-from holdfast.agents.calls.rate_limits import get_traffic, provider_of
+from holdfast.agents.calls.rate_limits import get_rate_limits, provider_of
 from holdfast.agents.calls.retries import RetryRules
+from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.calls.stall_detector import Limits
-from holdfast.agents.models.factory import Timeouts
 from holdfast.agents.policy.tool_policy import ToolPolicy
 from holdfast.agents.tools.rules import command_rules, file_tool_rules
 from holdfast.agents.tools.shell import Shell, open_shell
@@ -75,20 +75,22 @@ def make_middleware(
     async def after_mutation() -> dict[str, Any]:
         return {"tree": await scope.on_disk(lambda: write_tree(scope.place).tree_id)}
 
-    journal = JournalMiddleware(
-        scope.log,
-        lane_id,
+    services = TurnServices(
         rules={**file_tool_rules(root), **command_rules(shell.spool_dir)},
         gate=BudgetGate(money),
         limits=Limits(max_work_s=phase.timeout_seconds),
-        accept_drift=_DRIFT if scope.history.accepts_drift else frozenset(),
-        allow=policy,
-        after_mutation=after_mutation,
+        policy=policy,
         approver=PhaseToolApprover(scope, phase, attempt),
         shell=shell,
-        retry=RetryRules.of(persona, scope.config),
-        call_timeout_s=Timeouts.of(persona, scope.config).call_s,
-        traffic=get_traffic(scope.config).lane(provider_of(persona), scope.run_id),
+        retries=RetryRules.of(persona, scope.config),
+        provider_slot=get_rate_limits(scope.config).slot(provider_of(persona), scope.run_id),
+    )
+    journal = JournalMiddleware(
+        scope.log,
+        lane_id,
+        services,
+        after_mutation=after_mutation,
+        accept_drift=_DRIFT if scope.history.accepts_drift else frozenset(),
     )
     return TurnMiddleware(journal, shell)
 

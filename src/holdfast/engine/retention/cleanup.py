@@ -79,7 +79,7 @@ class Cleanup:
     def add(self, run_id: str, disposal: Disposal) -> None:
         self.items += disposal.items
         self.rescue_refs += disposal.rescue_refs
-        self.skipped += [Skipped(run_id, reason) for reason in disposal.kept]
+        self.skipped += [Skipped(run_id, reason) for reason in disposal.obstacles]
 
 
 async def clean_up(
@@ -258,13 +258,13 @@ class _Cleaner:
         async with self._owning(run.run_id) as (journal, claim):
             cleaned = await self._dispose(run.run_id)
             self.report.add(run.run_id, cleaned if not self._can_lose_unmerged else Disposal(cleaned.items))
-            if cleaned.kept and not self._can_lose_unmerged:
+            if cleaned.obstacles and not self._can_lose_unmerged:
                 return
             rest = await asyncio.to_thread(measure_run, places)
             deleted = await delete_run(*(self._db, journal, claim, places), can_lose_unmerged=self._can_lose_unmerged)
         self.report.items += [row, *rest]
         finished = await finish_deleted(journal, deleted, spooled)
-        self.report.skipped += [Skipped(run.run_id, reason) for reason in finished.kept]
+        self.report.skipped += [Skipped(run.run_id, reason) for reason in finished.obstacles]
 
     async def _rehearse(self, run: OverRun, row: Leftover) -> None:
         places = RunPlaces(self._data_dir, run.run_id)

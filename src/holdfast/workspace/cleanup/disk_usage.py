@@ -7,7 +7,7 @@ _BLOCK_BYTES = 512  # what `st_blocks` counts in, whatever the file system's own
 
 
 def disk_bytes(path: Path) -> int:
-    """The space that a file, or a folder with all in it, takes. What goes away meanwhile counts nothing."""
+    """Measure the space that a file, or a folder with all in it, takes. What goes away meanwhile counts nothing."""
     seen: set[tuple[int, int]] = set()
     return _add_up(path, seen)
 

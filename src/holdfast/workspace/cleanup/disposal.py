@@ -31,7 +31,7 @@ class Disposal:
     """What went, and what stays with the reason. `rescue_refs` keep files that no phase had recorded."""
 
     items: tuple[Leftover, ...]
-    kept: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
     rescue_refs: tuple[str, ...] = ()
 
 
@@ -42,7 +42,7 @@ def dispose_files(places: RunPlaces, spooled: Sequence[Path], *, at: datetime) -
     """
     planned = measure_files(places, spooled)
     gone: list[Leftover] = []
-    kept: list[str] = []
+    obstacles: list[str] = []
     rescued: tuple[str, ...] = ()
     try:
         worktree = [item for item in planned if item.kind is LeftoverKind.WORKTREE]
@@ -50,7 +50,7 @@ def dispose_files(places: RunPlaces, spooled: Sequence[Path], *, at: datetime) -
             rescued = _remove_worktree(places, at)
             gone += worktree
     except WorkspaceError as error:
-        kept.append(error.message)
+        obstacles.append(error.message)
     else:
         gone += _remove_branch(places)
     for item in planned:
@@ -58,8 +58,8 @@ def dispose_files(places: RunPlaces, spooled: Sequence[Path], *, at: datetime) -
             _remove_at_once(Path(item.path))
             gone.append(item)
         elif item.kind is LeftoverKind.SPOOL:
-            kept.append(f"the command in {item.path} still runs")
-    return Disposal(tuple(gone), tuple(kept), rescued)
+            obstacles.append(f"the command in {item.path} still runs")
+    return Disposal(tuple(gone), tuple(obstacles), rescued)
 
 
 def _remove_worktree(places: RunPlaces, at: datetime) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def dispose_run(places: RunPlaces, repo: Path | None, spooled: Sequence[Path]) -
     `repo` is the git directory with its refs; if that is not there, the rest goes all the same, and it is said.
     """
     planned = [*measure_files(places, spooled), *measure_run(places)]
-    kept: list[str] = []
+    obstacles: list[str] = []
     for folder in (places.worktree, places.adopted):
         if folder.is_dir():
             places.state_dir.mkdir(parents=True, exist_ok=True)
@@ -108,9 +108,9 @@ def dispose_run(places: RunPlaces, repo: Path | None, spooled: Sequence[Path]) -
             folder.rename(places.trash)  # crash: it is no worktree any more; the next call empties the trash
         _empty_trash(places)
     if repo is not None and repo.is_dir() and repo != places.private_repository:
-        kept += _remove_refs(places, repo)
+        obstacles += _remove_refs(places, repo)
     elif repo is not None and repo != places.private_repository:
-        kept.append(f"refs under {run_refs(places.run_id)} in {repo}, which is not there")
+        obstacles.append(f"refs under {run_refs(places.run_id)} in {repo}, which is not there")
     for path in (*places.find_scratch(), *spooled):
         if path.is_dir():
             _remove_at_once(path)
@@ -118,7 +118,7 @@ def dispose_run(places: RunPlaces, repo: Path | None, spooled: Sequence[Path]) -
     for folder in (places.private_repository, places.report, places.state_dir):
         if folder.is_dir():
             remove_folder(folder)
-    return Disposal(tuple(planned), tuple(kept))
+    return Disposal(tuple(planned), tuple(obstacles))
 
 
 _REMOVED = ".removed"
@@ -150,12 +150,12 @@ def _remove_refs(places: RunPlaces, repo: Path) -> list[str]:
     with hold_lock(places.state_dir / "lock"):
         forget_worktree(git, places.worktree)
         refs = git.line("for-each-ref", "--format=%(refname)", run_refs(places.run_id)).splitlines()
-        kept: list[str] = []
+        obstacles: list[str] = []
         known = list_branches(repo)
         for branch in branch_names(places.run_id):
             if branch in known:
                 refs.append(f"refs/heads/{branch}")
             elif git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}"):
-                kept.append(f"the branch {branch}, which is checked out elsewhere")
+                obstacles.append(f"the branch {branch}, which is checked out elsewhere")
         git.run("update-ref", "--stdin", stdin="".join(f"delete {ref}\n" for ref in refs).encode())
-    return kept
+    return obstacles

@@ -79,7 +79,7 @@ class RunPlaces:
         return self.data_dir / "reports" / self.run_id
 
     def find_workspace(self) -> Workspace | None:
-        """The workspace, if one was made and lies where it should; one whose data directory was moved does not."""
+        """Find the workspace, if one was made and lies where it should; one in a moved data directory does not."""
         try:
             workspace = open_workspace(self.data_dir, self.run_id)
         except WorkspaceError:
@@ -87,7 +87,7 @@ class RunPlaces:
         return workspace if workspace.worktree == self.worktree else None
 
     def find_scratch(self) -> list[Path]:
-        """The folders in which agents of this run kept notes beside their workspace."""
+        """Find the folders with the notes that agents of this run made beside their workspace."""
         workspace = self.find_workspace()
         roots = {self.worktree, *([workspace.root] if workspace else ())}
         names = (hashlib.sha256(str(root).encode()).hexdigest()[:16] for root in sorted(roots))
@@ -108,7 +108,7 @@ def list_spooled(data_dir: Path) -> dict[str, list[Path]]:
 
 
 def list_branches(repo: Path) -> dict[str, str]:
-    """The branches of runs in a repository that no checkout of the user's is on, each with its commit."""
+    """List the branches of runs in a repository that no checkout of the user's is on, each with its commit."""
     if not repo.is_dir():
         return {}
     listed = Git(git_dir=repo).run(
@@ -125,8 +125,8 @@ def _is_ours(branch: str, worktree: str) -> bool:
 
 
 def find_idle_branch(workspace: Workspace, branches: dict[str, str]) -> str | None:
-    """The run's branch if it holds nothing of its own: it stands where the run began, or a branch of the user's has
-    all of it."""
+    """Find the run's branch if it holds nothing of its own: it stands where the run began, or a branch of the user's
+    has all of it."""
     for branch in branch_names(workspace.run_id):
         commit = branches.get(branch)
         if commit and (commit == workspace.base_commit or is_reached(workspace.repo, commit)):
@@ -135,7 +135,7 @@ def find_idle_branch(workspace: Workspace, branches: dict[str, str]) -> str | No
 
 
 def is_reached(repo: Path, commit: str) -> bool:
-    """Whether a branch or tag of the user's, here or as a remote had it, reaches a commit."""
+    """Tell whether a branch or tag of the user's, here or as a remote had it, reaches a commit."""
     listing = ("for-each-ref", f"--contains={commit}", "--format=%(refname)", "refs/heads", "refs/remotes", "refs/tags")
     found = Git(git_dir=repo).run(*listing, ok=(0, 1, 128, 129))
     refs = found.line.splitlines() if found.exit_code == 0 else []
@@ -145,7 +145,7 @@ def is_reached(repo: Path, commit: str) -> bool:
 def find_unmerged(
     workspace: Workspace, tree: str | None, *, own: Sequence[str], branches: Iterable[str], is_delivered: bool
 ) -> str | None:
-    """Why deleting a run would lose work, or `None`: its whole result is with the user, or there is none.
+    """Say why deleting a run would lose work, or `None`: its whole result is with the user, or there is none.
 
     `tree` is what the last phase left, `own` are the engine's own files in it, `branches` those that a merge brought it
     to; `is_delivered` says that a plain folder has got these files.
@@ -176,7 +176,7 @@ def _changes(workspace: Workspace, tree: str, own: Sequence[str]) -> bool:
 
 
 def measure_files(places: RunPlaces, spooled: Sequence[Path]) -> list[Leftover]:
-    """What may go once a run is over, and can be made again: worktree, notes of agents, output of commands."""
+    """Measure what may go once a run is over, and can be made again: worktree, agents' notes, output of commands."""
     found: list[tuple[LeftoverKind, Path]] = []
     found += [(LeftoverKind.WORKTREE, path) for path in (places.worktree, places.trash) if path.is_dir()]
     workspace = places.find_workspace()
@@ -188,7 +188,7 @@ def measure_files(places: RunPlaces, spooled: Sequence[Path]) -> list[Leftover]:
 
 
 def measure_run(places: RunPlaces) -> list[Leftover]:
-    """What goes only with the run itself: the record of its workspace, its report, a private repository, its refs."""
+    """Measure what goes only with the run itself: its workspace's record, its report, private repository and refs."""
     found = (
         (LeftoverKind.STATE, places.state_dir),
         (LeftoverKind.REPORT, places.report),

@@ -25,7 +25,7 @@ class ProcessIdentity:
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """Who the process is, or `None` if it has ended (a zombie has)."""
+    """Identify a process, or `None` if it has ended (a zombie has)."""
     started = _find_start(pid)
     return ProcessIdentity(pid, started, read_boot_id()) if started else None
 
@@ -40,7 +40,7 @@ def read_boot_id() -> str:
 
 
 def age_s(identity: ProcessIdentity) -> float | None:
-    """How long ago the process started, by a clock that nobody can set; `None` if that was before the last boot."""
+    """Return the age of a process, by a clock that nobody can set; `None` if it is from before the last boot."""
     if identity.boot_id != read_boot_id() or not identity.started.isdigit():
         return None
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(identity.started) / _TICKS
@@ -55,7 +55,7 @@ def _find_start(pid: int) -> str | None:
 
 
 def _read_stat(pid: int) -> list[str]:
-    """The fields after the command's name, which may hold spaces and brackets: state, parent, group, session …"""
+    """Read the fields after the command's name (it may hold spaces and brackets): state, parent, group, session …"""
     try:
         return (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -63,7 +63,7 @@ def _read_stat(pid: int) -> list[str]:
 
 
 def find_members(leader: ProcessIdentity, tag: str) -> list[int]:
-    """The living processes of the leader's session, and those that left it but still carry the tag."""
+    """Find the living processes of the leader's session, and those that left it but still carry the tag."""
     if not _PROC.joinpath("self/stat").exists():
         return [leader.pid] if is_alive(leader) else []
     if leader.boot_id != read_boot_id():

@@ -35,7 +35,7 @@ class Sandbox:
 def workspace_sandbox(
     workspace: Workspace, *, data_dir: Path, home: Path, env: Mapping[str, str], has_network: bool = True
 ) -> Sandbox:
-    """The sandbox of a run: its worktree writable; git's data readable; our data and the user's keys out of sight."""
+    """Return a run's sandbox: its worktree writable; git's data readable; our data and the user's keys out of sight."""
     return Sandbox(
         writable=(workspace.worktree,),
         read_only=(workspace.repo, workspace.worktree / ".git"),

@@ -59,40 +59,45 @@ class Outcome:
         return self.state is CommandState.TIMED_OUT
 
 
+@dataclass(frozen=True)
+class SpoolOptions:
+    """What a command gets, and how much time and output it may take."""
+
+    env: Mapping[str, str] | None = None
+    stdin: bytes | None = None
+    timeout_s: float | None = None
+    """Counted from the recorded start by the runner, also while no engine lives; it ends the whole group."""
+    max_output: int = 30_000
+    """Characters of the output in its `Outcome`; the log has more."""
+    max_log_bytes: int = 1024**3
+    leave_running: bool = False
+    """Cancelling the wait does not end the group."""
+
+
 async def run_spooled(
-    key: str,
-    command: Sequence[str] | str,
-    *,
-    cwd: Path,
-    spool_dir: Path,
-    env: Mapping[str, str] | None = None,
-    timeout_s: float | None = None,
-    stdin: bytes | None = None,
-    max_output: int = 30_000,
-    max_log_bytes: int = 1024**3,
-    leave_running: bool = False,
+    key: str, command: Sequence[str] | str, *, cwd: Path, spool_dir: Path, options: SpoolOptions | None = None
 ) -> Outcome:
     """Run a command (argv, or a line for /bin/sh) once for `key`, or go on waiting for it if it was started before.
 
-    The time-out counts from the recorded start and is kept by the runner, also while no engine lives; it ends the
-    whole group. Cancelling ends the group too, unless `leave_running`. Raises `Nondeterminism` if the key was used for
-    another command.
+    Cancelling ends the whole group, unless `leave_running`. Raises `Nondeterminism` if the key was used for another
+    command.
     """
+    options = options or SpoolOptions()
     folder = spool_folder(spool_dir, key)
-    request = _Request(key, _argv(command), str(cwd.resolve()), timeout_s, max_log_bytes)
+    request = _Request(key, _argv(command), str(cwd.resolve()), options.timeout_s, options.max_log_bytes)
     reattached = (folder / "pid.json").exists()
     try:
         if not reattached:
-            await _start(folder, request, clean_environment(env), stdin)
+            await _start(folder, request, clean_environment(options.env), options.stdin)
         else:
             request.check(folder)
         spooled = await _wait_until_started(folder)
         result = await wait_for_end(spooled)
     except asyncio.CancelledError:
-        if not leave_running:
+        if not options.leave_running:
             await stop_spooled(key, spool_dir=spool_dir)
         raise
-    return _outcome(spooled, result, reattached=reattached, max_output=max_output)
+    return _outcome(spooled, result, reattached=reattached, max_output=options.max_output)
 
 
 async def stop_spooled(key: str, *, spool_dir: Path) -> None:
@@ -116,13 +121,13 @@ def remove_spooled(key: str, *, spool_dir: Path) -> None:
 
 
 def find_command(key: str, *, spool_dir: Path) -> list[str] | None:
-    """The argv that is to run, runs or ran for a key; `None` if the key is new."""
+    """Find the argv that is to run, runs or ran for a key; `None` if the key is new."""
     path = spool_folder(spool_dir, key) / "command.json"
     return list(json.loads(path.read_text())["argv"]) if path.exists() else None
 
 
 def is_lost(key: str, *, spool_dir: Path) -> bool:
-    """Whether a command was started of which nobody will ever know how it ended."""
+    """Tell whether a command was started of which nobody will ever know how it ended."""
     spooled = read_spooled(spool_folder(spool_dir, key))
     return spooled is not None and not spooled.is_running and find_end(spooled) is None
 
@@ -132,7 +137,7 @@ def spool_folder(spool_dir: Path, key: str) -> Path:
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables a command gets: a short list of harmless ones, and what the caller adds. Keys never get in."""
+    """Return the variables a command gets: a short list of harmless ones, and the caller's. Keys never get in."""
     return {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ} | dict(extra or {})
 
 
@@ -230,7 +235,7 @@ def _state(spooled: Spooled, result: dict[str, Any]) -> CommandState:
 
 
 def read_output(path: Path, max_bytes: int) -> tuple[str, bool]:
-    """The output's head and tail with a note between them if it is longer; and whether it was cut."""
+    """Read an output, if it is longer only its head and tail with a note between; and say whether it was cut."""
     size = path.stat().st_size if path.exists() else 0
     if size <= max_bytes:
         return (path.read_bytes().decode(errors="replace") if size else ""), False

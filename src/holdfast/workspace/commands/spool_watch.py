@@ -40,7 +40,7 @@ class Spooled:
 
 
 def read_spooled(folder: Path) -> Spooled | None:
-    """The command of this folder, or `None` if none was started."""
+    """Read the command of this folder, or `None` if none was started."""
     if not (folder / "pid.json").exists():
         return None
     started = json.loads((folder / "pid.json").read_text())
@@ -61,7 +61,7 @@ def find_end(spooled: Spooled) -> dict[str, Any] | None:
 
 
 async def wait_for_end(spooled: Spooled) -> dict[str, Any] | None:
-    """What the runner recorded about the end; `None` if it died without a record and the command has ended too."""
+    """Wait for the end and return the runner's record of it; `None` if it died without one and the command ended."""
     while True:
         is_watched = is_alive(spooled.runner)
         result = find_end(spooled)  # after the look at the runner, which writes it before it ends

@@ -107,8 +107,8 @@ async def test_a_failure_is_recorded_and_raised_again(phase: Phase) -> None:
 
 async def test_a_denied_call_is_an_ordinary_result(phase: Phase) -> None:
     handler = Handler("sent")
-    live = await drive(phase, handler, request(to="a"), allow=lambda name, args: f"{name} is for others.")
-    replayed = await drive(phase, handler, request(to="a"), allow=lambda name, args: None)
+    live = await drive(phase, handler, request(to="a"), policy=lambda name, args: f"{name} is for others.")
+    replayed = await drive(phase, handler, request(to="a"), policy=lambda name, args: None)
 
     assert handler.calls == []
     assert live == replayed

@@ -27,50 +27,50 @@ async def until_told(phase: Phase, kind: str) -> None:
 async def test_a_call_that_must_wait_says_why_and_reserves_nothing(
     phase: Phase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_TELL_AFTER_S", 0.01)
-    traffic = RateLimits((("*", 1),), ())
+    monkeypatch.setattr(module, "_REPORT_AFTER_S", 0.01)
+    rate_limits = RateLimits((("*", 1),), ())
     with ModelServer({"": [Says("There.")]}) as server:
         served = ServedPhase(phase.folder, address=server.address)
-        await traffic.enter("here", "another run", no_word)
-        playing = asyncio.create_task(served.play(text="Go.", traffic=traffic.lane("here", RUN_ID)))
+        await rate_limits.enter("here", "another run", no_word)
+        playing = asyncio.create_task(served.play(text="Go.", provider_slot=rate_limits.slot("here", RUN_ID)))
         await until_told(phase, "agent.progress")
 
         before = [(event.kind, event.payload.get("waiting_for")) for event in phase.events()]
-        reason = traffic.find_reason(RUN_ID)
-        traffic.leave("here")
+        reason = rate_limits.find_reason(RUN_ID)
+        rate_limits.leave("here")
         messages = await playing
 
     assert before == [("agent.progress", "1 calls to here are under way, the limit of this process.")]
     assert reason == before[0][1]
     assert messages[-1].content == "There."
-    assert traffic.find_reason(RUN_ID) is None
-    assert traffic.count_under_way() == {"here": 0}
+    assert rate_limits.find_reason(RUN_ID) is None
+    assert rate_limits.count_under_way() == {"here": 0}
 
 
 async def test_who_is_told_to_come_later_tells_every_run(phase: Phase) -> None:
-    traffic = RateLimits((), ())
+    rate_limits = RateLimits((), ())
     with ModelServer({"": [[Refuses(429, {"retry-after": "2"}), Says("There.")]]}) as server:
         served = ServedPhase(phase.folder, address=server.address)
-        playing = asyncio.create_task(served.play(text="Go.", traffic=traffic.lane("here", RUN_ID)))
+        playing = asyncio.create_task(served.play(text="Go.", provider_slot=rate_limits.slot("here", RUN_ID)))
         await until_told(phase, "model.error")
 
-        other = asyncio.create_task(traffic.enter("here", "another run", no_word))
+        other = asyncio.create_task(rate_limits.enter("here", "another run", no_word))
         await asyncio.sleep(0)
-        reason = traffic.find_reason("another run")
+        reason = rate_limits.find_reason("another run")
         await asyncio.gather(playing, other)
 
     assert str(reason).startswith("here asked for a pause of its calls")
     assert [len(server.received), playing.result()[-1].content] == [2, "There."]
-    assert traffic.count_under_way() == {"here": 1}
+    assert rate_limits.count_under_way() == {"here": 1}
 
 
 async def test_a_replay_waits_for_nobody(phase: Phase) -> None:
-    traffic = RateLimits((("*", 1),), ())
+    rate_limits = RateLimits((("*", 1),), ())
     with ModelServer({"": [Says("There.")]}) as server:
         served = ServedPhase(phase.folder, address=server.address)
-        await served.play(text="Go.", traffic=traffic.lane("here", RUN_ID))
-        await traffic.enter("here", "another run", no_word)
+        await served.play(text="Go.", provider_slot=rate_limits.slot("here", RUN_ID))
+        await rate_limits.enter("here", "another run", no_word)
 
-        messages = await served.play(text="Go.", traffic=traffic.lane("here", RUN_ID))
+        messages = await served.play(text="Go.", provider_slot=rate_limits.slot("here", RUN_ID))
 
     assert messages[-1].content == "There."

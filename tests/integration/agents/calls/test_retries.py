@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,7 @@ from tests.support.agents.phase import LANE, Phase, open_log
 from tests.support.agents.served_phase import KEY, KEY_VARIABLE, QUICK, ServedPhase
 from tests.support.model_server import Breaks, Hangs, ModelServer, Refuses, Reply, Says, asks
 
-from holdfast.agents.calls.retries import RetryRules
-from holdfast.agents.models.factory import Timeouts
+from holdfast.agents.calls.retries import RetryRules, Timeouts
 from holdfast.runtime.records import Records, StepState
 
 BUSY = Refuses(429, {"retry-after": "0"})
@@ -75,9 +75,9 @@ async def test_arguments_that_are_not_json_are_asked_for_again(phase: Phase, mak
 @pytest.mark.parametrize("timeouts", [Timeouts(idle_s=0.2), Timeouts(call_s=0.2)], ids=["idle", "call"])
 async def test_a_model_that_says_nothing_is_not_waited_for(phase: Phase, make_server: Any, timeouts: Timeouts) -> None:
     server = make_server([Hangs(), Says("There.")])
-    served = ServedPhase(phase.folder, address=server.address, timeouts=timeouts, options={"retry": MANY})
+    served = ServedPhase(phase.folder, address=server.address, timeouts=timeouts, options={"retries": MANY})
 
-    messages = await served.play(text="Go.", call_timeout_s=timeouts.call_s)
+    messages = await served.play(text="Go.", retries=replace(MANY, call_timeout_s=timeouts.call_s))
 
     assert messages[-1].content == "There."
     assert {payload["error"]["code"] for payload in errors(phase)} == {"timed_out"}
@@ -85,9 +85,9 @@ async def test_a_model_that_says_nothing_is_not_waited_for(phase: Phase, make_se
 
 async def test_slow_bytes_are_bounded_by_the_whole_call(phase: Phase, make_server: Any) -> None:
     server = make_server([Says("a " * 100, piece_chars=1, pause_s=0.05), Says("There.")])
-    served = ServedPhase(phase.folder, address=server.address, options={"retry": MANY})
+    served = ServedPhase(phase.folder, address=server.address, options={"retries": MANY})
 
-    messages = await served.play(text="Go.", call_timeout_s=0.4)
+    messages = await served.play(text="Go.", retries=replace(MANY, call_timeout_s=0.4))
 
     assert messages[-1].content == "There."
     assert {payload["error"]["code"] for payload in errors(phase)} == {"timed_out"}
@@ -156,7 +156,7 @@ async def test_a_request_that_is_too_long_is_not_repeated(phase: Phase, make_ser
 async def test_a_crash_between_attempts_goes_on_with_the_next_one(phase: Phase, make_server: Any) -> None:
     server = make_server([Refuses(500), Refuses(500), Refuses(500), Refuses(500), Says("There.")])
     served = ServedPhase(phase.folder, address=server.address, fallback_models=("second",))
-    served.options["retry"] = RetryRules(tries=3, backoff_s=30)
+    served.options["retries"] = RetryRules(tries=3, backoff_s=30)
     playing = asyncio.create_task(served.play(text="Go."))
     while not (phase.folder / "run.db").exists() or not errors(phase):
         await asyncio.sleep(0.01)
@@ -170,7 +170,7 @@ async def test_a_crash_between_attempts_goes_on_with_the_next_one(phase: Phase, 
         record = log.records.by_key["step", f"{LANE}/m0"]
         record.retry_at = 0.0
         assert (record.state, record.attempt) == (StepState.WAITING, 1)
-        served.options["retry"] = QUICK
+        served.options["retries"] = QUICK
         journal = served.middleware(log)
         result = await served.agent(journal).ainvoke({"messages": [{"role": "user", "content": "Go."}]})
 

@@ -10,6 +10,7 @@ from tests.support.user_repository import UserRepo
 from holdfast.workspace import (
     Outcome,
     SandboxProbe,
+    SpoolOptions,
     Workspace,
     clean_environment,
     find_bubblewrap,
@@ -30,7 +31,9 @@ def _run(
         workspace, data_dir=data_dir, home=data_dir.parent, env=clean_environment(env), **options
     )
     argv = to_sandboxed(sandbox, ["/bin/sh", "-c", script], cwd=workspace.root, program=FOUND.program or "")
-    return asyncio.run(run_spooled(script, argv, cwd=workspace.root, spool_dir=data_dir / "spool", timeout_s=30))
+    return asyncio.run(
+        run_spooled(script, argv, cwd=workspace.root, spool_dir=data_dir / "spool", options=SpoolOptions(timeout_s=30))
+    )
 
 
 def _refuse(folder: Path) -> None:
@@ -164,7 +167,8 @@ def test_time_out_ends_what_runs_inside(workspace: Workspace, data_dir: Path) ->
     script = "trap '' TERM; sleep 987 & sleep 987"
     argv = to_sandboxed(sandbox, ["/bin/sh", "-c", script], cwd=workspace.root, program=FOUND.program or "")
 
-    outcome = asyncio.run(run_spooled("k", argv, cwd=workspace.root, spool_dir=data_dir / "spool", timeout_s=0.5))
+    options = SpoolOptions(timeout_s=0.5)
+    outcome = asyncio.run(run_spooled("k", argv, cwd=workspace.root, spool_dir=data_dir / "spool", options=options))
 
     assert outcome.timed_out
     assert not _is_running("987")

@@ -6,12 +6,21 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.progress_limit import until
 
 from holdfast.errors import Nondeterminism, WorkspaceError
-from holdfast.workspace import CommandState, Outcome, clean_environment, remove_spooled, run_spooled, stop_spooled
+from holdfast.workspace import (
+    CommandState,
+    Outcome,
+    SpoolOptions,
+    clean_environment,
+    remove_spooled,
+    run_spooled,
+    stop_spooled,
+)
 from holdfast.workspace.commands.processes import ProcessIdentity, identify, is_alive
 from holdfast.workspace.commands.spool import spool_folder
 
@@ -28,9 +37,9 @@ async def run(tmp_path: Path, spool_dir: Path) -> AsyncIterator[Run]:
     """`run_spooled` in the test's folder; whatever it started is ended afterwards."""
     keys: set[str] = set()
 
-    async def start(key: str, command: str | list[str], **options: object) -> Outcome:
+    async def start(key: str, command: str | list[str], **settings: Any) -> Outcome:
         keys.add(key)
-        return await run_spooled(key, command, cwd=tmp_path, spool_dir=spool_dir, **options)  # type: ignore[arg-type]
+        return await run_spooled(key, command, cwd=tmp_path, spool_dir=spool_dir, options=SpoolOptions(**settings))
 
     yield start
     for key in keys:
@@ -191,9 +200,10 @@ async def test_cancelling_during_the_start_leaves_nothing_behind(run: Run, spool
 ENGINE = """
 import asyncio, sys
 from pathlib import Path
-from holdfast.workspace import run_spooled
+from holdfast.workspace import SpoolOptions, run_spooled
 command, cwd, spool_dir, timeout_s = sys.argv[1:]
-asyncio.run(run_spooled("k", command, cwd=Path(cwd), spool_dir=Path(spool_dir), timeout_s=float(timeout_s)))
+options = SpoolOptions(timeout_s=float(timeout_s))
+asyncio.run(run_spooled("k", command, cwd=Path(cwd), spool_dir=Path(spool_dir), options=options))
 """
 
 

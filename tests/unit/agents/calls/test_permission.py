@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.calls.permission import ApprovalAnswer, Permits
-from holdfast.agents.policy.judgement import Judgement, asked
+from holdfast.agents.calls.permission import ApprovalAnswer, ToolPermissions
+from holdfast.agents.policy.judgement import Judgement, needs_approval
 from holdfast.agents.tools.rules import ToolCall
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.runtime.step import CancelRun
@@ -28,39 +28,39 @@ class Person:
     def find_answer(self, _key: str) -> ApprovalAnswer | None:
         return None
 
-    def was_asked(self, key: str) -> bool:
+    def has_question(self, key: str) -> bool:
         return key in self.keys
 
 
 def judge(_name: str, _args: Any) -> Judgement:
-    return asked("network", "it wants the network")
+    return needs_approval("network", "it wants the network")
 
 
 async def test_a_person_is_asked_about_a_tool_that_is_there() -> None:
     person = Person()
 
-    permit = await Permits(judge, person).get("k", "lane", CALL, is_new=True)
+    permit = await ToolPermissions(judge, person).get("k", "lane", CALL, is_new=True)
 
     assert (permit.refusal, person.questions) == (None, ["k"])
 
 
 async def test_nobody_is_asked_about_a_tool_that_is_not_there() -> None:
     person = Person()
-    permits = Permits(judge, person)
+    permits = ToolPermissions(judge, person)
 
     new = await permits.get("k", "lane", CALL, is_new=True, is_known=False)
     replayed = await permits.get("k", "lane", CALL, is_new=False, is_known=False)
 
     assert person.questions == []
-    assert new.told == {
+    assert new.facts == {
         "policy": {"verdict": "deny", "rule": "no such tool", "reason": "the agent has no tool of this name"},
         "denied": "the agent has no tool of this name",
     }
-    assert (replayed.refusal, replayed.told) == (None, {})  # what is recorded counts
+    assert (replayed.refusal, replayed.facts) == (None, {})  # what is recorded counts
 
 
 async def test_a_question_that_an_earlier_version_asked_still_counts() -> None:
     person = Person("abort", "k")
 
     with pytest.raises(CancelRun):
-        await Permits(judge, person).get("k", "lane", CALL, is_new=True, is_known=False)
+        await ToolPermissions(judge, person).get("k", "lane", CALL, is_new=True, is_known=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.agents.calls import rate_limits as module
-from holdfast.agents.calls.rate_limits import RateLimits, get_traffic, provider_of
+from holdfast.agents.calls.rate_limits import RateLimits, get_rate_limits, provider_of
 from holdfast.config import load_config
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid
@@ -23,9 +23,11 @@ async def turns(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-def calling(traffic: RateLimits, name: str, log: list[str], gate: asyncio.Event) -> Callable[[str], Awaitable[None]]:
+def calling(
+    rate_limits: RateLimits, name: str, log: list[str], gate: asyncio.Event
+) -> Callable[[str], Awaitable[None]]:
     async def call(run_id: str) -> None:
-        async with traffic.lane(name, run_id).entered(no_word):
+        async with rate_limits.slot(name, run_id).reserve(no_word):
             log.append(run_id)
             await gate.wait()
 
@@ -33,26 +35,26 @@ def calling(traffic: RateLimits, name: str, log: list[str], gate: asyncio.Event)
 
 
 async def test_calls_beyond_the_limit_wait_in_their_order_and_say_why() -> None:
-    traffic, log, gate = RateLimits((("*", 2),), ()), list[str](), asyncio.Event()
-    call = calling(traffic, "openai", log, gate)
+    rate_limits, log, gate = RateLimits((("*", 2),), ()), list[str](), asyncio.Event()
+    call = calling(rate_limits, "openai", log, gate)
     tasks = [asyncio.ensure_future(call(f"r{number}")) for number in range(5)]
     await turns()
 
     assert log == ["r0", "r1"]
-    assert traffic.find_reason("r0") is None
-    assert traffic.find_reason("r4") == "2 calls to openai are under way, the limit of this process."
-    assert (traffic.count_under_way(), traffic.count_waiting()) == ({"openai": 2}, {"openai": 3})
+    assert rate_limits.find_reason("r0") is None
+    assert rate_limits.find_reason("r4") == "2 calls to openai are under way, the limit of this process."
+    assert (rate_limits.count_under_way(), rate_limits.count_waiting()) == ({"openai": 2}, {"openai": 3})
 
     gate.set()
     await asyncio.gather(*tasks)
     assert log == [f"r{number}" for number in range(5)]
-    assert (traffic.count_under_way(), traffic.count_waiting()) == ({"openai": 0}, {"openai": 0})
+    assert (rate_limits.count_under_way(), rate_limits.count_waiting()) == ({"openai": 0}, {"openai": 0})
 
 
 async def test_providers_do_not_wait_for_each_other() -> None:
-    traffic, log, gate = RateLimits((("*", 1), ("ollama", 2)), ()), list[str](), asyncio.Event()
+    rate_limits, log, gate = RateLimits((("*", 1), ("ollama", 2)), ()), list[str](), asyncio.Event()
     tasks = [
-        asyncio.ensure_future(calling(traffic, name, log, gate)(f"{name}-{number}"))
+        asyncio.ensure_future(calling(rate_limits, name, log, gate)(f"{name}-{number}"))
         for name in ("openai", "ollama", "ollama@other:1")
         for number in range(3)
     ]
@@ -65,35 +67,35 @@ async def test_providers_do_not_wait_for_each_other() -> None:
 
 async def test_a_minute_holds_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MINUTE_S", 1.0)
-    traffic, log, gate = RateLimits((), (("*", 2),)), list[str](), asyncio.Event()
+    rate_limits, log, gate = RateLimits((), (("*", 2),)), list[str](), asyncio.Event()
     gate.set()
-    call = calling(traffic, "openai", log, gate)
+    call = calling(rate_limits, "openai", log, gate)
     tasks = [asyncio.ensure_future(call(f"r{number}")) for number in range(5)]
     await turns()
 
     assert log == ["r0", "r1"]
-    assert traffic.find_reason("r2") == "2 calls to openai were made within a minute, the limit of this process."
+    assert rate_limits.find_reason("r2") == "2 calls to openai were made within a minute, the limit of this process."
     await asyncio.gather(*tasks)
     assert log == [f"r{number}" for number in range(5)]
 
 
 async def test_a_provider_that_asks_for_a_pause_gets_it_from_every_run() -> None:
-    traffic, log, gate = RateLimits((), ()), list[str](), asyncio.Event()
+    rate_limits, log, gate = RateLimits((), ()), list[str](), asyncio.Event()
     gate.set()
-    lane = traffic.lane("openai", "a")
-    lane.hold(1.0)
-    task = asyncio.ensure_future(calling(traffic, "openai", log, gate)("b"))
+    slot = rate_limits.slot("openai", "a")
+    slot.hold_off(1.0)
+    task = asyncio.ensure_future(calling(rate_limits, "openai", log, gate)("b"))
     await turns()
 
     assert log == []
-    assert str(traffic.find_reason("b")).startswith("openai asked for a pause of its calls")
+    assert str(rate_limits.find_reason("b")).startswith("openai asked for a pause of its calls")
     await task
     assert log == ["b"]
 
 
 async def test_who_gives_up_waiting_takes_no_place() -> None:
-    traffic, log, gate = RateLimits((("*", 1),), ()), list[str](), asyncio.Event()
-    call = calling(traffic, "openai", log, gate)
+    rate_limits, log, gate = RateLimits((("*", 1),), ()), list[str](), asyncio.Event()
+    call = calling(rate_limits, "openai", log, gate)
     tasks = [asyncio.ensure_future(call(f"r{number}")) for number in range(4)]
     await turns()
     tasks[1].cancel()
@@ -104,20 +106,20 @@ async def test_who_gives_up_waiting_takes_no_place() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
     assert log == ["r0", "r3"]
-    assert (traffic.count_under_way(), traffic.count_waiting()) == ({"openai": 0}, {"openai": 0})
-    assert traffic.find_reason("r2") is None
+    assert (rate_limits.count_under_way(), rate_limits.count_waiting()) == ({"openai": 0}, {"openai": 0})
+    assert rate_limits.find_reason("r2") is None
 
 
 async def test_a_long_wait_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_TELL_AFTER_S", 0.001)
-    traffic, told = RateLimits((("*", 1),), ()), list[str]()
+    monkeypatch.setattr(module, "_REPORT_AFTER_S", 0.001)
+    rate_limits, told = RateLimits((("*", 1),), ()), list[str]()
 
     async def tell(reason: str) -> None:
         told.append(reason)
-        traffic.leave("openai")
+        rate_limits.leave("openai")
 
-    await traffic.enter("openai", "a", no_word)
-    await traffic.enter("openai", "b", tell)
+    await rate_limits.enter("openai", "a", no_word)
+    await rate_limits.enter("openai", "b", tell)
 
     assert told == ["1 calls to openai are under way, the limit of this process."]
 
@@ -125,8 +127,8 @@ async def test_a_long_wait_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None
 async def test_all_runs_of_a_loop_share_one(tmp_path: Path) -> None:
     config = load_config(data_dir=tmp_path)
 
-    assert get_traffic(config) is get_traffic(load_config(data_dir=tmp_path / "other"))
-    assert get_traffic(config) is not get_traffic(load_config(data_dir=tmp_path, max_parallel_model_calls=3))
+    assert get_rate_limits(config) is get_rate_limits(load_config(data_dir=tmp_path / "other"))
+    assert get_rate_limits(config) is not get_rate_limits(load_config(data_dir=tmp_path, max_parallel_model_calls=3))
 
 
 def test_a_server_of_its_own_is_a_provider_of_its_own() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.agents.calls.stall_detector import Advice, Governor, Limits
+from holdfast.agents.calls.stall_detector import Advice, Limits, StallDetector
 from holdfast.agents.tools.rules import ToolCall
 
 LIMITS = Limits(max_turns=50)
@@ -14,7 +14,7 @@ def answer(text: str, *, is_error: bool = False, **facts: Any) -> dict[str, Any]
     return {"codec": 1, "value": {"$msg": ["ToolMessage", fields]}, **facts}
 
 
-def play(governor: Governor, *turns: list[tuple[ToolCall, dict[str, Any]]], lane_id: str = "p/1") -> list[Advice]:
+def play(governor: StallDetector, *turns: list[tuple[ToolCall, dict[str, Any]]], lane_id: str = "p/1") -> list[Advice]:
     advice = []
     for number, calls in enumerate(turns):
         advice.append(governor.advise(lane_id))
@@ -24,7 +24,7 @@ def play(governor: Governor, *turns: list[tuple[ToolCall, dict[str, Any]]], lane
 
 
 def test_the_same_call_with_the_same_result_is_nudged_then_handed_on_then_stopped() -> None:
-    advice = play(Governor(LIMITS), *[[(LOOK, answer("README.md"))]] * 7)
+    advice = play(StallDetector(LIMITS), *[[(LOOK, answer("README.md"))]] * 7)
 
     go, nudge, fall = Advice.GO_ON, Advice.NUDGE, Advice.FALL_BACK
     assert advice == [go, go, go, nudge, nudge, fall, fall, Advice.STOP]
@@ -33,20 +33,20 @@ def test_the_same_call_with_the_same_result_is_nudged_then_handed_on_then_stoppe
 def test_another_result_is_progress() -> None:
     turns = [[(LOOK, answer(f"file {number}"))] for number in range(9)]
 
-    assert set(play(Governor(LIMITS), *turns)) == {Advice.GO_ON}
+    assert set(play(StallDetector(LIMITS), *turns)) == {Advice.GO_ON}
 
 
 def test_a_changed_file_is_progress() -> None:
     write = ToolCall("write_file", {"file_path": "/a"}, "1")
     turns = [[(write, answer("written", tree=f"tree{number}"))] for number in range(9)]
 
-    assert set(play(Governor(LIMITS), *turns)) == {Advice.GO_ON}
+    assert set(play(StallDetector(LIMITS), *turns)) == {Advice.GO_ON}
 
 
 def test_writing_the_same_again_is_none() -> None:
     write = ToolCall("write_file", {"file_path": "/a"}, "1")
 
-    assert play(Governor(LIMITS), *[[(write, answer("written", tree="same"))]] * 8)[-1] is Advice.STOP
+    assert play(StallDetector(LIMITS), *[[(write, answer("written", tree="same"))]] * 8)[-1] is Advice.STOP
 
 
 def test_the_same_error_for_other_arguments_is_no_progress() -> None:
@@ -55,24 +55,24 @@ def test_the_same_error_for_other_arguments_is_no_progress() -> None:
         for number in range(7)
     ]
 
-    assert play(Governor(LIMITS), *turns)[-1] is Advice.STOP
+    assert play(StallDetector(LIMITS), *turns)[-1] is Advice.STOP
 
 
 def test_going_round_in_two_steps_is_no_progress() -> None:
     turns = [[(LOOK, answer("a"))], [(ToolCall("glob", {"pattern": "*"}), answer("b"))]] * 4
 
-    assert play(Governor(LIMITS), *turns)[-1] is Advice.STOP
+    assert play(StallDetector(LIMITS), *turns)[-1] is Advice.STOP
 
 
 def test_lanes_are_watched_apart() -> None:
-    governor = Governor(LIMITS)
+    governor = StallDetector(LIMITS)
     play(governor, *[[(LOOK, answer("README.md"))]] * 7)
 
     assert play(governor, [(LOOK, answer("README.md"))], lane_id="p/1/m0.t0") == [Advice.GO_ON, Advice.GO_ON]
 
 
 def test_the_number_of_turns_is_limited_and_can_be_granted_again() -> None:
-    governor = Governor(Limits(max_turns=3))
+    governor = StallDetector(Limits(max_turns=3))
     turns = [[(LOOK, answer(f"file {number}"))] for number in range(3)]
     assert play(governor, *turns)[-1] is Advice.STOP
 
@@ -82,7 +82,7 @@ def test_the_number_of_turns_is_limited_and_can_be_granted_again() -> None:
 
 
 def test_work_is_counted_over_processes_and_once_for_calls_beside_each_other() -> None:
-    governor = Governor(Limits(max_work_s=5.5))
+    governor = StallDetector(Limits(max_work_s=5.5))
     governor.note_answer("p/1", {"took_s": 2.0})
     play(governor, [(LOOK, answer("a", took_s=3.0)), (LOOK, answer("b", took_s=1.0))])
     assert not governor.is_out_of_time("p/1")
@@ -93,7 +93,7 @@ def test_work_is_counted_over_processes_and_once_for_calls_beside_each_other() -
 
 
 def test_the_diagnosis_names_what_was_repeated() -> None:
-    governor = Governor(LIMITS)
+    governor = StallDetector(LIMITS)
     play(governor, *[[(LOOK, answer("README.md"))]] * 7)
 
     assert governor.diagnose("p/1")["calls"] == [{"call": "ls path=/", "times": 7}]

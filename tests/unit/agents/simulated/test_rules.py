@@ -6,7 +6,8 @@ import pytest
 from jsonschema import validate
 
 from holdfast.agents.envelope import Envelope, ExpectedFile, PhaseInput, find_envelope, to_block
-from holdfast.agents.simulated.rules import MISBEHAVIOURS, Scene, Seen, Turn, next_turn
+from holdfast.agents.simulated.conversation import PastCall
+from holdfast.agents.simulated.rules import MISBEHAVIOURS, Reply, Scene, next_turn
 from holdfast.persona import ScriptedTurn
 
 SCHEMA = {
@@ -30,24 +31,24 @@ CHAT_TOOLS = TOOLS | {"execute"}
 def perform(
     envelope: Envelope,
     misbehave: str = "",
-    asked_again: str = "",
+    follow_up: str = "",
     most: int = 12,
     script: dict[str, tuple[ScriptedTurn, ...]] | None = None,
-) -> list[Turn]:
+) -> list[Reply]:
     """Let it play, with tools that always answer, until it has nothing more to ask for."""
     text = f"Do this.\n\n{to_block(envelope)}"
-    scene = Scene(text, asked_again, tools=TOOLS, misbehave=misbehave, script=script or {})
-    turns: list[Turn] = []
+    scene = Scene(text, follow_up, tools=TOOLS, misbehave=misbehave, script=script or {})
+    turns: list[Reply] = []
     while len(turns) < most:
         turns.append(next_turn(scene))
         if not turns[-1].calls:
             break
-        seen = tuple(Seen(call.name, call.args, "['/README.md']") for call in turns[-1].calls)
+        seen = tuple(PastCall(call.name, call.args, "['/README.md']") for call in turns[-1].calls)
         scene = replace(scene, turns=(*scene.turns, seen))
     return turns
 
 
-def written(turns: list[Turn]) -> dict[str, str]:
+def written(turns: list[Reply]) -> dict[str, str]:
     calls = [call for turn in turns for call in turn.calls if call.name == "write_file"]
     return {call.args["file_path"]: call.args["content"] for call in calls}
 
@@ -142,19 +143,19 @@ def test_two_performances_are_the_same(misbehave: str) -> None:
 def test_a_subagent_looks_and_reports() -> None:
     scene = Scene("Look at the code.", tools=TOOLS - {"task"})
     first = next_turn(scene)
-    last = next_turn(replace(scene, turns=((Seen("ls", {}, "['/a.py', '/b/']"),),)))
+    last = next_turn(replace(scene, turns=((PastCall("ls", {}, "['/a.py', '/b/']"),),)))
 
     assert [call.name for call in first.calls] == ["ls"]
-    assert last == Turn("Looked at: /a.py, /b/.")
+    assert last == Reply("Looked at: /a.py, /b/.")
 
 
-def talk(message: str, results: dict[str, str], tools: frozenset[str] = CHAT_TOOLS) -> list[Turn]:
+def talk(message: str, results: dict[str, str], tools: frozenset[str] = CHAT_TOOLS) -> list[Reply]:
     """Let it answer a message of a person, with tools that answer this, until it asks for nothing more."""
     scene = Scene("Hello.", message, tools=tools)
     turns = [next_turn(scene)]
     while turns[-1].calls:
         seen = tuple(
-            Seen(call.name, call.args, results.get(call.name, ""), is_error=call.name not in results)
+            PastCall(call.name, call.args, results.get(call.name, ""), is_error=call.name not in results)
             for call in turns[-1].calls
         )
         scene = replace(scene, turns=(*scene.turns, seen))

@@ -1,0 +1,103 @@
+"""Which model is asked next, and when: the attempts at one model call, as they stand in the journal.
+
+Each attempt is an intent and an outcome of its own, and reserves money of its own: what a failed one has cost is known
+only where the provider surely charges nothing.
+"""
+
+import contextlib
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from holdfast.agents.calls.adapters import output_limit, priced_name
+from holdfast.agents.calls.fingerprints import model_name
+from holdfast.agents.calls.gate import ModelCall
+from holdfast.agents.calls.provider_errors import ProviderError, classify_error
+from holdfast.agents.calls.retries import RetryRules
+from holdfast.agents.redaction import SECRETS
+from holdfast.runtime.failures import describe_error
+from holdfast.runtime.step import Failure
+
+if TYPE_CHECKING:
+    from langchain.agents.middleware import ModelRequest
+    from langchain_core.language_models import BaseChatModel
+
+
+class Attempts:
+    """Goes through the models of one call; a later process goes on where the recorded failure says.
+
+    The recorded error holds `model_no`, the number of the model to ask next, and `tries`, how often it was asked.
+    """
+
+    def __init__(
+        self,
+        models: "Sequence[BaseChatModel]",
+        rules: RetryRules,
+        recorded: Mapping[str, Any],
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._models = models
+        self._rules = rules
+        self._clock = clock
+        number = recorded.get("model_no")
+        self._number = number if isinstance(number, int) and 0 <= number < len(models) else 0
+        tries = recorded.get("tries")
+        self._tries = tries if isinstance(tries, int) else 0
+
+    @property
+    def model(self) -> "BaseChatModel":
+        return self._models[self._number]
+
+    def to_call(self, call: ModelCall) -> ModelCall:
+        """Return the call with the price and the limit of the model that is asked now."""
+        if self._number == 0:
+            return call
+        return replace(call, model=priced_name(self.model), max_output_tokens=output_limit(self.model))
+
+    def to_request(self, request: "ModelRequest[Any]") -> "ModelRequest[Any]":
+        """Return the request for the model that is asked now."""
+        return request if self._number == 0 else request.override(model=self.model)
+
+    def skip_to(self, number: int) -> None:
+        """Begin with another model than the first, if there is one."""
+        if self._number < number < len(self._models):
+            self._number, self._tries = number, 0
+
+    def judge(self, error: Exception) -> Failure:
+        """Return what is recorded of a failed attempt; from now on `model` is the one to ask next."""
+        SECRETS.scrub_error(error)
+        problem = classify_error(error, now_s=self._clock())
+        facts = {**describe_error(error), "code": problem.code, "model": model_name(self.model)}
+        if problem.status is not None:
+            facts["status"] = problem.status
+        self._tries += 1
+        delay_s = self._wait(problem)
+        if delay_s is None:
+            times = "once" if self._tries == 1 else f"{self._tries} times"
+            with contextlib.suppress(AttributeError):  # not as a note: frameworks add theirs
+                error.__holdfast_notice__ = f"It was {_describe(self.model)}, asked {times}."  # type: ignore[attr-defined]
+            return Failure(facts)
+        return Failure({**facts, "model_no": self._number, "tries": self._tries}, delay_s)
+
+    def _wait(self, problem: ProviderError) -> float | None:
+        if problem.can_retry and self._tries < self._rules.tries:
+            delay_s = self._backoff_s() if problem.retry_after_s is None else problem.retry_after_s
+            if delay_s <= self._rules.max_wait_s:
+                return delay_s
+        if problem.can_use_fallback and self._number + 1 < len(self._models):
+            self._number, self._tries = self._number + 1, 0
+            return 0.0
+        return None
+
+    def _backoff_s(self) -> float:
+        longest = self._rules.backoff_s * 2.0 ** (self._tries - 1)
+        return min(longest * random.uniform(0.8, 1.2), self._rules.max_wait_s)  # noqa: S311 - spreads load
+
+
+def _describe(model: "BaseChatModel") -> str:
+    addresses = (getattr(model, name, None) for name in ("openai_api_base", "anthropic_api_url", "base_url"))
+    host = urlsplit(next((address for address in addresses if isinstance(address, str)), "")).netloc.rpartition("@")[2]
+    return f"{model_name(model)} at {host}" if host else model_name(model)

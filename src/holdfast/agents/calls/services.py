@@ -1,0 +1,33 @@
+"""What the calls of one turn need from outside. Whatever is left out does nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holdfast.agents.calls.gate import ModelCallGate
+from holdfast.agents.calls.permission import Allow, ToolApprover
+from holdfast.agents.calls.rate_limits import ProviderSlot
+from holdfast.agents.calls.retries import RetryRules
+from holdfast.agents.calls.stall_detector import Limits
+from holdfast.agents.tools.rules import ToolRule
+from holdfast.agents.tools.shell import Shell
+
+
+@dataclass(frozen=True)
+class TurnServices:
+    """The rules, the money, the permissions and the limits of one turn of an agent."""
+
+    rules: Mapping[str, ToolRule] = field(default_factory=dict)
+    """What each tool does; one that is not named may have changed anything."""
+    gate: ModelCallGate | None = None
+    """Writes money beside calls, in the same transaction."""
+    policy: Allow | None = None
+    """Judges a tool call before anything of it is recorded."""
+    approver: ToolApprover | None = None
+    """Asks a person where the policy wants one; without it such a call is denied."""
+    shell: Shell | None = None
+    """Where commands run; a tool call gets it with the network that it may have."""
+    limits: Limits = field(default_factory=Limits)
+    """When an agent that gets nowhere is nudged, handed to another model and stopped."""
+    retries: RetryRules = field(default_factory=RetryRules)
+    provider_slot: ProviderSlot | None = None
+    """When the provider may be called: it is shared by all runs of the process."""

@@ -1,0 +1,260 @@
+"""A tool call as a durable step, in the order of the design: replay → permission → intent → price → effect → result."""
+
+import asyncio
+import functools
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
+
+from holdfast.agents.calls.adapters import (
+    STEP_MARK,
+    await_if_needed,
+    describe_args,
+    find_asking_message,
+    pack,
+    to_reported_usage,
+    to_tool_call,
+    unpack,
+    with_args,
+    with_change_notice,
+)
+from holdfast.agents.calls.codec import encode_or_opaque, is_opaque
+from holdfast.agents.calls.in_flight import InFlight
+from holdfast.agents.calls.lane_keys import LaneKeys, tool_key
+from holdfast.agents.calls.model_calls import Refusal
+from holdfast.agents.calls.permission import ToolPermission, ToolPermissions
+from holdfast.agents.calls.services import TurnServices
+from holdfast.agents.calls.stall_detector import StallDetector
+from holdfast.agents.calls.tool_costs import PricedCall, ToolCosts
+from holdfast.agents.redaction import scrubbed
+from holdfast.agents.tools.rules import NO_TOOL, UNKNOWN_TOOL, ToolCall, ToolRule
+from holdfast.agents.tools.shell import grant_shell
+from holdfast.runtime.records import Record, StepState, fingerprint_of
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import TOOL_CALL, Step, idempotency_key
+from holdfast.runtime.unknown_outcomes import Done, NotDone, OnUnknown, Unclear
+
+AfterMutation = Callable[[], Awaitable[dict[str, Any]]]
+ToolHandler = Callable[[ToolCallRequest], Awaitable["ToolMessage | Command[Any]"]]
+
+
+@dataclass(frozen=True)
+class ToolCallState:
+    """A tool call on its way: each stage returns it with what that stage has found out."""
+
+    key: str
+    lane_id: str
+    call: ToolCall
+    rule: ToolRule
+    request: ToolCallRequest
+    handler: ToolHandler
+    is_stand_in: bool
+    """No journaled model made it: someone drives the middleware directly."""
+    is_known: bool
+    """The agent has a tool of this name."""
+    live: list[Any] = field(default_factory=list)
+    """What the handler returned in this process, if it was called."""
+    # -- of the replay
+    record: Record | None = None
+    is_new: bool = True
+    """Nothing of it is recorded, so its permission is still to be had."""
+    # -- of the permission
+    permission: ToolPermission = field(default_factory=ToolPermission)
+    # -- of the intent
+    details: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    before: str = ""
+    """What the target was like before the call, for a later process that must find out whether it happened."""
+    # -- of the price, the effect and the result
+    price: PricedCall | None = None
+    effect: Callable[[], Any] | None = None
+    result: Any = None
+
+    @property
+    def effective_call(self) -> ToolCall:
+        """The call as it is made: with the arguments that a person has put in the place of the model's."""
+        args = self.permission.args
+        return self.call if args is None else replace(self.call, args=args)
+
+
+class ToolCallRecorder:
+    """Makes the tool calls of one middleware."""
+
+    def __init__(
+        self,
+        log: RunLog,
+        keys: LaneKeys,
+        in_flight: InFlight,
+        detector: StallDetector,
+        services: TurnServices,
+        after_mutation: AfterMutation | None,
+    ) -> None:
+        self._log = log
+        self._keys = keys
+        self._in_flight = in_flight
+        self._detector = detector
+        self._services = services
+        self._after_mutation = after_mutation
+        self._permissions = ToolPermissions(services.policy, services.approver)
+        self._mutating = asyncio.Lock()
+        self.costs = ToolCosts(log, services.gate)
+
+    async def call(self, request: ToolCallRequest, handler: ToolHandler) -> "ToolMessage | Command[Any]":
+        """Return the recorded answer of a tool call, or make the call and record it."""
+        state = self._find_call(request, handler)
+        try:
+            state = await self._in_flight.finish(self._run(state), tool_key=state.key)
+        except Refusal as refusal:
+            is_subagent = self._keys.is_subagent(state.lane_id)
+            raise refusal.to_raise(is_subagent=is_subagent) from refusal.error.__cause__
+        self._detector.note_result(state.lane_id, state.key, state.call, state.result)
+        if state.live and state.is_stand_in and is_opaque(state.result["value"]):
+            return state.live[0]  # type: ignore[no-any-return]  # whoever drives us directly gets what its handler gave
+        answer: ToolMessage | Command[Any] = unpack(state.result, state.call)
+        return answer
+
+    async def _run(self, state: ToolCallState) -> ToolCallState:
+        """Take one call through its stages. Their order is a promise.
+
+        What is recorded counts before anything is asked; nothing is recorded as begun that was not permitted; the money
+        is reserved with the intent; and the effect comes after both, so that a crash leaves either nothing or a call
+        whose rule says how its outcome is found.
+        """
+        state = self._replay(state)
+        state = await self._get_permission(state)
+        state = self._add_intent_facts(state)
+        state = self._set_price(state)
+        state = self._prepare_effect(state)
+        return await self._record_result(state)
+
+    # -- the stages, in their order -----------------------------------------------------------------------------------
+
+    def _find_call(self, request: ToolCallRequest, handler: ToolHandler) -> ToolCallState:
+        call = to_tool_call(request.tool_call)
+        lane_id = self._keys.current_lane()
+        message = find_asking_message(request, call.call_id)
+        if message is None:
+            key = self._keys.next_stand_in_key(lane_id)
+        else:
+            position = [tool_call["id"] for tool_call in message.tool_calls].index(call.call_id)
+            key = tool_key(message.response_metadata[STEP_MARK], position)
+        is_stand_in = message is None
+        is_known = is_stand_in or request.tool is not None
+        rule = self._services.rules.get(call.name, UNKNOWN_TOOL) if is_known else NO_TOOL
+        return ToolCallState(key, lane_id, call, rule, request, handler, is_stand_in, is_known)
+
+    def _replay(self, state: ToolCallState) -> ToolCallState:
+        """Find what is recorded of the call; a completed one is not made again, whatever follows here."""
+        record = self._log.records.by_key.get(("step", state.key))
+        is_new = record is None or record.is_skipped or record.state is StepState.OPEN
+        return replace(state, record=record, is_new=is_new)
+
+    async def _get_permission(self, state: ToolCallState) -> ToolCallState:
+        """Ask the policy, and a person where it wants one. Raises `Suspended` while the person has not answered."""
+        permission = await self._permissions.get(
+            state.key, state.lane_id, state.call, is_new=state.is_new, is_known=state.is_known
+        )
+        return replace(state, permission=permission)
+
+    def _add_intent_facts(self, state: ToolCallState) -> ToolCallState:
+        """Gather what is recorded with the intent: the arguments, their fingerprint, and how the target was before."""
+        call, permission = state.call, state.permission
+        details = {"tool": call.name, "call_id": call.call_id, "args": describe_args(call), **permission.facts}
+        # Of the call as the model made it, also where a person changed its arguments: a replay compares that.
+        fingerprint = fingerprint_of(tool=call.name, arguments=encode_or_opaque(dict(call.args)))
+        before = "" if state.record is None else state.record.fingerprint.get("before", "")
+        if state.rule.look is not None and permission.refusal is None:
+            before = state.rule.look(state.effective_call) if state.is_new else before
+            fingerprint["before"] = before
+        return replace(state, details=details, fingerprint=fingerprint, before=before)
+
+    def _set_price(self, state: ToolCallState) -> ToolCallState:
+        """Price the call of a tool that calls models by itself; the money is reserved with the intent."""
+        if state.permission.refusal is not None:
+            return state
+        is_begun = state.rule.can_reattach(idempotency_key(self._log.run_id, state.key), state.record)
+        price = self.costs.to_call(state.key, state.lane_id, state.call.name, is_begun=is_begun)
+        return replace(state, price=price)
+
+    def _prepare_effect(self, state: ToolCallState) -> ToolCallState:
+        """Choose what happens if nothing is recorded: the tool's work at its price, or the refusal."""
+        permission = state.permission
+        if permission.refusal is not None:
+            refusal = permission.refusal
+            return replace(state, effect=lambda: pack(_denial(state.call, refusal)))
+        work: Callable[[], Awaitable[Any]] = functools.partial(self._call_tool, state)
+        if state.price is not None:
+            work = state.price.counting_failures(work)
+        return replace(state, effect=lambda: self._finish(state.rule, self._with_shell(permission, work)))
+
+    async def _record_result(self, state: ToolCallState) -> ToolCallState:
+        """Replay the step or carry it out: intent, effect and result are three moments of `RunLog.step`."""
+        assert state.effect is not None
+        step = Step(
+            state.key, state.lane_id, fingerprint=state.fingerprint, kinds=TOOL_CALL, details=dict(state.details)
+        )
+        if state.permission.refusal is None:
+            step = replace(
+                step,
+                with_intent=None if state.price is None else state.price.with_intent,
+                with_result=None if state.price is None else state.price.with_result,
+                on_unknown=self._to_on_unknown(state),
+                # The next to read it is a model, and what it is asked is recorded first.
+                is_acked_late=not (state.rule.is_mutating or state.is_stand_in),
+            )
+        return replace(state, result=await self._log.step(step, state.effect))
+
+    # -- the effect ---------------------------------------------------------------------------------------------------
+
+    async def _call_tool(self, state: ToolCallState) -> Any:
+        # A subagent started by this tool keeps its own count under the tool's key.
+        self._keys.enter_tool_call(state.key)
+        args = state.permission.args
+        request = state.request if args is None else with_args(state.request, args)
+        state.live.append(await scrubbed(await_if_needed(state.handler(request))))
+        return state.live[0] if args is None else with_change_notice(state.live[0], args)
+
+    async def _with_shell(self, permission: ToolPermission, work: Callable[[], Awaitable[Any]]) -> Any:
+        if self._services.shell is not None:
+            grant_shell(replace(self._services.shell, has_network=permission.has_network))
+        return await work()
+
+    async def _finish(self, rule: ToolRule, work: Awaitable[Any]) -> Any:
+        began = time.monotonic()
+        answer = await work
+        took_s = round(time.monotonic() - began, 3)
+        facts: dict[str, Any] = {}
+        if rule.is_mutating and self._after_mutation is not None:
+            async with self._mutating:
+                facts = await self._after_mutation()
+        # crash: the files are changed and nothing says so yet; the tool's rule for unknown outcomes decides.
+        if took_s:
+            facts["took_s"] = took_s
+        return pack(answer, usage=to_reported_usage(answer), **facts)
+
+    def _to_on_unknown(self, state: ToolCallState) -> OnUnknown:
+        """Return what decides where a call was in flight at a crash: the tool's own rule, asked for this call."""
+        rule, reconcile = state.rule, state.rule.on_unknown
+        if reconcile == "reattach":
+            return rule.look_for_begun
+        if isinstance(reconcile, str):
+            return reconcile
+        call = state.effective_call
+
+        async def ask_destination(_key: str) -> Done | NotDone | Unclear:
+            outcome = await reconcile(call, state.before)
+            if not isinstance(outcome, Done):
+                return outcome
+            answer = ToolMessage(content=str(outcome.result), name=call.name, tool_call_id=call.call_id)
+            return Done(await self._finish(rule, await_if_needed(answer)))
+
+        return ask_destination
+
+
+def _denial(call: ToolCall, reason: str) -> ToolMessage:
+    return ToolMessage(content=f"Denied: {reason}", name=call.name, tool_call_id=call.call_id, status="error")
