@@ -22,7 +22,7 @@ from holdfast.errors import (
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow
 from holdfast.persistence.runs import find_approval, list_overdue
-from holdfast.persistence.statements import now_text, to_time_text, update
+from holdfast.persistence.statements import now_text, raise_budget, to_time_text, update
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
@@ -145,12 +145,8 @@ async def write_top_up(
     exhausted = [e for e in await journal.read(run_id) if e.kind == EventKind.BUDGET_EXHAUSTED]
     if exhausted and exhausted[-1].payload.get("limit") == "phase":
         told["phase"] = exhausted[-1].payload.get("phase")
-    raised = Statement(
-        "UPDATE runs SET budget_micros = budget_micros + :amount WHERE id = :id AND budget_micros IS NOT NULL",
-        {"amount": amount, "id": run_id},
-        expect=None,
-    )
-    await journal.append(run_id, [create_event(run_id, EventKind.BUDGET_RAISED, **told)], rows=[raised, *beside])
+    event = create_event(run_id, EventKind.BUDGET_RAISED, **told)
+    await journal.append(run_id, [event], rows=[raise_budget(run_id, amount), *beside])
 
 
 BY = "deadline"
