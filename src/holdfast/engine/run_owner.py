@@ -54,7 +54,7 @@ class RunOwner:
 
     @contextlib.asynccontextmanager
     async def owning(self, run_id: str) -> AsyncIterator[tuple[Journal, Claim]]:
-        """The run, held for as long as it lasts. What stops its log inside is raised as the error that it was."""
+        """Hold the run inside. What stops its log inside is raised as the error that it was."""
         async with self.journal() as journal:
             claim = await journal.claim(run_id)
             try:
@@ -103,13 +103,13 @@ class RunOwner:
 
     async def _cancel_unreadable(self, journal: Journal, claim: Claim, stored: StoredRun, records: Records) -> None:
         """End a run that can never go on; its report tells what the rows still say."""
-        asked = records.cancel_request or {}
-        told = {"reason": asked.get("reason", ""), "by": asked.get("by", "")}
+        request = records.cancel_request or {}
+        payload = {"reason": request.get("reason", ""), "by": request.get("by", "")}
         # crash: as at every end, the report may be there without it; the request to cancel still stands.
-        path = await write_report(Reported.of_rows(self.db, self.config, stored), RunStatus.CANCELLED, told)
+        path = await write_report(Reported.of_rows(self.db, self.config, stored), RunStatus.CANCELLED, payload)
         values = {"state": RunStatus.CANCELLED, "ended_at": now_text(), "updated_at": now_text(), "pause_reason": None}
         row = update("runs", {**values, "final_report_path": str(path)}, {"id": claim.run_id})
-        event = create_event(claim.run_id, EventKind.RUN_CANCELLED, report=str(path), **told)
+        event = create_event(claim.run_id, EventKind.RUN_CANCELLED, report=str(path), **payload)
         await journal.append(claim.run_id, [event], claim=claim, rows=[row])
 
     async def pause(self, run_id: str) -> None:
@@ -135,7 +135,7 @@ class RunOwner:
         )
 
     def subject_now(self, loaded: LoadedRun, phase_key: str) -> Subject | None:
-        """What the approval is about by what lies in the workspace; `None` if that cannot be seen from here."""
+        """Return what the approval is about by what lies in the workspace; `None` if that cannot be seen from here."""
         try:
             workspace = open_workspace(self.config.data_dir, loaded.run_id)
             scope = self.scope(None, Claim(loaded.run_id, 0, 0), loaded, [])  # type: ignore[arg-type]  # only to look

@@ -38,7 +38,7 @@ class ApprovalRequest:
     risk: str
     attempt: int
     digest: str
-    shown: Mapping[str, Any]
+    content: Mapping[str, Any]
     deadline_at: str | None = None
     """Until when it can be answered; then the template's default is the answer."""
 
@@ -115,13 +115,13 @@ def to_workspace_error(error: OSError) -> WorkspaceError:
 
 
 def error_facts(error: BaseException) -> dict[str, str]:
-    """An error as rows, events and reports hold it."""
+    """Return an error as rows, events and reports hold it."""
     if isinstance(error, HoldfastError):
         return {"code": error.code, "message": error.message, "hint": error.hint}
-    told = getattr(error, "__holdfast_told__", "")  # which model it was, and where
+    attempts = getattr(error, "__holdfast_told__", "")  # which model it was, and where
     return {
         "code": "agent_failed",
-        "message": f"{type(error).__name__}: {describe_error(error)['message']} {told}".rstrip(),
+        "message": f"{type(error).__name__}: {describe_error(error)['message']} {attempts}".rstrip(),
         "hint": "Look at the events of the phase, then retry the run.",
     }
 

@@ -190,9 +190,9 @@ class WorkflowEngine:
         check_not_over(stored)
         request = create_event(stored.run.id, EventKind.RUN_CANCEL_REQUESTED, reason=reason, by=by)
         async with self._owner.journal() as journal:
-            (asked,) = await journal.append(stored.run.id, [request])
+            (requested,) = await journal.append(stored.run.id, [request])
             # crash: the request stands; whoever drives the run next ends it.
-            await see_cancelled(self._owner, journal, stored.run.id, after=asked.seq)
+            await see_cancelled(self._owner, journal, stored.run.id, after=requested.seq)
         return await self.result(stored.run.id)
 
     async def pause(self, run_id: RunId, *, by: str = "") -> RunResult:
@@ -202,11 +202,11 @@ class WorkflowEngine:
         if stored.run.state != RunStatus.PAUSED:
             request = create_event(stored.run.id, EventKind.RUN_PAUSE_REQUESTED, by=by)
             async with self._owner.journal() as journal:
-                (asked,) = await journal.append(stored.run.id, [request])
+                (requested,) = await journal.append(stored.run.id, [request])
                 try:
                     await self._owner.pause(stored.run.id)
                 except RunBusy:
-                    await wait_until_paused(journal, stored.run.id, asked.seq)
+                    await wait_until_paused(journal, stored.run.id, requested.seq)
         return await self.result(stored.run.id)
 
     async def fork(
@@ -346,7 +346,7 @@ class WorkflowEngine:
         return recovered
 
     async def result(self, run_id: RunId) -> RunResult:
-        """Where a run stands now. Raises `RunNotFound`."""
+        """Read where a run stands now. Raises `RunNotFound`."""
         return await read_result(self._db, run_id)
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ class WorkflowEngine:
         await journal.append(new.run_id, [created, *then], claim=claim, rows=[*creation_rows(new), *beside])
 
 
-def _to_availability(given: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:
-    if isinstance(given, BackendAvailability):
-        return given
-    return BackendAvailability(available_backends=frozenset(given or ()))
+def _to_availability(backends: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:
+    if isinstance(backends, BackendAvailability):
+        return backends
+    return BackendAvailability(available_backends=frozenset(backends or ()))

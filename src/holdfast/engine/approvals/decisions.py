@@ -47,8 +47,8 @@ class Subject:
 
     @property
     def digest(self) -> str:
-        told = {name: getattr(self, name) for name in _NAMES}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        parts = {name: getattr(self, name) for name in _NAMES}
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
         return [word for name, word in _NAMES.items() if other.get(name) != getattr(self, name)]
@@ -141,11 +141,11 @@ async def write_top_up(
     amount = round(Decimal(str(amount_usd)) * 1_000_000)
     if amount <= 0:
         raise ConfigInvalid("A top-up is more than 0 dollars.", key="amount_usd")
-    told: dict[str, Any] = {"amount_micros": amount, "by": by}
+    payload: dict[str, Any] = {"amount_micros": amount, "by": by}
     exhausted = [e for e in await journal.read(run_id) if e.kind == EventKind.BUDGET_EXHAUSTED]
     if exhausted and exhausted[-1].payload.get("limit") == "phase":
-        told["phase"] = exhausted[-1].payload.get("phase")
-    event = create_event(run_id, EventKind.BUDGET_RAISED, **told)
+        payload["phase"] = exhausted[-1].payload.get("phase")
+    event = create_event(run_id, EventKind.BUDGET_RAISED, **payload)
     await journal.append(run_id, [event], rows=[raise_budget(run_id, amount), *beside])
 
 
@@ -153,14 +153,14 @@ BY = "deadline"
 
 
 def find_deadline(phase: Phase, *, now: datetime) -> str | None:
-    """Until when an approval of this phase that is asked now waits, as rows hold it; `None` is for ever."""
+    """Return until when an approval of this phase that is requested now waits, as rows hold it; `None` is for ever."""
     if phase.approval_deadline_s is None:
         return None
     return to_time_text(now + timedelta(seconds=phase.approval_deadline_s))
 
 
 def seconds_left(deadline_at: str | None, *, now: datetime) -> float | None:
-    """How long an approval may still wait; `None` is for ever. A clock that was put back makes it wait longer."""
+    """Return how long an approval may still wait; `None` is for ever. With a clock put back it waits longer."""
     if deadline_at is None:
         return None
     return max(0.0, (datetime.fromisoformat(deadline_at).astimezone(UTC) - now).total_seconds())
@@ -250,8 +250,8 @@ def check_fresh(row: ApprovalRow, digest: str | None, now: Subject | None) -> No
             hint="Look at it again, then decide.",
         )
     if now is not None and now.digest != row.digest:
-        shown = row.shown if isinstance(row.shown, dict) else {}
-        changed = now.differences(shown.get("subject", {}))
+        content = row.shown if isinstance(row.shown, dict) else {}
+        changed = now.differences(content.get("subject", {}))
         raise ApprovalStale(
             f"Since approval {row.id} was asked, {' and '.join(changed) or 'something'} changed.",
             hint="Resume the run: it asks again and shows what is there now.",

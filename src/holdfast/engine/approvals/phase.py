@@ -1,4 +1,4 @@
-"""Approvals of a phase's result: asked durably, bound to the digest of what was shown, answered once.
+"""Approvals of a phase's result: asked durably, bound to the digest of their content, answered once.
 
 Rule: an answer counts for what the person saw. If artifact, files or template are no longer that, it is stale, and they
 are asked again with the difference.
@@ -43,7 +43,7 @@ class ApprovalPending(Suspended):
 
 
 @dataclass(frozen=True)
-class Answer:
+class PhaseAnswer:
     action: ApprovalDecisionAction
     comment: str
     by: str
@@ -58,29 +58,31 @@ class PhaseApproval:
         self._attempt = attempt
         self._lane_id = lane_id
 
-    async def get(self, subject: Subject, shown: Mapping[str, Any]) -> Answer:
-        """The answer to what is shown now. Raises `ApprovalPending` while there is none and nobody to ask here."""
-        asked = 0
+    async def get(self, subject: Subject, content: Mapping[str, Any]) -> PhaseAnswer:
+        """Return the answer to this content. Raises `ApprovalPending` while there is none and nobody to ask here."""
+        number = 0
         before: Record | None = None
         while True:
-            asked += 1
-            key = f"{self._lane_id}/approval" + (f"#{asked}" if asked > 1 else "")
+            number += 1
+            key = f"{self._lane_id}/approval" + (f"#{number}" if number > 1 else "")
             record = self._scope.log.records.by_key.get(("approval", key))
             if record is None:
-                return await self._ask(key, subject, shown, before)
+                return await self._ask(key, subject, content, before)
             if record.fingerprint.get("digest") == subject.digest:
                 if record.answer is not None:
                     return _to_answer(record.answer)
-                return await self._decide_here(key, await self._asked(subject, shown, str(record.result or "")))
+                return await self._decide_here(
+                    key, await self._read_request(subject, content, str(record.result or ""))
+                )
             before = record  # it was about something else: ask once more, about what is there now
 
-    async def _ask(self, key: str, subject: Subject, shown: Mapping[str, Any], before: Record | None) -> Answer:
+    async def _ask(self, key: str, subject: Subject, content: Mapping[str, Any], before: Record | None) -> PhaseAnswer:
         rows: list[Statement] = []
         if before is not None:
-            shown = {**shown, **await self._what_changed(subject, str(before.result or ""))}
+            content = {**content, **await self._what_changed(subject, str(before.result or ""))}
             superseded = {"state": "superseded", "decided_at": now_text()}
             rows.append(update("approvals", superseded, {"id": before.result, "state": "pending"}, expect=None))
-        request = self._request(subject, self._with_default(shown), uuid.uuid4().hex, self._find_deadline())
+        request = self._request(subject, self._with_default(content), uuid.uuid4().hex, self._find_deadline())
         rows.append(insert("approvals", _row(request, subject)))
         rows.append(self._scope.set_phase(self._phase.key, state=RunPhaseState.AWAITING_APPROVAL))
         await self._scope.log.append(_requested(request, key, self._lane_id, subject), rows=rows)
@@ -88,31 +90,31 @@ class PhaseApproval:
 
     async def _what_changed(self, subject: Subject, approval_id: str) -> dict[str, Any]:
         row = await self._find(approval_id)
-        asked = row.shown.get("subject", {}) if row is not None and isinstance(row.shown, dict) else {}
-        changed: dict[str, Any] = {"changed": subject.differences(asked), "instead_of": approval_id}
+        earlier = row.shown.get("subject", {}) if row is not None and isinstance(row.shown, dict) else {}
+        changed: dict[str, Any] = {"changed": subject.differences(earlier), "instead_of": approval_id}
         with contextlib.suppress(WorkspaceError, KeyError):  # an old tree may have been collected as garbage
             repo = self._scope.place.repo
-            changed["diff_since"] = await asyncio.to_thread(diff, repo, asked["tree"], subject.tree, max_chars=20_000)
+            changed["diff_since"] = await asyncio.to_thread(diff, repo, earlier["tree"], subject.tree, max_chars=20_000)
         return changed
 
-    async def _decide_here(self, key: str, request: ApprovalRequest) -> Answer:
+    async def _decide_here(self, key: str, request: ApprovalRequest) -> PhaseAnswer:
         callback = self._scope.approval_callback
         if callback is None:
             raise ApprovalPending(key)
-        given = await self._call(callback, request)
-        event, rows = decision(request.run_id, request.approval_id, key, self._lane_id, **vars(given))
+        answer = await self._call(callback, request)
+        event, rows = decision(request.run_id, request.approval_id, key, self._lane_id, **vars(answer))
         try:
             await self._scope.log.append(event, rows=rows)
         except RowRefused:
             row = await self._find(request.approval_id)
             if row is None or row.action is None:
                 raise
-            return Answer(ApprovalDecisionAction(row.action), row.comment, row.decided_by)  # someone was faster
-        return given
+            return PhaseAnswer(ApprovalDecisionAction(row.action), row.comment, row.decided_by)  # someone was faster
+        return answer
 
-    async def _call(self, callback: ApprovalCallback, request: ApprovalRequest) -> Answer:
-        """What the callback answers, or the template's default once the time for it is over."""
-        late = Answer(ApprovalDecisionAction(self._phase.approval_default), to_comment(request.deadline_at), BY)
+    async def _call(self, callback: ApprovalCallback, request: ApprovalRequest) -> PhaseAnswer:
+        """Return what the callback answers, or the template's default once the time for it is over."""
+        late = PhaseAnswer(ApprovalDecisionAction(self._phase.approval_default), to_comment(request.deadline_at), BY)
         limit = asyncio.timeout(seconds_left(request.deadline_at, now=utc_now()))
         try:
             async with limit:
@@ -124,26 +126,26 @@ class PhaseApproval:
             raise Stopped(error) from error
         if is_over(request.deadline_at, now=utc_now()):  # the machine slept meanwhile, or its clock was put forward
             return late
-        return Answer(action, "", str(getattr(callback, "by", "callback")))
+        return PhaseAnswer(action, "", str(getattr(callback, "by", "callback")))
 
     def _find_deadline(self) -> str | None:
         return find_deadline(self._phase, now=utc_now())
 
-    def _with_default(self, shown: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _with_default(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._phase.approval_deadline is None:
-            return shown
-        return {**shown, "on_deadline": self._phase.approval_default.value}
+            return content
+        return {**content, "on_deadline": self._phase.approval_default.value}
 
-    async def _asked(self, subject: Subject, shown: Mapping[str, Any], approval_id: str) -> ApprovalRequest:
-        """The question as it was asked before, with the deadline it got then."""
+    async def _read_request(self, subject: Subject, content: Mapping[str, Any], approval_id: str) -> ApprovalRequest:
+        """Return the question as it was put before, with the deadline it got then."""
         row = await self._find(approval_id)
-        return self._request(subject, self._with_default(shown), approval_id, row.deadline_at if row else None)
+        return self._request(subject, self._with_default(content), approval_id, row.deadline_at if row else None)
 
     async def _find(self, approval_id: str) -> ApprovalRow | None:
         return await self._scope.from_rows(find_approval(self._scope.db, approval_id))
 
     def _request(
-        self, subject: Subject, shown: Mapping[str, Any], approval_id: str, deadline_at: str | None
+        self, subject: Subject, content: Mapping[str, Any], approval_id: str, deadline_at: str | None
     ) -> ApprovalRequest:
         return ApprovalRequest(
             approval_id=approval_id,
@@ -153,7 +155,7 @@ class PhaseApproval:
             risk=self._phase.risk.value,
             attempt=self._attempt,
             digest=subject.digest,
-            shown=shown,
+            content=content,
             deadline_at=deadline_at,
         )
 
@@ -172,7 +174,7 @@ def _requested(request: ApprovalRequest, key: str, lane_id: str, subject: Subjec
         digest=request.digest,
         fingerprint={"digest": request.digest},
         subject=vars(subject),
-        show=dict(request.shown),
+        show=dict(request.content),
         **deadline,
     )
 
@@ -185,11 +187,11 @@ def _row(request: ApprovalRequest, subject: Subject) -> dict[str, Any]:
         "attempt": request.attempt,
         "state": "pending",
         "digest": request.digest,
-        "shown": {**request.shown, "subject": vars(subject)},
+        "shown": {**request.content, "subject": vars(subject)},
         "requested_at": now_text(),
         "deadline_at": request.deadline_at,
     }
 
 
-def _to_answer(stored: Mapping[str, Any]) -> Answer:
-    return Answer(ApprovalDecisionAction(stored["action"]), stored.get("comment", ""), stored.get("by", ""))
+def _to_answer(stored: Mapping[str, Any]) -> PhaseAnswer:
+    return PhaseAnswer(ApprovalDecisionAction(stored["action"]), stored.get("comment", ""), stored.get("by", ""))

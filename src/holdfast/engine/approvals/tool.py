@@ -28,19 +28,19 @@ class PhaseToolApprover:
         self._attempt = attempt
 
     async def ask(self, key: str, lane_id: str, call: ToolCall, judgement: Judgement) -> ApprovalAnswer:
-        """The answer for this call. Raises `ApprovalPending` while there is none and nobody to ask here."""
-        asked_as = f"{key}/approval"
-        record = self._scope.log.records.by_key.get(("approval", asked_as))
+        """Return the answer for this call. Raises `ApprovalPending` while there is none and nobody to ask here."""
+        approval_key = f"{key}/approval"
+        record = self._scope.log.records.by_key.get(("approval", approval_key))
         if record is None:
             request = self._to_request(call, judgement, uuid.uuid4().hex)
             # crash: before this nobody was asked, after it the question stands; the call is made in neither case.
-            await self._request(asked_as, lane_id, request)
+            await self._request(approval_key, lane_id, request)
         else:
             request = self._to_request(call, judgement, str(record.result))
             _check_same(record, request)
             if record.answer is not None:
                 return _to_answer(record.answer, request.approval_id)
-        return await self._decide_here(asked_as, lane_id, request)
+        return await self._decide_here(approval_key, lane_id, request)
 
     def find_answer(self, key: str) -> ApprovalAnswer | None:
         record = self._scope.log.records.by_key.get(("approval", f"{key}/approval"))
@@ -51,11 +51,11 @@ class PhaseToolApprover:
     def was_asked(self, key: str) -> bool:
         return ("approval", f"{key}/approval") in self._scope.log.records.by_key
 
-    async def _request(self, asked_as: str, lane_id: str, request: ApprovalRequest) -> None:
+    async def _request(self, approval_key: str, lane_id: str, request: ApprovalRequest) -> None:
         event = self._scope.log.event(
             EventKind.HUMAN_APPROVAL_REQUESTED,
             lane_id,
-            key=asked_as,
+            key=approval_key,
             about="tool",
             approval_id=request.approval_id,
             phase=request.phase_key,
@@ -63,7 +63,7 @@ class PhaseToolApprover:
             risk=request.risk,
             digest=request.digest,
             fingerprint={"digest": request.digest},
-            show=dict(request.shown),
+            show=dict(request.content),
         )
         row = {
             "id": request.approval_id,
@@ -73,33 +73,33 @@ class PhaseToolApprover:
             "about": "tool",
             "state": "pending",
             "digest": request.digest,
-            "shown": dict(request.shown),
+            "shown": dict(request.content),
             "requested_at": now_text(),
         }
         await self._scope.log.append(event, rows=[insert("approvals", row)])
 
-    async def _decide_here(self, asked_as: str, lane_id: str, request: ApprovalRequest) -> ApprovalAnswer:
+    async def _decide_here(self, approval_key: str, lane_id: str, request: ApprovalRequest) -> ApprovalAnswer:
         callback = self._scope.approval_callback
         if callback is None:
-            raise ApprovalPending(asked_as)
+            raise ApprovalPending(approval_key)
         try:
             action = check_action(await callback(request))
         except Exception as error:
             raise Stopped(error) from error  # nobody has decided: the question stands, and the run waits
         by = str(getattr(callback, "by", "callback"))
-        event, rows = decision(request.run_id, request.approval_id, asked_as, lane_id, action, by=by)
+        event, rows = decision(request.run_id, request.approval_id, approval_key, lane_id, action, by=by)
         try:
             await self._scope.log.append(event, rows=rows)
         except RowRefused:
             await self._scope.log.catch_up()
-            record = self._scope.log.records.by_key.get(("approval", asked_as))
+            record = self._scope.log.records.by_key.get(("approval", approval_key))
             if record is None or record.answer is None:
                 raise
             return _to_answer(record.answer, request.approval_id)  # someone was faster
         return ApprovalAnswer(action, "", by, request.approval_id)
 
     def _to_request(self, call: ToolCall, judgement: Judgement, approval_id: str) -> ApprovalRequest:
-        shown = {
+        content = {
             "question": f"May the agent call {call.name}? It was asked because {judgement.reason}.",
             "tool": call.name,
             "args": describe_args(call),
@@ -113,7 +113,7 @@ class PhaseToolApprover:
             risk=self._phase.risk.value,
             attempt=self._attempt,
             digest=digest_of(call),
-            shown=shown,
+            content=content,
         )
 
 

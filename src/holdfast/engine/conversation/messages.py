@@ -1,4 +1,4 @@
-"""What the agent of a conversation is told: all that was said before, and what is said while it works.
+"""What the agent of a conversation gets: all that was said before, and what is said while it works.
 
 Imported lazily: it brings the agent framework with it.
 """
@@ -12,7 +12,7 @@ from langgraph.types import Command
 
 from holdfast.agents.calls.adapters import to_tool_call, unpack
 from holdfast.agents.calls.middleware import JournalMiddleware
-from holdfast.engine.conversation.journal import PHASE, Conversation, Message, Turn, inbox_key
+from holdfast.engine.conversation.journal import PHASE, Conversation, Message, TurnRecord, inbox_key
 from holdfast.runtime.durable import RunLog, Step
 from holdfast.runtime.events import Event
 from holdfast.runtime.records import Records, StepState
@@ -21,26 +21,26 @@ TURN = "turn1"
 _NOT_DONE = "Not done: the answer was interrupted before this call had a result."
 
 
-def to_messages(events: Sequence[Event], conversation: Conversation, turn: Turn) -> list[BaseMessage]:
-    """Everything up to and with the messages of a turn; the same whenever it is asked for."""
+def to_messages(events: Sequence[Event], conversation: Conversation, turn: TurnRecord) -> list[BaseMessage]:
+    """Return everything up to and with the messages of a turn; the same at each call."""
     records = Records(event for event in events if event.seq <= turn.until)
-    told: list[BaseMessage] = []
+    messages: list[BaseMessage] = []
     for before in conversation.turns:
         if before.number >= turn.number:
             break
-        told += _asked(conversation, before)
-        told += _done(records, conversation, f"{PHASE}/{before.number}/{TURN}")
+        messages += _said_by_person(conversation, before)
+        messages += _said_by_agent(records, conversation, f"{PHASE}/{before.number}/{TURN}")
         if before.error:
-            told.append(HumanMessage(f"[The answer ended here: {before.error.get('message', '')}]"))
-    return [*told, *_asked(conversation, turn)]
+            messages.append(HumanMessage(f"[The answer ended here: {before.error.get('message', '')}]"))
+    return [*messages, *_said_by_person(conversation, turn)]
 
 
-def _asked(conversation: Conversation, turn: Turn) -> list[BaseMessage]:
+def _said_by_person(conversation: Conversation, turn: TurnRecord) -> list[BaseMessage]:
     return [HumanMessage(conversation.messages[seq].content) for seq in turn.messages]
 
 
-def _done(records: Records, conversation: Conversation, lane_id: str) -> Iterator[BaseMessage]:
-    """What happened in one turn, from its recorded steps."""
+def _said_by_agent(records: Records, conversation: Conversation, lane_id: str) -> Iterator[BaseMessage]:
+    """Yield what happened in one turn, from its recorded steps."""
     number = 0
     while True:
         for seq in _result(records, inbox_key(lane_id, number), {"messages": []})["messages"]:

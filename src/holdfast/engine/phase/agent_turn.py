@@ -24,7 +24,7 @@ async def invoke_agent(
     more: More = lambda _journal: (),
     drain_s: float | None = None,
 ) -> Any:
-    """What the agent of a phase returns for these messages; its calls are steps of the lane `phase/attempt/turn`.
+    """Let the agent of a phase answer these messages; its calls are steps of the lane `phase/attempt/turn`.
 
     Raises what it raises, `PhaseTimeout`, and `BudgetPause` where a limit does not allow the next call. What is in
     flight when it ends is waited for, `drain_s` at most.
@@ -66,7 +66,7 @@ async def invoke_agent(
 
 
 def last_text(result: Any) -> str:
-    """The end of what the agent said, for readers; a result without messages is as good as any."""
+    """Return the end of what the agent said, for readers; nothing of a result without messages."""
     messages = result.get("messages") if isinstance(result, dict) else None
     if not messages:
         return ""

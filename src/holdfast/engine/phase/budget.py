@@ -60,7 +60,7 @@ class PhaseBudget:
     phase: Phase
     attempt: int
     lane_id: str
-    last_asked_micros: int = 0
+    last_needed_micros: int = 0
 
     @property
     def phase_limit_micros(self) -> int | None:
@@ -89,19 +89,19 @@ class PhaseBudget:
         output_tokens: int | None,
         cost_micros: int | None = None,
     ) -> "Reservation":
-        """The worst case of a call: all of its input and as much output as it may have, or `cost_micros` if given."""
+        """Price the worst case of a call: all of its input and as much output as it may have, or its known cost."""
         persona = self.scope.persona_of(self.phase)
         card = self._models.find_model(persona.backend, model)
         amount = cost_micros or 0
         if card is not None and cost_micros is None:
             most = card.max_output_tokens if output_tokens is None else output_tokens
             amount = card.cost_micros(input_tokens=input_tokens, output_tokens=most)
-        self.last_asked_micros = amount
+        self.last_needed_micros = amount
         return Reservation(self, step_key, amount, model, card, persona)
 
     async def to_pause(self) -> BudgetPause:
-        """What to tell the person: which limit the last call would have passed."""
-        scope, needed = self.scope, self.last_asked_micros
+        """Make the pause that tells the person which limit the last call would have passed."""
+        scope, needed = self.scope, self.last_needed_micros
         day = now_text()[:10]
         spent = await scope.from_rows(
             read_spent_in_scopes(scope.db, scope.run_id, self.phase.key, day, is_simulated=self.is_simulated)
@@ -114,13 +114,13 @@ class PhaseBudget:
         for name, limit in limits.items():
             if limit is not None and spent[name] + needed > limit:
                 break
-        told = (
+        message = (
             f"The next call of phase {self.phase.key!r} may cost ${needed / 1e6:.4f}, and of the {name}'s "
             f"${(limit or 0) / 1e6:.4f} are ${spent[name] / 1e6:.4f} spent or reserved."
         )
         facts = {"limit_micros": limit, "spent_micros": spent[name], "needed_micros": needed}
-        told = f"{told} {advise_on_budget(scope.run_id, {'limit': name, **facts})}"
-        return BudgetPause(told, limit=name, phase=self.phase.key, **facts)
+        message = f"{message} {advise_on_budget(scope.run_id, {'limit': name, **facts})}"
+        return BudgetPause(message, limit=name, phase=self.phase.key, **facts)
 
 
 @dataclass
@@ -136,7 +136,7 @@ class Reservation:
     entry_id: str = ""
 
     def with_intent(self) -> SameCommit:
-        """What is written with the request; `RowRefused` if a limit would be passed."""
+        """Return what is written with the request; the commit is `RowRefused` if a limit would be passed."""
         # A call made again after an unknown outcome is a new reservation: the old one may have been paid.
         self.entry_id = uuid.uuid4().hex
         scope, money = self.money.scope, self.money
@@ -180,7 +180,7 @@ class Reservation:
         cache_write_tokens: int = 0,
         cost_micros: int | None = None,
     ) -> SameCommit:
-        """What is written with the response: what the provider says it cost, or the price of what was really used."""
+        """Return what is written with the response: the cost by the provider, or the price of what was really used."""
         cost = cost_micros or 0
         if cost_micros is None and self.card is not None:
             cached = min(cached_tokens, input_tokens)

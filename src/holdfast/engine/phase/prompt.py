@@ -44,17 +44,17 @@ def render_envelope(
 
 
 def _expected(path: str, schema_id: str, registry: ArtifactSchemaRegistry) -> ExpectedFile:
-    others = {name: _shown(schema) for name, schema in registry.get_referenced(schema_id).items()}
-    return ExpectedFile(path, schema_id, _shown(registry.get_schema(schema_id)), others)
+    others = {name: _without_dialect(schema) for name, schema in registry.get_referenced(schema_id).items()}
+    return ExpectedFile(path, schema_id, _without_dialect(registry.get_schema(schema_id)), others)
 
 
-def _shown(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without its dialect, which is always the same and tells an agent nothing."""
+def _without_dialect(schema: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the dialect of a schema, which is always the same and tells an agent nothing."""
     return {name: value for name, value in schema.items() if name != "$schema"}
 
 
 def _path_now(earlier: Phase, path: str, moved_aside: str | None) -> str:
-    """Phases after each other may write the same file; what the earlier one wrote was moved aside for this one."""
+    """Return where an earlier phase's artifact lies now: if this phase writes the same file, it was moved aside."""
     own = earlier.expected_artifact.path
     return moved_aside if moved_aside and own == path else own
 
@@ -81,7 +81,7 @@ def _parts(phase: Phase, envelope: Envelope, moved_aside: str | None, instructio
 
 
 def render_repair(path: str, schema_id: str, findings: Sequence[Finding], *, is_missing: bool) -> str:
-    """The one message that asks for a mended artifact, with every finding."""
+    """Render the one message that asks for a mended artifact, with every finding."""
     if is_missing:
         return f"You ended without writing `{path}`. Write it now: JSON, valid by the schema `{schema_id}`."
     lines = "\n".join(f"- {finding.path or '(the whole)'}: {finding.message} [{finding.rule}]" for finding in findings)

@@ -220,8 +220,8 @@ class _Cleaner:
         strangers = await asyncio.to_thread(_find_strangers, self._data_dir / "worktrees", known)
         if strangers:
             folders = "folder" if len(strangers) == 1 else "folders"
-            told = f"{len(strangers)} {folders} in {self._data_dir / 'worktrees'} left alone: no run of this database."
-            self.report.notes.append(told)
+            note = f"{len(strangers)} {folders} in {self._data_dir / 'worktrees'} left alone: no run of this database."
+            self.report.notes.append(note)
 
     # -- whole runs ---------------------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class _Cleaner:
             self.report.database = await asyncio.to_thread(compact, self._config.database_path)
 
     async def may_be_deleted(self, run: OverRun) -> bool:
-        """Whether nobody's work would be lost; if it would, say so, and leave the run as it is."""
+        """Return whether nobody's work would be lost; if it would, the report says so."""
         if self._can_lose_unmerged:
             return True
         obstacle = await find_obstacle(self._db, RunPlaces(self._data_dir, run.run_id))
@@ -282,7 +282,7 @@ class _Cleaner:
     # -- shared -------------------------------------------------------------------------------------------------------
 
     async def _count_room(self, max_bytes: int | None) -> int:
-        """How many bytes have to go until the data directory is small enough."""
+        """Count the bytes that have to go until the data directory is small enough."""
         return 0 if max_bytes is None else await asyncio.to_thread(disk_bytes, self._data_dir) - max_bytes
 
     @contextlib.asynccontextmanager
@@ -300,14 +300,14 @@ class _Cleaner:
 
     @contextlib.contextmanager
     def _skipping(self, run_id: str) -> Iterator[None]:
-        """One run that cannot be cleaned up must not keep the others from it."""
+        """Report a run that cannot be cleaned up as skipped, so that the others still are."""
         try:
             yield
         except RunBusy:
             self.report.skipped.append(Skipped(run_id, "another process works on it", RunBusy.code))
         except (HoldfastError, OSError) as error:
-            told = error.message if isinstance(error, HoldfastError) else f"{error.filename}: {error.strerror}"
-            self.report.skipped.append(Skipped(run_id, told, getattr(error, "code", "")))
+            reason = error.message if isinstance(error, HoldfastError) else f"{error.filename}: {error.strerror}"
+            self.report.skipped.append(Skipped(run_id, reason, getattr(error, "code", "")))
 
 
 def _runs(count: int) -> str:

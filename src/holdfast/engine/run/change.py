@@ -129,13 +129,13 @@ async def write_change(
 
 
 async def _has_changed(db: Database, waiting: Iterable[ApprovalRow]) -> bool:
-    """Whether one of these questions was answered meanwhile, so that the change must be worked out again."""
+    """Return whether one of these questions was answered meanwhile, so that the change must be worked out again."""
     rows = [await find_approval(db, row.id) for row in waiting]
     return any(row is None or row.state != "pending" for row in rows)
 
 
 def _is_concerned(loaded: LoadedRun, row: RunPhaseRow, changed: Mapping[str, Binding], text: str | None) -> bool:
-    """Whether a phase is under way with something that is different now; what it started from is pinned."""
+    """Return whether a phase is under way with something that is different now; what it started from is pinned."""
     phases: Sequence[str] = [phase.key for phase in loaded.template.phases]
     if row.state not in _UNDER_WAY or row.phase_key not in phases:
         return False
@@ -154,8 +154,13 @@ def _describe(loaded: LoadedRun, role: str, binding: Binding) -> dict[str, str]:
 
 
 def _reopened(run_id: str, row: RunPhaseRow) -> Event:
-    told: dict[str, Any] = {"phase": row.phase_key, "attempt": row.attempt, "comment": row.comment, "reason": REOPENED}
-    return create_event(run_id, EventKind.PHASE_REOPENED, f"{row.phase_key}/{row.attempt}", **told)
+    payload: dict[str, Any] = {
+        "phase": row.phase_key,
+        "attempt": row.attempt,
+        "comment": row.comment,
+        "reason": REOPENED,
+    }
+    return create_event(run_id, EventKind.PHASE_REOPENED, f"{row.phase_key}/{row.attempt}", **payload)
 
 
 def _reopen(run_id: str, row: RunPhaseRow) -> Statement:

@@ -46,7 +46,7 @@ class NewRun:
     base_commit: str | None = None
 
     def created_facts(self) -> dict[str, Any]:
-        """What the journal's first event says."""
+        """Return what the journal's first event says."""
         return {
             "purpose": self.title or self.template.name,
             "workflow": self.template.name,
@@ -63,17 +63,17 @@ class NewRun:
 
 
 def without_secrets(new: NewRun) -> NewRun:
-    """The run as it may be written down: a key that someone wrote into its text stands nowhere."""
+    """Return the run as it may be written down: a key that someone wrote into its text stands nowhere."""
     learn_keys(binding.persona.key_variable for binding in new.bindings.values())
     return replace(new, requirements_md=scrub_prompt(new.requirements_md), title=scrub_prompt(new.title))
 
 
-def new_run_id(given: UUID | str | None) -> str:
-    """The id that is given, or a new one. Raises `RunIdInvalid`."""
+def new_run_id(run_id: UUID | str | None) -> str:
+    """Return this id as it is stored, or a new one. Raises `RunIdInvalid`."""
     try:
-        return str(uuid.uuid4() if given is None else UUID(str(given)))
+        return str(uuid.uuid4() if run_id is None else UUID(str(run_id)))
     except ValueError as error:
-        raise RunIdInvalid(f"{given!r} is no UUID.", hint="A run's id is a UUID; leave it out to get one.") from error
+        raise RunIdInvalid(f"{run_id!r} is no UUID.", hint="A run's id is a UUID; leave it out to get one.") from error
 
 
 def creation_rows(new: NewRun) -> list[Statement]:

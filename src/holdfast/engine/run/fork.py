@@ -69,7 +69,7 @@ async def plan_fork(
     has_requirements = text != new.requirements_md
     new = without_secrets(replace(new, bindings={**new.bindings, **others}, requirements_md=text))
     copied = [row for row in await read_artifacts(db, stored.run.id) if row.phase_key in point.done]
-    told = {
+    payload = {
         **new.created_facts(),
         "forked_from": {"run_id": stored.run.id, "phase": phase_key},
         "changed": {
@@ -83,7 +83,7 @@ async def plan_fork(
     rows = creation_rows(new)
     rows += [_done_row(new.run_id, stored.phases[key]) for key in point.done]
     rows += [insert("artifacts", _copied(new.run_id, row)) for row in copied]
-    return Fork(new.run_id, [create_event(new.run_id, EventKind.RUN_CREATED, **told), *skipped], rows)
+    return Fork(new.run_id, [create_event(new.run_id, EventKind.RUN_CREATED, **payload), *skipped], rows)
 
 
 def _artifact_key(row: ArtifactRow) -> str:
@@ -102,7 +102,7 @@ def _find_point(events: list[Event], stored: StoredRun, template: WorkflowTempla
             done += [] if phase in done else [phase]
         if event.kind in (EventKind.PHASE_COMPLETED, EventKind.RUN_CREATED):
             tree = find_tree(event) or tree
-    if phase_key in done:  # it never started here: the run was given it by the one it was forked from
+    if phase_key in done:  # it never started here: the run has it from the one it was forked from
         raise RunNotInState(
             f"Run {stored.run.id} did not do {phase_key} itself.",
             hint=f"Fork the run it came from, {stored.run.forked_from}, at {phase_key}.",

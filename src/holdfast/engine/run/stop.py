@@ -20,13 +20,13 @@ from holdfast.runtime.events import Event, EventKind
 
 
 class MessagePending(Suspended):
-    """A conversation has answered all it was told, and waits for the next message."""
+    """A conversation has answered all that was said, and waits for the next message."""
 
 
 async def pause_for_person(scope: RunScope) -> RunStatus:
     """Write down that the run waits for whoever asked for it; the request in the journal says who that was."""
-    asked = scope.log.records.pause_request or {}
-    event = scope.log.event(EventKind.RUN_PAUSED, reason="person", by=asked.get("by", ""))
+    request = scope.log.records.pause_request or {}
+    event = scope.log.event(EventKind.RUN_PAUSED, reason="person", by=request.get("by", ""))
     await scope.log.append(event, rows=[scope.set_run(state=RunStatus.PAUSED, pause_reason="person")], is_last=True)
     return RunStatus.PAUSED
 
@@ -63,8 +63,8 @@ async def finish(scope: RunScope, stop: Stop) -> RunStatus:
     if isinstance(stop, Completed):
         return await _end(scope, RunStatus.COMPLETED, EventKind.RUN_COMPLETED)
     if isinstance(stop, Failed):
-        told = {"phase": stop.phase} if stop.phase else {}
-        return await _end(scope, RunStatus.FAILED, EventKind.RUN_FAILED, error=stop.error, **told)
+        where = {"phase": stop.phase} if stop.phase else {}
+        return await _end(scope, RunStatus.FAILED, EventKind.RUN_FAILED, error=stop.error, **where)
     if isinstance(stop, Cancelled):
         return await _cancel(scope, stop.reason, stop.by)
     try:
@@ -78,18 +78,18 @@ async def _cancel(scope: RunScope, reason: str, by: str) -> RunStatus:
     return await _end(scope, RunStatus.CANCELLED, EventKind.RUN_CANCELLED, reason=reason, by=by)
 
 
-async def _end(scope: RunScope, state: RunStatus, kind: EventKind, **told: Any) -> RunStatus:
+async def _end(scope: RunScope, state: RunStatus, kind: EventKind, **payload: Any) -> RunStatus:
     # crash: the report may be there without the end; whoever resumes writes it anew.
-    path = await write_report(Reported.of(scope), state, told)
+    path = await write_report(Reported.of(scope), state, payload)
     row = scope.set_run(
         state=state,
         ended_at=now_text(),
         final_report_path=str(path),
         pause_reason=None,
-        error=told.get("error"),
+        error=payload.get("error"),
     )
     # A request to cancel that comes beside the end is too late: nothing is written after this.
-    await scope.log.append(scope.log.event(kind, report=str(path), **told), rows=[row], is_last=True)
+    await scope.log.append(scope.log.event(kind, report=str(path), **payload), rows=[row], is_last=True)
     return state
 
 
@@ -113,22 +113,22 @@ async def _pause(scope: RunScope, waiting: Sequence[Suspended]) -> RunStatus:
             reasons.add("outcome")
             rows += await _ask_for_outcome(scope, str(suspended))
     reason = next(name for name in ("outcome", "approval", "stalled", "budget", "message") if name in reasons)
-    asked = [str(row.params["id"]) for row in rows]
-    told: dict[str, Any] = {"reason": reason, "waiting": ", ".join(map(str, waiting)), "asked": asked}
+    approval_ids = [str(row.params["id"]) for row in rows]
+    payload: dict[str, Any] = {"reason": reason, "waiting": ", ".join(map(str, waiting)), "asked": approval_ids}
     rows.append(scope.set_run(state=RunStatus.PAUSED, pause_reason=reason))
-    await log.append(*events, log.event(EventKind.RUN_PAUSED, **told), rows=rows)
+    await log.append(*events, log.event(EventKind.RUN_PAUSED, **payload), rows=rows)
     return RunStatus.PAUSED
 
 
 async def _ask_for_outcome(scope: RunScope, key: str) -> list[Statement]:
-    """A call was in flight when its process died, and only a person can say what became of it."""
+    """Ask a person what became of a call that was in flight when its process died, unless they were asked before."""
     for row in await read_approvals(scope.db, run_id=scope.run_id, state="pending"):
         if row.about == "outcome" and isinstance(row.shown, dict) and row.shown.get("key") == key:
             return []
     phase_key, _, rest = key.partition("/")
     attempt = rest.partition("/")[0]
     started = [event.payload for event in await scope.log.read(EventKind.TOOL_STARTED) if event.payload["key"] == key]
-    shown = {
+    content = {
         **{name: value for name, value in (started[-1] if started else {}).items() if name in ("tool", "args", "argv")},
         "key": key,
         "question": "This call was in flight when its process died. Approve: make it again. Reject: fail the phase.",
@@ -140,7 +140,7 @@ async def _ask_for_outcome(scope: RunScope, key: str) -> list[Statement]:
         "attempt": int(attempt) if attempt.isdigit() else 0,
         "about": "outcome",
         "state": "pending",
-        "shown": shown,
+        "shown": content,
         "requested_at": now_text(),
     }
     return [insert("approvals", values)]

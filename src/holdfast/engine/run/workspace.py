@@ -69,7 +69,7 @@ def _open(scope: RunScope) -> tuple[Workspace, bool]:
 
 
 async def prepare(scope: RunScope) -> None:
-    """Copies and set-up, each done once; again in a worktree that was made anew, and after a retry what failed."""
+    """Copy files and run set-up, each once; again in a worktree that was made anew, and after a retry what failed."""
     again = scope.place.state_dir / "prepare-again"
     round_no = max(scope.history.prepared, 1)
     if again.exists() or _has_failed_before_retry(scope, round_no):
@@ -89,7 +89,7 @@ async def prepare(scope: RunScope) -> None:
 
 
 def _is_recorded_too_late(scope: RunScope, round_no: int) -> bool:
-    """Whether phases have worked since this set-up and nobody wrote down what it made, as versions before did not."""
+    """Return whether phases have worked since this set-up, which an earlier version did without recording its files."""
     prepared = scope.log.records.by_key.get(("step", _workspace_key(round_no)))
     is_recorded = ("step", f"{_lane(round_no)}/files") in scope.log.records.by_key
     return prepared is not None and not is_recorded and scope.history.started_at > prepared.last_seq
