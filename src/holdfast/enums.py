@@ -21,6 +21,17 @@ class RunStatus(StrEnum):
         return self in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
 
 
+class PauseReason(StrEnum):
+    """What a run waits for, the most urgent first."""
+
+    OUTCOME = "outcome"
+    APPROVAL = "approval"
+    STALLED = "stalled"
+    BUDGET = "budget"
+    MESSAGE = "message"
+    PERSON = "person"
+
+
 class RunPhaseState(StrEnum):
     """Where one phase of a run stands."""
 

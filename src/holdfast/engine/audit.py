@@ -5,8 +5,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
-
 from holdfast.errors import HoldfastError
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import (
@@ -18,7 +16,14 @@ from holdfast.persistence.models import (
     RunRow,
     WorkflowTemplateRow,
 )
-from holdfast.persistence.runs import StoredRun, find_run
+from holdfast.persistence.runs import (
+    StoredRun,
+    find_run,
+    list_runs_in_order,
+    read_approvals,
+    read_artifacts,
+    read_ledger,
+)
 from holdfast.persona import AgentPersona
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.state import fold
@@ -50,10 +55,8 @@ _PHASE_STATES: dict[str, str] = {
 
 async def check_database(db: Database) -> list[Disagreement]:
     """Return every disagreement of every run, the damaged journals among them."""
-    async with db.session() as session:
-        run_ids = list(await session.scalars(select(RunRow.id).order_by(RunRow.created_at)))
     found: list[Disagreement] = []
-    for run_id in run_ids:
+    for run_id in await list_runs_in_order(db):
         found += await check_run(db, run_id)
     return found
 
@@ -66,18 +69,14 @@ async def check_run(db: Database, run_id: str) -> list[Disagreement]:
     stored = await find_run(db, run_id)
     if stored is None or not any(event.kind == EventKind.RUN_CREATED for event in events):
         return []  # its rows were made without a journal; there is nothing to compare them with
-    async with db.session() as session:
-        approvals = list(await session.scalars(select(ApprovalRow).where(ApprovalRow.run_id == run_id)))
-        artifacts = list(await session.scalars(select(ArtifactRow).where(ArtifactRow.run_id == run_id)))
-        ledger = list(await session.scalars(select(LedgerRow).where(LedgerRow.run_id == run_id)))
     phases = list(stored.phases.values())
     return [
         *_check_run_row(stored.run, events),
         *_check_made_from(stored, events),
         *_check_phases(run_id, phases, events),
-        *_check_approvals(run_id, approvals, events),
-        *_check_artifacts(run_id, artifacts, events),
-        *_check_ledger(run_id, ledger, events),
+        *_check_approvals(run_id, await read_approvals(db, run_id=run_id), events),
+        *_check_artifacts(run_id, await read_artifacts(db, run_id), events),
+        *_check_ledger(run_id, await read_ledger(db, run_id), events),
     ]
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.config import Config
-from holdfast.engine.approvals.decisions import Subject
+from holdfast.engine.approvals.questions import Subject
 from holdfast.engine.conversation.driver import ConversationDriver
-from holdfast.engine.conversation.journal import is_conversation
 from holdfast.engine.history import History
 from holdfast.engine.phase.attempt import current_subject
 from holdfast.engine.phase.commands import stop_left_commands
@@ -26,7 +25,7 @@ from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunMetadataMissing, TemplateLoadFailed
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import StoredRun
-from holdfast.persistence.statements import now_text, update
+from holdfast.persistence.statements import end_run
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.durable import CancelRun, RunLog, Stopped
@@ -71,7 +70,7 @@ class RunOwner:
         """Say how the run begins, and drive it to its next stop."""
         loaded = await self.load(claim.run_id, may_be_over=begin is begin_retried)
         scope = self.scope(journal, claim, loaded, await journal.read(claim.run_id))
-        driver = (ConversationDriver if is_conversation(scope.template) else RunDriver)(scope)
+        driver = (ConversationDriver if scope.is_conversation else RunDriver)(scope)
         if scope.log.records.cancel_request is not None:
             await driver.cancel()
             return
@@ -107,8 +106,7 @@ class RunOwner:
         payload = {"reason": request.get("reason", ""), "by": request.get("by", "")}
         # crash: as at every end, the report may be there without it; the request to cancel still stands.
         path = await write_report(Reported.of_rows(self.db, self.config, stored), RunStatus.CANCELLED, payload)
-        values = {"state": RunStatus.CANCELLED, "ended_at": now_text(), "updated_at": now_text(), "pause_reason": None}
-        row = update("runs", {**values, "final_report_path": str(path)}, {"id": claim.run_id})
+        row = end_run(claim.run_id, RunStatus.CANCELLED, report_path=str(path), error=None)
         event = create_event(claim.run_id, EventKind.RUN_CANCELLED, report=str(path), **payload)
         await journal.append(claim.run_id, [event], claim=claim, rows=[row])
 

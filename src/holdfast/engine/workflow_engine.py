@@ -12,13 +12,13 @@ from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability, PersonaConsentStore
 from holdfast.config import Config
 from holdfast.engine.approvals.decisions import (
-    UNSET,
     check_action,
     check_open,
     decide_overdue,
     write_decision,
     write_top_up,
 )
+from holdfast.engine.approvals.questions import UNSET, ApprovalDecision, to_question
 from holdfast.engine.results import RunResult
 from holdfast.engine.run.binder import RunBinder
 from holdfast.engine.run.change import ChangeRequest, RunChange, write_change
@@ -295,17 +295,11 @@ class WorkflowEngine:
         row = check_open(await find_approval(self._db, str(approval_id)), stored.run.id, str(approval_id))
         loaded = await self._owner.load(stored.run.id)
         subject = await asyncio.to_thread(self._owner.subject_now, loaded, row.phase_key)
+        needs_two = is_identified and loaded.template.phase(row.phase_key).risk is RiskLevel.CRITICAL
+        question = to_question(row, subject=subject, needs_two=needs_two)
+        answer = ApprovalDecision(checked, comment, by, digest, result, args)
         async with self._owner.journal() as journal:
-            await write_decision(
-                *(self._db, journal, row, checked.value),
-                subject=subject,
-                digest=digest,
-                comment=comment,
-                by=by,
-                result=result,
-                args=args,
-                needs_two=is_identified and loaded.template.phase(row.phase_key).risk is RiskLevel.CRITICAL,
-            )
+            await write_decision(self._db, journal, question, answer)
 
     async def decide_overdue(self, run_id: str | None = None) -> list[str]:
         """Answer approvals whose deadline has passed with their template's default; the ids of the runs concerned."""

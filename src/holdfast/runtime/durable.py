@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any
 
+from holdfast.enums import PauseReason
 from holdfast.errors import Nondeterminism, PayloadInvalid, RowRefused, RunPaused, StepFailed
 from holdfast.runtime.checkpoint.base import Append, Claim, Prepared, Statement, prepare
 from holdfast.runtime.deferred import DeferredEvents
@@ -100,7 +101,13 @@ class Interrupted(BaseException):
 
 
 class Suspended(Interrupted):
-    """A person must answer first."""
+    """A person must answer first; `reason` says what: if no kind of its own does, what became of a call."""
+
+    reason = PauseReason.OUTCOME
+
+    def events(self, run_id: str) -> list[Event]:
+        """Return the events that explain the pause, to be written with it."""
+        return []
 
 
 class Stopped(Interrupted):

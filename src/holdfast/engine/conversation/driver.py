@@ -15,8 +15,8 @@ from holdfast.engine.phase.commands import save_files, stop_commands
 from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.stop import MessagePending, Paused, Stop, finish
 from holdfast.engine.scope import RunScope, error_facts
-from holdfast.enums import RunPhaseState, RunStatus
-from holdfast.persistence.statements import now_text
+from holdfast.enums import RunStatus
+from holdfast.persistence.statements import complete_phase, start_phase
 from holdfast.persona import AgentPersona
 from holdfast.runtime.durable import SameCommit, Step, StepKinds, Suspended
 from holdfast.runtime.events import Event, EventKind
@@ -121,9 +121,7 @@ class ConversationTurn:
                 "tree": write_tree(scope.place).tree_id,
             }
 
-        row = scope.set_phase(
-            PHASE, state=RunPhaseState.RUNNING, attempt=self._turn.number, started_at=now_text(), ended_at=None
-        )
+        row = start_phase(scope.run_id, PHASE, attempt=self._turn.number)
         step = self._step("start", PIN, with_result=lambda _result: SameCommit(rows=[row]))
         pinned: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(pin))
         return pinned
@@ -171,9 +169,7 @@ class ConversationTurn:
         if error is not None:
             facts["error"] = error
         event = scope.log.event(EventKind.PHASE_COMPLETED, self._lane_id, **facts, snapshot=snapshot["ref"])
-        row = scope.set_phase(
-            PHASE, state=RunPhaseState.COMPLETED, ended_at=now_text(), tree=snapshot["tree"], snapshot=snapshot["ref"]
-        )
+        row = complete_phase(scope.run_id, PHASE, tree=snapshot["tree"], snapshot=snapshot["ref"])
         await scope.log.append(event, rows=[row])
 
     def _step(self, name: str, kinds: StepKinds, **options: Any) -> Step:

@@ -9,16 +9,16 @@ from typing import Any
 
 from holdfast.agents.redaction import scrub_prompt
 from holdfast.engine.approvals.content import describe_result
-from holdfast.engine.approvals.decisions import Subject
-from holdfast.engine.approvals.phase import PhaseAnswer, PhaseApproval
+from holdfast.engine.approvals.phase import PhaseApproval
+from holdfast.engine.approvals.questions import ApprovalDecision, Subject
 from holdfast.engine.phase.agent_turn import invoke_agent, last_text
 from holdfast.engine.phase.artifact import ArtifactCheck, check_artifact, move_aside, to_artifact_error
 from holdfast.engine.phase.commands import check_success, run_command, save_files
 from holdfast.engine.phase.prompt import render_envelope, render_repair
 from holdfast.engine.scope import RunScope, utc_now
-from holdfast.enums import ApprovalDecisionAction, RunPhaseState
+from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected
-from holdfast.persistence.statements import insert, now_text
+from holdfast.persistence.statements import NewArtifactRow, complete_phase, insert_artifact, start_phase
 from holdfast.runtime.durable import CancelRun, SameCommit, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.workflow import Phase
@@ -98,16 +98,7 @@ class PhaseAttempt:
                 "instruction_files": instructions.names,
             }
 
-        rows = [
-            scope.set_phase(
-                phase.key,
-                state=RunPhaseState.RUNNING,
-                attempt=self._attempt,
-                started_at=now_text(),
-                ended_at=None,
-                error=None,
-            )
-        ]
+        rows = [start_phase(scope.run_id, phase.key, attempt=self._attempt)]
         step = self._step("start", PIN, with_result=lambda _result: SameCommit(rows=rows))
         pinned: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(pin))
         scope.history.restore_to.pop(phase.key, None)
@@ -148,7 +139,7 @@ class PhaseAttempt:
             event = scope.log.event(
                 kind, self._lane_id, phase=phase.key, attempt=self._attempt, turn=turn, hash=found.hash
             )
-            return SameCommit([event], [insert("artifacts", self._artifact_row(turn, found))])
+            return SameCommit([event], [insert_artifact(self._to_row(turn, found))])
 
         kinds = _ARTIFACT_MISSING if found.is_missing else _ARTIFACT_FOUND
         details = {"turn": turn, "path": phase.expected_artifact.path, "schema": phase.expected_artifact.schema_id}
@@ -157,20 +148,19 @@ class PhaseAttempt:
         # A resumed attempt judges by what was recorded; the text is only that of the file as it lies there now.
         return replace(recorded, text=found.text)
 
-    def _artifact_row(self, turn: int, found: ArtifactCheck) -> dict[str, Any]:
-        return {
-            "run_id": self._scope.run_id,
-            "phase_key": self._phase.key,
-            "attempt": self._attempt,
-            "turn": turn,
-            "path": self._phase.expected_artifact.path,
-            "schema_id": self._phase.expected_artifact.schema_id,
-            "hash": found.hash,
-            "state": "accepted" if found.is_valid else "rejected",
-            "findings": [finding.to_dict() for finding in found.findings],
-            "content": found.text.replace("\0", "\\u0000"),
-            "created_at": now_text(),
-        }
+    def _to_row(self, turn: int, found: ArtifactCheck) -> NewArtifactRow:
+        return NewArtifactRow(
+            run_id=self._scope.run_id,
+            phase_key=self._phase.key,
+            attempt=self._attempt,
+            turn=turn,
+            path=self._phase.expected_artifact.path,
+            schema_id=self._phase.expected_artifact.schema_id,
+            hash=found.hash,
+            state="accepted" if found.is_valid else "rejected",
+            findings=[finding.to_dict() for finding in found.findings],
+            content=found.text,
+        )
 
     async def _run_checks(self) -> None:
         """Raise `ChecksFailed` with the output of the first command that does not exit with 0."""
@@ -197,14 +187,14 @@ class PhaseAttempt:
             scope, self._phase, self._attempt, self._step(f"snapshot-{subject.tree[:12]}", SAVE_FILES)
         )
 
-    async def _get_approval(self, artifact: ArtifactCheck) -> tuple[PhaseAnswer, Subject]:
+    async def _get_approval(self, artifact: ArtifactCheck) -> tuple[ApprovalDecision, Subject]:
         scope = self._scope
         subject = await scope.on_disk(lambda: current_subject(scope, self._phase))
         content = await describe_result(scope, self._phase, self._attempt, artifact.text, subject.tree)
         answer = await PhaseApproval(scope, self._phase, self._attempt, self._lane_id).get(subject, content)
         return answer, subject
 
-    def _check_approved(self, answer: PhaseAnswer) -> None:
+    def _check_approved(self, answer: ApprovalDecision) -> None:
         if answer.action is ApprovalDecisionAction.ABORT:
             raise CancelRun(answer.comment, answer.by)
         if answer.action is ApprovalDecisionAction.REJECT:
@@ -227,13 +217,7 @@ class PhaseAttempt:
             tree=snapshot["tree"],
             snapshot=snapshot["ref"],
         )
-        row = scope.set_phase(
-            self._phase.key,
-            state=RunPhaseState.COMPLETED,
-            ended_at=now_text(),
-            tree=snapshot["tree"],
-            snapshot=snapshot["ref"],
-        )
+        row = complete_phase(scope.run_id, self._phase.key, tree=snapshot["tree"], snapshot=snapshot["ref"])
         await scope.log.append(event, rows=[row])
 
     def _step(self, name: str, kinds: StepKinds, **options: Any) -> Step:

@@ -11,14 +11,14 @@ from typing import Any
 from holdfast.agents.redaction import learn_keys, scrub_prompt
 from holdfast.binding import Binding
 from holdfast.engine.conversation.journal import is_conversation
-from holdfast.engine.run.create import binding_values, persona_rows
+from holdfast.engine.run.create import persona_rows
 from holdfast.engine.run.load import LoadedRun
 from holdfast.enums import RunPhaseState
 from holdfast.errors import RowRefused, RunNotInState
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, RunPhaseRow
 from holdfast.persistence.runs import find_approval, read_approvals
-from holdfast.persistence.statements import now_text, update
+from holdfast.persistence.statements import change_run, rebind, reopen_phase, supersede_approval
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
@@ -89,11 +89,11 @@ def plan_change(
     events = [create_event(run_id, EventKind.RUN_CHANGED, **facts), *(_reopened(run_id, row) for row in reopened)]
     rows = [
         *persona_rows(binding.persona for binding in changed.values()),
-        *(_rebind(run_id, binding) for binding in changed.values()),
-        *([] if text is None else [update("runs", {"requirements_md": text}, {"id": run_id})]),
-        *(_reopen(run_id, row) for row in reopened),
-        *(_supersede(approval_id) for approval_id in superseded),
-        update("runs", {"updated_at": now_text()}, {"id": run_id}),
+        *(rebind(run_id, binding) for binding in changed.values()),
+        *(reopen_phase(run_id, phase_key) for phase_key in keys),
+        # If somebody has just answered one of them, the whole change is refused.
+        *(supersede_approval(approval_id, must_be_open=True) for approval_id in superseded),
+        change_run(run_id, requirements_md=text),
     ]
     names = {role: binding.persona.name for role, binding in changed.items()}
     return RunChange(names, text is not None, tuple(keys), tuple(events), tuple(rows))
@@ -161,25 +161,3 @@ def _reopened(run_id: str, row: RunPhaseRow) -> Event:
         "reason": REOPENED,
     }
     return create_event(run_id, EventKind.PHASE_REOPENED, f"{row.phase_key}/{row.attempt}", **payload)
-
-
-def _reopen(run_id: str, row: RunPhaseRow) -> Statement:
-    return update("run_phases", {"state": RunPhaseState.PENDING}, {"run_id": run_id, "phase_key": row.phase_key})
-
-
-def _supersede(approval_id: str) -> Statement:
-    """Take a question back; if somebody has just answered it, the whole change is refused."""
-    values = {"state": "superseded", "decided_at": now_text()}
-    return update("approvals", values, {"id": approval_id, "state": "pending"})
-
-
-def _rebind(run_id: str, binding: Binding) -> Statement:
-    return Statement(
-        """
-        UPDATE run_bindings SET persona_id = (SELECT id FROM agent_personas WHERE hash = :persona_hash),
-               persona_hash = :persona_hash, backend = :backend, binding_hash = :binding_hash,
-               explanation = :explanation
-        WHERE run_id = :run_id AND role_id = :role_id
-        """,
-        binding_values(run_id, binding),
-    )

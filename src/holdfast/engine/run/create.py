@@ -8,25 +8,20 @@ from uuid import UUID
 
 from holdfast.agents.redaction import learn_keys, scrub_prompt
 from holdfast.binding import Binding
-from holdfast.enums import Backend, RunPhaseState, RunStatus
+from holdfast.enums import Backend
 from holdfast.errors import RunIdInvalid
-from holdfast.persistence.statements import insert, now_text
+from holdfast.persistence.statements import (
+    NewRunRow,
+    insert_binding,
+    insert_persona,
+    insert_phase,
+    insert_run,
+    insert_template,
+    lock_run,
+)
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.workflow import WorkflowTemplate
-
-_INSERT_RUN = """
-INSERT INTO runs (id, template_id, template_hash, state, repo_path, base_branch, created_at, updated_at, title,
-                  workflow, requirements_md, budget_micros, started_by, is_simulated, forked_from, base_commit)
-SELECT :id, t.id, t.hash, :state, :repo_path, :base_branch, :now, :now, :title, :workflow,
-       :requirements_md, :budget_micros, :started_by, :is_simulated, :forked_from, :base_commit
-FROM workflow_templates t WHERE t.hash = :template_hash
-"""
-_INSERT_BINDING = """
-INSERT INTO run_bindings (id, run_id, role_id, persona_id, persona_hash, backend, binding_hash, explanation)
-SELECT :id, :run_id, :role_id, p.id, p.hash, :backend, :binding_hash, :explanation
-FROM agent_personas p WHERE p.hash = :persona_hash
-"""
 
 
 @dataclass(frozen=True)
@@ -77,76 +72,35 @@ def new_run_id(run_id: UUID | str | None) -> str:
 
 
 def creation_rows(new: NewRun) -> list[Statement]:
-    """Templates and personas are shared by content: what is there already is used as it is."""
-    now = now_text()
-    # A run that is forked must be there until its fork is; whoever deletes runs locks the same row.
-    held = Statement("UPDATE runs SET updated_at = updated_at WHERE id = :id", {"id": new.forked_from})
-    rows = [held] if new.forked_from is not None else []
-    rows += [insert("workflow_templates", _definition(new.template, now), or_ignore_on="hash")]
-    rows += persona_rows(binding.persona for binding in new.bindings.values())
-    rows.append(_run_row(new, now))
-    rows += [
-        insert(
-            "run_phases",
-            {"run_id": new.run_id, "phase_key": phase.key, "state": RunPhaseState.PENDING, "position": position},
-        )
-        for position, phase in enumerate(new.template.phases)
+    """Return the rows of a new run. Templates and personas are shared by content: what is there is used as it is."""
+    return [
+        # A run that is forked must be there until its fork is.
+        *([lock_run(new.forked_from)] if new.forked_from is not None else []),
+        insert_template(new.template),
+        *persona_rows(binding.persona for binding in new.bindings.values()),
+        insert_run(_to_row(new)),
+        *(insert_phase(new.run_id, phase.key, position) for position, phase in enumerate(new.template.phases)),
+        *(insert_binding(new.run_id, binding) for binding in new.bindings.values()),
     ]
-    return rows + [_binding_row(new.run_id, binding) for binding in new.bindings.values()]
 
 
 def persona_rows(personas: Iterable[AgentPersona]) -> list[Statement]:
     """Store personas, each once; one that is there already is used as it is."""
-    now = now_text()
-    unique = {persona.content_hash: persona for persona in personas}
-    return [insert("agent_personas", _definition(persona, now), or_ignore_on="hash") for persona in unique.values()]
+    return [insert_persona(persona) for persona in {persona.content_hash: persona for persona in personas}.values()]
 
 
-def _definition(definition: Any, now: str) -> dict[str, Any]:
-    return {
-        "id": uuid.uuid4().hex,
-        "name": definition.name,
-        "version": str(definition.version),
-        "hash": definition.content_hash,
-        "definition": definition.model_dump(by_alias=True),
-        "created_at": now,
-    }
-
-
-def _run_row(new: NewRun, now: str) -> Statement:
-    is_simulated = all(binding.backend is Backend.SIMULATED for binding in new.bindings.values())
-    return Statement(
-        _INSERT_RUN,
-        {
-            "id": new.run_id,
-            "state": RunStatus.PENDING.value,
-            "repo_path": new.repo_path,
-            "base_branch": new.base_branch,
-            "now": now,
-            "title": new.title,
-            "workflow": new.template.name,
-            "requirements_md": new.requirements_md.replace("\0", ""),
-            "budget_micros": new.budget_micros,
-            "started_by": new.started_by,
-            "is_simulated": int(is_simulated),
-            "forked_from": new.forked_from,
-            "base_commit": new.base_commit,
-            "template_hash": new.template.content_hash,
-        },
+def _to_row(new: NewRun) -> NewRunRow:
+    return NewRunRow(
+        id=new.run_id,
+        template_hash=new.template.content_hash,
+        workflow=new.template.name,
+        repo_path=new.repo_path,
+        base_branch=new.base_branch,
+        base_commit=new.base_commit,
+        title=new.title,
+        requirements_md=new.requirements_md.replace("\0", ""),
+        budget_micros=new.budget_micros,
+        started_by=new.started_by,
+        is_simulated=all(binding.backend is Backend.SIMULATED for binding in new.bindings.values()),
+        forked_from=new.forked_from,
     )
-
-
-def _binding_row(run_id: str, binding: Binding) -> Statement:
-    return Statement(_INSERT_BINDING, {"id": uuid.uuid4().hex, **binding_values(run_id, binding)})
-
-
-def binding_values(run_id: str, binding: Binding) -> dict[str, Any]:
-    """Return a binding as the parameters of a statement about its row."""
-    return {
-        "run_id": run_id,
-        "role_id": binding.role_id,
-        "backend": binding.backend.value,
-        "binding_hash": binding.binding_hash,
-        "explanation": binding.explanation,
-        "persona_hash": binding.persona_hash,
-    }

@@ -15,7 +15,7 @@ from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import ChecksFailed, HoldfastError, WorkspaceError
 from holdfast.persistence.models import RunPhaseRow
 from holdfast.persistence.runs import read_phases
-from holdfast.persistence.statements import insert, now_text
+from holdfast.persistence.statements import fail_phase, insert_phase, reopen_phase
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.durable import CancelRun, Suspended
 from holdfast.runtime.events import EventKind
@@ -89,10 +89,8 @@ class RunDriver:
         scope = self._scope
         phases = await read_phases(scope.db, scope.run_id)
         missing = [
-            insert(
-                "run_phases", {"run_id": scope.run_id, "phase_key": phase.key, "state": "pending", "position": place}
-            )
-            for place, phase in enumerate(scope.template.phases)
+            insert_phase(scope.run_id, phase.key, position)
+            for position, phase in enumerate(scope.template.phases)
             if phase.key not in phases
         ]
         if missing:
@@ -166,7 +164,7 @@ class RunDriver:
         event = scope.log.event(
             EventKind.PHASE_FAILED, f"{phase.key}/{attempt}", phase=phase.key, attempt=attempt, error=facts
         )
-        row = scope.set_phase(phase.key, state=RunPhaseState.FAILED, ended_at=now_text(), error=facts)
+        row = fail_phase(scope.run_id, phase.key, facts)
         # crash: the run is still running, and by its rows the phase opens a new attempt.
         await scope.log.append(event, rows=[row])
 
@@ -178,7 +176,7 @@ class RunDriver:
         if error is not None:
             failed = {"error": error_facts(error), "is_retried": True}
             events.insert(0, scope.log.event(EventKind.PHASE_FAILED, lane, **facts, **failed))
-        row = scope.set_phase(phase.key, state=RunPhaseState.PENDING, attempt=attempt, comment=comment)
+        row = reopen_phase(scope.run_id, phase.key, attempt=attempt, comment=comment)
         await scope.log.append(*events, rows=[row])
 
 

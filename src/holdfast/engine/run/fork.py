@@ -3,19 +3,18 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from holdfast.binding import Binding
 from holdfast.config import Config
 from holdfast.engine.history import find_tree
 from holdfast.engine.run.create import NewRun, creation_rows, without_secrets
 from holdfast.engine.run.load import LoadedRun
-from holdfast.enums import Backend, RunPhaseState
+from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid, RunNotInState
 from holdfast.persistence.db import Database
-from holdfast.persistence.models import ArtifactRow, RunPhaseRow
+from holdfast.persistence.models import ArtifactRow
 from holdfast.persistence.runs import StoredRun, read_artifacts
-from holdfast.persistence.statements import insert, update
+from holdfast.persistence.statements import copy_artifact, copy_phase
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.workflow import WorkflowTemplate
@@ -81,8 +80,8 @@ async def plan_fork(
     }
     skipped = [create_event(new.run_id, EventKind.PHASE_SKIPPED, phase=key) for key in point.done]
     rows = creation_rows(new)
-    rows += [_done_row(new.run_id, stored.phases[key]) for key in point.done]
-    rows += [insert("artifacts", _copied(new.run_id, row)) for row in copied]
+    rows += [copy_phase(new.run_id, stored.phases[key]) for key in point.done]
+    rows += [copy_artifact(new.run_id, row) for row in copied]
     return Fork(new.run_id, [create_event(new.run_id, EventKind.RUN_CREATED, **payload), *skipped], rows)
 
 
@@ -142,20 +141,3 @@ def _to_new_run(loaded: LoadedRun, workspace: Workspace, *, run_id: str, title: 
         forked_from=stored.run.id,
         base_commit=workspace.base_commit,
     )
-
-
-def _done_row(run_id: str, row: RunPhaseRow) -> Statement:
-    values = {
-        "state": RunPhaseState.COMPLETED,
-        "attempt": row.attempt,
-        "started_at": row.started_at,
-        "ended_at": row.ended_at,
-        "tree": row.tree,
-        "snapshot": row.snapshot,
-    }
-    return update("run_phases", values, {"run_id": run_id, "phase_key": row.phase_key})
-
-
-def _copied(run_id: str, row: ArtifactRow) -> dict[str, Any]:
-    names = ("phase_key", "attempt", "turn", "path", "schema_id", "hash", "state", "findings", "content", "created_at")
-    return {"run_id": run_id, **{name: getattr(row, name) for name in names}}

@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.concurrency import finish_then_cancel
 from holdfast.engine.phase.commands import check_success, run_command
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
+from holdfast.persistence.statements import place_run
 from holdfast.runtime.durable import SameCommit, Step, StepKinds
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
@@ -127,7 +128,7 @@ def _has_failed_before_retry(scope: RunScope, round_no: int) -> bool:
 async def _record(scope: RunScope, round_no: int) -> None:
     workspace = scope.place
     facts = {"root": str(workspace.root), "branch": workspace.branch, "base_commit": workspace.base_commit}
-    row = scope.set_run(worktree_root=str(workspace.root), base_commit=workspace.base_commit)
+    row = place_run(scope.run_id, worktree_root=str(workspace.root), base_commit=workspace.base_commit)
     step = Step(
         _workspace_key(round_no), _lane(round_no), kinds=_PREPARED, with_result=lambda _result: SameCommit(rows=[row])
     )
