@@ -17,7 +17,7 @@ from holdfast.engine.phase.commands import stop_left_commands
 from holdfast.engine.report import Reported, write_report
 from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, load_run
-from holdfast.engine.run.start import Begin, begin_new, begin_retried, check_failed
+from holdfast.engine.run.start import DriveStart, check_failed
 from holdfast.engine.run.stop import pause_for_person
 from holdfast.engine.run.workspace import open_files
 from holdfast.engine.scope import ApprovalCallback, RunScope
@@ -66,22 +66,22 @@ class RunOwner:
     async def load(self, run_id: RunId, *, may_be_over: bool = False) -> LoadedRun:
         return await load_run(self.db, run_id, self.personas, may_be_over=may_be_over)
 
-    async def drive(self, journal: Journal, claim: Claim, begin: Begin) -> None:
-        """Say how the run begins, and drive it to its next stop."""
-        loaded = await self.load(claim.run_id, may_be_over=begin is begin_retried)
+    async def drive(self, journal: Journal, claim: Claim, start: DriveStart) -> None:
+        """Begin the run in this way, and drive it to its next stop."""
+        loaded = await self.load(claim.run_id, may_be_over=start.may_be_over)
         scope = self.scope(journal, claim, loaded, await journal.read(claim.run_id))
         driver = (ConversationDriver if scope.is_conversation else RunDriver)(scope)
         if scope.log.records.cancel_request is not None:
             await driver.cancel()
             return
-        if begin is begin_retried:
+        if start.may_be_over:
             check_failed(loaded.stored)
-        if begin is not begin_new:
+        if start.opens_files:
             await open_files(scope)  # raises before anything is written: the run stays as it is
         await stop_left_commands(scope)
         scope.log.records.pause_request = None  # that someone goes on is a newer word than a pause asked for before
         try:
-            await begin(scope, loaded.stored)
+            await start.write(scope, loaded.stored)
         except CancelRun:  # it was asked for while nobody listened yet
             await driver.cancel()
             return
@@ -132,12 +132,11 @@ class RunOwner:
             personas=loaded.personas,
         )
 
-    def subject_now(self, loaded: LoadedRun, phase_key: str) -> Subject | None:
+    def find_subject(self, loaded: LoadedRun, phase_key: str) -> Subject | None:
         """Return what the approval is about by what lies in the workspace; `None` if that cannot be seen from here."""
         try:
             workspace = open_workspace(self.config.data_dir, loaded.run_id)
-            scope = self.scope(None, Claim(loaded.run_id, 0, 0), loaded, [])  # type: ignore[arg-type]  # only to look
-            scope.workspace = workspace
-            return current_subject(scope, loaded.template.phase(phase_key))
+            phase = loaded.template.phase(phase_key)
+            return current_subject(workspace, phase, loaded.template, self.registry, loaded.stored.run)
         except (HoldfastError, KeyError, OSError):
             return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.agents.redaction import scrub_prompt
 from holdfast.engine.conversation.journal import PHASE, ROLE, Conversation, Message, TurnRecord
-from holdfast.engine.phase.agent_turn import invoke_agent, last_text
+from holdfast.engine.phase.agent_turn import AgentTurn, invoke_agent, last_text
 from holdfast.engine.phase.attempt import AGENT_TURN, PIN, SAVE_FILES
 from holdfast.engine.phase.commands import save_files, stop_commands
 from holdfast.engine.run.driver import RunDriver
@@ -134,16 +134,15 @@ class ConversationTurn:
         async def invoke() -> dict[str, Any]:
             from holdfast.engine.conversation.messages import TURN, Inbox, to_messages
 
-            result = await invoke_agent(
-                scope,
+            turn = AgentTurn(
                 self._phase,
                 self._turn.number,
-                turn=TURN,
-                messages=to_messages(self._events, self._conversation, self._turn),
+                TURN,
+                to_messages(self._events, self._conversation, self._turn),
                 more=lambda journal: [Inbox(scope.log, journal, self._read_waiting)],
                 drain_s=_DRAIN_S,
             )
-            return {"text": last_text(result)}
+            return {"text": last_text(await invoke_agent(scope, turn))}
 
         try:
             await scope.log.step(self._step("turn1", AGENT_TURN, has_intent=True), invoke)

@@ -8,21 +8,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.agents.redaction import scrub_prompt
+from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.engine.approvals.content import describe_result
 from holdfast.engine.approvals.phase import PhaseApproval
 from holdfast.engine.approvals.questions import ApprovalDecision, Subject
-from holdfast.engine.phase.agent_turn import invoke_agent, last_text
+from holdfast.engine.phase.agent_turn import AgentTurn, invoke_agent, last_text
 from holdfast.engine.phase.artifact import ArtifactCheck, check_artifact, move_aside, to_artifact_error
 from holdfast.engine.phase.commands import check_success, run_command, save_files
-from holdfast.engine.phase.prompt import render_envelope, render_repair
+from holdfast.engine.phase.prompt import PhaseTask, render_envelope, render_repair
 from holdfast.engine.scope import RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected
+from holdfast.persistence.models import RunRow
 from holdfast.persistence.statements import NewArtifactRow, complete_phase, insert_artifact, start_phase
 from holdfast.runtime.durable import CancelRun, SameCommit, Step, StepKinds
 from holdfast.runtime.events import EventKind
-from holdfast.workflow import Phase
-from holdfast.workspace import changed_paths, restore, write_tree
+from holdfast.workflow import Phase, WorkflowTemplate
+from holdfast.workspace import Workspace, changed_paths, restore, write_tree
 from holdfast.workspace.instruction_files import read_workspace_instructions
 
 AGENT_TURN = StepKinds(EventKind.AGENT_STARTED, EventKind.AGENT_FINISHED, EventKind.AGENT_ERROR, EventKind.TOOL_UNKNOWN)
@@ -79,15 +81,17 @@ class PhaseAttempt:
             return {
                 "envelope": scrub_prompt(
                     render_envelope(
-                        scope.template,
-                        phase,
-                        run_id=scope.run_id,
-                        attempt=self._attempt,
-                        requirements_md=scope.run.requirements_md,
-                        comment=self._comment,
-                        moved_aside=moved,
-                        instructions=instructions.render(),
-                        registry=scope.registry,
+                        PhaseTask(
+                            scope.template,
+                            phase,
+                            run_id=scope.run_id,
+                            attempt=self._attempt,
+                            requirements_md=scope.run.requirements_md,
+                            comment=self._comment,
+                            moved_aside=moved,
+                            instructions=instructions.render(),
+                        ),
+                        scope.registry,
                     )
                 ),
                 "persona": scope.persona_of(phase).name,
@@ -123,7 +127,8 @@ class PhaseAttempt:
         step = self._step(f"turn{turn}", AGENT_TURN, has_intent=True)
 
         async def invoke() -> dict[str, Any]:
-            result = await invoke_agent(self._scope, self._phase, self._attempt, turn=f"turn{turn}", messages=messages)
+            turn_request = AgentTurn(self._phase, self._attempt, f"turn{turn}", messages)
+            result = await invoke_agent(self._scope, turn_request)
             return {"text": last_text(result)}
 
         await self._scope.log.step(step, invoke)
@@ -175,7 +180,7 @@ class PhaseAttempt:
     async def _save_approved(self, snapshot: dict[str, Any], subject: Subject) -> dict[str, Any]:
         """Save the files again if a person changed them while they waited: what was approved is the result."""
         scope, own = self._scope, self._phase.expected_artifact.path
-        others = _artifacts(scope, [path for path in scope.template.artifact_paths if path != own])
+        others = _to_git_paths(scope.place, [path for path in scope.template.artifact_paths if path != own])
 
         def find_changed() -> list[str]:
             paths = changed_paths(scope.place.repo, snapshot["tree"], subject.tree)
@@ -189,7 +194,9 @@ class PhaseAttempt:
 
     async def _get_approval(self, artifact: ArtifactCheck) -> tuple[ApprovalDecision, Subject]:
         scope = self._scope
-        subject = await scope.on_disk(lambda: current_subject(scope, self._phase))
+        subject = await scope.on_disk(
+            lambda: current_subject(scope.place, self._phase, scope.template, scope.registry, scope.run)
+        )
         content = await describe_result(scope, self._phase, self._attempt, artifact.text, subject.tree)
         answer = await PhaseApproval(scope, self._phase, self._attempt, self._lane_id).get(subject, content)
         return answer, subject
@@ -225,20 +232,22 @@ class PhaseAttempt:
         return Step(f"{self._lane_id}/{name}", self._lane_id, kinds=kinds, details=details, **options)
 
 
-def current_subject(scope: RunScope, phase: Phase) -> Subject:
+def current_subject(
+    workspace: Workspace, phase: Phase, template: WorkflowTemplate, registry: ArtifactSchemaRegistry, run: RunRow
+) -> Subject:
     """Return what an approval of this phase would be about, by what lies in the workspace now."""
-    found = check_artifact(scope.place.root, phase, scope.run_id, scope.registry)
-    artifacts = _artifacts(scope, scope.template.artifact_paths)
-    tree = write_tree(scope.place).tree_id
-    listed = scope.place.git.run("ls-tree", "-r", "-z", "--full-tree", tree).names
+    found = check_artifact(workspace.root, phase, run.id, registry)
+    artifacts = _to_git_paths(workspace, template.artifact_paths)
+    tree = write_tree(workspace).tree_id
+    listed = workspace.git.run("ls-tree", "-r", "-z", "--full-tree", tree).names
     files = [entry for entry in listed if not _is_artifact(entry.partition("\t")[2], artifacts)]
     digest = hashlib.sha256("\0".join(files).encode(errors="surrogateescape")).hexdigest()
-    return Subject(found.hash, digest, scope.run.template_hash, tree)
+    return Subject(found.hash, digest, run.template_hash, tree)
 
 
-def _artifacts(scope: RunScope, paths: Iterable[str]) -> list[str]:
+def _to_git_paths(workspace: Workspace, paths: Iterable[str]) -> list[str]:
     """Return the paths of artifacts as git names them, from the worktree on."""
-    prefix = scope.place.root.relative_to(scope.place.worktree)
+    prefix = workspace.root.relative_to(workspace.worktree)
     return [(prefix / path).as_posix() for path in paths]
 
 

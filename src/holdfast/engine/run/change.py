@@ -20,6 +20,7 @@ from holdfast.persistence.models import ApprovalRow, RunPhaseRow
 from holdfast.persistence.runs import find_approval, read_approvals
 from holdfast.persistence.statements import change_run, rebind, reopen_phase, supersede_approval
 from holdfast.runtime.checkpoint.base import Claim, Statement
+from holdfast.runtime.durable import SameCommit
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
 
@@ -105,17 +106,18 @@ async def write_change(
     claim: Claim,
     request: ChangeRequest,
     *,
-    load: Callable[[], Awaitable[LoadedRun]],
-    bind: Callable[[LoadedRun, ChangeRequest], Mapping[str, Binding]],
-    beside: Sequence[Statement] = (),
-    then: Sequence[Event] = (),
+    load: Callable[[], Awaitable[tuple[LoadedRun, Mapping[str, Binding]]]],
+    also: SameCommit,
 ) -> RunChange:
-    """Write a change under a claim, with rows `beside` it and the events that come `then`: all of it or nothing."""
+    """Write a change under a claim, and what `also` goes into its commit: all of it or nothing.
+
+    `load` reads the run and binds the roles that the change names; it is called anew if the run has changed meanwhile.
+    """
     while True:
-        loaded = await load()
+        loaded, bindings = await load()
         waiting = await read_approvals(db, run_id=claim.run_id, state="pending")
-        planned = plan_change(loaded, request, bind(loaded, request), waiting)
-        events, rows = [*planned.events, *then], [*planned.rows, *beside]
+        planned = plan_change(loaded, request, bindings, waiting)
+        events, rows = [*planned.events, *also.events], [*planned.rows, *also.rows]
         if not events and not rows:
             return planned
         try:

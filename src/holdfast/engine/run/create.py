@@ -3,7 +3,9 @@
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Required, TypedDict
 from uuid import UUID
 
 from holdfast.agents.redaction import learn_keys, scrub_prompt
@@ -22,6 +24,35 @@ from holdfast.persistence.statements import (
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.workflow import WorkflowTemplate
+
+
+class RunOptions(TypedDict, total=False):
+    """The keywords of `WorkflowEngine.run`."""
+
+    repo_path: Required[str | Path]
+    base_branch: str | None
+    requirements_md: str
+    pre_allocated_run_id: UUID | str | None
+    persona_overrides: Mapping[str, str] | None
+    budget_usd: float | Decimal | None
+    title: str
+    started_by: str
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What whoever starts a run wants: the workflow, where, and with which options."""
+
+    template: WorkflowTemplate
+    repo_path: str | Path
+    base_branch: str | None = "main"
+    """Without one it is the branch that is checked out."""
+    requirements_md: str = ""
+    pre_allocated_run_id: UUID | str | None = None
+    persona_overrides: Mapping[str, str] | None = None
+    budget_usd: float | Decimal | None = None
+    title: str = ""
+    started_by: str = ""
 
 
 @dataclass(frozen=True)
