@@ -27,6 +27,17 @@ OPEN_STATES = tuple(status.value for status in RunStatus if not status.is_termin
 """And before that."""
 
 
+class PauseReason(StrEnum):
+    """What a run waits for, the most urgent first."""
+
+    OUTCOME = "outcome"
+    APPROVAL = "approval"
+    STALLED = "stalled"
+    BUDGET = "budget"
+    MESSAGE = "message"
+    PERSON = "person"
+
+
 class RunPhaseState(StrEnum):
     """Where one phase of a run stands."""
 

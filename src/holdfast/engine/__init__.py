@@ -16,7 +16,7 @@ __all__ = ["ApprovalRequest", "PhaseResult", "RunError", "RunResult", "WorkflowE
 
 
 def build_agent(persona: "AgentPersona", config: "Config", *, root_dir: Path, middleware: list[Any], **kw: Any) -> Any:
-    """The agent for a persona. Looked up here at every call, so that a program can put its own in its place."""
+    """Build the agent for a persona. Looked up here at every call, so that a program can put its own in its place."""
     with name_missing_extra(__name__):
         from holdfast.agents.build import build_agent as build
 

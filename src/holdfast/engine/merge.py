@@ -76,14 +76,14 @@ async def merge_run(
                 request = replace(request, message=message or "")
             if request.is_dry_run:
                 return await finish_then_cancel(asyncio.to_thread(_bring, config, result, request))
-            asked = create_event(claim.run_id, EventKind.RUN_MERGE_REQUESTED, into=request.into, by=by)
-            await journal.append(claim.run_id, [asked], claim=claim)
+            requested = create_event(claim.run_id, EventKind.RUN_MERGE_REQUESTED, into=request.into, by=by)
+            await journal.append(claim.run_id, [requested], claim=claim)
 
             async def bring() -> dict[str, Any]:
                 # crash: the branch may have moved already; the same merge again finds it done, and says so.
                 merged = await asyncio.to_thread(_bring, config, result, request)
-                told = create_event(claim.run_id, EventKind.RUN_MERGED, **_facts(merged), by=by)
-                await journal.append(claim.run_id, [told], claim=claim)
+                event = create_event(claim.run_id, EventKind.RUN_MERGED, **_to_payload(merged), by=by)
+                await journal.append(claim.run_id, [event], claim=claim)
                 if stored.run.state not in OVER or request.keeps_worktree or config.keep_worktrees:
                     return merged
                 # crash: the merge stands; the next clean-up removes the worktree.
@@ -187,6 +187,6 @@ def _tidy(config: Config, run_id: str, message: str) -> dict[str, Any]:
     return {"message": message, "removed": removed, "kept": list(disposal.obstacles)}
 
 
-def _facts(merged: Mapping[str, Any]) -> dict[str, Any]:
-    """What the journal keeps; a folder can have many files, and names that are no text."""
+def _to_payload(merged: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the journal records of a merge; a folder can have many files, and names that are no text."""
     return {key: merged[key] for key in ("action", "branch", "commit", "folder") if key in merged}

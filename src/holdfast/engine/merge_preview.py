@@ -33,7 +33,7 @@ class MergePreview:
 
 
 async def preview_merge(db: Database, config: Config, run_id: str) -> MergePreview:
-    """What merging a run's result as it stands would bring: what was changed since the last merge, if there was one.
+    """Return what merging a run's result as it stands would bring: what was changed since the last merge, if any.
 
     Raises `RunNotFound` and `TemplateLoadFailed`.
     """
@@ -59,7 +59,7 @@ def preview_stored(
 
 
 def _find_start(workspace: Workspace, branch: str) -> str:
-    """What the branch has of the run: its base, or what an earlier merge brought."""
+    """Return what the branch has of the run: its base, or what an earlier merge brought."""
     tip = Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}")
     return find_merged(workspace, branch, tip) or workspace.base_commit
 
@@ -67,12 +67,12 @@ def _find_start(workspace: Workspace, branch: str) -> str:
 def default_message(
     config: Config, stored: StoredRun, template: WorkflowTemplate, into: str | None = None
 ) -> str | None:
-    """The message for a conversation's commit; what somebody typed first is none. `None` for other workflows."""
+    """Return the message for a conversation's commit, made from its files; `None` for other workflows."""
     return preview_stored(config, stored, template, into).message if is_conversation(template) else None
 
 
 def describe_change(kinds: Mapping[str, str]) -> str:
-    """A commit's subject from its files: `Change calc.py`, `Add a.py and b.py`, `Change 7 files in src/app`."""
+    """Make a commit's subject from its files: `Change calc.py`, `Add a.py and b.py`, `Change 7 files in src/app`."""
     verb = next((verb for kind, verb in _VERBS.items() if set(kinds.values()) == {kind}), "Change")
     paths = sorted(kinds)
     for names in (paths, [path.rpartition("/")[2] for path in paths]):

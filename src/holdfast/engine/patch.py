@@ -29,7 +29,7 @@ def read_patch(
     *,
     with_own: bool = False,
 ) -> str:
-    """The change as `git apply` takes it. Raises `RunNotInState` for a phase that has handed nothing in.
+    """Return the change as `git apply` takes it. Raises `RunNotInState` for a phase that has handed nothing in.
 
     `trees` are the files at the end of each phase, in the order of their ends; `definition` is the stored template.
     """
@@ -78,7 +78,7 @@ def _name(group: LeftOutGroup) -> str:
 
 
 def to_facts(groups: Iterable[LeftOutGroup]) -> list[dict[str, Any]]:
-    """As JSON has it; a name that is no Unicode is shown as far as it is."""
+    """Return the groups as JSON has them; what is no Unicode in a name is replaced."""
     return [
         {"path": group.path.encode(errors="replace").decode(), "files": group.files, "reason": group.reason}
         for group in groups
@@ -88,7 +88,10 @@ def to_facts(groups: Iterable[LeftOutGroup]) -> list[dict[str, Any]]:
 def find_unfinished(
     data_dir: Path, run_id: str, recorded: Mapping[str, tuple[str, float]], phase_keys: Iterable[str]
 ) -> dict[str, tuple[str, float]]:
-    """Of these phases the files recorded last, and when; only a waiting phase's are sure to be in the repository."""
+    """Return the files of these phases that were recorded last, and when.
+
+    Those that the repository no longer has are left out: only a waiting phase's are sure to be in it.
+    """
     found = {key: recorded[key] for key in phase_keys if key in recorded}
     if not found:
         return {}
@@ -99,27 +102,27 @@ def find_unfinished(
 def order_trees(
     rows: Iterable[tuple[str, str | None, str | None]], unfinished: Mapping[str, tuple[str, float]] | None = None
 ) -> dict[str, str]:
-    """By phase the tree it left, in the order of their ends; rows are key, tree and end of each phase.
+    """Order by their ends the trees that phases left, by phase; rows are key, tree and end of each phase.
 
     `unfinished` has the files of phases that wait or are under way, as far as they were recorded, and when that was.
     """
-    kept = [(ended_at or "", key, tree) for key, tree, ended_at in rows if tree and key not in (unfinished or {})]
-    kept += [
+    ends = [(ended_at or "", key, tree) for key, tree, ended_at in rows if tree and key not in (unfinished or {})]
+    ends += [
         (to_time_text(datetime.fromtimestamp(recorded_at, UTC)), key, tree)
         for key, (tree, recorded_at) in (unfinished or {}).items()
     ]
-    return {key: tree for _ended_at, key, tree in sorted(kept)}
+    return {key: tree for _ended_at, key, tree in sorted(ends)}
 
 
 def own_paths(workspace: Workspace, artifacts: Sequence[str]) -> list[str]:
-    """The engine's own files as globs from the worktree on: artifacts, and what was moved aside for them."""
+    """Return the engine's own files as globs from the worktree on: artifacts, and what was moved aside for them."""
     prefix = workspace.root.relative_to(workspace.worktree)
     paths = [glob.escape((prefix / path).as_posix()) for path in artifacts]
     return [*paths, *(f"{path}.before-*" for path in paths)]
 
 
 def find_artifact_paths(definition: Any) -> list[str]:
-    """Where the phases of a stored template hand in; of one that is damaged, those that can be found."""
+    """Return where the phases of a stored template hand in; of one that is damaged, those that can be found."""
     phases = definition.get("phases") if isinstance(definition, dict) else None
-    asked = [each.get("expected_artifact") for each in phases or () if isinstance(each, dict)]
-    return [each["path"] for each in asked if isinstance(each, dict) and isinstance(each.get("path"), str)]
+    artifacts = [each.get("expected_artifact") for each in phases or () if isinstance(each, dict)]
+    return [each["path"] for each in artifacts if isinstance(each, dict) and isinstance(each.get("path"), str)]

@@ -63,9 +63,12 @@ class Reported:
         return self.run.id
 
 
-async def write_report(about: Reported, state: RunStatus, told: Mapping[str, Any]) -> Path:
-    """Write both files and return the path of the JSON one; writing again replaces them."""
-    report = await _collect(about, state, told)
+async def write_report(about: Reported, state: RunStatus, payload: Mapping[str, Any]) -> Path:
+    """Write both files and return the path of the JSON one; writing again replaces them.
+
+    `payload` is what the event of the run's end says.
+    """
+    report = await _collect(about, state, payload)
     folder = about.config.data_dir / "reports" / about.run_id
     try:
         await asyncio.to_thread(_write_both, folder, report)
@@ -74,7 +77,7 @@ async def write_report(about: Reported, state: RunStatus, told: Mapping[str, Any
     return folder / "final-report.json"
 
 
-async def _collect(about: Reported, state: RunStatus, told: Mapping[str, Any]) -> dict[str, Any]:
+async def _collect(about: Reported, state: RunStatus, payload: Mapping[str, Any]) -> dict[str, Any]:
     run = about.run
     phases = await read_phases(about.db, run.id)
     artifacts = await read_artifacts(about.db, run.id)
@@ -86,7 +89,7 @@ async def _collect(about: Reported, state: RunStatus, told: Mapping[str, Any]) -
         "runId": run.id,
         "workflow": {"name": about.workflow, "version": about.version, "hash": run.template_hash or "-"},
         "state": state.value,
-        "summary": _summary(about, state, phases, told),
+        "summary": _summary(about, state, phases, payload),
         "requirements": run.requirements_md,
         "phases": [
             _phase_facts(key, title, phases.get(key), artifacts, by_phase) | {"status": _status(phases.get(key), state)}
@@ -96,8 +99,10 @@ async def _collect(about: Reported, state: RunStatus, told: Mapping[str, Any]) -
         "cost_usd": spent.total_micros / 1_000_000,
         "simulated_usd": spent.simulated_micros / 1_000_000,
         "unsettled_usd": spent.reserved_micros / 1_000_000,
-        "error": told.get("error"),
-        "cancelled": {"reason": told.get("reason", ""), "by": told.get("by", "")} if "reason" in told else None,
+        "error": payload.get("error"),
+        "cancelled": {"reason": payload.get("reason", ""), "by": payload.get("by", "")}
+        if "reason" in payload
+        else None,
         "repository": run.repo_path,
         "branch": about.workspace.branch if about.workspace else None,
         "files": files,
@@ -143,7 +148,7 @@ def _approval_facts(row: ApprovalRow) -> dict[str, Any]:
 
 
 def _changed_files(about: Reported, phases: Mapping[str, RunPhaseRow]) -> list[dict[str, Any]]:
-    """What the run changed in the user's files; nothing where the workspace or the repository is gone."""
+    """List what the run changed in the user's files; nothing where the workspace or the repository is gone."""
     done = sorted((row for row in phases.values() if row.tree), key=lambda row: row.ended_at or "")
     if not done:
         return []
@@ -160,15 +165,15 @@ def _changed_files(about: Reported, phases: Mapping[str, RunPhaseRow]) -> list[d
     return []
 
 
-def _summary(about: Reported, state: RunStatus, phases: Mapping[str, RunPhaseRow], told: Mapping[str, Any]) -> str:
+def _summary(about: Reported, state: RunStatus, phases: Mapping[str, RunPhaseRow], payload: Mapping[str, Any]) -> str:
     done = sum(row.state == "completed" for row in phases.values())
     start = f"{about.workflow} ended {state.value}: {done} of {len(about.titles)} phases completed."
-    if error := told.get("error"):
+    if error := payload.get("error"):
         return f"{start} {error.get('message', '')}"
     if about.template is None:
         start += " What it was made from could not be read; this is what its rows say."
-    if told.get("reason"):
-        return f"{start} Reason: {told['reason']}."
+    if payload.get("reason"):
+        return f"{start} Reason: {payload['reason']}."
     return start
 
 
@@ -179,7 +184,7 @@ def _write_both(folder: Path, report: Mapping[str, Any]) -> None:
 
 
 def to_markdown(report: Mapping[str, Any]) -> str:
-    """The report for a person who was not there."""
+    """Render the report for a person who was not there."""
     lines = [
         f"# {report['workflow']['name']}: {report['state']}",
         "",

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.config import Config
-from holdfast.engine.approvals.decisions import Subject
+from holdfast.engine.approvals.questions import Subject
 from holdfast.engine.conversation.driver import ConversationDriver
-from holdfast.engine.conversation.journal import is_conversation
 from holdfast.engine.history import History
 from holdfast.engine.phase.attempt import current_subject
 from holdfast.engine.phase.commands import stop_left_commands
 from holdfast.engine.report import Reported, write_report
 from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, load_run
-from holdfast.engine.run.start import Begin, begin_new, begin_retried, check_failed
+from holdfast.engine.run.start import DriveStart, check_failed
 from holdfast.engine.run.stop import pause_for_person
 from holdfast.engine.run.workspace import open_files
 from holdfast.engine.scope import ApprovalCallback, RunScope
@@ -26,7 +25,7 @@ from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunMetadataMissing, TemplateLoadFailed
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import StoredRun
-from holdfast.persistence.statements import now_text, update
+from holdfast.persistence.statements import end_run
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import Event, EventKind, create_event
@@ -55,7 +54,7 @@ class RunOwner:
 
     @contextlib.asynccontextmanager
     async def owning(self, run_id: str) -> AsyncIterator[tuple[Journal, Claim]]:
-        """The run, held for as long as it lasts. What stops its log inside is raised as the error that it was."""
+        """Hold the run inside. What stops its log inside is raised as the error that it was."""
         async with self.journal() as journal:
             claim = await journal.claim(run_id)
             try:
@@ -68,22 +67,22 @@ class RunOwner:
     async def load(self, run_id: RunId, *, may_be_over: bool = False) -> LoadedRun:
         return await load_run(self.db, run_id, self.personas, may_be_over=may_be_over)
 
-    async def drive(self, journal: Journal, claim: Claim, begin: Begin) -> None:
-        """Say how the run begins, and drive it to its next stop."""
-        loaded = await self.load(claim.run_id, may_be_over=begin is begin_retried)
+    async def drive(self, journal: Journal, claim: Claim, start: DriveStart) -> None:
+        """Begin the run in this way, and drive it to its next stop."""
+        loaded = await self.load(claim.run_id, may_be_over=start.may_be_over)
         scope = self.scope(journal, claim, loaded, await journal.read(claim.run_id))
-        driver = (ConversationDriver if is_conversation(scope.template) else RunDriver)(scope)
+        driver = (ConversationDriver if scope.is_conversation else RunDriver)(scope)
         if scope.log.records.cancel_request is not None:
             await driver.cancel()
             return
-        if begin is begin_retried:
+        if start.may_be_over:
             check_failed(loaded.stored)
-        if begin is not begin_new:
+        if start.opens_files:
             await open_files(scope)  # raises before anything is written: the run stays as it is
         await stop_left_commands(scope)
         scope.log.records.pause_request = None  # that someone goes on is a newer word than a pause asked for before
         try:
-            await begin(scope, loaded.stored)
+            await start.write(scope, loaded.stored)
         except CancelRun:  # it was asked for while nobody listened yet
             await driver.cancel()
             return
@@ -104,13 +103,12 @@ class RunOwner:
 
     async def _cancel_unreadable(self, journal: Journal, claim: Claim, stored: StoredRun, records: Records) -> None:
         """End a run that can never go on; its report tells what the rows still say."""
-        asked = records.cancel_request or {}
-        told = {"reason": asked.get("reason", ""), "by": asked.get("by", "")}
+        request = records.cancel_request or {}
+        payload = {"reason": request.get("reason", ""), "by": request.get("by", "")}
         # crash: as at every end, the report may be there without it; the request to cancel still stands.
-        path = await write_report(Reported.of_rows(self.db, self.config, stored), RunStatus.CANCELLED, told)
-        values = {"state": RunStatus.CANCELLED, "ended_at": now_text(), "updated_at": now_text(), "pause_reason": None}
-        row = update("runs", {**values, "final_report_path": str(path)}, {"id": claim.run_id})
-        event = create_event(claim.run_id, EventKind.RUN_CANCELLED, report=str(path), **told)
+        path = await write_report(Reported.of_rows(self.db, self.config, stored), RunStatus.CANCELLED, payload)
+        row = end_run(claim.run_id, RunStatus.CANCELLED, report_path=str(path), error=None)
+        event = create_event(claim.run_id, EventKind.RUN_CANCELLED, report=str(path), **payload)
         await journal.append(claim.run_id, [event], claim=claim, rows=[row])
 
     async def pause(self, run_id: str) -> None:
@@ -135,12 +133,11 @@ class RunOwner:
             personas=loaded.personas,
         )
 
-    def subject_now(self, loaded: LoadedRun, phase_key: str) -> Subject | None:
-        """What the approval is about by what lies in the workspace; `None` if that cannot be seen from here."""
+    def find_subject(self, loaded: LoadedRun, phase_key: str) -> Subject | None:
+        """Return what the approval is about by what lies in the workspace; `None` if that cannot be seen from here."""
         try:
             workspace = open_workspace(self.config.data_dir, loaded.run_id)
-            scope = self.scope(None, Claim(loaded.run_id, 0, 0), loaded, [])  # type: ignore[arg-type]  # only to look
-            scope.workspace = workspace
-            return current_subject(scope, loaded.template.phase(phase_key))
+            phase = loaded.template.phase(phase_key)
+            return current_subject(workspace, phase, loaded.template, self.registry, loaded.stored.run)
         except (HoldfastError, KeyError, OSError):
             return None

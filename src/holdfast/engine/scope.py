@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.concurrency import finish_then_cancel
 from holdfast.config import Config
+from holdfast.engine.conversation.journal import is_conversation
 from holdfast.engine.history import History
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import HoldfastError, SchemaInvalid, SchemaNotFound, StoreError, WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow
-from holdfast.persistence.statements import now_text, update
 from holdfast.persona import AgentPersona
-from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.failures import describe_error
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.run_log import RunLog
@@ -39,7 +38,7 @@ class ApprovalRequest:
     risk: str
     attempt: int
     digest: str
-    shown: Mapping[str, Any]
+    content: Mapping[str, Any]
     deadline_at: str | None = None
     """Until when it can be answered; then the template's default is the answer."""
 
@@ -67,6 +66,10 @@ class RunScope:
         return self.run.id
 
     @property
+    def is_conversation(self) -> bool:
+        return is_conversation(self.template)
+
+    @property
     def place(self) -> Workspace:
         assert self.workspace is not None, "the workspace is prepared before any phase"
         return self.workspace
@@ -77,12 +80,6 @@ class RunScope:
 
     def persona_of(self, phase: Phase) -> AgentPersona:
         return self.personas[phase.role]
-
-    def set_run(self, **values: Any) -> Statement:
-        return update("runs", {"updated_at": now_text(), **values}, {"id": self.run_id})
-
-    def set_phase(self, phase_key: str, **values: Any) -> Statement:
-        return update("run_phases", values, {"run_id": self.run_id, "phase_key": phase_key})
 
     async def on_disk(self, work: Callable[[], _T]) -> _T:
         """Do the engine's own work on files and git in a thread, one piece at a time.
@@ -116,13 +113,13 @@ def to_workspace_error(error: OSError) -> WorkspaceError:
 
 
 def error_facts(error: BaseException) -> dict[str, str]:
-    """An error as rows, events and reports hold it."""
+    """Return an error as rows, events and reports hold it."""
     if isinstance(error, HoldfastError):
         return {"code": error.code, "message": error.message, "hint": error.hint}
-    told = getattr(error, "__holdfast_notice__", "")  # which model it was, and where
+    attempts = getattr(error, "__holdfast_notice__", "")  # which model it was, and where
     return {
         "code": "agent_failed",
-        "message": f"{type(error).__name__}: {describe_error(error)['message']} {told}".rstrip(),
+        "message": f"{type(error).__name__}: {describe_error(error)['message']} {attempts}".rstrip(),
         "hint": "Look at the events of the phase, then retry the run.",
     }
 

@@ -4,28 +4,29 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
-from holdfast.binding import BackendAvailability, PersonaConsentStore
+from holdfast.binding import BackendAvailability, Binding, PersonaConsentStore
 from holdfast.config import Config
 from holdfast.engine.approvals.decisions import (
-    UNSET,
     check_action,
     check_open,
     decide_overdue,
     write_decision,
     write_top_up,
 )
+from holdfast.engine.approvals.questions import UNSET, ApprovalDecision, to_question
 from holdfast.engine.results import RunResult
 from holdfast.engine.run.binder import RunBinder
 from holdfast.engine.run.change import ChangeRequest, RunChange, write_change
-from holdfast.engine.run.create import NewRun, creation_rows, new_run_id
-from holdfast.engine.run.fork import Fork, plan_fork
+from holdfast.engine.run.create import NewRun, RunOptions, RunRequest, creation_rows, new_run_id
+from holdfast.engine.run.fork import Fork, ForkRequest, plan_fork
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
-from holdfast.engine.run.start import begin_accepting, begin_new, begin_resumed, begin_retried, check_failed
+from holdfast.engine.run.start import NewStart, ResumeStart, RetryStart, check_failed
 from holdfast.engine.run.stop_request import see_cancelled, wait_until_paused
 from holdfast.engine.run_owner import RunOwner
 from holdfast.engine.scope import ApprovalCallback
@@ -39,6 +40,7 @@ from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.step import SameCommit
 from holdfast.workflow import WorkflowTemplate
 
 _log = logging.getLogger(__name__)
@@ -84,7 +86,7 @@ class WorkflowEngine:
 
         It starts from `base_branch` as it is now; `None` is the one that is checked out. Raises `BaseBranchMissing`.
         """
-        new = await self._binder.bind_new(
+        request = RunRequest(
             template,
             repo_path=repo_path,
             base_branch=base_branch,
@@ -95,9 +97,10 @@ class WorkflowEngine:
             title=title,
             started_by=started_by,
         )
+        new = await self._binder.bind_new(request)
         async with self._owner.owning(new.run_id) as (journal, claim):
             await self._write_new(journal, claim, new)
-            await self._owner.drive(journal, claim, begin_new)
+            await self._owner.drive(journal, claim, NewStart())
         return await self.result(new.run_id)
 
     async def create(
@@ -106,16 +109,16 @@ class WorkflowEngine:
         *,
         beside: Sequence[Statement] = (),
         then: Sequence[Event] = (),
-        **options: Any,
+        **options: Unpack[RunOptions],
     ) -> str:
         """Write a pending run, bound and ready to be driven by anyone, and return its id; options as for `run`.
 
         Rows `beside` it and the events that come `then` are written in the same transaction; if a row is refused, so is
         the run.
         """
-        new = await self._binder.bind_new(template, **options)
+        new = await self._binder.bind_new(RunRequest(template, **options))
         async with self._owner.owning(new.run_id) as (journal, claim):
-            await self._write_new(journal, claim, new, beside, then)
+            await self._write_new(journal, claim, new, SameCommit(then, beside))
         return new.run_id
 
     async def resume(
@@ -140,7 +143,7 @@ class WorkflowEngine:
             if change := ChangeRequest(persona_overrides or {}, requirements_md, by):
                 await self._write_change(journal, claim, change)
             await decide_overdue(self._db, journal, run_id=loaded.run_id)
-            await self._owner.drive(journal, claim, begin_accepting if accept_drift else begin_resumed)
+            await self._owner.drive(journal, claim, ResumeStart(accept_drift))
         return await self.result(loaded.run_id)
 
     async def retry(
@@ -160,7 +163,7 @@ class WorkflowEngine:
         async with self._owner.owning(stored.run.id) as (journal, claim):
             if change := ChangeRequest(persona_overrides or {}, requirements_md, by):
                 await self._write_change(journal, claim, change, is_retry=True)
-            await self._owner.drive(journal, claim, begin_retried)
+            await self._owner.drive(journal, claim, RetryStart())
         return await self.result(stored.run.id)
 
     async def change(
@@ -182,7 +185,8 @@ class WorkflowEngine:
         change = ChangeRequest(persona_overrides or {}, requirements_md, by)
         stored = await get_run(self._db, run_id)
         async with self._owner.owning(stored.run.id) as (journal, claim):
-            return await self._write_change(journal, claim, change, is_retry=is_retry, beside=beside, then=then)
+            also = SameCommit(then, beside)
+            return await self._write_change(journal, claim, change, is_retry=is_retry, also=also)
 
     async def abort(self, run_id: RunId, reason: str = "", *, by: str = "") -> RunResult:
         """Cancel a run: here if nobody drives it, else by asking its owner and waiting for it to act."""
@@ -190,9 +194,9 @@ class WorkflowEngine:
         check_not_over(stored)
         request = create_event(stored.run.id, EventKind.RUN_CANCEL_REQUESTED, reason=reason, by=by)
         async with self._owner.journal() as journal:
-            (asked,) = await journal.append(stored.run.id, [request])
+            (requested,) = await journal.append(stored.run.id, [request])
             # crash: the request stands; whoever drives the run next ends it.
-            await see_cancelled(self._owner, journal, stored.run.id, after=asked.seq)
+            await see_cancelled(self._owner, journal, stored.run.id, after=requested.seq)
         return await self.result(stored.run.id)
 
     async def pause(self, run_id: RunId, *, by: str = "") -> RunResult:
@@ -202,11 +206,11 @@ class WorkflowEngine:
         if stored.run.state != RunStatus.PAUSED:
             request = create_event(stored.run.id, EventKind.RUN_PAUSE_REQUESTED, by=by)
             async with self._owner.journal() as journal:
-                (asked,) = await journal.append(stored.run.id, [request])
+                (requested,) = await journal.append(stored.run.id, [request])
                 try:
                     await self._owner.pause(stored.run.id)
                 except RunBusy:
-                    await wait_until_paused(journal, stored.run.id, asked.seq)
+                    await wait_until_paused(journal, stored.run.id, requested.seq)
         return await self.result(stored.run.id)
 
     async def fork(
@@ -224,10 +228,10 @@ class WorkflowEngine:
         Other personas or requirements count in the new run, from this phase on.
         """
         change = ChangeRequest(persona_overrides or {}, requirements_md)
-        fork = await self._plan_fork(run_id, phase_key, title, started_by, change=change)
+        fork = await self._plan_fork(run_id, ForkRequest(phase_key, new_run_id(None), title, started_by), change)
         async with self._owner.owning(fork.run_id) as (journal, claim):
             await journal.append(fork.run_id, fork.events, claim=claim, rows=fork.rows)
-            await self._owner.drive(journal, claim, begin_new)
+            await self._owner.drive(journal, claim, NewStart())
         return await self.result(fork.run_id)
 
     async def create_fork(
@@ -244,29 +248,17 @@ class WorkflowEngine:
     ) -> str:
         """Write a fork as a pending run, ready to be driven by anyone, and return its id; `beside` as for `create`."""
         change = ChangeRequest(persona_overrides or {}, requirements_md)
-        fork = await self._plan_fork(run_id, phase_key, title, started_by, pre_allocated_run_id, change)
+        request = ForkRequest(phase_key, new_run_id(pre_allocated_run_id), title, started_by)
+        fork = await self._plan_fork(run_id, request, change)
         async with self._owner.owning(fork.run_id) as (journal, claim):
             await journal.append(fork.run_id, fork.events, claim=claim, rows=[*fork.rows, *beside])
         return fork.run_id
 
-    async def _plan_fork(
-        self,
-        run_id: RunId,
-        phase_key: str,
-        title: str,
-        started_by: str,
-        new_id: RunId | None = None,
-        change: ChangeRequest = ChangeRequest(),  # noqa: B008 - frozen
-    ) -> Fork:
+    async def _plan_fork(self, run_id: RunId, request: ForkRequest, change: ChangeRequest) -> Fork:
         loaded = await self._owner.load(run_id, may_be_over=True)
-        return await plan_fork(
-            *(self._db, self._config, loaded, phase_key),
-            run_id=new_run_id(new_id),
-            title=title,
-            started_by=started_by,
-            bindings=self._binder.bind_changed(loaded, change),
-            requirements_md=change.requirements_md,
-        )
+        bindings = self._binder.bind_changed(loaded, change)
+        request = replace(request, bindings=bindings, requirements_md=change.requirements_md)
+        return await plan_fork(self._db, self._config, loaded, request)
 
     async def decide(
         self,
@@ -294,18 +286,12 @@ class WorkflowEngine:
         await self.decide_overdue(stored.run.id)  # an answer after the deadline is too late
         row = check_open(await find_approval(self._db, str(approval_id)), stored.run.id, str(approval_id))
         loaded = await self._owner.load(stored.run.id)
-        subject = await asyncio.to_thread(self._owner.subject_now, loaded, row.phase_key)
+        subject = await asyncio.to_thread(self._owner.find_subject, loaded, row.phase_key)
+        needs_two = is_identified and loaded.template.phase(row.phase_key).risk is RiskLevel.CRITICAL
+        question = to_question(row, subject=subject, needs_two=needs_two)
+        answer = ApprovalDecision(checked, comment, by, digest, result, args)
         async with self._owner.journal() as journal:
-            await write_decision(
-                *(self._db, journal, row, checked.value),
-                subject=subject,
-                digest=digest,
-                comment=comment,
-                by=by,
-                result=result,
-                args=args,
-                needs_two=is_identified and loaded.template.phase(row.phase_key).risk is RiskLevel.CRITICAL,
-            )
+            await write_decision(self._db, journal, question, answer)
 
     async def decide_overdue(self, run_id: str | None = None) -> list[str]:
         """Answer approvals whose deadline has passed with their template's default; the ids of the runs concerned."""
@@ -325,7 +311,7 @@ class WorkflowEngine:
         """Drive every run that should be running and has no owner, all at once; returns their ids.
 
         Approvals whose deadline has passed are answered first, so a run whose every question is answered goes on too.
-        Called by `serve` at its start and every few seconds; nothing else resumes runs by itself.
+        For programs without a server, whose dispatcher does this in its own loop; no other verb resumes runs by itself.
         """
         recovered: list[str] = []
 
@@ -346,29 +332,34 @@ class WorkflowEngine:
         return recovered
 
     async def result(self, run_id: RunId) -> RunResult:
-        """Where a run stands now. Raises `RunNotFound`."""
+        """Read where a run stands now. Raises `RunNotFound`."""
         return await read_result(self._db, run_id)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     async def _write_change(
-        self, journal: Journal, claim: Claim, change: ChangeRequest, *, is_retry: bool = False, **beside: Any
+        self,
+        journal: Journal,
+        claim: Claim,
+        change: ChangeRequest,
+        *,
+        is_retry: bool = False,
+        also: SameCommit = SameCommit(),  # noqa: B008 - frozen
     ) -> RunChange:
-        async def load() -> LoadedRun:
+        async def load() -> tuple[LoadedRun, Mapping[str, Binding]]:
             loaded = await self._owner.load(claim.run_id, may_be_over=is_retry)
             if is_retry:
                 check_failed(loaded.stored)
-            return loaded
+            return loaded, self._binder.bind_changed(loaded, change)
 
-        return await write_change(self._db, journal, claim, change, load=load, bind=self._binder.bind_changed, **beside)
+        return await write_change(self._db, journal, claim, change, load=load, also=also)
 
     async def _write_new(
         self,
         journal: Journal,
         claim: Claim,
         new: NewRun,
-        beside: Sequence[Statement] = (),
-        then: Sequence[Event] = (),
+        also: SameCommit = SameCommit(),  # noqa: B008 - frozen
     ) -> None:
         if await find_run(self._db, new.run_id) is not None:
             raise RunNotInState(f"There is a run {new.run_id} already.", hint="Resume it, or take another id.")
@@ -376,10 +367,10 @@ class WorkflowEngine:
             hint = "Take another id, or let `holdfast gc` finish first."
             raise RunNotInState(f"A run {new.run_id} is being deleted.", hint=hint)
         created = create_event(new.run_id, EventKind.RUN_CREATED, **new.created_facts())
-        await journal.append(new.run_id, [created, *then], claim=claim, rows=[*creation_rows(new), *beside])
+        await journal.append(new.run_id, [created, *also.events], claim=claim, rows=[*creation_rows(new), *also.rows])
 
 
-def _to_availability(given: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:
-    if isinstance(given, BackendAvailability):
-        return given
-    return BackendAvailability(available_backends=frozenset(given or ()))
+def _to_availability(backends: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:
+    if isinstance(backends, BackendAvailability):
+        return backends
+    return BackendAvailability(available_backends=frozenset(backends or ()))

@@ -96,6 +96,17 @@ async def find_approval(db: Database, approval_id: str) -> ApprovalRow | None:
         return await session.get(ApprovalRow, approval_id)
 
 
+async def list_runs_in_order(db: Database) -> list[str]:
+    """Return the ids of all runs, the one made first at the beginning."""
+    async with db.session() as session:
+        return list(await session.scalars(select(RunRow.id).order_by(RunRow.created_at)))
+
+
+async def read_ledger(db: Database, run_id: str) -> list[LedgerRow]:
+    async with db.session() as session:
+        return list(await session.scalars(select(LedgerRow).where(LedgerRow.run_id == run_id)))
+
+
 @dataclass(frozen=True)
 class Spending:
     """Money in micro-dollars: settled by responses, and reserved for calls that have none (yet, or for ever).

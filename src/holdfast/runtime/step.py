@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.enums import PauseReason
 from holdfast.errors import StepFailed
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind
@@ -85,7 +86,13 @@ class Interrupted(BaseException):
 
 
 class Suspended(Interrupted):
-    """A person must answer first."""
+    """A person must answer first; `reason` says what: if no kind of its own does, what became of a call."""
+
+    reason = PauseReason.OUTCOME
+
+    def events(self, run_id: str) -> list[Event]:
+        """Return the events that explain the pause, to be written with it."""
+        return []
 
 
 class Stopped(Interrupted):

@@ -120,7 +120,7 @@ def watch(points: Points, db: Database) -> None:
     points.around(commands, "snapshot")
     points.around(attempt, "move_aside")
     points.around(attempt, "write_tree")
-    points.around(attempt, "judge_artifact")
+    points.around(attempt, "check_artifact")
     points.around_async(engine_commands, "run_spooled")
     points.around_async(stop, "write_report")
 

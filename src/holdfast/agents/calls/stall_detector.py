@@ -13,6 +13,8 @@ from enum import Enum
 from typing import Any
 
 from holdfast.agents.tools.rules import ToolCall
+from holdfast.enums import PauseReason
+from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.step import Suspended
 
@@ -44,9 +46,14 @@ class Advice(Enum):
 class Stalled(Suspended):
     """The agent gets nowhere, and a person should look. `facts` hold the diagnosis."""
 
+    reason = PauseReason.STALLED
+
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(message)
         self.facts = facts
+
+    def events(self, run_id: str) -> list[Event]:
+        return [create_event(run_id, EventKind.AGENT_PROGRESS, stalled=str(self), **self.facts)]
 
 
 @dataclass

@@ -112,7 +112,7 @@ class Engines:
         def choose() -> tuple[AgentPersona, Readiness]:
             entries, consents = self.catalog(repo).list_personas(), open_consents(self._config)
             ready = self.readiness(entries, repo)
-            chosen = choose_persona(entries, repo, consents, wanted=wanted, is_simulated=is_simulated, readiness=ready)
+            chosen = choose_persona(entries, repo, consents, name=wanted, is_simulated=is_simulated, readiness=ready)
             return chosen, ready
 
         return await asyncio.to_thread(choose)

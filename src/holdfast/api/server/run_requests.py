@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from holdfast.api.schemas import Decide, ForkRun, ResumeRun, RetryRun, StartRun, TopUp
 from holdfast.api.server.server import Server
-from holdfast.engine.approvals.decisions import UNSET
+from holdfast.engine.approvals.questions import UNSET
 from holdfast.engine.run.change import ChangeRequest
 from holdfast.engine.run.load import get_run, load_run
 from holdfast.engine.workflow_engine import WorkflowEngine

@@ -58,7 +58,7 @@ async def open_talk(
     readiness = open_readiness(entries, config, repo=repo, consents=consents)
     if persona is None:
         persona = choose_persona(
-            *(entries, repo, consents), wanted=options.persona, is_simulated=options.is_simulated, readiness=readiness
+            *(entries, repo, consents), name=options.persona, is_simulated=options.is_simulated, readiness=readiness
         )
     # Importing what agents need takes a second or two, which a person spends typing.
     loading = asyncio.create_task(asyncio.to_thread(_load, persona.backend))

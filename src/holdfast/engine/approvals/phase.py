@@ -1,4 +1,4 @@
-"""Approvals of a phase's result: asked durably, bound to the digest of what was shown, answered once.
+"""Approvals of a phase's result: asked durably, bound to the digest of their content, answered once.
 
 Rule: an answer counts for what the person saw. If artifact, files or template are no longer that, it is stale, and they
 are asked again with the difference.
@@ -8,30 +8,18 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from holdfast.engine.approvals.decisions import (
-    BY,
-    Subject,
-    check_action,
-    decision,
-    find_deadline,
-    is_over,
-    seconds_left,
-    to_comment,
-)
+from holdfast.engine.approvals.decisions import BY, check_action, find_deadline, is_over, seconds_left, to_comment
+from holdfast.engine.approvals.questions import ApprovalDecision, PhaseQuestion, Subject
 from holdfast.engine.scope import ApprovalCallback, ApprovalRequest, RunScope, utc_now
-from holdfast.enums import ApprovalDecisionAction, RunPhaseState
-from holdfast.errors import (
-    RowRefused,
-    WorkspaceError,
-)
+from holdfast.enums import ApprovalDecisionAction, PauseReason
+from holdfast.errors import RowRefused, WorkspaceError
 from holdfast.persistence.models import ApprovalRow
 from holdfast.persistence.runs import find_approval
-from holdfast.persistence.statements import insert, now_text, update
+from holdfast.persistence.statements import await_approval, supersede_approval
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.records import Record
 from holdfast.runtime.step import Stopped, Suspended
 from holdfast.workflow import Phase
@@ -39,14 +27,9 @@ from holdfast.workspace import diff
 
 
 class ApprovalPending(Suspended):
-    """A person must look at a phase's result first."""
+    """A person must look at a phase's result first, or at a tool call."""
 
-
-@dataclass(frozen=True)
-class Answer:
-    action: ApprovalDecisionAction
-    comment: str
-    by: str
+    reason = PauseReason.APPROVAL
 
 
 class PhaseApproval:
@@ -58,61 +41,62 @@ class PhaseApproval:
         self._attempt = attempt
         self._lane_id = lane_id
 
-    async def get(self, subject: Subject, shown: Mapping[str, Any]) -> Answer:
-        """The answer to what is shown now. Raises `ApprovalPending` while there is none and nobody to ask here."""
-        asked = 0
+    async def get(self, subject: Subject, content: Mapping[str, Any]) -> ApprovalDecision:
+        """Return the answer to this content. Raises `ApprovalPending` while there is none and nobody to ask here."""
+        number = 0
         before: Record | None = None
         while True:
-            asked += 1
-            key = f"{self._lane_id}/approval" + (f"#{asked}" if asked > 1 else "")
+            number += 1
+            key = f"{self._lane_id}/approval" + (f"#{number}" if number > 1 else "")
+            question = self._to_question(key, subject, content)
             record = self._scope.log.records.by_key.get(("approval", key))
             if record is None:
-                return await self._ask(key, subject, shown, before)
+                return await self._ask(question, before)
             if record.fingerprint.get("digest") == subject.digest:
                 if record.answer is not None:
-                    return _to_answer(record.answer)
-                return await self._decide_here(key, await self._asked(subject, shown, str(record.result or "")))
+                    return _to_decision(record.answer)
+                return await self._decide_here(await self._read_deadline(question, str(record.result or "")))
             before = record  # it was about something else: ask once more, about what is there now
 
-    async def _ask(self, key: str, subject: Subject, shown: Mapping[str, Any], before: Record | None) -> Answer:
+    async def _ask(self, question: PhaseQuestion, before: Record | None) -> ApprovalDecision:
         rows: list[Statement] = []
         if before is not None:
-            shown = {**shown, **await self._what_changed(subject, str(before.result or ""))}
-            superseded = {"state": "superseded", "decided_at": now_text()}
-            rows.append(update("approvals", superseded, {"id": before.result, "state": "pending"}, expect=None))
-        request = self._request(subject, self._with_default(shown), uuid.uuid4().hex, self._find_deadline())
-        rows.append(insert("approvals", _row(request, subject)))
-        rows.append(self._scope.set_phase(self._phase.key, state=RunPhaseState.AWAITING_APPROVAL))
-        await self._scope.log.append(_requested(request, key, self._lane_id, subject), rows=rows)
-        return await self._decide_here(key, request)
+            changes = await self._describe_changes(question, str(before.result or ""))
+            question = replace(question, content={**question.content, **changes})
+            rows.append(supersede_approval(str(before.result or ""), must_be_open=False))
+        rows += [question.to_row(), await_approval(self._scope.run_id, self._phase.key)]
+        await self._scope.log.append(question.to_requested_event(), rows=rows)
+        return await self._decide_here(question)
 
-    async def _what_changed(self, subject: Subject, approval_id: str) -> dict[str, Any]:
-        row = await self._find(approval_id)
-        asked = row.shown.get("subject", {}) if row is not None and isinstance(row.shown, dict) else {}
-        changed: dict[str, Any] = {"changed": subject.differences(asked), "instead_of": approval_id}
+    async def _describe_changes(self, question: PhaseQuestion, approval_id: str) -> dict[str, Any]:
+        """Describe what is different from what an earlier question was about."""
+        row, subject = await self._find(approval_id), question.subject
+        assert subject is not None
+        earlier = row.shown.get("subject", {}) if row is not None and isinstance(row.shown, dict) else {}
+        changed: dict[str, Any] = {"changed": subject.differences(earlier), "instead_of": approval_id}
         with contextlib.suppress(WorkspaceError, KeyError):  # an old tree may have been collected as garbage
             repo = self._scope.place.repo
-            changed["diff_since"] = await asyncio.to_thread(diff, repo, asked["tree"], subject.tree, max_chars=20_000)
+            changed["diff_since"] = await asyncio.to_thread(diff, repo, earlier["tree"], subject.tree, max_chars=20_000)
         return changed
 
-    async def _decide_here(self, key: str, request: ApprovalRequest) -> Answer:
+    async def _decide_here(self, question: PhaseQuestion) -> ApprovalDecision:
         callback = self._scope.approval_callback
         if callback is None:
-            raise ApprovalPending(key)
-        given = await self._call(callback, request)
-        event, rows = decision(request.run_id, request.approval_id, key, self._lane_id, **vars(given))
+            raise ApprovalPending(question.key)
+        answer = await self._call(callback, question.to_request())
         try:
-            await self._scope.log.append(event, rows=rows)
+            await self._scope.log.append(question.to_event(answer), rows=[question.to_answer_row(answer)])
         except RowRefused:
-            row = await self._find(request.approval_id)
+            row = await self._find(question.approval_id)
             if row is None or row.action is None:
                 raise
-            return Answer(ApprovalDecisionAction(row.action), row.comment, row.decided_by)  # someone was faster
-        return given
+            return ApprovalDecision(ApprovalDecisionAction(row.action), row.comment, row.decided_by)  # was faster
+        return answer
 
-    async def _call(self, callback: ApprovalCallback, request: ApprovalRequest) -> Answer:
-        """What the callback answers, or the template's default once the time for it is over."""
-        late = Answer(ApprovalDecisionAction(self._phase.approval_default), to_comment(request.deadline_at), BY)
+    async def _call(self, callback: ApprovalCallback, request: ApprovalRequest) -> ApprovalDecision:
+        """Return what the callback answers, or the template's default once the time for it is over."""
+        default = ApprovalDecisionAction(self._phase.approval_default)
+        late = ApprovalDecision(default, to_comment(request.deadline_at), BY)
         limit = asyncio.timeout(seconds_left(request.deadline_at, now=utc_now()))
         try:
             async with limit:
@@ -124,72 +108,37 @@ class PhaseApproval:
             raise Stopped(error) from error
         if is_over(request.deadline_at, now=utc_now()):  # the machine slept meanwhile, or its clock was put forward
             return late
-        return Answer(action, "", str(getattr(callback, "by", "callback")))
+        return ApprovalDecision(action, "", str(getattr(callback, "by", "callback")))
 
-    def _find_deadline(self) -> str | None:
-        return find_deadline(self._phase, now=utc_now())
-
-    def _with_default(self, shown: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self._phase.approval_deadline is None:
-            return shown
-        return {**shown, "on_deadline": self._phase.approval_default.value}
-
-    async def _asked(self, subject: Subject, shown: Mapping[str, Any], approval_id: str) -> ApprovalRequest:
-        """The question as it was asked before, with the deadline it got then."""
+    async def _read_deadline(self, question: PhaseQuestion, approval_id: str) -> PhaseQuestion:
+        """Return the question as it was put before, with its id and the deadline it got then."""
         row = await self._find(approval_id)
-        return self._request(subject, self._with_default(shown), approval_id, row.deadline_at if row else None)
+        return replace(question, approval_id=approval_id, deadline_at=row.deadline_at if row else None)
 
     async def _find(self, approval_id: str) -> ApprovalRow | None:
         return await self._scope.from_rows(find_approval(self._scope.db, approval_id))
 
-    def _request(
-        self, subject: Subject, shown: Mapping[str, Any], approval_id: str, deadline_at: str | None
-    ) -> ApprovalRequest:
-        return ApprovalRequest(
-            approval_id=approval_id,
+    def _to_question(self, key: str, subject: Subject, content: Mapping[str, Any]) -> PhaseQuestion:
+        """Return the question as it would be put now."""
+        phase = self._phase
+        default = {} if phase.approval_deadline is None else {"on_deadline": phase.approval_default.value}
+        return PhaseQuestion(
+            approval_id=uuid.uuid4().hex,
             run_id=self._scope.run_id,
-            phase_key=self._phase.key,
-            title=self._phase.title,
-            risk=self._phase.risk.value,
+            phase_key=phase.key,
             attempt=self._attempt,
+            lane_id=self._lane_id,
+            key=key,
             digest=subject.digest,
-            shown=shown,
-            deadline_at=deadline_at,
+            content={**content, **default},
+            deadline_at=find_deadline(phase, now=utc_now()),
+            title=phase.title,
+            risk=phase.risk.value,
+            subject=subject,
         )
 
 
-def _requested(request: ApprovalRequest, key: str, lane_id: str, subject: Subject) -> Event:
-    deadline: dict[str, Any] = {"deadline_at": request.deadline_at} if request.deadline_at else {}
-    return create_event(
-        request.run_id,
-        EventKind.HUMAN_APPROVAL_REQUESTED,
-        lane_id,
-        key=key,
-        approval_id=request.approval_id,
-        phase=request.phase_key,
-        attempt=request.attempt,
-        risk=request.risk,
-        digest=request.digest,
-        fingerprint={"digest": request.digest},
-        subject=vars(subject),
-        show=dict(request.shown),
-        **deadline,
+def _to_decision(recorded: Mapping[str, Any]) -> ApprovalDecision:
+    return ApprovalDecision(
+        ApprovalDecisionAction(recorded["action"]), recorded.get("comment", ""), recorded.get("by", "")
     )
-
-
-def _row(request: ApprovalRequest, subject: Subject) -> dict[str, Any]:
-    return {
-        "id": request.approval_id,
-        "run_id": request.run_id,
-        "phase_key": request.phase_key,
-        "attempt": request.attempt,
-        "state": "pending",
-        "digest": request.digest,
-        "shown": {**request.shown, "subject": vars(subject)},
-        "requested_at": now_text(),
-        "deadline_at": request.deadline_at,
-    }
-
-
-def _to_answer(stored: Mapping[str, Any]) -> Answer:
-    return Answer(ApprovalDecisionAction(stored["action"]), stored.get("comment", ""), stored.get("by", ""))

@@ -1,19 +1,19 @@
 """Approvals of single tool calls: asked durably before the call, bound to its name and arguments, answered once."""
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from holdfast.agents.calls.adapters import describe_args
 from holdfast.agents.calls.permission import ApprovalAnswer, digest_of
 from holdfast.agents.policy.judgement import Judgement
 from holdfast.agents.tools.rules import ToolCall
-from holdfast.engine.approvals.decisions import check_action, decision
+from holdfast.engine.approvals.decisions import check_action
 from holdfast.engine.approvals.phase import ApprovalPending
-from holdfast.engine.scope import ApprovalRequest, RunScope
+from holdfast.engine.approvals.questions import ApprovalDecision, ToolQuestion
+from holdfast.engine.scope import RunScope
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import Nondeterminism, RowRefused
-from holdfast.persistence.statements import insert, now_text
-from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import Record
 from holdfast.runtime.step import Stopped
 from holdfast.workflow import Phase
@@ -28,19 +28,18 @@ class PhaseToolApprover:
         self._attempt = attempt
 
     async def ask(self, key: str, lane_id: str, call: ToolCall, judgement: Judgement) -> ApprovalAnswer:
-        """The answer for this call. Raises `ApprovalPending` while there is none and nobody to ask here."""
-        asked_as = f"{key}/approval"
-        record = self._scope.log.records.by_key.get(("approval", asked_as))
+        """Return the answer for this call. Raises `ApprovalPending` while there is none and nobody to ask here."""
+        question = self._to_question(f"{key}/approval", lane_id, call, judgement)
+        record = self._scope.log.records.by_key.get(("approval", question.key))
         if record is None:
-            request = self._to_request(call, judgement, uuid.uuid4().hex)
             # crash: before this nobody was asked, after it the question stands; the call is made in neither case.
-            await self._request(asked_as, lane_id, request)
+            await self._scope.log.append(question.to_requested_event(), rows=[question.to_row()])
         else:
-            request = self._to_request(call, judgement, str(record.result))
-            _check_same(record, request)
+            question = replace(question, approval_id=str(record.result))
+            _check_same(record, question)
             if record.answer is not None:
-                return _to_answer(record.answer, request.approval_id)
-        return await self._decide_here(asked_as, lane_id, request)
+                return _to_answer(record.answer, question.approval_id)
+        return await self._decide_here(question)
 
     def find_answer(self, key: str) -> ApprovalAnswer | None:
         record = self._scope.log.records.by_key.get(("approval", f"{key}/approval"))
@@ -51,75 +50,50 @@ class PhaseToolApprover:
     def has_question(self, key: str) -> bool:
         return ("approval", f"{key}/approval") in self._scope.log.records.by_key
 
-    async def _request(self, asked_as: str, lane_id: str, request: ApprovalRequest) -> None:
-        event = self._scope.log.event(
-            EventKind.HUMAN_APPROVAL_REQUESTED,
-            lane_id,
-            key=asked_as,
-            about="tool",
-            approval_id=request.approval_id,
-            phase=request.phase_key,
-            attempt=request.attempt,
-            risk=request.risk,
-            digest=request.digest,
-            fingerprint={"digest": request.digest},
-            show=dict(request.shown),
-        )
-        row = {
-            "id": request.approval_id,
-            "run_id": request.run_id,
-            "phase_key": request.phase_key,
-            "attempt": request.attempt,
-            "about": "tool",
-            "state": "pending",
-            "digest": request.digest,
-            "shown": dict(request.shown),
-            "requested_at": now_text(),
-        }
-        await self._scope.log.append(event, rows=[insert("approvals", row)])
-
-    async def _decide_here(self, asked_as: str, lane_id: str, request: ApprovalRequest) -> ApprovalAnswer:
+    async def _decide_here(self, question: ToolQuestion) -> ApprovalAnswer:
         callback = self._scope.approval_callback
         if callback is None:
-            raise ApprovalPending(asked_as)
+            raise ApprovalPending(question.key)
         try:
-            action = check_action(await callback(request))
+            action = check_action(await callback(question.to_request()))
         except Exception as error:
             raise Stopped(error) from error  # nobody has decided: the question stands, and the run waits
-        by = str(getattr(callback, "by", "callback"))
-        event, rows = decision(request.run_id, request.approval_id, asked_as, lane_id, action, by=by)
+        answer = ApprovalDecision(action, by=str(getattr(callback, "by", "callback")))
         try:
-            await self._scope.log.append(event, rows=rows)
+            await self._scope.log.append(question.to_event(answer), rows=[question.to_answer_row(answer)])
         except RowRefused:
             await self._scope.log.catch_up()
-            record = self._scope.log.records.by_key.get(("approval", asked_as))
+            record = self._scope.log.records.by_key.get(("approval", question.key))
             if record is None or record.answer is None:
                 raise
-            return _to_answer(record.answer, request.approval_id)  # someone was faster
-        return ApprovalAnswer(action, "", by, request.approval_id)
+            return _to_answer(record.answer, question.approval_id)  # someone was faster
+        return ApprovalAnswer(action, "", answer.by, question.approval_id)
 
-    def _to_request(self, call: ToolCall, judgement: Judgement, approval_id: str) -> ApprovalRequest:
-        shown = {
+    def _to_question(self, key: str, lane_id: str, call: ToolCall, judgement: Judgement) -> ToolQuestion:
+        """Return the question as it would be put now."""
+        content = {
             "question": f"May the agent call {call.name}? It was asked because {judgement.reason}.",
             "tool": call.name,
             "args": describe_args(call),
             "policy": judgement.to_dict(),
         }
-        return ApprovalRequest(
-            approval_id=approval_id,
+        return ToolQuestion(
+            approval_id=uuid.uuid4().hex,
             run_id=self._scope.run_id,
             phase_key=self._phase.key,
+            attempt=self._attempt,
+            lane_id=lane_id,
+            key=key,
+            digest=digest_of(call),
+            content=content,
             title=f"{self._phase.title or self._phase.key}: {call.name}",
             risk=self._phase.risk.value,
-            attempt=self._attempt,
-            digest=digest_of(call),
-            shown=shown,
         )
 
 
-def _check_same(record: Record, request: ApprovalRequest) -> None:
-    if record.fingerprint.get("digest") != request.digest:
-        raise Stopped(Nondeterminism(f"Approval {request.approval_id} is about another call than is made now."))
+def _check_same(record: Record, question: ToolQuestion) -> None:
+    if record.fingerprint.get("digest") != question.digest:
+        raise Stopped(Nondeterminism(f"Approval {question.approval_id} is about another call than is made now."))
 
 
 def _to_answer(stored: Any, approval_id: str) -> ApprovalAnswer:

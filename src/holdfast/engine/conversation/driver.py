@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.agents.redaction import scrub_prompt
-from holdfast.engine.conversation.journal import PHASE, ROLE, Conversation, Message, Turn
-from holdfast.engine.phase.agent_turn import invoke_agent, last_text
-from holdfast.engine.phase.attempt import AGENT_TURN, KEEP, PIN
-from holdfast.engine.phase.commands import keep_files, stop_commands
+from holdfast.engine.conversation.journal import PHASE, ROLE, Conversation, Message, TurnRecord
+from holdfast.engine.phase.agent_turn import AgentTurn, invoke_agent, last_text
+from holdfast.engine.phase.attempt import AGENT_TURN, PIN, SAVE_FILES
+from holdfast.engine.phase.commands import save_files, stop_commands
 from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.stop import MessagePending, Paused, Stop, finish
 from holdfast.engine.scope import RunScope, error_facts
-from holdfast.enums import RunPhaseState, RunStatus
-from holdfast.persistence.statements import now_text
+from holdfast.enums import RunStatus
+from holdfast.persistence.statements import complete_phase, start_phase
 from holdfast.persona import AgentPersona
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.step import SameCommit, Step, StepKinds, Suspended
@@ -52,7 +52,7 @@ class ConversationDriver(RunDriver):
         return Paused([MessagePending("a message")])
 
     async def _find_turn(self) -> "ConversationTurn | None":
-        """The turn under way, or a new one for what was said since."""
+        """Return the turn under way, or a new one for what was said since."""
         events = await self._scope.journal.read(self._scope.run_id)
         conversation = Conversation.of(events)
         last = conversation.turns[-1] if conversation.turns else None
@@ -61,11 +61,11 @@ class ConversationDriver(RunDriver):
         if not conversation.waiting:
             return None
         number = last.number + 1 if last else 1
-        turn = Turn(number, [message.seq for message in conversation.waiting], conversation.last_seq)
+        turn = TurnRecord(number, [message.seq for message in conversation.waiting], conversation.last_seq)
         return ConversationTurn(self._scope, events, conversation, turn)
 
     async def _pause(self) -> RunStatus:
-        """To pause a conversation is to interrupt the answer: it goes on with the next message, not with that one."""
+        """Interrupt the answer: a paused conversation goes on with the next message, not with that one."""
         if self._turn is not None:
             await stop_commands(self._scope)
             await self._turn.interrupt()
@@ -73,10 +73,10 @@ class ConversationDriver(RunDriver):
 
 
 class ConversationTurn:
-    def __init__(self, scope: RunScope, events: list[Event], conversation: Conversation, turn: Turn) -> None:
+    def __init__(self, scope: RunScope, events: list[Event], conversation: Conversation, turn: TurnRecord) -> None:
         persona = conversation.persona_at(turn.messages, scope.personas[ROLE])
-        told = f"{persona.system_prompt.rstrip()}\n{_RULES}"
-        self._persona = persona.model_copy(update={"system_prompt": told})
+        prompt = f"{persona.system_prompt.rstrip()}\n{_RULES}"
+        self._persona = persona.model_copy(update={"system_prompt": prompt})
         self._scope = scope
         self._events = events
         self._conversation = conversation
@@ -121,15 +121,13 @@ class ConversationTurn:
                 "tree": write_tree(scope.place).tree_id,
             }
 
-        row = scope.set_phase(
-            PHASE, state=RunPhaseState.RUNNING, attempt=self._turn.number, started_at=now_text(), ended_at=None
-        )
+        row = start_phase(scope.run_id, PHASE, attempt=self._turn.number)
         step = self._step("start", PIN, with_result=lambda _result: SameCommit(rows=[row]))
         pinned: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(pin))
         return pinned
 
     async def _answer(self, pinned: dict[str, Any]) -> dict[str, Any] | None:
-        """Let the agent answer; what kept it from that, if something did."""
+        """Let the agent answer; return what kept it from that, if something did."""
         # The persona as it was pinned, whatever this version would make of it.
         scope = replace(self._scope, personas={ROLE: AgentPersona.model_validate(pinned["persona"])})
 
@@ -137,16 +135,15 @@ class ConversationTurn:
             from holdfast.agents.calls.inbox import InboxMiddleware
             from holdfast.engine.conversation.messages import TURN, to_messages
 
-            result = await invoke_agent(
-                scope,
+            turn = AgentTurn(
                 self._phase,
                 self._turn.number,
-                turn=TURN,
-                messages=to_messages(self._events, self._conversation, self._turn),
+                TURN,
+                to_messages(self._events, self._conversation, self._turn),
                 more=lambda journal: [InboxMiddleware(scope.log, journal, self._read_waiting)],
                 drain_s=_DRAIN_S,
             )
-            return {"text": last_text(result)}
+            return {"text": last_text(await invoke_agent(scope, turn))}
 
         try:
             await scope.log.step(self._step("turn1", AGENT_TURN, has_intent=True), invoke)
@@ -158,7 +155,7 @@ class ConversationTurn:
         return None
 
     async def _read_waiting(self) -> list[Message]:
-        """What was said since this turn began, in order; also what an earlier process has told the agent in it."""
+        """Return what was said since this turn began, in order, with what an earlier process brought to the agent."""
         for event in await self._scope.journal.read(self._scope.run_id, self._conversation.last_seq):
             if event.kind == EventKind.MESSAGE_RECEIVED:
                 self._conversation.add(event)
@@ -167,14 +164,12 @@ class ConversationTurn:
 
     async def _close(self, error: dict[str, Any] | None) -> None:
         scope = self._scope
-        kept = await keep_files(scope, self._phase, self._turn.number, self._step("snapshot", KEEP))
-        facts: dict[str, Any] = {"phase": PHASE, "attempt": self._turn.number, "tree": kept["tree"]}
+        snapshot = await save_files(scope, self._phase, self._turn.number, self._step("snapshot", SAVE_FILES))
+        facts: dict[str, Any] = {"phase": PHASE, "attempt": self._turn.number, "tree": snapshot["tree"]}
         if error is not None:
             facts["error"] = error
-        event = scope.log.event(EventKind.PHASE_COMPLETED, self._lane_id, **facts, snapshot=kept["ref"])
-        row = scope.set_phase(
-            PHASE, state=RunPhaseState.COMPLETED, ended_at=now_text(), tree=kept["tree"], snapshot=kept["ref"]
-        )
+        event = scope.log.event(EventKind.PHASE_COMPLETED, self._lane_id, **facts, snapshot=snapshot["ref"])
+        row = complete_phase(scope.run_id, PHASE, tree=snapshot["tree"], snapshot=snapshot["ref"])
         await scope.log.append(event, rows=[row])
 
     def _step(self, name: str, kinds: StepKinds, **options: Any) -> Step:
@@ -183,7 +178,7 @@ class ConversationTurn:
 
 
 def _with_instructions(persona: AgentPersona, instructions: Instructions) -> AgentPersona:
-    """The persona as it answers here: it follows what the repository says to agents."""
+    """Return the persona as it answers here: it follows what the repository says to agents."""
     if not (text := scrub_prompt(instructions.render())):
         return persona
     return persona.model_copy(update={"system_prompt": f"{persona.system_prompt}\n# Project instructions\n\n{text}\n"})

@@ -26,7 +26,7 @@ _TURN_S = 4 * 3600.0
 
 @functools.cache
 def conversation_template() -> WorkflowTemplate:
-    """The workflow behind every conversation. Its phase names an artifact because each phase does; none is made."""
+    """Return the workflow behind every conversation. Its phase names an artifact as each phase does; none is made."""
     return WorkflowTemplate.model_validate(
         {
             "name": NAME,
@@ -64,13 +64,13 @@ class Message:
 
 
 @dataclass
-class Turn:
+class TurnRecord:
     """One message or more, and what the agent did about them. `error` says why it ended without an answer."""
 
     number: int
     messages: list[int]
     until: int
-    """The history this turn was told ends with the event of this number."""
+    """The history that the agent got for this turn ends with the event of this number."""
     is_over: bool = False
     error: Mapping[str, Any] | None = None
 
@@ -80,7 +80,7 @@ class Conversation:
     """A conversation as its journal has it: pure, a fold over events."""
 
     messages: dict[int, Message] = field(default_factory=dict)
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[TurnRecord] = field(default_factory=list)
     delivered: set[int] = field(default_factory=set)
     last_seq: int = 0
 
@@ -99,7 +99,7 @@ class Conversation:
         elif event.kind == EventKind.PHASE_STARTED and payload.get("phase") == PHASE:
             pinned = payload["result"]
             self.delivered.update(pinned["messages"])
-            self.turns.append(Turn(int(payload["attempt_no"]), list(pinned["messages"]), int(pinned["until"])))
+            self.turns.append(TurnRecord(int(payload["attempt_no"]), list(pinned["messages"]), int(pinned["until"])))
         elif event.kind == EventKind.PHASE_COMPLETED and payload.get("phase") == PHASE and self.turns:
             self.turns[-1].is_over, self.turns[-1].error = True, payload.get("error")
         elif event.kind == EventKind.STEP_COMPLETED and is_inbox(str(payload.get("key", ""))):
@@ -111,7 +111,7 @@ class Conversation:
         return [message for seq, message in self.messages.items() if seq not in self.delivered]
 
     def persona_at(self, seqs: Iterable[int], bound: AgentPersona) -> AgentPersona:
-        """Who answers these messages: the one that was named last, up to them."""
+        """Return who answers these messages: the one that was named last, up to them."""
         last = max(seqs, default=0)
         named = [message.persona for seq, message in self.messages.items() if seq <= last and message.persona]
         return named[-1] if named else bound
@@ -135,13 +135,13 @@ def is_inbox(key: str) -> bool:
 def message_event(
     run_id: str, text: str, *, content: str = "", persona: AgentPersona | None = None, by: str = ""
 ) -> Event:
-    """What a person says, as it is written down; with `persona`, who answers from here on."""
-    told: dict[str, Any] = {"text": scrub_prompt(text), "by": by}
+    """Make the event of a person's message; with `persona`, who answers from here on."""
+    payload: dict[str, Any] = {"text": scrub_prompt(text), "by": by}
     if content and content != text:
-        told["content"] = scrub_prompt(content)
+        payload["content"] = scrub_prompt(content)
     if persona is not None:
-        told["persona"] = persona.model_dump(by_alias=True)
-    return create_event(run_id, EventKind.MESSAGE_RECEIVED, **told)
+        payload["persona"] = persona.model_dump(by_alias=True)
+    return create_event(run_id, EventKind.MESSAGE_RECEIVED, **payload)
 
 
 async def send_message(db: Database, run_id: str, text: str, **options: Any) -> int:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.agents.calls.recorded_messages import read_turn, to_person_message
-from holdfast.engine.conversation.journal import PHASE, Conversation, Turn
+from holdfast.engine.conversation.journal import PHASE, Conversation, TurnRecord
 from holdfast.runtime.events import Event
 from holdfast.runtime.records import Records
 
 TURN = "turn1"
 
 
-def to_messages(events: Sequence[Event], conversation: Conversation, turn: Turn) -> list[Any]:
+def to_messages(events: Sequence[Event], conversation: Conversation, turn: TurnRecord) -> list[Any]:
     """Return everything up to and with the messages of a turn; the same at each call."""
     records = Records(event for event in events if event.seq <= turn.until)
     messages: list[Any] = []
@@ -29,5 +29,5 @@ def to_messages(events: Sequence[Event], conversation: Conversation, turn: Turn)
     return [*messages, *_said_by_person(conversation, turn)]
 
 
-def _said_by_person(conversation: Conversation, turn: Turn) -> list[Any]:
+def _said_by_person(conversation: Conversation, turn: TurnRecord) -> list[Any]:
     return [to_person_message(conversation.messages[seq].content) for seq in turn.messages]

@@ -23,17 +23,17 @@ def choose_persona(
     repo: Path,
     consents: PersonaConsentStore,
     *,
-    wanted: str | None,
+    name: str | None,
     is_simulated: bool,
     readiness: Readiness | None = None,
 ) -> AgentPersona:
-    """The persona to talk with; raises as `get_persona` does. `readiness` remembers which servers answered.
+    """Return the persona to talk with; raises as `get_persona` does. `readiness` remembers which servers answered.
 
-    Without a wish: one that can write code before one that cannot, the user's own before the shipped ones, never one of
+    Without a name: one that can write code before one that cannot, the user's own before the shipped ones, never one of
     the repository's that nobody has agreed to, and a simulated one only if it was asked for or there is no other.
     """
-    if wanted is not None:
-        return get_persona(entries, repo, consents, wanted, readiness=readiness)
+    if name is not None:
+        return get_persona(entries, repo, consents, name, readiness=readiness)
     simulated = [entry for entry in entries if entry.definition.backend is Backend.SIMULATED]
     if not is_simulated:
         real = [entry for entry in entries if entry.definition.backend is not Backend.SIMULATED]
@@ -49,7 +49,7 @@ def choose_persona(
 def get_persona(
     entries: Entries, repo: Path, consents: PersonaConsentStore, name: str, *, readiness: Readiness | None = None
 ) -> AgentPersona:
-    """The persona of that name; no file is opened for it.
+    """Return the persona of that name; no file is opened for it.
 
     Raises `PersonaNotFound`, `PersonaIneligible` if it could not answer, and `ConsentRequired` for one that needs a
     consent which nobody has given, or that is the repository's own.
@@ -69,13 +69,13 @@ def get_persona(
 
 
 def with_model(persona: AgentPersona, model: str) -> AgentPersona:
-    """The same persona on another model, and on no other if that one does not answer. Raises `PersonaInvalid`."""
+    """Return the same persona on this model, and on no other if it does not answer. Raises `PersonaInvalid`."""
     changed = persona.model_dump(by_alias=True) | {"model": model, "fallback_models": []}
     try:
         return AgentPersona.model_validate(changed)
     except ValidationError as error:
-        told = f"Persona {persona.name} cannot have this model: {error.errors()[0]['msg']}."
-        raise PersonaInvalid(told, hint="Name a model of its backend.", file="", problems=[]) from error
+        message = f"Persona {persona.name} cannot have this model: {error.errors()[0]['msg']}."
+        raise PersonaInvalid(message, hint="Name a model of its backend.", file="", problems=[]) from error
 
 
 def _is_trusted(entry: CatalogEntry[AgentPersona], repo: Path, consents: PersonaConsentStore) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from holdfast.agents.framework import import_framework, is_framework_imported
@@ -11,42 +12,46 @@ from holdfast.errors import PhaseTimeout, RowRefused
 from holdfast.workflow import Phase
 
 More = Callable[[Any], Sequence[Any]]
-"""Makes middleware that is given to the agent behind the journal's, from the journal's."""
+"""Makes middleware that the agent gets behind the journal's, from the journal's."""
 
 
-async def invoke_agent(
-    scope: RunScope,
-    phase: Phase,
-    attempt: int,
-    *,
-    turn: str,
-    messages: Sequence[Any],
-    more: More = lambda _journal: (),
-    drain_s: float | None = None,
-) -> Any:
-    """What the agent of a phase returns for these messages; its calls are steps of the lane `phase/attempt/turn`.
+@dataclass(frozen=True)
+class AgentTurn:
+    """What an agent is to do once: answer these messages, for an attempt of a phase."""
+
+    phase: Phase
+    attempt: int
+    name: str
+    messages: Sequence[Any]
+    more: More = lambda _journal: ()
+    drain_s: float | None = None
+    """How long its end waits for what is in flight, if not as long as usual."""
+
+
+async def invoke_agent(scope: RunScope, turn: AgentTurn) -> Any:
+    """Let the agent of a phase answer these messages; its calls are steps of the lane `phase/attempt/turn`.
 
     Raises what it raises, `PhaseTimeout`, and `BudgetPause` where a limit does not allow the next call. What is in
-    flight when it ends is waited for, `drain_s` at most.
+    flight when it ends is waited for.
     """
     if not is_framework_imported():
         await asyncio.to_thread(import_framework)  # a second or more, in which other runs and requests go on
     from holdfast import engine  # build_agent is looked up at call time, so that a test can replace it
     from holdfast.engine.phase.middleware import make_middleware
 
-    lane_id = f"{phase.key}/{attempt}"
-    money = PhaseBudget(scope, phase, attempt, lane_id)
-    middleware = make_middleware(scope, phase, f"{lane_id}/{turn}", money, attempt=attempt)
+    phase, lane_id = turn.phase, f"{turn.phase.key}/{turn.attempt}"
+    money = PhaseBudget(scope, phase, turn.attempt, lane_id)
+    middleware = make_middleware(scope, phase, f"{lane_id}/{turn.name}", money, attempt=turn.attempt)
     agent = engine.build_agent(
         scope.persona_of(phase),
         scope.config,
         root_dir=scope.place.root,
-        middleware=[*middleware.for_agent, *more(middleware.journal)],
+        middleware=[*middleware.for_agent, *turn.more(middleware.journal)],
     )
     limit = asyncio.timeout(phase.timeout_seconds)
     try:
         async with limit:
-            return await agent.ainvoke({"messages": list(messages)})
+            return await agent.ainvoke({"messages": list(turn.messages)})
     except RowRefused as error:
         raise await money.to_pause() from error
     except asyncio.CancelledError as error:
@@ -62,11 +67,11 @@ async def invoke_agent(
             hint="Raise its timeout_seconds or make the phase smaller, then retry the run.",
         ) from error
     finally:
-        await middleware.drain(drain_s)
+        await middleware.drain(turn.drain_s)
 
 
 def last_text(result: Any) -> str:
-    """The end of what the agent said, for readers; a result without messages is as good as any."""
+    """Return the end of what the agent said, for readers; nothing of a result without messages."""
     messages = result.get("messages") if isinstance(result, dict) else None
     if not messages:
         return ""

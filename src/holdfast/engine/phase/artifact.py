@@ -15,7 +15,7 @@ MAX_ARTIFACT_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ArtifactCheck:
     """What was found at the artifact's place, and what is wrong with it; `warnings` do not count against it."""
 
     is_missing: bool
@@ -37,17 +37,17 @@ class Verdict:
         }
 
     @classmethod
-    def from_result(cls, result: dict[str, Any]) -> "Verdict":
+    def from_result(cls, result: dict[str, Any]) -> "ArtifactCheck":
         findings = tuple(Finding(**finding) for finding in result["findings"])
         return cls(result["is_missing"], "", result["hash"], findings, tuple(result["warnings"]))
 
 
-def judge_artifact(root: Path, phase: Phase, run_id: str, registry: ArtifactSchemaRegistry) -> Verdict:
+def check_artifact(root: Path, phase: Phase, run_id: str, registry: ArtifactSchemaRegistry) -> ArtifactCheck:
     """Look at the phase's artifact as it lies in the workspace now."""
     path = root / phase.expected_artifact.path
     try:
         if not _is_inside(root, path) or not path.is_file():
-            return Verdict(is_missing=True)
+            return ArtifactCheck(is_missing=True)
         if path.stat().st_size > MAX_ARTIFACT_BYTES:
             return _refused(f"is larger than {MAX_ARTIFACT_BYTES // 1024**2} MB", "size")
         content = path.read_bytes()
@@ -56,15 +56,15 @@ def judge_artifact(root: Path, phase: Phase, run_id: str, registry: ArtifactSche
     data, findings = registry.validate_text(phase.expected_artifact.schema_id, content)
     text = content.decode(errors="replace").encode(errors="replace").decode()
     warnings = _foreign_ids(data, run_id, phase.key)
-    return Verdict(False, text, hashlib.sha256(content).hexdigest(), tuple(findings), warnings)
+    return ArtifactCheck(False, text, hashlib.sha256(content).hexdigest(), tuple(findings), warnings)
 
 
 def _is_inside(root: Path, path: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
-def _refused(message: str, rule: str) -> Verdict:
-    return Verdict(False, findings=(Finding("$", message, rule),))
+def _refused(message: str, rule: str) -> ArtifactCheck:
+    return ArtifactCheck(False, findings=(Finding("$", message, rule),))
 
 
 def _foreign_ids(data: Any, run_id: str, phase_key: str) -> tuple[str, ...]:
@@ -78,20 +78,20 @@ def _foreign_ids(data: Any, run_id: str, phase_key: str) -> tuple[str, ...]:
     )
 
 
-def verdict_error(phase: Phase, verdict: Verdict) -> HoldfastError:
+def to_artifact_error(phase: Phase, check: ArtifactCheck) -> HoldfastError:
     path, schema_id = phase.expected_artifact.path, phase.expected_artifact.schema_id
-    if verdict.is_missing:
+    if check.is_missing:
         return ArtifactMissing(
             f"Phase {phase.key!r} ended without its artifact {path}.",
             hint="Look at what the agent did, change the requirements or the persona, then retry the run.",
             phase_key=phase.key,
         )
-    first = "; ".join(str(finding) for finding in verdict.findings[:3])
+    first = "; ".join(str(finding) for finding in check.findings[:3])
     return ArtifactInvalid(
         f"The artifact {path} of phase {phase.key!r} is not valid by {schema_id}: {first}.",
         hint="Look at its findings, then retry the run.",
         phase_key=phase.key,
-        findings=[finding.to_dict() for finding in verdict.findings],
+        findings=[finding.to_dict() for finding in check.findings],
     )
 
 

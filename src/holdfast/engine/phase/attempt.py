@@ -1,4 +1,4 @@
-"""One attempt of one phase: pin the envelope, let the agent work, judge the artifact, run the checks, keep the files,
+"""One attempt of one phase: pin the envelope, let the agent work, check the artifact, run the checks, save the files,
 ask a person. Every part is a durable step in the attempt's own lane, so a resumed attempt goes on where it was.
 """
 
@@ -8,28 +8,30 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.agents.redaction import scrub_prompt
+from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.engine.approvals.content import describe_result
-from holdfast.engine.approvals.decisions import Subject
-from holdfast.engine.approvals.phase import Answer, PhaseApproval
-from holdfast.engine.phase.agent_turn import invoke_agent, last_text
-from holdfast.engine.phase.artifact import Verdict, judge_artifact, move_aside, verdict_error
-from holdfast.engine.phase.commands import check_success, keep_files, run_command
-from holdfast.engine.phase.prompt import render_envelope, render_repair
+from holdfast.engine.approvals.phase import PhaseApproval
+from holdfast.engine.approvals.questions import ApprovalDecision, Subject
+from holdfast.engine.phase.agent_turn import AgentTurn, invoke_agent, last_text
+from holdfast.engine.phase.artifact import ArtifactCheck, check_artifact, move_aside, to_artifact_error
+from holdfast.engine.phase.commands import check_success, run_command, save_files
+from holdfast.engine.phase.prompt import PhaseTask, render_envelope, render_repair
 from holdfast.engine.scope import RunScope, utc_now
-from holdfast.enums import ApprovalDecisionAction, RunPhaseState
+from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected
-from holdfast.persistence.statements import insert, now_text
+from holdfast.persistence.models import RunRow
+from holdfast.persistence.statements import NewArtifactRow, complete_phase, insert_artifact, start_phase
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.step import CancelRun, SameCommit, Step, StepKinds
-from holdfast.workflow import Phase
-from holdfast.workspace import changed_paths, restore, write_tree
+from holdfast.workflow import Phase, WorkflowTemplate
+from holdfast.workspace import Workspace, changed_paths, restore, write_tree
 from holdfast.workspace.instruction_files import read_workspace_instructions
 
 AGENT_TURN = StepKinds(EventKind.AGENT_STARTED, EventKind.AGENT_FINISHED, EventKind.AGENT_ERROR, EventKind.TOOL_UNKNOWN)
 PIN = StepKinds(completed=EventKind.PHASE_STARTED)
-_JUDGE = StepKinds(completed=EventKind.ARTIFACT_WRITTEN)
-_JUDGE_MISSING = StepKinds(completed=EventKind.ARTIFACT_REJECTED)
-KEEP = StepKinds(completed=EventKind.CHECKPOINT_SAVED)
+_ARTIFACT_FOUND = StepKinds(completed=EventKind.ARTIFACT_WRITTEN)
+_ARTIFACT_MISSING = StepKinds(completed=EventKind.ARTIFACT_REJECTED)
+SAVE_FILES = StepKinds(completed=EventKind.CHECKPOINT_SAVED)
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,16 @@ class PhaseAttempt:
         Raises what made it fail, `Suspended` while a person must answer, `CancelRun` if the answer was to abort.
         """
         pinned = await self._pin()
-        verdict = await self._work(pinned["envelope"])
+        artifact = await self._work(pinned["envelope"])
         await self._run_checks()
-        kept = await self._keep()
+        snapshot = await self._save_files()
         if self._phase.requires_approval:
-            answer, subject = await self._get_approval(verdict)
+            answer, subject = await self._get_approval(artifact)
             if answer.action is ApprovalDecisionAction.REQUEST_CHANGES:
                 return ChangesRequested(answer.comment)
             self._check_approved(answer)
-            kept = await self._keep_approved(kept, subject)
-        await self._complete(verdict, kept)
+            snapshot = await self._save_approved(snapshot, subject)
+        await self._complete(artifact, snapshot)
         return None
 
     # -- the parts, in order ------------------------------------------------------------------------------------------
@@ -73,21 +75,23 @@ class PhaseAttempt:
 
         def pin() -> dict[str, Any]:
             if not phase.read_only and (tree := scope.history.restore_to.get(phase.key)):
-                restore(scope.place, tree, at=utc_now())  # what the failed attempt left is kept under a ref
+                restore(scope.place, tree, at=utc_now())  # what the failed attempt left stays under a ref
             moved = move_aside(scope.place.root, phase, self._attempt)
             instructions = read_workspace_instructions(scope.place)
             return {
                 "envelope": scrub_prompt(
                     render_envelope(
-                        scope.template,
-                        phase,
-                        run_id=scope.run_id,
-                        attempt=self._attempt,
-                        requirements_md=scope.run.requirements_md,
-                        comment=self._comment,
-                        moved_aside=moved,
-                        instructions=instructions.render(),
-                        registry=scope.registry,
+                        PhaseTask(
+                            scope.template,
+                            phase,
+                            run_id=scope.run_id,
+                            attempt=self._attempt,
+                            requirements_md=scope.run.requirements_md,
+                            comment=self._comment,
+                            moved_aside=moved,
+                            instructions=instructions.render(),
+                        ),
+                        scope.registry,
                     )
                 ),
                 "persona": scope.persona_of(phase).name,
@@ -98,79 +102,70 @@ class PhaseAttempt:
                 "instruction_files": instructions.names,
             }
 
-        rows = [
-            scope.set_phase(
-                phase.key,
-                state=RunPhaseState.RUNNING,
-                attempt=self._attempt,
-                started_at=now_text(),
-                ended_at=None,
-                error=None,
-            )
-        ]
+        rows = [start_phase(scope.run_id, phase.key, attempt=self._attempt)]
         step = self._step("start", PIN, with_result=lambda _result: SameCommit(rows=rows))
         pinned: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(pin))
         scope.history.restore_to.pop(phase.key, None)
         scope.history.accepted_tree.setdefault(phase.key, pinned["tree"])
         return pinned
 
-    async def _work(self, envelope: str) -> Verdict:
+    async def _work(self, envelope: str) -> ArtifactCheck:
         """Let the agent work, and once more if what it hands in is not right. Raises `ArtifactMissing`/`…Invalid`."""
         messages = [{"role": "user", "content": envelope}]
-        verdict = Verdict(is_missing=True)
+        found = ArtifactCheck(is_missing=True)
         for turn in (1, 2):
             await self._invoke(turn, messages)
-            verdict = await self._judge(turn)
-            if verdict.is_valid:
-                return verdict
+            found = await self._check_artifact(turn)
+            if found.is_valid:
+                return found
             artifact = self._phase.expected_artifact
-            repair = render_repair(artifact.path, artifact.schema_id, verdict.findings, is_missing=verdict.is_missing)
+            repair = render_repair(artifact.path, artifact.schema_id, found.findings, is_missing=found.is_missing)
             messages = [*messages[:1], {"role": "user", "content": repair}]
-        raise verdict_error(self._phase, verdict)
+        raise to_artifact_error(self._phase, found)
 
     async def _invoke(self, turn: int, messages: list[dict[str, str]]) -> None:
         step = self._step(f"turn{turn}", AGENT_TURN, has_intent=True)
 
         async def invoke() -> dict[str, Any]:
-            result = await invoke_agent(self._scope, self._phase, self._attempt, turn=f"turn{turn}", messages=messages)
+            turn_request = AgentTurn(self._phase, self._attempt, f"turn{turn}", messages)
+            result = await invoke_agent(self._scope, turn_request)
             return {"text": last_text(result)}
 
         await self._scope.log.step(step, invoke)
 
-    async def _judge(self, turn: int) -> Verdict:
+    async def _check_artifact(self, turn: int) -> ArtifactCheck:
         scope, phase = self._scope, self._phase
-        found = await scope.on_disk(lambda: judge_artifact(scope.place.root, phase, scope.run_id, scope.registry))
+        found = await scope.on_disk(lambda: check_artifact(scope.place.root, phase, scope.run_id, scope.registry))
 
         def beside(_result: Any) -> SameCommit:
             if found.is_missing:
                 return SameCommit()
             kind = EventKind.ARTIFACT_ACCEPTED if found.is_valid else EventKind.ARTIFACT_REJECTED
-            told = scope.log.event(
+            event = scope.log.event(
                 kind, self._lane_id, phase=phase.key, attempt=self._attempt, turn=turn, hash=found.hash
             )
-            return SameCommit([told], [insert("artifacts", self._artifact_row(turn, found))])
+            return SameCommit([event], [insert_artifact(self._to_row(turn, found))])
 
-        kinds = _JUDGE_MISSING if found.is_missing else _JUDGE
+        kinds = _ARTIFACT_MISSING if found.is_missing else _ARTIFACT_FOUND
         details = {"turn": turn, "path": phase.expected_artifact.path, "schema": phase.expected_artifact.schema_id}
         step = self._step(f"artifact{turn}", kinds, details=details, with_result=beside)
-        verdict = Verdict.from_result(await scope.log.step(step, found.to_result))
+        recorded = ArtifactCheck.from_result(await scope.log.step(step, found.to_result))
         # A resumed attempt judges by what was recorded; the text is only that of the file as it lies there now.
-        return replace(verdict, text=found.text)
+        return replace(recorded, text=found.text)
 
-    def _artifact_row(self, turn: int, verdict: Verdict) -> dict[str, Any]:
-        return {
-            "run_id": self._scope.run_id,
-            "phase_key": self._phase.key,
-            "attempt": self._attempt,
-            "turn": turn,
-            "path": self._phase.expected_artifact.path,
-            "schema_id": self._phase.expected_artifact.schema_id,
-            "hash": verdict.hash,
-            "state": "accepted" if verdict.is_valid else "rejected",
-            "findings": [finding.to_dict() for finding in verdict.findings],
-            "content": verdict.text.replace("\0", "\\u0000"),
-            "created_at": now_text(),
-        }
+    def _to_row(self, turn: int, found: ArtifactCheck) -> NewArtifactRow:
+        return NewArtifactRow(
+            run_id=self._scope.run_id,
+            phase_key=self._phase.key,
+            attempt=self._attempt,
+            turn=turn,
+            path=self._phase.expected_artifact.path,
+            schema_id=self._phase.expected_artifact.schema_id,
+            hash=found.hash,
+            state="accepted" if found.is_valid else "rejected",
+            findings=[finding.to_dict() for finding in found.findings],
+            content=found.text,
+        )
 
     async def _run_checks(self) -> None:
         """Raise `ChecksFailed` with the output of the first command that does not exit with 0."""
@@ -178,31 +173,35 @@ class PhaseAttempt:
             result = await run_command(self._scope, self._lane_id, f"check{number}", list(argv), phase=self._phase.key)
             check_success(self._scope, result, f"The check {' '.join(argv)!r} of phase {self._phase.key!r}")
 
-    async def _keep(self) -> dict[str, Any]:
-        """Keep the files of this attempt under a ref of its own."""
-        return await keep_files(self._scope, self._phase, self._attempt, self._step("snapshot", KEEP))
+    async def _save_files(self) -> dict[str, Any]:
+        """Save the files of this attempt under a ref of its own."""
+        return await save_files(self._scope, self._phase, self._attempt, self._step("snapshot", SAVE_FILES))
 
-    async def _keep_approved(self, kept: dict[str, Any], subject: Subject) -> dict[str, Any]:
-        """Keep the files again if a person changed them while they waited: what was approved is the result."""
+    async def _save_approved(self, snapshot: dict[str, Any], subject: Subject) -> dict[str, Any]:
+        """Save the files again if a person changed them while they waited: what was approved is the result."""
         scope, own = self._scope, self._phase.expected_artifact.path
-        others = _artifacts(scope, [path for path in scope.template.artifact_paths if path != own])
+        others = _to_git_paths(scope.place, [path for path in scope.template.artifact_paths if path != own])
 
         def find_changed() -> list[str]:
-            paths = changed_paths(scope.place.repo, kept["tree"], subject.tree)
+            paths = changed_paths(scope.place.repo, snapshot["tree"], subject.tree)
             return [path for path in paths if not _is_artifact(path, others)]
 
         if not await scope.on_disk(find_changed):
-            return kept
-        return await keep_files(scope, self._phase, self._attempt, self._step(f"snapshot-{subject.tree[:12]}", KEEP))
+            return snapshot
+        return await save_files(
+            scope, self._phase, self._attempt, self._step(f"snapshot-{subject.tree[:12]}", SAVE_FILES)
+        )
 
-    async def _get_approval(self, verdict: Verdict) -> tuple[Answer, Subject]:
+    async def _get_approval(self, artifact: ArtifactCheck) -> tuple[ApprovalDecision, Subject]:
         scope = self._scope
-        subject = await scope.on_disk(lambda: current_subject(scope, self._phase))
-        shown = await describe_result(scope, self._phase, self._attempt, verdict.text, subject.tree)
-        answer = await PhaseApproval(scope, self._phase, self._attempt, self._lane_id).get(subject, shown)
+        subject = await scope.on_disk(
+            lambda: current_subject(scope.place, self._phase, scope.template, scope.registry, scope.run)
+        )
+        content = await describe_result(scope, self._phase, self._attempt, artifact.text, subject.tree)
+        answer = await PhaseApproval(scope, self._phase, self._attempt, self._lane_id).get(subject, content)
         return answer, subject
 
-    def _check_approved(self, answer: Answer) -> None:
+    def _check_approved(self, answer: ApprovalDecision) -> None:
         if answer.action is ApprovalDecisionAction.ABORT:
             raise CancelRun(answer.comment, answer.by)
         if answer.action is ApprovalDecisionAction.REJECT:
@@ -213,7 +212,7 @@ class PhaseAttempt:
                 comment=answer.comment,
             )
 
-    async def _complete(self, verdict: Verdict, kept: dict[str, Any]) -> None:
+    async def _complete(self, artifact: ArtifactCheck, snapshot: dict[str, Any]) -> None:
         scope = self._scope
         event = scope.log.event(
             EventKind.PHASE_COMPLETED,
@@ -221,17 +220,11 @@ class PhaseAttempt:
             phase=self._phase.key,
             attempt=self._attempt,
             artifact=self._phase.expected_artifact.path,
-            artifact_hash=verdict.hash,
-            tree=kept["tree"],
-            snapshot=kept["ref"],
+            artifact_hash=artifact.hash,
+            tree=snapshot["tree"],
+            snapshot=snapshot["ref"],
         )
-        row = scope.set_phase(
-            self._phase.key,
-            state=RunPhaseState.COMPLETED,
-            ended_at=now_text(),
-            tree=kept["tree"],
-            snapshot=kept["ref"],
-        )
+        row = complete_phase(scope.run_id, self._phase.key, tree=snapshot["tree"], snapshot=snapshot["ref"])
         await scope.log.append(event, rows=[row])
 
     def _step(self, name: str, kinds: StepKinds, **options: Any) -> Step:
@@ -239,20 +232,22 @@ class PhaseAttempt:
         return Step(f"{self._lane_id}/{name}", self._lane_id, kinds=kinds, details=details, **options)
 
 
-def current_subject(scope: RunScope, phase: Phase) -> Subject:
-    """What an approval of this phase would be about, by what lies in the workspace now."""
-    found = judge_artifact(scope.place.root, phase, scope.run_id, scope.registry)
-    artifacts = _artifacts(scope, scope.template.artifact_paths)
-    tree = write_tree(scope.place).tree_id
-    listed = scope.place.git.run("ls-tree", "-r", "-z", "--full-tree", tree).names
+def current_subject(
+    workspace: Workspace, phase: Phase, template: WorkflowTemplate, registry: ArtifactSchemaRegistry, run: RunRow
+) -> Subject:
+    """Return what an approval of this phase would be about, by what lies in the workspace now."""
+    found = check_artifact(workspace.root, phase, run.id, registry)
+    artifacts = _to_git_paths(workspace, template.artifact_paths)
+    tree = write_tree(workspace).tree_id
+    listed = workspace.git.run("ls-tree", "-r", "-z", "--full-tree", tree).names
     files = [entry for entry in listed if not _is_artifact(entry.partition("\t")[2], artifacts)]
     digest = hashlib.sha256("\0".join(files).encode(errors="surrogateescape")).hexdigest()
-    return Subject(found.hash, digest, scope.run.template_hash, tree)
+    return Subject(found.hash, digest, run.template_hash, tree)
 
 
-def _artifacts(scope: RunScope, paths: Iterable[str]) -> list[str]:
-    """Artifacts as git names them, from the worktree on."""
-    prefix = scope.place.root.relative_to(scope.place.worktree)
+def _to_git_paths(workspace: Workspace, paths: Iterable[str]) -> list[str]:
+    """Return the paths of artifacts as git names them, from the worktree on."""
+    prefix = workspace.root.relative_to(workspace.worktree)
     return [(prefix / path).as_posix() for path in paths]
 
 

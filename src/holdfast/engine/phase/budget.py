@@ -12,40 +12,27 @@ from typing import Any
 
 from holdfast.catalog.model_table import ModelCard, ModelTable, load_model_table
 from holdfast.engine.scope import RunScope
-from holdfast.enums import Backend
+from holdfast.enums import Backend, PauseReason
 from holdfast.persistence.runs import read_budget, read_spent_in_scopes
-from holdfast.persistence.statements import now_text, update
+from holdfast.persistence.statements import NewLedgerRow, now_text, reserve_money, settle_money
 from holdfast.persona import AgentPersona
 from holdfast.presentation.format import advise_on_budget
-from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.events import EventKind
+from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.step import SameCommit, Suspended
 from holdfast.workflow import Phase
-
-_RESERVE = """
-INSERT INTO ledger (id, run_id, phase_key, attempt, step_key, state, amount_micros, reserved_micros, model, persona,
-                    day, is_simulated, created_at)
-SELECT :id, :run_id, :phase_key, :attempt, :step_key, 'reserved', :amount, :amount, :model, :persona, :day,
-       :is_simulated, :now
-WHERE (SELECT budget_micros IS NULL OR budget_micros >= :amount + (
-           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger
-           WHERE run_id = :run_id AND is_simulated = :is_simulated)
-       FROM runs WHERE id = :run_id)
-  AND (:phase_limit < 0 OR :phase_limit >= :amount + (
-           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger
-           WHERE run_id = :run_id AND phase_key = :phase_key AND is_simulated = :is_simulated))
-  AND (:day_limit < 0 OR :day_limit >= :amount + (
-           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE day = :day AND is_simulated = 0) + (
-           SELECT COALESCE(SUM(amount_micros), 0) FROM past_spending WHERE day = :day AND is_simulated = 0))
-"""
 
 
 class BudgetPause(Suspended):
     """A limit does not allow the next model call; the run waits for more money. `facts` say which limit."""
 
+    reason = PauseReason.BUDGET
+
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(message)
         self.facts = facts
+
+    def events(self, run_id: str) -> list[Event]:
+        return [create_event(run_id, EventKind.BUDGET_EXHAUSTED, message=str(self), **self.facts)]
 
 
 def _to_micros(usd: float | None) -> int | None:
@@ -60,7 +47,7 @@ class PhaseBudget:
     phase: Phase
     attempt: int
     lane_id: str
-    last_asked_micros: int = 0
+    last_needed_micros: int = 0
 
     @property
     def phase_limit_micros(self) -> int | None:
@@ -89,19 +76,19 @@ class PhaseBudget:
         output_tokens: int | None,
         cost_micros: int | None = None,
     ) -> "Reservation":
-        """The worst case of a call: all of its input and as much output as it may have, or `cost_micros` if given."""
+        """Price the worst case of a call: all of its input and as much output as it may have, or its known cost."""
         persona = self.scope.persona_of(self.phase)
         card = self._models.find_model(persona.backend, model)
         amount = cost_micros or 0
         if card is not None and cost_micros is None:
             most = card.max_output_tokens if output_tokens is None else output_tokens
             amount = card.cost_micros(input_tokens=input_tokens, output_tokens=most)
-        self.last_asked_micros = amount
+        self.last_needed_micros = amount
         return Reservation(self, step_key, amount, model, card, persona)
 
     async def to_pause(self) -> BudgetPause:
-        """What to tell the person: which limit the last call would have passed."""
-        scope, needed = self.scope, self.last_asked_micros
+        """Make the pause that tells the person which limit the last call would have passed."""
+        scope, needed = self.scope, self.last_needed_micros
         day = now_text()[:10]
         spent = await scope.from_rows(
             read_spent_in_scopes(scope.db, scope.run_id, self.phase.key, day, is_simulated=self.is_simulated)
@@ -114,13 +101,13 @@ class PhaseBudget:
         for name, limit in limits.items():
             if limit is not None and spent[name] + needed > limit:
                 break
-        told = (
+        message = (
             f"The next call of phase {self.phase.key!r} may cost ${needed / 1e6:.4f}, and of the {name}'s "
             f"${(limit or 0) / 1e6:.4f} are ${spent[name] / 1e6:.4f} spent or reserved."
         )
         facts = {"limit_micros": limit, "spent_micros": spent[name], "needed_micros": needed}
-        told = f"{told} {advise_on_budget(scope.run_id, {'limit': name, **facts})}"
-        return BudgetPause(told, limit=name, phase=self.phase.key, **facts)
+        message = f"{message} {advise_on_budget(scope.run_id, {'limit': name, **facts})}"
+        return BudgetPause(message, limit=name, phase=self.phase.key, **facts)
 
 
 @dataclass
@@ -136,30 +123,23 @@ class Reservation:
     entry_id: str = ""
 
     def with_intent(self) -> SameCommit:
-        """What is written with the request; `RowRefused` if a limit would be passed."""
+        """Return what is written with the request; the commit is `RowRefused` if a limit would be passed."""
         # A call made again after an unknown outcome is a new reservation: the old one may have been paid.
         self.entry_id = uuid.uuid4().hex
         scope, money = self.money.scope, self.money
-        now = now_text()
-        limit, day_limit = money.phase_limit_micros, money.day_limit_micros
         is_simulated = self.persona.backend is Backend.SIMULATED
-        statement = Statement(
-            _RESERVE,
-            {
-                "id": self.entry_id,
-                "run_id": scope.run_id,
-                "phase_key": money.phase.key,
-                "attempt": money.attempt,
-                "step_key": self.step_key,
-                "amount": self.amount_micros,
-                "model": self.model,
-                "persona": self.persona.name,
-                "day": now[:10],
-                "is_simulated": int(is_simulated),
-                "now": now,
-                "phase_limit": -1 if limit is None else limit,
-                "day_limit": -1 if day_limit is None else day_limit,
-            },
+        row = NewLedgerRow(
+            id=self.entry_id,
+            run_id=scope.run_id,
+            phase_key=money.phase.key,
+            attempt=money.attempt,
+            step_key=self.step_key,
+            amount=self.amount_micros,
+            model=self.model,
+            persona=self.persona.name,
+            is_simulated=is_simulated,
+            phase_limit=money.phase_limit_micros,
+            day_limit=money.day_limit_micros,
         )
         event = scope.log.event(
             EventKind.BUDGET_RESERVED,
@@ -169,7 +149,7 @@ class Reservation:
             amount_micros=self.amount_micros,
             **({"simulated": True} if is_simulated else {}),
         )
-        return SameCommit([event], [statement])
+        return SameCommit([event], [reserve_money(row)])
 
     def with_result(
         self,
@@ -180,7 +160,7 @@ class Reservation:
         cache_write_tokens: int = 0,
         cost_micros: int | None = None,
     ) -> SameCommit:
-        """What is written with the response: what the provider says it cost, or the price of what was really used."""
+        """Return what is written with the response: the cost by the provider, or the price of what was really used."""
         cost = cost_micros or 0
         if cost_micros is None and self.card is not None:
             cached = min(cached_tokens, input_tokens)
@@ -190,13 +170,7 @@ class Reservation:
                 cached_tokens=cached,
                 cache_write_tokens=min(cache_write_tokens, input_tokens - cached),
             )
-        values: dict[str, Any] = {
-            "state": "settled",
-            "amount_micros": cost,
-            "input_tokens": input_tokens,
-            "output_tokens": output_tokens,
-            "settled_at": now_text(),
-        }
+        row = settle_money(self.entry_id, cost_micros=cost, input_tokens=input_tokens, output_tokens=output_tokens)
         event = self.money.scope.log.event(
             EventKind.BUDGET_SETTLED,
             self.money.lane_id,
@@ -206,4 +180,4 @@ class Reservation:
             input_tokens=input_tokens,
             output_tokens=output_tokens,
         )
-        return SameCommit([event], [update("ledger", values, {"id": self.entry_id, "state": "reserved"})])
+        return SameCommit([event], [row])

@@ -35,8 +35,8 @@ async def run_command(
                 f"What became of {' '.join(argv)!r} is not known: its process is gone and left no exit code.",
                 hint="Look at the workspace, then retry the run.",
             )
-        told = f"exit code {outcome.exit_code}" if outcome.exit_code is not None else outcome.state.value
-        return {"exit_code": outcome.exit_code, "outcome": told, "output": outcome.output}
+        words = f"exit code {outcome.exit_code}" if outcome.exit_code is not None else outcome.state.value
+        return {"exit_code": outcome.exit_code, "outcome": words, "output": outcome.output}
 
     details = {"tool": "command", "argv": argv, "phase": phase}
     step = Step(key, lane_id, has_intent=True, kinds=TOOL_CALL, details=details)
@@ -51,9 +51,9 @@ def check_success(scope: RunScope, result: Mapping[str, Any], what: str) -> None
     if result["exit_code"] == 0:
         return
     lines = str(result["output"]).strip().splitlines()
-    told = f": {lines[-1].strip()[:_LAST_LINE_CHARS]}" if lines else "."
+    last_line = f": {lines[-1].strip()[:_LAST_LINE_CHARS]}" if lines else "."
     raise ChecksFailed(
-        f"{what} ended with {result['outcome']}{told}",
+        f"{what} ended with {result['outcome']}{last_line}",
         hint=f"Its output: holdfast runs logs {scope.run_id[:8]}. Correct the cause, then retry the run.",
         output=result["output"],
     )
@@ -74,13 +74,13 @@ async def stop_left_commands(scope: RunScope) -> None:
     scope.history.left_commands.clear()
 
 
-async def keep_files(scope: RunScope, phase: Phase, attempt: int, step: Step) -> dict[str, Any]:
-    """Where the files are kept: ref, commit and tree, and what was left out of it."""
+async def save_files(scope: RunScope, phase: Phase, attempt: int, step: Step) -> dict[str, Any]:
+    """Save the files under a ref of the attempt; return ref, commit and tree, and what was left out of it."""
 
-    def keep() -> dict[str, Any]:
-        kept = snapshot(scope.place, phase.key, attempt, at=utc_now(), message=phase.title)
-        left_out = [{"path": item.path, "reason": item.reason.value} for item in kept.left_out]
-        return {"ref": kept.ref, "commit": kept.commit, "tree": kept.tree_id, "left_out": left_out}
+    def save() -> dict[str, Any]:
+        made = snapshot(scope.place, phase.key, attempt, at=utc_now(), message=phase.title)
+        left_out = [{"path": item.path, "reason": item.reason.value} for item in made.left_out]
+        return {"ref": made.ref, "commit": made.commit, "tree": made.tree_id, "left_out": left_out}
 
-    kept: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(keep))
-    return kept
+    facts: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(save))
+    return facts

@@ -1,6 +1,7 @@
 """The text an agent gets: its own phase, the artifacts before it, and nothing of what comes later."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from holdfast.agents.envelope import Envelope, ExpectedFile, PhaseInput, to_block
@@ -9,60 +10,63 @@ from holdfast.definitions.findings import Finding
 from holdfast.workflow import Phase, WorkflowTemplate
 
 
-def render_envelope(
-    template: WorkflowTemplate,
-    phase: Phase,
-    *,
-    run_id: str,
-    attempt: int,
-    requirements_md: str,
-    comment: str,
-    moved_aside: str | None = None,
-    instructions: str = "",
-    registry: ArtifactSchemaRegistry,
-) -> str:
-    """One message that is enough to do the phase's work; it is pinned in the journal when the attempt starts.
+@dataclass(frozen=True)
+class PhaseTask:
+    """What an attempt of a phase works from."""
 
-    `instructions` are the repository's own for agents.
-    """
-    artifact = phase.expected_artifact
+    template: WorkflowTemplate
+    phase: Phase
+    run_id: str
+    attempt: int
+    requirements_md: str
+    comment: str
+    """What must be different from the attempt before."""
+    moved_aside: str | None = None
+    """Where a file lies that was at the artifact's place."""
+    instructions: str = ""
+    """The repository's own for agents."""
+
+
+def render_envelope(task: PhaseTask, registry: ArtifactSchemaRegistry) -> str:
+    """Render the one message that is enough to do the phase's work; an attempt pins it in the journal as it starts."""
+    phase, artifact = task.phase, task.phase.expected_artifact
     envelope = Envelope(
-        run_id=run_id,
+        run_id=task.run_id,
         phase_key=phase.key,
         title=phase.title,
-        attempt=attempt,
+        attempt=task.attempt,
         read_only=phase.read_only,
-        requirements=requirements_md,
-        comment=comment,
+        requirements=task.requirements_md,
+        comment=task.comment,
         inputs=tuple(
-            PhaseInput(key, _path_now(template.phase(key), artifact.path, moved_aside))
-            for key in template.upstream_of(phase.key)
+            PhaseInput(key, _path_now(task.template.phase(key), artifact.path, task.moved_aside))
+            for key in task.template.upstream_of(phase.key)
         ),
         artifact=_expected(artifact.path, artifact.schema_id, registry),
     )
-    return "\n\n".join(part for part in _parts(phase, envelope, moved_aside, instructions) if part) + "\n"
+    return "\n\n".join(part for part in _parts(task, envelope) if part) + "\n"
 
 
 def _expected(path: str, schema_id: str, registry: ArtifactSchemaRegistry) -> ExpectedFile:
-    others = {name: _shown(schema) for name, schema in registry.get_referenced(schema_id).items()}
-    return ExpectedFile(path, schema_id, _shown(registry.get_schema(schema_id)), others)
+    others = {name: _without_dialect(schema) for name, schema in registry.get_referenced(schema_id).items()}
+    return ExpectedFile(path, schema_id, _without_dialect(registry.get_schema(schema_id)), others)
 
 
-def _shown(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without its dialect, which is always the same and tells an agent nothing."""
+def _without_dialect(schema: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the dialect of a schema, which is always the same and tells an agent nothing."""
     return {name: value for name, value in schema.items() if name != "$schema"}
 
 
 def _path_now(earlier: Phase, path: str, moved_aside: str | None) -> str:
-    """Phases after each other may write the same file; what the earlier one wrote was moved aside for this one."""
+    """Return where an earlier phase's artifact lies now: if this phase writes the same file, it was moved aside."""
     own = earlier.expected_artifact.path
     return moved_aside if moved_aside and own == path else own
 
 
-def _parts(phase: Phase, envelope: Envelope, moved_aside: str | None, instructions: str) -> list[str]:
-    artifact = envelope.artifact
+def _parts(task: PhaseTask, envelope: Envelope) -> list[str]:
+    phase, artifact = task.phase, envelope.artifact
     read = "\n".join(f"- `{item.path}` (result of phase `{item.phase_key}`)" for item in envelope.inputs)
-    before = f"\n\nThe earlier version is in `{moved_aside}`." if moved_aside else ""
+    before = f"\n\nThe earlier version is in `{task.moved_aside}`." if task.moved_aside else ""
     return [
         f"# {phase.title}",
         f"You do phase `{phase.key}` of run `{envelope.run_id}`.",
@@ -70,7 +74,7 @@ def _parts(phase: Phase, envelope: Envelope, moved_aside: str | None, instructio
         f"## Your task\n\n{phase.instructions}",
         f"## What others have done\n\nRead these files first:\n\n{read}" if envelope.inputs else "",
         f"## What must be different this time\n\n{envelope.comment}{before}" if envelope.comment else "",
-        f"## Project instructions\n\n{instructions}" if instructions else "",
+        f"## Project instructions\n\n{task.instructions}" if task.instructions else "",
         "## Rules\n\nThe repository is your working folder; paths are relative to it. "
         + ("Change no file but the artifact." if phase.read_only else "Do not commit: that is done for you."),
         f"## Your result\n\nWrite one JSON file to `{artifact.path}` that is valid by the schema "
@@ -81,7 +85,7 @@ def _parts(phase: Phase, envelope: Envelope, moved_aside: str | None, instructio
 
 
 def render_repair(path: str, schema_id: str, findings: Sequence[Finding], *, is_missing: bool) -> str:
-    """The one message that asks for a mended artifact, with every finding."""
+    """Render the one message that asks for a mended artifact, with every finding."""
     if is_missing:
         return f"You ended without writing `{path}`. Write it now: JSON, valid by the schema `{schema_id}`."
     lines = "\n".join(f"- {finding.path or '(the whole)'}: {finding.message} [{finding.rule}]" for finding in findings)

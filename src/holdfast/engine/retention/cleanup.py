@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Seque
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from holdfast.concurrency import finish_then_cancel
 from holdfast.config import Config
@@ -47,6 +48,15 @@ from holdfast.workspace.cleanup.leftovers import (
 )
 
 Tell = Callable[[str], None]
+"""Hears, in a line each, what is being done."""
+
+
+class CleanupOptions(TypedDict, total=False):
+    """What may go, and who hears of it: nothing that is not merged, and nobody, if not said otherwise."""
+
+    can_lose_unmerged: bool
+    is_dry_run: bool
+    tell: Tell
 
 
 @dataclass(frozen=True)
@@ -89,15 +99,13 @@ async def clean_up(
     *,
     now: datetime,
     deletes_runs: bool = False,
-    can_lose_unmerged: bool = False,
-    is_dry_run: bool = False,
-    tell: Tell = lambda _text: None,
+    **options: Unpack[CleanupOptions],
 ) -> Cleanup:
     """Clean up after the selected runs, or delete them with `deletes_runs`. May be repeated after a kill.
 
     Raises `CleanupBusy` while another clean-up works in this data directory.
     """
-    cleaner = _Cleaner(db, config, Cleanup(is_dry_run), can_lose_unmerged=can_lose_unmerged, now=now, tell=tell)
+    cleaner = _Cleaner(db, config, now, options)
     async with cleaner.working():
         chosen = choose(await list_over(db), selection, now)
         if deletes_runs:
@@ -114,12 +122,10 @@ async def remove_runs(
     run_ids: Sequence[str],
     *,
     now: datetime,
-    can_lose_unmerged: bool = False,
-    is_dry_run: bool = False,
-    tell: Tell = lambda _text: None,
+    **options: Unpack[CleanupOptions],
 ) -> Cleanup:
     """Delete these runs, each as a whole. Raises `RunNotInState`, with nothing changed, if one is not over."""
-    cleaner = _Cleaner(db, config, Cleanup(is_dry_run), can_lose_unmerged=can_lose_unmerged, now=now, tell=tell)
+    cleaner = _Cleaner(db, config, now, options)
     async with cleaner.working():
         over = {run.run_id: run for run in await list_over(db)}
         for run_id in run_ids:
@@ -135,18 +141,15 @@ class _Cleaner:
         self,
         db: Database,
         config: Config,
-        report: Cleanup,
-        *,
-        can_lose_unmerged: bool,
         now: datetime,
-        tell: Tell,
+        options: CleanupOptions,
     ) -> None:
-        self.report = report
+        self.report = Cleanup(options.get("is_dry_run", False))
         self._db = db
         self._config = config
-        self._can_lose_unmerged = can_lose_unmerged
+        self._can_lose_unmerged = options.get("can_lose_unmerged", False)
         self._now = now
-        self._tell = tell
+        self._report_progress: Tell = options.get("tell", lambda _text: None)
         self._data_dir = config.data_dir.resolve()
         self._spooled: dict[str, list[Path]] = {}
         self._branches: dict[Path, dict[str, str]] = {}
@@ -169,7 +172,7 @@ class _Cleaner:
             if self.report.is_dry_run:
                 self.report.notes.append(f"Run {row.run_id} is deleted; the rest of its files goes with the next call.")
                 continue
-            self._tell(f"going on with deleted run {row.run_id[:8]}")
+            self._report_progress(f"going on with deleted run {row.run_id[:8]}")
             self.report.add(row.run_id, await finish_deleted(journal, row, self._spooled.get(row.run_id, ())))
 
     # -- what can be made again ---------------------------------------------------------------------------------------
@@ -185,7 +188,7 @@ class _Cleaner:
             if self.report.is_dry_run:
                 self.report.items += planned
                 continue
-            self._tell(f"cleaning up after run {run.run_id[:8]} ({number} of {len(chosen)})")
+            self._report_progress(f"cleaning up after run {run.run_id[:8]} ({number} of {len(chosen)})")
             with self._skipping(run.run_id):
                 async with self._owning(run.run_id):
                     disposal = await self._dispose(run.run_id)
@@ -220,8 +223,8 @@ class _Cleaner:
         strangers = await asyncio.to_thread(_find_strangers, self._data_dir / "worktrees", known)
         if strangers:
             folders = "folder" if len(strangers) == 1 else "folders"
-            told = f"{len(strangers)} {folders} in {self._data_dir / 'worktrees'} left alone: no run of this database."
-            self.report.notes.append(told)
+            note = f"{len(strangers)} {folders} in {self._data_dir / 'worktrees'} left alone: no run of this database."
+            self.report.notes.append(note)
 
     # -- whole runs ---------------------------------------------------------------------------------------------------
 
@@ -232,15 +235,15 @@ class _Cleaner:
         for number, run in enumerate(ordered, 1):
             if max_bytes is not None and self.report.size_bytes >= room:
                 break
-            self._tell(f"deleting run {run.run_id[:8]} ({number} of {len(ordered)})")
+            self._report_progress(f"deleting run {run.run_id[:8]} ({number} of {len(ordered)})")
             with self._skipping(run.run_id):
                 await self._delete(run)
         if self.report.deleted_runs and not self.report.is_dry_run and self._config.database_path is not None:
-            self._tell("making the database smaller")
+            self._report_progress("making the database smaller")
             self.report.database = await asyncio.to_thread(compact, self._config.database_path)
 
     async def may_be_deleted(self, run: OverRun) -> bool:
-        """Whether nobody's work would be lost; if it would, say so, and leave the run as it is."""
+        """Return whether nobody's work would be lost; if it would, the report says so."""
         if self._can_lose_unmerged:
             return True
         obstacle = await find_obstacle(self._db, RunPlaces(self._data_dir, run.run_id))
@@ -282,7 +285,7 @@ class _Cleaner:
     # -- shared -------------------------------------------------------------------------------------------------------
 
     async def _count_room(self, max_bytes: int | None) -> int:
-        """How many bytes have to go until the data directory is small enough."""
+        """Count the bytes that have to go until the data directory is small enough."""
         return 0 if max_bytes is None else await asyncio.to_thread(disk_bytes, self._data_dir) - max_bytes
 
     @contextlib.asynccontextmanager
@@ -300,14 +303,14 @@ class _Cleaner:
 
     @contextlib.contextmanager
     def _skipping(self, run_id: str) -> Iterator[None]:
-        """One run that cannot be cleaned up must not keep the others from it."""
+        """Report a run that cannot be cleaned up as skipped, so that the others still are."""
         try:
             yield
         except RunBusy:
             self.report.skipped.append(Skipped(run_id, "another process works on it", RunBusy.code))
         except (HoldfastError, OSError) as error:
-            told = error.message if isinstance(error, HoldfastError) else f"{error.filename}: {error.strerror}"
-            self.report.skipped.append(Skipped(run_id, told, getattr(error, "code", "")))
+            reason = error.message if isinstance(error, HoldfastError) else f"{error.filename}: {error.strerror}"
+            self.report.skipped.append(Skipped(run_id, reason, getattr(error, "code", "")))
 
 
 def _runs(count: int) -> str:

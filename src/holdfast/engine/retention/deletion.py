@@ -29,7 +29,7 @@ from holdfast.workspace.cleanup.leftovers import RunPlaces, find_unmerged
 
 
 async def find_obstacle(db: Database, places: RunPlaces) -> str | None:
-    """Why deleting a run would lose somebody's work, or `None`."""
+    """Say why deleting a run would lose somebody's work, or return `None`."""
     stored = await get_run(db, places.run_id)
     workspace = await asyncio.to_thread(places.find_workspace)
     if workspace is None:

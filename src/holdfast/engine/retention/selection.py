@@ -21,7 +21,7 @@ class Selection:
 
 
 def choose(over: Sequence[OverRun], selection: Selection, now: datetime) -> list[OverRun]:
-    """The runs that a selection means, the one that ended first at the beginning."""
+    """Return the runs that a selection means, the one that ended first at the beginning."""
     until = to_time_text(now - selection.older_than) if selection.older_than is not None else None
     newest = {run.run_id for run in over[len(over) - selection.keep :]} if selection.keep else set()
     return [
@@ -37,7 +37,7 @@ def choose(over: Sequence[OverRun], selection: Selection, now: datetime) -> list
 def order_for_deletion(
     chosen: Iterable[OverRun], forks: Mapping[str, Sequence[str]]
 ) -> tuple[list[OverRun], list[OverRun]]:
-    """Forks before what they were forked from; and apart, the runs that a fork which stays still needs."""
+    """Put forks before what they were forked from; apart from them, the runs that a fork which stays still needs."""
     going = {run.run_id: run for run in chosen}
     staying: dict[str, OverRun] = {}
     while needed := [run_id for run_id in going if any(fork not in going for fork in forks.get(run_id, ()))]:

@@ -1,7 +1,6 @@
 """Who works in a run and where it starts: decided before it is made, or for what a person changes in it."""
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -11,12 +10,12 @@ from holdfast.binding import BackendAvailability, Binding, PersonaConsentStore, 
 from holdfast.config import Config
 from holdfast.engine.conversation.journal import is_conversation
 from holdfast.engine.run.change import ChangeRequest
-from holdfast.engine.run.create import NewRun, new_run_id, without_secrets
-from holdfast.engine.run.load import LoadedRun, RunId
+from holdfast.engine.run.create import NewRun, RunRequest, new_run_id, without_secrets
+from holdfast.engine.run.load import LoadedRun
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid
 from holdfast.persona import AgentPersona
-from holdfast.workflow import WorkflowTemplate, check_schemas
+from holdfast.workflow import check_schemas
 from holdfast.workspace import find_start
 
 
@@ -30,49 +29,43 @@ class RunBinder:
     consent: PersonaConsentStore | None
     available: BackendAvailability
 
-    async def bind_new(
-        self,
-        template: WorkflowTemplate,
-        *,
-        repo_path: str | Path,
-        base_branch: str | None = "main",
-        requirements_md: str = "",
-        pre_allocated_run_id: RunId | None = None,
-        persona_overrides: Mapping[str, str] | None = None,
-        budget_usd: float | Decimal | None = None,
-        title: str = "",
-        started_by: str = "",
-    ) -> NewRun:
+    async def bind_new(self, request: RunRequest) -> NewRun:
         """Decide everything about a new run, with nothing written.
 
         Raises `ConfigInvalid`, `TemplateInvalid`, `PersonaIneligible`, `ConsentRequired`, `BaseBranchMissing`.
         """
-        path = Path(repo_path).expanduser().absolute()
+        path = Path(request.repo_path).expanduser().absolute()
         if not path.is_dir():
             raise ConfigInvalid(
                 f"{path} is no folder.", hint="Name a repository or a folder with files.", key="repo_path"
             )
-        if not is_conversation(template):
-            check_schemas(template, self.registry)
+        if not is_conversation(request.template):
+            check_schemas(request.template, self.registry)
         bindings = bind_personas(
-            template, self.personas, self.available, overrides=persona_overrides, consent_store=self.consent
+            request.template,
+            self.personas,
+            self.available,
+            overrides=request.persona_overrides,
+            consent_store=self.consent,
         )
         # The setting is about real money; a rehearsal has a limit if it is started with one.
         is_rehearsal = all(binding.backend is Backend.SIMULATED for binding in bindings.values())
-        limit = self.config.run_budget_usd if budget_usd is None and not is_rehearsal else budget_usd
+        limit = request.budget_usd
+        if limit is None and not is_rehearsal:
+            limit = self.config.run_budget_usd
         # crash: nothing is written yet; the commit is fixed here, so that the run starts from what its maker saw.
-        start = await asyncio.to_thread(find_start, path.resolve(), base_branch)
+        start = await asyncio.to_thread(find_start, path.resolve(), request.base_branch)
         new = NewRun(
-            run_id=new_run_id(pre_allocated_run_id),
-            template=template,
+            run_id=new_run_id(request.pre_allocated_run_id),
+            template=request.template,
             bindings=bindings,
             repo_path=str(path),
             base_branch=start.name,
             base_commit=start.commit,
-            requirements_md=requirements_md,
+            requirements_md=request.requirements_md,
             budget_micros=None if limit is None else round(Decimal(str(limit)) * 1_000_000),
-            title=title,
-            started_by=started_by,
+            title=request.title,
+            started_by=request.started_by,
         )
         return without_secrets(new)
 

@@ -11,17 +11,18 @@ from typing import Any
 from holdfast.agents.redaction import learn_keys, scrub_prompt
 from holdfast.binding import Binding
 from holdfast.engine.conversation.journal import is_conversation
-from holdfast.engine.run.create import binding_values, persona_rows
+from holdfast.engine.run.create import persona_rows
 from holdfast.engine.run.load import LoadedRun
 from holdfast.enums import RunPhaseState
 from holdfast.errors import RowRefused, RunNotInState
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, RunPhaseRow
 from holdfast.persistence.runs import find_approval, read_approvals
-from holdfast.persistence.statements import now_text, update
+from holdfast.persistence.statements import change_run, rebind, reopen_phase, supersede_approval
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.step import SameCommit
 
 REOPENED = "run_changed"
 """Why a phase was reopened, in its event."""
@@ -89,11 +90,11 @@ def plan_change(
     events = [create_event(run_id, EventKind.RUN_CHANGED, **facts), *(_reopened(run_id, row) for row in reopened)]
     rows = [
         *persona_rows(binding.persona for binding in changed.values()),
-        *(_rebind(run_id, binding) for binding in changed.values()),
-        *([] if text is None else [update("runs", {"requirements_md": text}, {"id": run_id})]),
-        *(_reopen(run_id, row) for row in reopened),
-        *(_supersede(approval_id) for approval_id in superseded),
-        update("runs", {"updated_at": now_text()}, {"id": run_id}),
+        *(rebind(run_id, binding) for binding in changed.values()),
+        *(reopen_phase(run_id, phase_key) for phase_key in keys),
+        # If somebody has just answered one of them, the whole change is refused.
+        *(supersede_approval(approval_id, must_be_open=True) for approval_id in superseded),
+        change_run(run_id, requirements_md=text),
     ]
     names = {role: binding.persona.name for role, binding in changed.items()}
     return RunChange(names, text is not None, tuple(keys), tuple(events), tuple(rows))
@@ -105,17 +106,18 @@ async def write_change(
     claim: Claim,
     request: ChangeRequest,
     *,
-    load: Callable[[], Awaitable[LoadedRun]],
-    bind: Callable[[LoadedRun, ChangeRequest], Mapping[str, Binding]],
-    beside: Sequence[Statement] = (),
-    then: Sequence[Event] = (),
+    load: Callable[[], Awaitable[tuple[LoadedRun, Mapping[str, Binding]]]],
+    also: SameCommit,
 ) -> RunChange:
-    """Write a change under a claim, with rows `beside` it and the events that come `then`: all of it or nothing."""
+    """Write a change under a claim, and what `also` goes into its commit: all of it or nothing.
+
+    `load` reads the run and binds the roles that the change names; it is called anew if the run has changed meanwhile.
+    """
     while True:
-        loaded = await load()
+        loaded, bindings = await load()
         waiting = await read_approvals(db, run_id=claim.run_id, state="pending")
-        planned = plan_change(loaded, request, bind(loaded, request), waiting)
-        events, rows = [*planned.events, *then], [*planned.rows, *beside]
+        planned = plan_change(loaded, request, bindings, waiting)
+        events, rows = [*planned.events, *also.events], [*planned.rows, *also.rows]
         if not events and not rows:
             return planned
         try:
@@ -129,13 +131,13 @@ async def write_change(
 
 
 async def _has_changed(db: Database, waiting: Iterable[ApprovalRow]) -> bool:
-    """Whether one of these questions was answered meanwhile, so that the change must be worked out again."""
+    """Return whether one of these questions was answered meanwhile, so that the change must be worked out again."""
     rows = [await find_approval(db, row.id) for row in waiting]
     return any(row is None or row.state != "pending" for row in rows)
 
 
 def _is_concerned(loaded: LoadedRun, row: RunPhaseRow, changed: Mapping[str, Binding], text: str | None) -> bool:
-    """Whether a phase is under way with something that is different now; what it started from is pinned."""
+    """Return whether a phase is under way with something that is different now; what it started from is pinned."""
     phases: Sequence[str] = [phase.key for phase in loaded.template.phases]
     if row.state not in _UNDER_WAY or row.phase_key not in phases:
         return False
@@ -154,27 +156,10 @@ def _describe(loaded: LoadedRun, role: str, binding: Binding) -> dict[str, str]:
 
 
 def _reopened(run_id: str, row: RunPhaseRow) -> Event:
-    told: dict[str, Any] = {"phase": row.phase_key, "attempt": row.attempt, "comment": row.comment, "reason": REOPENED}
-    return create_event(run_id, EventKind.PHASE_REOPENED, f"{row.phase_key}/{row.attempt}", **told)
-
-
-def _reopen(run_id: str, row: RunPhaseRow) -> Statement:
-    return update("run_phases", {"state": RunPhaseState.PENDING}, {"run_id": run_id, "phase_key": row.phase_key})
-
-
-def _supersede(approval_id: str) -> Statement:
-    """Take a question back; if somebody has just answered it, the whole change is refused."""
-    values = {"state": "superseded", "decided_at": now_text()}
-    return update("approvals", values, {"id": approval_id, "state": "pending"})
-
-
-def _rebind(run_id: str, binding: Binding) -> Statement:
-    return Statement(
-        """
-        UPDATE run_bindings SET persona_id = (SELECT id FROM agent_personas WHERE hash = :persona_hash),
-               persona_hash = :persona_hash, backend = :backend, binding_hash = :binding_hash,
-               explanation = :explanation
-        WHERE run_id = :run_id AND role_id = :role_id
-        """,
-        binding_values(run_id, binding),
-    )
+    payload: dict[str, Any] = {
+        "phase": row.phase_key,
+        "attempt": row.attempt,
+        "comment": row.comment,
+        "reason": REOPENED,
+    }
+    return create_event(run_id, EventKind.PHASE_REOPENED, f"{row.phase_key}/{row.attempt}", **payload)

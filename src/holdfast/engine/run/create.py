@@ -3,30 +3,56 @@
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Required, TypedDict
 from uuid import UUID
 
 from holdfast.agents.redaction import learn_keys, scrub_prompt
 from holdfast.binding import Binding
-from holdfast.enums import Backend, RunPhaseState, RunStatus
+from holdfast.enums import Backend
 from holdfast.errors import RunIdInvalid
-from holdfast.persistence.statements import insert, now_text
+from holdfast.persistence.statements import (
+    NewRunRow,
+    insert_binding,
+    insert_persona,
+    insert_phase,
+    insert_run,
+    insert_template,
+    lock_run,
+)
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.workflow import WorkflowTemplate
 
-_INSERT_RUN = """
-INSERT INTO runs (id, template_id, template_hash, state, repo_path, base_branch, created_at, updated_at, title,
-                  workflow, requirements_md, budget_micros, started_by, is_simulated, forked_from, base_commit)
-SELECT :id, t.id, t.hash, :state, :repo_path, :base_branch, :now, :now, :title, :workflow,
-       :requirements_md, :budget_micros, :started_by, :is_simulated, :forked_from, :base_commit
-FROM workflow_templates t WHERE t.hash = :template_hash
-"""
-_INSERT_BINDING = """
-INSERT INTO run_bindings (id, run_id, role_id, persona_id, persona_hash, backend, binding_hash, explanation)
-SELECT :id, :run_id, :role_id, p.id, p.hash, :backend, :binding_hash, :explanation
-FROM agent_personas p WHERE p.hash = :persona_hash
-"""
+
+class RunOptions(TypedDict, total=False):
+    """The keywords of `WorkflowEngine.run`."""
+
+    repo_path: Required[str | Path]
+    base_branch: str | None
+    requirements_md: str
+    pre_allocated_run_id: UUID | str | None
+    persona_overrides: Mapping[str, str] | None
+    budget_usd: float | Decimal | None
+    title: str
+    started_by: str
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What whoever starts a run wants: the workflow, where, and with which options."""
+
+    template: WorkflowTemplate
+    repo_path: str | Path
+    base_branch: str | None = "main"
+    """Without one it is the branch that is checked out."""
+    requirements_md: str = ""
+    pre_allocated_run_id: UUID | str | None = None
+    persona_overrides: Mapping[str, str] | None = None
+    budget_usd: float | Decimal | None = None
+    title: str = ""
+    started_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +72,7 @@ class NewRun:
     base_commit: str | None = None
 
     def created_facts(self) -> dict[str, Any]:
-        """What the journal's first event says."""
+        """Return what the journal's first event says."""
         return {
             "purpose": self.title or self.template.name,
             "workflow": self.template.name,
@@ -63,90 +89,49 @@ class NewRun:
 
 
 def without_secrets(new: NewRun) -> NewRun:
-    """The run as it may be written down: a key that someone wrote into its text stands nowhere."""
+    """Return the run as it may be written down: a key that someone wrote into its text stands nowhere."""
     learn_keys(binding.persona.key_variable for binding in new.bindings.values())
     return replace(new, requirements_md=scrub_prompt(new.requirements_md), title=scrub_prompt(new.title))
 
 
-def new_run_id(given: UUID | str | None) -> str:
-    """The id that is given, or a new one. Raises `RunIdInvalid`."""
+def new_run_id(run_id: UUID | str | None) -> str:
+    """Return this id as it is stored, or a new one. Raises `RunIdInvalid`."""
     try:
-        return str(uuid.uuid4() if given is None else UUID(str(given)))
+        return str(uuid.uuid4() if run_id is None else UUID(str(run_id)))
     except ValueError as error:
-        raise RunIdInvalid(f"{given!r} is no UUID.", hint="A run's id is a UUID; leave it out to get one.") from error
+        raise RunIdInvalid(f"{run_id!r} is no UUID.", hint="A run's id is a UUID; leave it out to get one.") from error
 
 
 def creation_rows(new: NewRun) -> list[Statement]:
-    """Templates and personas are shared by content: what is there already is used as it is."""
-    now = now_text()
-    # A run that is forked must be there until its fork is; whoever deletes runs locks the same row.
-    held = Statement("UPDATE runs SET updated_at = updated_at WHERE id = :id", {"id": new.forked_from})
-    rows = [held] if new.forked_from is not None else []
-    rows += [insert("workflow_templates", _definition(new.template, now), or_ignore_on="hash")]
-    rows += persona_rows(binding.persona for binding in new.bindings.values())
-    rows.append(_run_row(new, now))
-    rows += [
-        insert(
-            "run_phases",
-            {"run_id": new.run_id, "phase_key": phase.key, "state": RunPhaseState.PENDING, "position": position},
-        )
-        for position, phase in enumerate(new.template.phases)
+    """Return the rows of a new run. Templates and personas are shared by content: what is there is used as it is."""
+    return [
+        # A run that is forked must be there until its fork is.
+        *([lock_run(new.forked_from)] if new.forked_from is not None else []),
+        insert_template(new.template),
+        *persona_rows(binding.persona for binding in new.bindings.values()),
+        insert_run(_to_row(new)),
+        *(insert_phase(new.run_id, phase.key, position) for position, phase in enumerate(new.template.phases)),
+        *(insert_binding(new.run_id, binding) for binding in new.bindings.values()),
     ]
-    return rows + [_binding_row(new.run_id, binding) for binding in new.bindings.values()]
 
 
 def persona_rows(personas: Iterable[AgentPersona]) -> list[Statement]:
     """Store personas, each once; one that is there already is used as it is."""
-    now = now_text()
-    unique = {persona.content_hash: persona for persona in personas}
-    return [insert("agent_personas", _definition(persona, now), or_ignore_on="hash") for persona in unique.values()]
+    return [insert_persona(persona) for persona in {persona.content_hash: persona for persona in personas}.values()]
 
 
-def _definition(definition: Any, now: str) -> dict[str, Any]:
-    return {
-        "id": uuid.uuid4().hex,
-        "name": definition.name,
-        "version": str(definition.version),
-        "hash": definition.content_hash,
-        "definition": definition.model_dump(by_alias=True),
-        "created_at": now,
-    }
-
-
-def _run_row(new: NewRun, now: str) -> Statement:
-    is_simulated = all(binding.backend is Backend.SIMULATED for binding in new.bindings.values())
-    return Statement(
-        _INSERT_RUN,
-        {
-            "id": new.run_id,
-            "state": RunStatus.PENDING.value,
-            "repo_path": new.repo_path,
-            "base_branch": new.base_branch,
-            "now": now,
-            "title": new.title,
-            "workflow": new.template.name,
-            "requirements_md": new.requirements_md.replace("\0", ""),
-            "budget_micros": new.budget_micros,
-            "started_by": new.started_by,
-            "is_simulated": int(is_simulated),
-            "forked_from": new.forked_from,
-            "base_commit": new.base_commit,
-            "template_hash": new.template.content_hash,
-        },
+def _to_row(new: NewRun) -> NewRunRow:
+    return NewRunRow(
+        id=new.run_id,
+        template_hash=new.template.content_hash,
+        workflow=new.template.name,
+        repo_path=new.repo_path,
+        base_branch=new.base_branch,
+        base_commit=new.base_commit,
+        title=new.title,
+        requirements_md=new.requirements_md.replace("\0", ""),
+        budget_micros=new.budget_micros,
+        started_by=new.started_by,
+        is_simulated=all(binding.backend is Backend.SIMULATED for binding in new.bindings.values()),
+        forked_from=new.forked_from,
     )
-
-
-def _binding_row(run_id: str, binding: Binding) -> Statement:
-    return Statement(_INSERT_BINDING, {"id": uuid.uuid4().hex, **binding_values(run_id, binding)})
-
-
-def binding_values(run_id: str, binding: Binding) -> dict[str, Any]:
-    """Return a binding as the parameters of a statement about its row."""
-    return {
-        "run_id": run_id,
-        "role_id": binding.role_id,
-        "backend": binding.backend.value,
-        "binding_hash": binding.binding_hash,
-        "explanation": binding.explanation,
-        "persona_hash": binding.persona_hash,
-    }

@@ -15,7 +15,7 @@ from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import ChecksFailed, HoldfastError, WorkspaceError
 from holdfast.persistence.models import RunPhaseRow
 from holdfast.persistence.runs import read_phases
-from holdfast.persistence.statements import insert, now_text
+from holdfast.persistence.statements import fail_phase, insert_phase, reopen_phase
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.step import CancelRun, Suspended
@@ -63,8 +63,8 @@ class RunDriver:
         return await pause_for_person(self._scope)
 
     def _cancelled(self) -> Stop:
-        asked = self._scope.log.records.cancel_request or {}
-        return Cancelled(asked.get("reason", ""), asked.get("by", ""))
+        request = self._scope.log.records.cancel_request or {}
+        return Cancelled(request.get("reason", ""), request.get("by", ""))
 
     async def _go(self) -> Stop:
         if (failed := await self._prepare()) is not None:
@@ -75,7 +75,7 @@ class RunDriver:
         return stop
 
     async def _prepare(self) -> Failed | None:
-        """The workspace, ready to work in."""
+        """Make the workspace ready to work in; return why the run fails if that cannot be."""
         try:
             if self._scope.workspace is None:
                 await open_files(self._scope)
@@ -85,14 +85,12 @@ class RunDriver:
         return None
 
     async def _complete_rows(self) -> Mapping[str, RunPhaseRow]:
-        """Every phase of the template has a row; a run that was made elsewhere may lack some."""
+        """Add the rows of phases that have none, as a run that was made elsewhere may lack, and read all of them."""
         scope = self._scope
         phases = await read_phases(scope.db, scope.run_id)
         missing = [
-            insert(
-                "run_phases", {"run_id": scope.run_id, "phase_key": phase.key, "state": "pending", "position": place}
-            )
-            for place, phase in enumerate(scope.template.phases)
+            insert_phase(scope.run_id, phase.key, position)
+            for position, phase in enumerate(scope.template.phases)
             if phase.key not in phases
         ]
         if missing:
@@ -151,13 +149,13 @@ class RunDriver:
                 if tries >= phase.attempts or is_final:
                     await self._record_failure(phase, attempt, error)
                     raise
-                comment = _told_to_mend(comment, error)
+                comment = _to_retry_comment(comment, error)
                 await self._reopen(phase, attempt, comment, error=error)
                 tries += 1
             else:
                 if changes is None:
                     return
-                comment, tries = _wanted(changes), 1
+                comment, tries = _to_changes_comment(changes), 1
                 await self._reopen(phase, attempt, comment)
             attempt += 1
 
@@ -166,28 +164,28 @@ class RunDriver:
         event = scope.log.event(
             EventKind.PHASE_FAILED, f"{phase.key}/{attempt}", phase=phase.key, attempt=attempt, error=facts
         )
-        row = scope.set_phase(phase.key, state=RunPhaseState.FAILED, ended_at=now_text(), error=facts)
+        row = fail_phase(scope.run_id, phase.key, facts)
         # crash: the run is still running, and by its rows the phase opens a new attempt.
         await scope.log.append(event, rows=[row])
 
     async def _reopen(self, phase: Phase, attempt: int, comment: str, error: Exception | None = None) -> None:
         scope, lane = self._scope, f"{phase.key}/{attempt}"
-        told: dict[str, Any] = {"phase": phase.key, "attempt": attempt}
+        facts: dict[str, Any] = {"phase": phase.key, "attempt": attempt}
         reason = "changes" if error is None else "failure"
-        events = [scope.log.event(EventKind.PHASE_REOPENED, lane, **told, comment=comment, reason=reason)]
+        events = [scope.log.event(EventKind.PHASE_REOPENED, lane, **facts, comment=comment, reason=reason)]
         if error is not None:
-            facts = error_facts(error)
-            events.insert(0, scope.log.event(EventKind.PHASE_FAILED, lane, **told, error=facts, is_retried=True))
-        row = scope.set_phase(phase.key, state=RunPhaseState.PENDING, attempt=attempt, comment=comment)
+            failed = {"error": error_facts(error), "is_retried": True}
+            events.insert(0, scope.log.event(EventKind.PHASE_FAILED, lane, **facts, **failed))
+        row = reopen_phase(scope.run_id, phase.key, attempt=attempt, comment=comment)
         await scope.log.append(*events, rows=[row])
 
 
-def _wanted(changes: ChangesRequested) -> str:
+def _to_changes_comment(changes: ChangesRequested) -> str:
     return changes.comment or "A person asked for changes without a comment."
 
 
-def _told_to_mend(comment: str, error: Exception) -> str:
-    """What a person asked for still holds; of the failures the last one is enough."""
-    wish = comment.partition(_FAILED_BEFORE)[0].strip()
-    told = f"{_FAILED_BEFORE} {error_facts(error)['message']}"
-    return f"{wish}\n\n{told}" if wish else told
+def _to_retry_comment(comment: str, error: Exception) -> str:
+    """Tell the next attempt why this one failed. A person's comment still holds; of the failures the last is enough."""
+    of_person = comment.partition(_FAILED_BEFORE)[0].strip()
+    failure = f"{_FAILED_BEFORE} {error_facts(error)['message']}"
+    return f"{of_person}\n\n{failure}" if of_person else failure

@@ -2,20 +2,19 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from holdfast.binding import Binding
 from holdfast.config import Config
 from holdfast.engine.history import find_tree
 from holdfast.engine.run.create import NewRun, creation_rows, without_secrets
 from holdfast.engine.run.load import LoadedRun
-from holdfast.enums import Backend, RunPhaseState
+from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid, RunNotInState
 from holdfast.persistence.db import Database
-from holdfast.persistence.models import ArtifactRow, RunPhaseRow
+from holdfast.persistence.models import ArtifactRow
 from holdfast.persistence.runs import StoredRun, read_artifacts
-from holdfast.persistence.statements import insert, update
+from holdfast.persistence.statements import copy_artifact, copy_phase
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.workflow import WorkflowTemplate
@@ -39,37 +38,38 @@ class _Point:
     tree: str | None
 
 
-async def plan_fork(
-    db: Database,
-    config: Config,
-    loaded: LoadedRun,
-    phase_key: str,
-    *,
-    run_id: str,
-    title: str,
-    started_by: str,
-    bindings: Mapping[str, Binding] | None = None,
-    requirements_md: str | None = None,
-) -> Fork:
-    """Plan a run that has these `bindings` and requirements where they are given, and else what the original has.
+@dataclass(frozen=True)
+class ForkRequest:
+    """Where to fork a run, and what is different in the new one; the rest is as in the original."""
+
+    phase_key: str
+    run_id: str
+    title: str = ""
+    started_by: str = ""
+    bindings: Mapping[str, Binding] = field(default_factory=dict)
+    requirements_md: str | None = None
+
+
+async def plan_fork(db: Database, config: Config, loaded: LoadedRun, request: ForkRequest) -> Fork:
+    """Plan a run that begins where another stood before one of its phases.
 
     Raises `ConfigInvalid` for a phase that is not there, `RunNotInState` if the run never stood before it."""
-    stored, template = loaded.stored, loaded.template
+    stored, template, phase_key = loaded.stored, loaded.template, request.phase_key
     if phase_key not in {phase.key for phase in template.phases}:
         names = ", ".join(phase.key for phase in template.phases)
         raise ConfigInvalid(f"Workflow {template.name} has no phase {phase_key}; it has {names}.", key="phase_key")
     events = await asyncio.to_thread(db.store.list_events, stored.run.id)
     point = _find_point(events, stored, template, phase_key)
     workspace = await asyncio.to_thread(open_workspace, config.data_dir, stored.run.id)
-    new = _to_new_run(loaded, workspace, run_id=run_id, title=title, started_by=started_by)
+    new = _to_new_run(loaded, workspace, request)
     others = {
-        role: one for role, one in (bindings or {}).items() if one.persona_hash != new.bindings[role].persona_hash
+        role: one for role, one in request.bindings.items() if one.persona_hash != new.bindings[role].persona_hash
     }
-    text = new.requirements_md if requirements_md is None else requirements_md
+    text = new.requirements_md if request.requirements_md is None else request.requirements_md
     has_requirements = text != new.requirements_md
     new = without_secrets(replace(new, bindings={**new.bindings, **others}, requirements_md=text))
     copied = [row for row in await read_artifacts(db, stored.run.id) if row.phase_key in point.done]
-    told = {
+    payload = {
         **new.created_facts(),
         "forked_from": {"run_id": stored.run.id, "phase": phase_key},
         "changed": {
@@ -81,9 +81,9 @@ async def plan_fork(
     }
     skipped = [create_event(new.run_id, EventKind.PHASE_SKIPPED, phase=key) for key in point.done]
     rows = creation_rows(new)
-    rows += [_done_row(new.run_id, stored.phases[key]) for key in point.done]
-    rows += [insert("artifacts", _copied(new.run_id, row)) for row in copied]
-    return Fork(new.run_id, [create_event(new.run_id, EventKind.RUN_CREATED, **told), *skipped], rows)
+    rows += [copy_phase(new.run_id, stored.phases[key]) for key in point.done]
+    rows += [copy_artifact(new.run_id, row) for row in copied]
+    return Fork(new.run_id, [create_event(new.run_id, EventKind.RUN_CREATED, **payload), *skipped], rows)
 
 
 def _artifact_key(row: ArtifactRow) -> str:
@@ -102,7 +102,7 @@ def _find_point(events: list[Event], stored: StoredRun, template: WorkflowTempla
             done += [] if phase in done else [phase]
         if event.kind in (EventKind.PHASE_COMPLETED, EventKind.RUN_CREATED):
             tree = find_tree(event) or tree
-    if phase_key in done:  # it never started here: the run was given it by the one it was forked from
+    if phase_key in done:  # it never started here: the run has it from the one it was forked from
         raise RunNotInState(
             f"Run {stored.run.id} did not do {phase_key} itself.",
             hint=f"Fork the run it came from, {stored.run.forked_from}, at {phase_key}.",
@@ -116,7 +116,7 @@ def _find_point(events: list[Event], stored: StoredRun, template: WorkflowTempla
     return _Point(tuple(done), tree)
 
 
-def _to_new_run(loaded: LoadedRun, workspace: Workspace, *, run_id: str, title: str, started_by: str) -> NewRun:
+def _to_new_run(loaded: LoadedRun, workspace: Workspace, request: ForkRequest) -> NewRun:
     stored, personas = loaded.stored, loaded.personas
     bindings = {
         role: Binding(
@@ -130,32 +130,15 @@ def _to_new_run(loaded: LoadedRun, workspace: Workspace, *, run_id: str, title: 
         for role, (row, _persona) in stored.bindings.items()
     }
     return NewRun(
-        run_id=run_id,
+        run_id=request.run_id,
         template=loaded.template,
         bindings=bindings,
         repo_path=stored.run.repo_path,
         base_branch=stored.run.base_branch,
         requirements_md=stored.run.requirements_md,
         budget_micros=stored.run.budget_micros,
-        title=title or stored.run.title,
-        started_by=started_by,
+        title=request.title or stored.run.title,
+        started_by=request.started_by,
         forked_from=stored.run.id,
         base_commit=workspace.base_commit,
     )
-
-
-def _done_row(run_id: str, row: RunPhaseRow) -> Statement:
-    values = {
-        "state": RunPhaseState.COMPLETED,
-        "attempt": row.attempt,
-        "started_at": row.started_at,
-        "ended_at": row.ended_at,
-        "tree": row.tree,
-        "snapshot": row.snapshot,
-    }
-    return update("run_phases", values, {"run_id": run_id, "phase_key": row.phase_key})
-
-
-def _copied(run_id: str, row: ArtifactRow) -> dict[str, Any]:
-    names = ("phase_key", "attempt", "turn", "path", "schema_id", "hash", "state", "findings", "content", "created_at")
-    return {"run_id": run_id, **{name: getattr(row, name) for name in names}}

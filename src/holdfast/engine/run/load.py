@@ -34,7 +34,7 @@ class LoadedRun:
 
 
 async def get_run(db: Database, run_id: RunId) -> StoredRun:
-    """Raises `RunNotFound`. A UUID is found in whichever way it is written."""
+    """Return a stored run, or raise `RunNotFound`. A UUID is found in whichever way it is written."""
     stored = await find_run(db, str(run_id))
     if stored is None:
         with contextlib.suppress(ValueError):
@@ -47,7 +47,10 @@ async def get_run(db: Database, run_id: RunId) -> StoredRun:
 async def load_run(
     db: Database, run_id: RunId, pool: Iterable[AgentPersona], *, may_be_over: bool = False
 ) -> LoadedRun:
-    """Raises, in this order, `RunNotFound`, `RunAlreadyTerminal`, `RunMetadataMissing`, `TemplateLoadFailed`."""
+    """Read a run back with all its parts.
+
+    Raises, in this order, `RunNotFound`, `RunAlreadyTerminal`, `RunMetadataMissing`, `TemplateLoadFailed`.
+    """
     stored = await get_run(db, run_id)
     if not may_be_over:
         check_not_over(stored)
@@ -61,7 +64,7 @@ async def load_run(
 
 
 def check_not_over(stored: StoredRun) -> None:
-    if stored.run.state in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED):
+    if RunStatus(stored.run.state).is_terminal:
         is_failed = stored.run.state == RunStatus.FAILED
         hint = "Retry it to open it again at the phase that failed." if is_failed else "Fork it to go on from a phase."
         raise RunAlreadyTerminal(f"Run {stored.run.id} is {stored.run.state}.", hint=hint, run_id=stored.run.id)
@@ -81,7 +84,7 @@ def read_template(stored: StoredRun) -> WorkflowTemplate:
 
 
 def _read_persona(stored: StoredRun, role_id: str, pool: Iterable[AgentPersona]) -> AgentPersona:
-    """The persona as it was bound, whatever has become of its file since."""
+    """Return the persona as it was bound, whatever has become of its file since."""
     binding, row = stored.bindings[role_id]
     if row is not None and isinstance(row.definition, dict):
         with contextlib.suppress(ValidationError):
@@ -95,7 +98,7 @@ def _read_persona(stored: StoredRun, role_id: str, pool: Iterable[AgentPersona])
 
 
 async def read_result(db: Database, run_id: RunId) -> RunResult:
-    """Where a run stands now. Raises `RunNotFound`."""
+    """Read where a run stands now. Raises `RunNotFound`."""
     stored = await get_run(db, run_id)
     artifacts = await read_artifacts(db, stored.run.id)
     accepted = {row.phase_key: row.path for row in artifacts if row.state == "accepted"}

@@ -1,55 +1,71 @@
 """The first event of a drive: a run starts, is resumed, or is retried."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from holdfast.engine.conversation.journal import is_conversation
 from holdfast.engine.scope import RunScope
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunNotInState
 from holdfast.persistence.runs import StoredRun
-from holdfast.persistence.statements import now_text
+from holdfast.persistence.statements import reopen_phase, reopen_run, resume_run, start_run
 from holdfast.runtime.events import Event, EventKind
 
-Begin = Callable[[RunScope, StoredRun], Awaitable[None]]
+
+class DriveStart(ABC):
+    """How a drive begins: what must hold of the run, and which events and rows come first."""
+
+    may_be_over: ClassVar[bool] = False
+    """Whether it begins a run that has failed."""
+    opens_files: ClassVar[bool] = True
+    """Whether the workspace must be there before anything is written."""
+
+    @abstractmethod
+    async def write(self, scope: RunScope, stored: StoredRun) -> None:
+        """Write down that the run is under way."""
 
 
-async def begin_new(scope: RunScope, stored: StoredRun) -> None:
-    row = scope.set_run(state=RunStatus.RUNNING, started_at=now_text())
-    await scope.log.append(scope.log.event(EventKind.RUN_STARTED), rows=[row])
+class NewStart(DriveStart):
+    """A run starts for the first time; its workspace is made when it is under way."""
+
+    opens_files = False
+
+    async def write(self, scope: RunScope, stored: StoredRun) -> None:
+        await scope.log.append(scope.log.event(EventKind.RUN_STARTED), rows=[start_run(scope.run_id)])
 
 
-async def begin_resumed(scope: RunScope, stored: StoredRun) -> None:
-    values: dict[str, Any] = {"state": RunStatus.RUNNING, "pause_reason": None}
-    drift: dict[str, Any] = {"accept_drift": True} if scope.history.accepts_drift else {}
-    resumed = scope.log.event(EventKind.RUN_RESUMED, after=stored.run.state, **drift)
-    events = [resumed, *_skipped(scope, stored)]
-    if stored.run.state == RunStatus.PENDING:  # its maker died before it began
-        values["started_at"] = now_text()
-        events.insert(0, scope.log.event(EventKind.RUN_STARTED))
-    await scope.log.append(*events, rows=[scope.set_run(**values)])
+@dataclass(frozen=True)
+class ResumeStart(DriveStart):
+    """A run goes on. With `accept_drift` its agents may get another prompt, other tools or models than recorded."""
+
+    accept_drift: bool = False
+
+    async def write(self, scope: RunScope, stored: StoredRun) -> None:
+        scope.history.accepts_drift |= self.accept_drift
+        drift: dict[str, Any] = {"accept_drift": True} if scope.history.accepts_drift else {}
+        resumed = scope.log.event(EventKind.RUN_RESUMED, after=stored.run.state, **drift)
+        events = [resumed, *_skipped(scope, stored)]
+        is_started_now = stored.run.state == RunStatus.PENDING  # its maker died before it began
+        if is_started_now:
+            events.insert(0, scope.log.event(EventKind.RUN_STARTED))
+        await scope.log.append(*events, rows=[resume_run(scope.run_id, is_started_now=is_started_now)])
 
 
-async def begin_accepting(scope: RunScope, stored: StoredRun) -> None:
-    """Resume a run whose agents are told something else than was recorded: another prompt, other tools or models."""
-    scope.history.accepts_drift = True
-    await begin_resumed(scope, stored)
+class RetryStart(DriveStart):
+    """A failed run is opened again at the phase that failed."""
 
+    may_be_over = True
 
-async def begin_retried(scope: RunScope, stored: StoredRun) -> None:
-    rows = [
-        scope.set_phase(key, state=RunPhaseState.PENDING, error=None)
-        for key, row in stored.phases.items()
-        if row.state == RunPhaseState.FAILED
-    ]
-    rows.append(scope.set_run(state=RunStatus.RUNNING, error=None, ended_at=None, final_report_path=None))
-    resumed = scope.log.event(EventKind.RUN_RESUMED, after="failed")
-    await scope.log.append(resumed, *_skipped(scope, stored), rows=rows)
-    scope.history.retry(scope.log.records.last_seq + 1)
+    async def write(self, scope: RunScope, stored: StoredRun) -> None:
+        failed = [key for key, row in stored.phases.items() if row.state == RunPhaseState.FAILED]
+        rows = [*(reopen_phase(scope.run_id, key) for key in failed), reopen_run(scope.run_id)]
+        resumed = scope.log.event(EventKind.RUN_RESUMED, after="failed")
+        await scope.log.append(resumed, *_skipped(scope, stored), rows=rows)
+        scope.history.retry(scope.log.records.last_seq + 1)
 
 
 def _skipped(scope: RunScope, stored: StoredRun) -> list[Event]:
-    if is_conversation(scope.template):
+    if scope.is_conversation:
         return []  # its one phase begins anew with every message
     return [
         scope.log.event(EventKind.PHASE_SKIPPED, f"{key}/{row.attempt}", phase=key)

@@ -5,29 +5,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.agents.calls.stall_detector import Stalled
-from holdfast.engine.approvals.phase import ApprovalPending
-from holdfast.engine.phase.budget import BudgetPause
+from holdfast.engine.approvals.questions import OutcomeQuestion
 from holdfast.engine.phase.commands import stop_commands
 from holdfast.engine.report import Reported, write_report
 from holdfast.engine.scope import RunScope
-from holdfast.enums import RunStatus
+from holdfast.enums import PauseReason, RunStatus
 from holdfast.persistence.runs import read_approvals
-from holdfast.persistence.statements import insert, now_text
-from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.events import Event, EventKind
+from holdfast.persistence.statements import end_run, pause_run
+from holdfast.runtime.events import EventKind
 from holdfast.runtime.step import CancelRun, Suspended
 
 
 class MessagePending(Suspended):
-    """A conversation has answered all it was told, and waits for the next message."""
+    """A conversation has answered all that was said, and waits for the next message."""
+
+    reason = PauseReason.MESSAGE
 
 
 async def pause_for_person(scope: RunScope) -> RunStatus:
     """Write down that the run waits for whoever asked for it; the request in the journal says who that was."""
-    asked = scope.log.records.pause_request or {}
-    event = scope.log.event(EventKind.RUN_PAUSED, reason="person", by=asked.get("by", ""))
-    await scope.log.append(event, rows=[scope.set_run(state=RunStatus.PAUSED, pause_reason="person")], is_last=True)
+    request = scope.log.records.pause_request or {}
+    event = scope.log.event(EventKind.RUN_PAUSED, reason=PauseReason.PERSON.value, by=request.get("by", ""))
+    await scope.log.append(event, rows=[pause_run(scope.run_id, PauseReason.PERSON)], is_last=True)
     return RunStatus.PAUSED
 
 
@@ -63,8 +62,8 @@ async def finish(scope: RunScope, stop: Stop) -> RunStatus:
     if isinstance(stop, Completed):
         return await _end(scope, RunStatus.COMPLETED, EventKind.RUN_COMPLETED)
     if isinstance(stop, Failed):
-        told = {"phase": stop.phase} if stop.phase else {}
-        return await _end(scope, RunStatus.FAILED, EventKind.RUN_FAILED, error=stop.error, **told)
+        where = {"phase": stop.phase} if stop.phase else {}
+        return await _end(scope, RunStatus.FAILED, EventKind.RUN_FAILED, error=stop.error, **where)
     if isinstance(stop, Cancelled):
         return await _cancel(scope, stop.reason, stop.by)
     try:
@@ -78,69 +77,53 @@ async def _cancel(scope: RunScope, reason: str, by: str) -> RunStatus:
     return await _end(scope, RunStatus.CANCELLED, EventKind.RUN_CANCELLED, reason=reason, by=by)
 
 
-async def _end(scope: RunScope, state: RunStatus, kind: EventKind, **told: Any) -> RunStatus:
+async def _end(scope: RunScope, state: RunStatus, kind: EventKind, **payload: Any) -> RunStatus:
     # crash: the report may be there without the end; whoever resumes writes it anew.
-    path = await write_report(Reported.of(scope), state, told)
-    row = scope.set_run(
-        state=state,
-        ended_at=now_text(),
-        final_report_path=str(path),
-        pause_reason=None,
-        error=told.get("error"),
-    )
+    path = await write_report(Reported.of(scope), state, payload)
+    row = end_run(scope.run_id, state, report_path=str(path), error=payload.get("error"))
     # A request to cancel that comes beside the end is too late: nothing is written after this.
-    await scope.log.append(scope.log.event(kind, report=str(path), **told), rows=[row], is_last=True)
+    await scope.log.append(scope.log.event(kind, report=str(path), **payload), rows=[row], is_last=True)
     return state
 
 
 async def _pause(scope: RunScope, waiting: Sequence[Suspended]) -> RunStatus:
-    log = scope.log
-    events: list[Event] = []
-    rows: list[Statement] = []
-    reasons: set[str] = set()
-    for suspended in waiting:
-        if isinstance(suspended, BudgetPause):
-            reasons.add("budget")
-            events.append(log.event(EventKind.BUDGET_EXHAUSTED, message=str(suspended), **suspended.facts))
-        elif isinstance(suspended, ApprovalPending):
-            reasons.add("approval")
-        elif isinstance(suspended, MessagePending):
-            reasons.add("message")
-        elif isinstance(suspended, Stalled):
-            reasons.add("stalled")
-            events.append(log.event(EventKind.AGENT_PROGRESS, stalled=str(suspended), **suspended.facts))
-        else:
-            reasons.add("outcome")
-            rows += await _ask_for_outcome(scope, str(suspended))
-    reason = next(name for name in ("outcome", "approval", "stalled", "budget", "message") if name in reasons)
-    asked = [str(row.params["id"]) for row in rows]
-    told: dict[str, Any] = {"reason": reason, "waiting": ", ".join(map(str, waiting)), "asked": asked}
-    rows.append(scope.set_run(state=RunStatus.PAUSED, pause_reason=reason))
-    await log.append(*events, log.event(EventKind.RUN_PAUSED, **told), rows=rows)
+    """Write down that the run waits; of several reasons the most urgent one is said."""
+    questions = [
+        question
+        for suspended in waiting
+        if suspended.reason is PauseReason.OUTCOME
+        if (question := await _ask_for_outcome(scope, str(suspended))) is not None
+    ]
+    reasons = {suspended.reason for suspended in waiting}
+    reason = next(reason for reason in PauseReason if reason in reasons)
+    paused = scope.log.event(
+        EventKind.RUN_PAUSED,
+        reason=reason.value,
+        waiting=", ".join(map(str, waiting)),
+        asked=[question.approval_id for question in questions],
+    )
+    events = [event for suspended in waiting for event in suspended.events(scope.run_id)]
+    rows = [*(question.to_row() for question in questions), pause_run(scope.run_id, reason)]
+    await scope.log.append(*events, paused, rows=rows)
     return RunStatus.PAUSED
 
 
-async def _ask_for_outcome(scope: RunScope, key: str) -> list[Statement]:
-    """A call was in flight when its process died, and only a person can say what became of it."""
+async def _ask_for_outcome(scope: RunScope, key: str) -> OutcomeQuestion | None:
+    """Ask what became of a call that was in flight when its process died; `None` if that was asked already."""
     for row in await read_approvals(scope.db, run_id=scope.run_id, state="pending"):
-        if row.about == "outcome" and isinstance(row.shown, dict) and row.shown.get("key") == key:
-            return []
+        if row.about == OutcomeQuestion.about and isinstance(row.shown, dict) and row.shown.get("key") == key:
+            return None
     phase_key, _, rest = key.partition("/")
     attempt = rest.partition("/")[0]
     started = [event.payload for event in await scope.log.read(EventKind.TOOL_STARTED) if event.payload["key"] == key]
-    shown = {
-        **{name: value for name, value in (started[-1] if started else {}).items() if name in ("tool", "args", "argv")},
-        "key": key,
-        "question": "This call was in flight when its process died. Approve: make it again. Reject: fail the phase.",
-    }
-    values = {
-        "id": uuid.uuid4().hex,
-        "run_id": scope.run_id,
-        "phase_key": phase_key,
-        "attempt": int(attempt) if attempt.isdigit() else 0,
-        "about": "outcome",
-        "state": "pending",
-        "shown": shown,
-        "requested_at": now_text(),
-    }
-    return [insert("approvals", values)]
+    call = {name: value for name, value in (started[-1] if started else {}).items() if name in ("tool", "args", "argv")}
+    question = "This call was in flight when its process died. Approve: make it again. Reject: fail the phase."
+    return OutcomeQuestion(
+        approval_id=uuid.uuid4().hex,
+        run_id=scope.run_id,
+        phase_key=phase_key,
+        attempt=int(attempt) if attempt.isdigit() else 0,
+        lane_id=f"{phase_key}/{attempt}",
+        key=key,
+        content={**call, "key": key, "question": question},
+    )

@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.concurrency import finish_then_cancel
 from holdfast.engine.phase.commands import check_success, run_command
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
+from holdfast.persistence.statements import place_run
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
 from holdfast.runtime.step import SameCommit, Step, StepKinds
@@ -69,7 +70,7 @@ def _open(scope: RunScope) -> tuple[Workspace, bool]:
 
 
 async def prepare(scope: RunScope) -> None:
-    """Copies and set-up, each done once; again in a worktree that was made anew, and after a retry what failed."""
+    """Copy files and run set-up, each once; again in a worktree that was made anew, and after a retry what failed."""
     again = scope.place.state_dir / "prepare-again"
     round_no = max(scope.history.prepared, 1)
     if again.exists() or _has_failed_before_retry(scope, round_no):
@@ -89,7 +90,7 @@ async def prepare(scope: RunScope) -> None:
 
 
 def _is_recorded_too_late(scope: RunScope, round_no: int) -> bool:
-    """Whether phases have worked since this set-up and nobody wrote down what it made, as versions before did not."""
+    """Return whether phases have worked since this set-up, which an earlier version did without recording its files."""
     prepared = scope.log.records.by_key.get(("step", _workspace_key(round_no)))
     is_recorded = ("step", f"{_lane(round_no)}/files") in scope.log.records.by_key
     return prepared is not None and not is_recorded and scope.history.started_at > prepared.last_seq
@@ -127,7 +128,7 @@ def _has_failed_before_retry(scope: RunScope, round_no: int) -> bool:
 async def _record(scope: RunScope, round_no: int) -> None:
     workspace = scope.place
     facts = {"root": str(workspace.root), "branch": workspace.branch, "base_commit": workspace.base_commit}
-    row = scope.set_run(worktree_root=str(workspace.root), base_commit=workspace.base_commit)
+    row = place_run(scope.run_id, worktree_root=str(workspace.root), base_commit=workspace.base_commit)
     step = Step(
         _workspace_key(round_no), _lane(round_no), kinds=_PREPARED, with_result=lambda _result: SameCommit(rows=[row])
     )

@@ -68,7 +68,7 @@ async def test_a_callback_is_recorded_as_what_it_is(world: World) -> None:
         "high",
         row.digest,
     )
-    assert "out/spec.json" in asked.shown["diff"]
+    assert "out/spec.json" in asked.content["diff"]
 
 
 async def test_a_callback_that_says_who_it_is_is_recorded_under_that_name(world: World) -> None:

@@ -161,7 +161,7 @@ async def test_a_callback_answers_on_the_spot(world: World) -> None:
     made: list[str] = []
 
     async def callback(request: Any) -> str:
-        assert request.shown["tool"] == "execute"
+        assert request.content["tool"] == "execute"
         return "approve"
 
     done = await world.run(pushing(made), phase("spec"), engine={"callback": callback})

@@ -8,7 +8,7 @@ from tests.support.engine_world import phase, template
 from holdfast.agents.envelope import find_envelope
 from holdfast.agents.simulated.schema_sample import sample
 from holdfast.artifact_schema import ArtifactSchemaRegistry
-from holdfast.engine.phase.prompt import render_envelope
+from holdfast.engine.phase.prompt import PhaseTask, render_envelope
 
 
 def test_the_schemas_that_a_schema_refers_to_come_with_it(tmp_path: Path) -> None:
@@ -29,9 +29,8 @@ def test_the_schemas_that_a_schema_refers_to_come_with_it(tmp_path: Path) -> Non
     registry = ArtifactSchemaRegistry(roots=[tmp_path])
     made = template(phase("spec", expected_artifact={"path": "out.json", "schema": "own/whole@1"}))
 
-    text = render_envelope(
-        made, made.phase("spec"), run_id="r", attempt=1, requirements_md="", comment="", registry=registry
-    )
+    task = PhaseTask(made, made.phase("spec"), run_id="r", attempt=1, requirements_md="", comment="")
+    text = render_envelope(task, registry)
 
     envelope = find_envelope(text)
     assert envelope is not None

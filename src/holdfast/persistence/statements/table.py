@@ -1,4 +1,4 @@
-"""Row changes as statements, to be written in the transaction of the events that explain them."""
+"""Inserts and updates of any table, and values as rows hold them. What a table means is said by its own module."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def insert(table: str, values: Mapping[str, Any], *, or_ignore_on: str | None = 
     marks = ", ".join(f":{name}" for name in values)
     conflict = f" ON CONFLICT ({or_ignore_on}) DO NOTHING" if or_ignore_on else ""
     sql = f"INSERT INTO {table} ({columns}) VALUES ({marks}){conflict}"  # noqa: S608 - names of ours
-    return Statement(sql, _to_params(values), expect=None if or_ignore_on else 1)
+    return Statement(sql, to_params(values), expect=None if or_ignore_on else 1)
 
 
 def update(table: str, values: Mapping[str, Any], where: Mapping[str, Any], *, expect: int | None = 1) -> Statement:
@@ -31,10 +31,10 @@ def update(table: str, values: Mapping[str, Any], where: Mapping[str, Any], *, e
     changes = ", ".join(f"{name} = :{name}" for name in values)
     conditions = " AND ".join(f"{name} = :where_{name}" for name in where)
     sql = f"UPDATE {table} SET {changes} WHERE {conditions}"  # noqa: S608 - names of ours
-    return Statement(sql, _to_params(values) | {f"where_{k}": v for k, v in _to_params(where).items()}, expect)
+    return Statement(sql, to_params(values) | {f"where_{k}": v for k, v in to_params(where).items()}, expect)
 
 
-def _to_params(values: Mapping[str, Any]) -> dict[str, Any]:
+def to_params(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _to_param(value) for name, value in values.items()}
 
 

@@ -1,0 +1,115 @@
+"""Writes of the table `runs`: made, started, waiting, over, and requested to go on."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from holdfast.enums import RunStatus
+from holdfast.persistence.statements.table import now_text, to_params, update
+from holdfast.runtime.checkpoint.base import Statement
+
+
+@dataclass(frozen=True)
+class NewRunRow:
+    """A run as it is inserted: pending. Its template must be there by its hash."""
+
+    id: str
+    template_hash: str
+    workflow: str
+    repo_path: str
+    base_branch: str
+    base_commit: str | None
+    title: str
+    requirements_md: str
+    budget_micros: int | None
+    started_by: str
+    is_simulated: bool
+    forked_from: str | None
+
+
+_INSERT_RUN = """
+INSERT INTO runs (id, template_id, template_hash, state, repo_path, base_branch, created_at, updated_at, title,
+                  workflow, requirements_md, budget_micros, started_by, is_simulated, forked_from, base_commit)
+SELECT :id, t.id, t.hash, :state, :repo_path, :base_branch, :now, :now, :title, :workflow,
+       :requirements_md, :budget_micros, :started_by, :is_simulated, :forked_from, :base_commit
+FROM workflow_templates t WHERE t.hash = :template_hash
+"""
+
+
+def insert_run(run: NewRunRow) -> Statement:
+    """Insert a pending run; refused if its template is not there."""
+    return Statement(_INSERT_RUN, to_params({**asdict(run), "state": RunStatus.PENDING, "now": now_text()}))
+
+
+def lock_run(run_id: str) -> Statement:
+    """Lock the row of a run until the transaction ends; refused if it is gone.
+
+    A fork locks the run that it comes from, and whoever deletes runs locks the same row.
+    """
+    return Statement("UPDATE runs SET updated_at = updated_at WHERE id = :id", {"id": run_id})
+
+
+def place_run(run_id: str, *, worktree_root: str, base_commit: str) -> Statement:
+    """Record where the files of a run are, and from which commit they come."""
+    return _set_run(run_id, worktree_root=worktree_root, base_commit=base_commit)
+
+
+def start_run(run_id: str) -> Statement:
+    """Record that a run has started."""
+    return _set_run(run_id, state=RunStatus.RUNNING, started_at=now_text())
+
+
+def resume_run(run_id: str, *, is_started_now: bool) -> Statement:
+    """Record that a run goes on; with `is_started_now` that it never did before."""
+    started = {"started_at": now_text()} if is_started_now else {}
+    return _set_run(run_id, state=RunStatus.RUNNING, pause_reason=None, **started)
+
+
+def reopen_run(run_id: str) -> Statement:
+    """Record that a failed run goes on, as if it had not ended."""
+    return _set_run(run_id, state=RunStatus.RUNNING, error=None, ended_at=None, final_report_path=None)
+
+
+def pause_run(run_id: str, reason: str) -> Statement:
+    """Record that a run waits, and for what."""
+    return _set_run(run_id, state=RunStatus.PAUSED, pause_reason=reason)
+
+
+def end_run(run_id: str, state: RunStatus, *, report_path: str, error: Mapping[str, Any] | None) -> Statement:
+    """Record that a run is over."""
+    return _set_run(
+        run_id, state=state, ended_at=now_text(), final_report_path=report_path, pause_reason=None, error=error
+    )
+
+
+def change_run(run_id: str, *, requirements_md: str | None) -> Statement:
+    """Record that a person changed a run, and its requirements if there are others."""
+    changed = {} if requirements_md is None else {"requirements_md": requirements_md}
+    return _set_run(run_id, **changed)
+
+
+def _set_run(run_id: str, **values: Any) -> Statement:
+    return update("runs", {"updated_at": now_text(), **values}, {"id": run_id})
+
+
+def raise_budget(run_id: str, amount_micros: int) -> Statement:
+    """Raise the limit of a run; one without a limit stays so."""
+    return Statement(
+        "UPDATE runs SET budget_micros = budget_micros + :amount WHERE id = :id AND budget_micros IS NOT NULL",
+        {"amount": amount_micros, "id": run_id},
+        expect=None,
+    )
+
+
+def set_wake(run_id: str) -> Statement:
+    """Request that someone goes on with a run.
+
+    Each request has a value of its own, so that whoever has served one does not take back the next.
+    """
+    return update("runs", {"wake": f"{now_text()} {uuid.uuid4().hex[:8]}"}, {"id": run_id})
+
+
+def clear_wake(run_id: str, wake: str) -> Statement:
+    """Take back the request with this value, which was served; a newer one stays."""
+    return update("runs", {"wake": None}, {"id": run_id, "wake": wake}, expect=None)
