@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from holdfast.runtime.durable import idempotency_key
-from holdfast.runtime.events import Event
+from holdfast.runtime.events import Event, EventKind
 
 
 @dataclass
@@ -53,27 +53,27 @@ class History:
         payload, kind = event.payload, event.kind
         tree = find_tree(event)
         self.last_tree = tree or self.last_tree
-        is_word = kind in ("run.resumed", "run.resume.requested")
+        is_word = kind in (EventKind.RUN_RESUMED, EventKind.RUN_RESUME_REQUESTED)
         self.accepts_drift |= is_word and payload.get("accept_drift") is True
         phase = payload.get("phase")
         if kind.startswith("phase.") and isinstance(phase, str):
             self._add_phase(event, phase, tree)
-        elif kind == "run.resumed" and payload.get("after") == "failed":
+        elif kind == EventKind.RUN_RESUMED and payload.get("after") == "failed":
             self.retry(event.seq)
-        elif kind == "workspace.prepared":
+        elif kind == EventKind.WORKSPACE_PREPARED:
             self.prepared += 1
-        elif kind == "budget.raised" and isinstance(phase, str):
+        elif kind == EventKind.BUDGET_RAISED and isinstance(phase, str):
             self.raised_micros[phase] += int(payload.get("amount_micros", 0))
-        elif kind == "budget.reserved":
+        elif kind == EventKind.BUDGET_RESERVED:
             self.reservations[str(payload.get("step"))] = str(payload.get("entry"))
-        elif kind == "budget.settled":
+        elif kind == EventKind.BUDGET_SETTLED:
             self.reservations.pop(str(payload.get("step")), None)
-        elif kind in ("tool.started", "tool.result", "tool.error"):
+        elif kind in (EventKind.TOOL_STARTED, EventKind.TOOL_RESULT, EventKind.TOOL_ERROR):
             self._add_command(event, str(payload.get("key")))
 
     def _add_command(self, event: Event, key: str) -> None:
         of_agent = idempotency_key(event.run_id, key)
-        if event.kind != "tool.started":
+        if event.kind != EventKind.TOOL_STARTED:
             self.commands.discard(key)
             self.agent_commands.discard(of_agent)
             self._lanes.pop(of_agent, None)
@@ -92,7 +92,7 @@ class History:
         self._failed.clear()
 
     def _add_phase(self, event: Event, phase: str, tree: str | None) -> None:
-        if event.kind == "phase.started":
+        if event.kind == EventKind.PHASE_STARTED:
             self.started_at = event.seq
             attempt = int(event.payload.get("attempt_no", 1))
             self.last_attempt[phase] = max(attempt, self.last_attempt.get(phase, 0))
@@ -101,12 +101,12 @@ class History:
             if tree:
                 self._started_from[phase] = tree
                 self.accepted_tree.setdefault(phase, tree)
-        elif event.kind == "phase.failed" and event.payload.get("is_retried"):
+        elif event.kind == EventKind.PHASE_FAILED and event.payload.get("is_retried"):
             self.failures[phase] += 1
-        elif event.kind == "phase.failed":
+        elif event.kind == EventKind.PHASE_FAILED:
             self._failed.add(phase)
             self.failures[phase] = 0
-        elif event.kind == "phase.completed" or event.payload.get("reason") == "changes":
+        elif event.kind == EventKind.PHASE_COMPLETED or event.payload.get("reason") == "changes":
             self.failures[phase] = 0
         elif event.payload.get("reason") == "run_changed":
             self._leave(phase, event.lane_id)

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
-_TELLING = ("command", "file_path", "path", "pattern", "query", "url", "description")
+_MOST_SAYING_FIRST = ("command", "file_path", "path", "pattern", "query", "url", "description")
 
 
 def money(usd: float | None) -> str:
-    """`$1.12`, `$0.004`, `$0`, `$1,204.00`."""
+    """Write an amount: `$1.12`, `$0.004`, `$0`, `$1,204.00`."""
     if usd is None:
         return "–"
     sign, amount = "−" if usd < 0 else "", abs(usd)
@@ -22,14 +22,14 @@ def money(usd: float | None) -> str:
 
 
 def exact_money(usd: float) -> str:
-    """`$0.1200`: as many digits as small calls need, for columns."""
+    """Write an amount with as many digits as small calls need, for columns: `$0.1200`."""
     return f"${usd:.4f}"
 
 
 def cost(
     real_usd: float, simulated_usd: float, reserved_usd: float = 0.0, *, show: Callable[[float], str] = money
 ) -> str:
-    """`$1.12`, `$0.12 simulated`, `$1.12 and $0.12 simulated`, `$0.12 spent, $0.30 reserved`.
+    """Write a cost: `$1.12`, `$0.12 simulated`, `$1.12 and $0.12 simulated`, `$0.12 spent, $0.30 reserved`.
 
     Play money is never added to real money. `reserved_usd` is the part of the real money that is held for calls without
     an answer.
@@ -42,7 +42,7 @@ def cost(
 
 
 def advise_on_budget(run_id: str, exhausted: Mapping[str, Any]) -> str:
-    """What to do about the limit that was hit, with the command; `exhausted` is what its event says."""
+    """Say what to do about the limit that was hit, with the command; `exhausted` is its event's payload."""
     short = run_id[:8]
     if exhausted.get("limit") == "day":
         raised = f"raise day_budget_usd in the settings (or HOLDFAST_DAY_BUDGET_USD) and holdfast resume {short}"
@@ -55,7 +55,7 @@ def advise_on_budget(run_id: str, exhausted: Mapping[str, Any]) -> str:
 
 
 def phase_status(state: str, run_state: str, *, is_driven: bool = True) -> str:
-    """A phase's state as people read it: none is running in a run that is over, paused or interrupted."""
+    """Return a phase's state as people read it: none is running in a run that is over, paused or interrupted."""
     if run_state in ("completed", "failed", "cancelled") and state in ("running", "awaiting_approval"):
         return "stopped"
     if state == "running" and run_state == "paused":
@@ -64,7 +64,7 @@ def phase_status(state: str, run_state: str, *, is_driven: bool = True) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`4 ms`, `38 s`, `14 min`, `2 h 5 min`, `3 d 4 h`."""
+    """Write a length of time: `4 ms`, `38 s`, `14 min`, `2 h 5 min`, `3 d 4 h`."""
     if seconds is None:
         return "–"
     if seconds < 0.95:
@@ -99,7 +99,7 @@ def sentence_case(text: str) -> str:
 
 
 def error_text(error: Any) -> str:
-    """What an error says, in whichever form it was recorded."""
+    """Return what an error says, in whichever form it was recorded."""
     if not error:
         return ""
     if isinstance(error, dict):
@@ -108,9 +108,9 @@ def error_text(error: Any) -> str:
 
 
 def brief(args: Any) -> str:
-    """The argument of a call that tells most: a path, a command, a pattern."""
+    """Return the argument of a call that says most about it: a path, a command, a pattern."""
     if not isinstance(args, dict):
         return first_line("" if args is None else args, 100)
-    texts = [args.get(name) for name in _TELLING] + list(args.values())
-    told = next((text for text in texts if isinstance(text, str) and text), None)
-    return first_line(told if told is not None else (str(args) if args else ""), 100)
+    texts = [args.get(name) for name in _MOST_SAYING_FIRST] + list(args.values())
+    best = next((text for text in texts if isinstance(text, str) and text), None)
+    return first_line(best if best is not None else (str(args) if args else ""), 100)

@@ -59,13 +59,13 @@ def to_persona_card(
         persona.backend.value,
         model_id or " ".join(persona.argv or ()),
         [capability.value for capability in persona.capabilities],
-        _tell_price(persona, prices),
-        list(_facts(entry, tools)),
+        _describe_price(persona, prices),
+        list(_iter_facts(entry, tools)),
         persona.system_prompt,
     )
 
 
-def _tell_price(persona: AgentPersona, prices: "ModelPrices | None") -> str:
+def _describe_price(persona: AgentPersona, prices: "ModelPrices | None") -> str:
     if persona.backend is Backend.SIMULATED:
         return "Pays nothing"
     if prices is not None:
@@ -75,7 +75,7 @@ def _tell_price(persona: AgentPersona, prices: "ModelPrices | None") -> str:
     return "Paid by the program's own account" if is_command else "No price is known; its calls count as $0"
 
 
-def _facts(entry: CatalogEntry[AgentPersona], tools: list[str]) -> Iterator[tuple[str, str]]:
+def _iter_facts(entry: CatalogEntry[AgentPersona], tools: list[str]) -> Iterator[tuple[str, str]]:
     persona = entry.definition
     yield "Tools", ", ".join(tools) or "the program's own"
     yield "Limits", "; ".join([*_rules(persona), _NETWORK[persona.permissions.network.value]])

@@ -10,16 +10,16 @@ from typing import Any
 
 from holdfast.engine.history import find_tree
 from holdfast.presentation.format import brief, error_text
-from holdfast.runtime.events import Event
+from holdfast.runtime.events import Event, EventKind
 
-_STARTS = ("model.request", "tool.started", "step.started")
-_ENDS = {
-    "model.response": "done",
-    "model.error": "failed",
-    "tool.result": "done",
-    "tool.error": "failed",
-    "step.completed": "done",
-    "step.failed": "failed",
+_STARTS = (EventKind.MODEL_REQUEST, EventKind.TOOL_STARTED, EventKind.STEP_STARTED)
+_ENDS: dict[str, str] = {
+    EventKind.MODEL_RESPONSE: "done",
+    EventKind.MODEL_ERROR: "failed",
+    EventKind.TOOL_RESULT: "done",
+    EventKind.TOOL_ERROR: "failed",
+    EventKind.STEP_COMPLETED: "done",
+    EventKind.STEP_FAILED: "failed",
 }
 
 
@@ -33,7 +33,7 @@ class Segment:
 
 
 @dataclass
-class Attempt:
+class AttemptSpan:
     phase: str
     n: int
     since: float
@@ -70,7 +70,7 @@ class Attempt:
 
 
 @dataclass
-class Step:
+class CallSpan:
     """A model or tool call, from its request to its answer; `open`, `done`, `failed` or `cut` off by the run's end."""
 
     key: str
@@ -92,7 +92,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Mark:
+class Milestone:
     """A turning point: `crash`, `resumed`, `paused`, `aborted`, `retried` or `unknown`."""
 
     ts: float
@@ -101,7 +101,7 @@ class Mark:
 
 
 @dataclass
-class Sum:
+class UsageTotal:
     """Money and tokens of some calls."""
 
     micros: int = 0
@@ -109,21 +109,21 @@ class Sum:
     input_tokens: int = 0
     output_tokens: int = 0
 
-    def add(self, other: "Sum") -> None:
+    def add(self, other: "UsageTotal") -> None:
         self.micros += other.micros
         self.calls += other.calls
         self.input_tokens += other.input_tokens
         self.output_tokens += other.output_tokens
 
 
-class Chronicle:
+class RunTrace:
     def __init__(self) -> None:
-        self.attempts: dict[tuple[str, int], Attempt] = {}
-        self.steps: dict[str, Step] = {}
-        self.marks: list[Mark] = []
-        self.total = Sum()
-        self.by_phase: dict[str, Sum] = defaultdict(Sum)
-        self.by_model: dict[str, Sum] = defaultdict(Sum)
+        self.attempts: dict[tuple[str, int], AttemptSpan] = {}
+        self.steps: dict[str, CallSpan] = {}
+        self.marks: list[Milestone] = []
+        self.total = UsageTotal()
+        self.by_phase: dict[str, UsageTotal] = defaultdict(UsageTotal)
+        self.by_model: dict[str, UsageTotal] = defaultdict(UsageTotal)
         self.first_ts: float | None = None
         self.last_ts: float | None = None
         self.last_seq = 0
@@ -140,7 +140,7 @@ class Chronicle:
         self._is_over = False
 
     @classmethod
-    def of(cls, events: Iterable[Event]) -> "Chronicle":
+    def of(cls, events: Iterable[Event]) -> "RunTrace":
         made = cls()
         made.extend(events)
         return made
@@ -159,13 +159,13 @@ class Chronicle:
             self.trees[phase] = (tree, event.ts)
         if event.kind in _STARTS or event.kind in _ENDS:
             self._take_step(event)
-        elif event.kind == "run.resumed":
+        elif event.kind == EventKind.RUN_RESUMED:
             self._resume(event, before)
         elif event.kind.startswith(("run.", "agent.")):
             self._take_run(event)
         elif event.kind.startswith("budget."):
             self._take_money(event)
-        elif event.kind in ("tool.unknown", "step.unknown"):
+        elif event.kind in (EventKind.TOOL_UNKNOWN, EventKind.STEP_UNKNOWN):
             self._take_unknown(event)
         else:
             self._take_phase(event)
@@ -185,16 +185,16 @@ class Chronicle:
         """Whether the run is over or waits: then nothing of it is under way."""
         return self._is_over or self._is_paused
 
-    def find_open_step(self) -> Step | None:
+    def find_open_step(self) -> CallSpan | None:
         """The call that is under way: the latest that has begun and not ended."""
         if self.is_still:
             return None
         return next((step for step in reversed(self.steps.values()) if step.state == "open"), None)
 
-    def attempts_of(self, phase: str) -> list[Attempt]:
+    def attempts_of(self, phase: str) -> list[AttemptSpan]:
         return sorted((each for each in self.attempts.values() if each.phase == phase), key=lambda each: each.n)
 
-    def steps_of(self, phase: str, n: int | None = None) -> list[Step]:
+    def steps_of(self, phase: str, n: int | None = None) -> list[CallSpan]:
         return [step for step in self.steps.values() if step.phase == phase and n in (None, step.attempt)]
 
     def find_busy(self) -> list[tuple[float, float | None]]:
@@ -213,22 +213,22 @@ class Chronicle:
     def _take_run(self, event: Event) -> None:
         payload = event.payload
         match event.kind:
-            case "run.paused":
+            case EventKind.RUN_PAUSED:
                 self._is_paused = True
                 self._turn_all("waiting", event.ts)
                 if payload.get("reason") != "approval":
                     self._mark(event.ts, "paused", f"Paused: {_text(payload.get('reason')) or 'waits'}")
-            case "run.cancelled":
+            case EventKind.RUN_CANCELLED:
                 self.cancelled = (_text(payload.get("by")), _text(payload.get("reason")))
                 self._end(event.ts, "aborted")
                 self._mark(event.ts, "aborted", "Aborted")
-            case "run.completed" | "run.failed":
+            case EventKind.RUN_COMPLETED | EventKind.RUN_FAILED:
                 self._end(event.ts, event.kind.partition(".")[2])
-            case "run.resume.requested" if payload.get("verb") == "retry":
+            case EventKind.RUN_RESUME_REQUESTED if payload.get("verb") == "retry":
                 self._mark(event.ts, "retried", f"Retried by {_text(payload.get('by')) or 'someone'}")
-            case "run.pause.requested":
+            case EventKind.RUN_PAUSE_REQUESTED:
                 self.paused_by = _text(payload.get("by"))
-            case "agent.progress":
+            case EventKind.AGENT_PROGRESS:
                 self.stalled = _text(payload.get("stalled")) or self.stalled
 
     def _resume(self, event: Event, before: float) -> None:
@@ -259,27 +259,27 @@ class Chronicle:
             attempt.turn_to(kind, ts)
 
     def _mark(self, ts: float, kind: str, text: str) -> None:
-        self.marks.append(Mark(ts, kind, text))
+        self.marks.append(Milestone(ts, kind, text))
 
     def _take_phase(self, event: Event) -> None:
         phase, n = lane_of(event)
         attempt = self.attempts.get((phase, n))
-        if event.kind == "phase.started" and phase and attempt is None:
-            made = Attempt(phase, n, event.ts, event.seq, segments=[Segment("working", event.ts)])
+        if event.kind == EventKind.PHASE_STARTED and phase and attempt is None:
+            made = AttemptSpan(phase, n, event.ts, event.seq, segments=[Segment("working", event.ts)])
             self.attempts[phase, n] = made
-        elif event.kind == "phase.reopened":
+        elif event.kind == EventKind.PHASE_REOPENED:
             before = self.attempts.get((phase, n - 1)) or attempt
             is_asked = event.payload.get("reason") in ("changes", "run_changed") or event.payload.get("comment")
             if before is not None and before.until is None:
                 before.finish(event.ts, "changes" if is_asked else "failed", before.error)
         elif attempt is None:
             return
-        elif event.kind in ("phase.completed", "phase.failed"):
+        elif event.kind in (EventKind.PHASE_COMPLETED, EventKind.PHASE_FAILED):
             attempt.finish(event.ts, event.kind.partition(".")[2], error_text(event.payload.get("error")))
-        elif event.kind == "human.approval.requested":
+        elif event.kind == EventKind.HUMAN_APPROVAL_REQUESTED:
             attempt.is_asked = True
             attempt.turn_to("waiting", event.ts)
-        elif event.kind == "human.approval.received":
+        elif event.kind == EventKind.HUMAN_APPROVAL_RECEIVED:
             attempt.is_asked = False
             if attempt.segments[-1].type == "waiting":
                 attempt.turn_to("queued", event.ts)
@@ -302,13 +302,13 @@ class Chronicle:
         else:
             self._new_step(event, key, event.ts)
 
-    def _new_step(self, event: Event, key: str, since: float) -> Step:
+    def _new_step(self, event: Event, key: str, since: float) -> CallSpan:
         phase, n = lane_of(event)
         kind = event.kind.partition(".")[0]
         model = _text(event.payload.get("model"))
         label = (model or "model") if kind == "model" else _text(event.payload.get("tool")) or key
         told = brief(event.payload.get("args"))
-        self.steps[key] = made = Step(key, kind, label, told, phase, n, since, event.seq, model)
+        self.steps[key] = made = CallSpan(key, kind, label, told, phase, n, since, event.seq, model)
         return made
 
     def _end_step(self, event: Event) -> None:
@@ -331,15 +331,15 @@ class Chronicle:
     def _take_money(self, event: Event) -> None:
         payload = event.payload
         entry, micros = _text(payload.get("entry")), round(_number(payload.get("amount_micros")))
-        if event.kind == "budget.exhausted":
+        if event.kind == EventKind.BUDGET_EXHAUSTED:
             self.exhausted = _text(payload.get("message"))
-        elif event.kind == "budget.reserved":
+        elif event.kind == EventKind.BUDGET_RESERVED:
             self.is_simulated = self.is_simulated or payload.get("simulated") is True
             self._reserved[entry] = (lane_of(event)[0] or "run", micros)
-        elif event.kind == "budget.settled":
+        elif event.kind == EventKind.BUDGET_SETTLED:
             self._reserved.pop(entry, None)
             tokens = [round(_number(payload.get(name))) for name in ("input_tokens", "output_tokens")]
-            spent = Sum(micros, 1, *tokens)
+            spent = UsageTotal(micros, 1, *tokens)
             step = self.steps.get(_text(payload.get("step")))
             if step is not None:
                 step.micros += micros

@@ -92,7 +92,7 @@ def describe_event(event: Event, *, max_chars: int = 80) -> EventText:
 
 
 def find_detail(event: Event) -> str:
-    """The longer text of an event: the model's words, a tool's output, a person's comment."""
+    """Return the longer text of an event: the model's words, a tool's output, a person's comment."""
     payload, result = event.payload, event.payload.get("result")
     if event.kind == EventKind.PHASE_REOPENED:
         return str(payload.get("comment") or "")
@@ -105,7 +105,7 @@ def find_detail(event: Event) -> str:
 
 
 def message_text(value: Any) -> str:
-    """The text of the first recorded message in a result, whatever surrounds it; nothing where there is none."""
+    """Return the text of the first recorded message in a result; nothing where there is none."""
     if (message := find_message(value)) is None:
         return value if isinstance(value, str) else ""
     content = message.get("content")
@@ -115,7 +115,7 @@ def message_text(value: Any) -> str:
 
 
 def find_message(value: Any) -> Mapping[str, Any] | None:
-    """The first message that a result holds."""
+    """Return the first message that a result holds."""
     if isinstance(value, Mapping):
         recorded = value.get("$msg")
         if isinstance(recorded, list) and len(recorded) == 2 and isinstance(recorded[1], Mapping):
@@ -127,7 +127,7 @@ def find_message(value: Any) -> Mapping[str, Any] | None:
 
 
 def describe_call(payload: Mapping[str, Any]) -> str:
-    """A call in a few words: the command line, or the tool and what it is about; nothing if the event has neither."""
+    """Describe a call: the command line, or the tool and what it is about; nothing if the event has neither."""
     args, argv = payload.get("args"), payload.get("argv")
     argv = argv or (args.get("argv") if isinstance(args, Mapping) else None)
     if isinstance(argv, list):
@@ -184,10 +184,9 @@ class _Words(dict[str, str]):
         return self._show(describe_call(self._payload) or name or self._payload.get("key") or "a call")
 
     def _to_calls(self, _value: Any) -> str:
-        asked = (find_message(self._result) or {}).get("tool_calls")
-        names = (
-            [str(call.get("name")) for call in asked if isinstance(call, Mapping)] if isinstance(asked, list) else []
-        )
+        calls = (find_message(self._result) or {}).get("tool_calls")
+        calls = calls if isinstance(calls, list) else []
+        names = [str(call.get("name")) for call in calls if isinstance(call, Mapping)]
         return f", calls {self._show(', '.join(names))}" if names else ""
 
     def _to_exit_code(self, _value: Any) -> str:
@@ -217,7 +216,7 @@ def _show(value: Any, max_chars: int) -> str:
 
 
 def clean(text: str, *, keep: str = "") -> str:
-    """The text without anything a terminal would obey; characters of `keep` stay."""
+    """Return the text without anything a terminal would obey; characters of `keep` stay."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in keep else " " for char in text)

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from holdfast.enums import RunStatus
 from holdfast.errors import PayloadInvalid
-from holdfast.runtime.events import Event
+from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.jsondata import from_json, to_json
 
 STATE_VERSION = 1
@@ -104,7 +104,7 @@ class RunState:
         return self.node_states.setdefault(node_id, NodeState(node_id))
 
     def get_idempotency_key(self, tool_name: str, args: Any) -> str:
-        """The same key in every process for the same run, step, tool and arguments."""
+        """Return the key of a call: the same in every process for the same run, step, tool and arguments."""
         _, plain = to_json(args, "tool arguments")
         canonical, _ = to_json([self.run_id, self.current_step, tool_name, _sorted(plain)], "tool arguments")
         return hashlib.sha256(canonical).hexdigest()
@@ -166,31 +166,31 @@ def _sorted(value: Any) -> Any:
 
 
 _STATUS_AFTER: dict[str, RunStatus] = {
-    "run.created": RunStatus.PENDING,
-    "run.started": RunStatus.RUNNING,
-    "run.resumed": RunStatus.RUNNING,
-    "run.paused": RunStatus.PAUSED,
-    "run.finished": RunStatus.COMPLETED,
-    "run.completed": RunStatus.COMPLETED,
-    "run.failed": RunStatus.FAILED,
-    "run.error": RunStatus.FAILED,
-    "run.cancelled": RunStatus.CANCELLED,
+    EventKind.RUN_CREATED: RunStatus.PENDING,
+    EventKind.RUN_STARTED: RunStatus.RUNNING,
+    EventKind.RUN_RESUMED: RunStatus.RUNNING,
+    EventKind.RUN_PAUSED: RunStatus.PAUSED,
+    EventKind.RUN_FINISHED: RunStatus.COMPLETED,
+    EventKind.RUN_COMPLETED: RunStatus.COMPLETED,
+    EventKind.RUN_FAILED: RunStatus.FAILED,
+    EventKind.RUN_ERROR: RunStatus.FAILED,
+    EventKind.RUN_CANCELLED: RunStatus.CANCELLED,
 }
 _OVER = {status for status in RunStatus if status.is_terminal}
-_REOPENING = {"run.started", "run.resumed"}
+_REOPENING = {EventKind.RUN_STARTED, EventKind.RUN_RESUMED}
 
 
 def status_after(status: RunStatus | str, kind: str) -> RunStatus | str:
-    """The status that follows when an event of this kind is appended: an end is only left by starting again."""
+    """Return the status after an event of this kind: an end is only left by starting again."""
     following = _STATUS_AFTER.get(kind)
-    if following is None or (kind == "run.created" and status != RunStatus.PENDING):
+    if following is None or (kind == EventKind.RUN_CREATED and status != RunStatus.PENDING):
         return status
     is_over = status in _OVER  # a store hands in plain text
     return status if is_over and kind not in _REOPENING else following
 
 
 def fold(events: Iterable[Event], state: RunState | None = None) -> RunState | None:
-    """The state that follows from a run's events, on top of `state` (which is changed) or from nothing.
+    """Return the state that follows from a run's events, on top of `state` (which is changed) or from nothing.
 
     Events up to `state.last_seq` are skipped, so a snapshot and the whole journal give the same as the journal alone.
     """
@@ -208,18 +208,18 @@ def _apply(state: RunState, event: Event) -> None:
     state.last_seq = max(state.last_seq, event.seq)
     state.updated_at = event.ts
     state.status = status_after(state.status, event.kind)
-    if event.kind == "run.created":
+    if event.kind == EventKind.RUN_CREATED:
         state.purpose = _text(payload.get("purpose")) or state.purpose
     elif event.kind in _REOPENING:
         state.started_at = event.ts if state.started_at is None else state.started_at
         state.finished_at = None
     elif event.is_terminal and state.finished_at is None:
         state.finished_at = event.ts
-    elif event.kind == "state.delta":
+    elif event.kind == EventKind.STATE_DELTA:
         state.data.update(_object(payload.get("delta", payload.get("data", payload))))
-    elif event.kind == "state.snapshot":
+    elif event.kind == EventKind.STATE_SNAPSHOT:
         state.data = dict(_object(payload.get("data", payload)))
-    elif event.kind in ("tool.result", "step.completed"):
+    elif event.kind in (EventKind.TOOL_RESULT, EventKind.STEP_COMPLETED):
         _apply_result(state, payload)
     elif event.kind.startswith(("agent.", "phase.")):
         _apply_node(state, event)

@@ -11,7 +11,7 @@ from holdfast.cli.repl.answer_text import INDENT, AnswerText
 from holdfast.cli.terminal.markdown import text_width
 from holdfast.cli.terminal.output import paint, plain
 from holdfast.cli.terminal.run_view import describe_call, message_text
-from holdfast.runtime.events import Event
+from holdfast.runtime.events import Event, EventKind
 
 
 @dataclass
@@ -150,9 +150,8 @@ class TalkView:
     # -- how it goes --------------------------------------------------------------------------------------------------
 
     def _on_run(self, event: Event) -> None:
-        self.state = {"run.started": "running", "run.resumed": "running"}.get(
-            event.kind, event.kind.removeprefix("run.")
-        )
+        is_begun = event.kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED)
+        self.state = "running" if is_begun else event.kind.removeprefix("run.")
         self.reason = str(event.payload.get("reason", "")) if self.state == "paused" else ""
         if self.state != "running":
             self.text.end()
@@ -202,24 +201,32 @@ class TalkView:
             self.tell(line)
 
 
-_BY_PEOPLE = ("message.received", "human.approval.received")
+_BY_PEOPLE = (EventKind.MESSAGE_RECEIVED, EventKind.HUMAN_APPROVAL_RECEIVED)
 _HANDLERS: Mapping[str, Callable[[TalkView, Event], None]] = {
-    "message.received": TalkView._on_message,
-    "step.completed": TalkView._on_step,
-    "human.approval.received": TalkView._on_approval,
-    "model.request": TalkView._on_request,
-    "text.delta": TalkView._on_delta,
-    "model.response": TalkView._on_response,
-    "tool.started": TalkView._on_tool_started,
-    "tool.result": TalkView._on_tool_result,
-    "tool.error": TalkView._on_tool_result,
-    "phase.started": TalkView._on_turn,
-    "phase.completed": TalkView._on_turn_over,
-    "budget.reserved": TalkView._on_money,
-    "budget.settled": TalkView._on_money,
-    "budget.exhausted": TalkView._on_exhausted,
+    EventKind.MESSAGE_RECEIVED: TalkView._on_message,
+    EventKind.STEP_COMPLETED: TalkView._on_step,
+    EventKind.HUMAN_APPROVAL_RECEIVED: TalkView._on_approval,
+    EventKind.MODEL_REQUEST: TalkView._on_request,
+    EventKind.TEXT_DELTA: TalkView._on_delta,
+    EventKind.MODEL_RESPONSE: TalkView._on_response,
+    EventKind.TOOL_STARTED: TalkView._on_tool_started,
+    EventKind.TOOL_RESULT: TalkView._on_tool_result,
+    EventKind.TOOL_ERROR: TalkView._on_tool_result,
+    EventKind.PHASE_STARTED: TalkView._on_turn,
+    EventKind.PHASE_COMPLETED: TalkView._on_turn_over,
+    EventKind.BUDGET_RESERVED: TalkView._on_money,
+    EventKind.BUDGET_SETTLED: TalkView._on_money,
+    EventKind.BUDGET_EXHAUSTED: TalkView._on_exhausted,
     **dict.fromkeys(
-        ("run.started", "run.resumed", "run.paused", "run.failed", "run.cancelled", "run.completed"), TalkView._on_run
+        (
+            EventKind.RUN_STARTED,
+            EventKind.RUN_RESUMED,
+            EventKind.RUN_PAUSED,
+            EventKind.RUN_FAILED,
+            EventKind.RUN_CANCELLED,
+            EventKind.RUN_COMPLETED,
+        ),
+        TalkView._on_run,
     ),
 }
 

@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.cli.terminal.output import plain
-from holdfast.presentation.trace import Chronicle, lane_of
-from holdfast.runtime.events import Event
+from holdfast.presentation.trace import RunTrace, lane_of
+from holdfast.runtime.events import Event, EventKind
 
 _TARGETS = ("file_path", "path", "pattern", "command", "description")
-_RUN_STATES = {
-    "run.started": "running",
-    "run.resumed": "running",
-    "run.paused": "paused",
-    "run.completed": "completed",
-    "run.failed": "failed",
-    "run.cancelled": "cancelled",
+_RUN_STATES: dict[str, str] = {
+    EventKind.RUN_STARTED: "running",
+    EventKind.RUN_RESUMED: "running",
+    EventKind.RUN_PAUSED: "paused",
+    EventKind.RUN_COMPLETED: "completed",
+    EventKind.RUN_FAILED: "failed",
+    EventKind.RUN_CANCELLED: "cancelled",
 }
 
 
@@ -46,7 +46,7 @@ class RunView:
     error: str = ""
     budget_micros: int | None = None
     notice: str = ""
-    past: Chronicle = field(default_factory=Chronicle)
+    past: RunTrace = field(default_factory=RunTrace)
 
     @classmethod
     def of(cls, run_id: str, phase_keys: Iterable[str]) -> "RunView":
@@ -78,10 +78,10 @@ class RunView:
         payload = event.payload
         if event.kind in _RUN_STATES:
             self._apply_run(event)
-        elif event.kind == "run.created":
+        elif event.kind == EventKind.RUN_CREATED:
             self.workflow = str(payload.get("workflow", ""))
             self.budget_micros = payload.get("budget_micros")
-        elif event.kind == "budget.raised" and self.budget_micros is not None:
+        elif event.kind == EventKind.BUDGET_RAISED and self.budget_micros is not None:
             self.budget_micros += int(payload.get("amount_micros") or 0)
         elif (phase := self._phase_of(event)) is not None:
             _apply_phase(phase, event)
@@ -100,36 +100,41 @@ class RunView:
 
 def _apply_phase(phase: PhaseView, event: Event) -> None:
     payload = event.payload
-    if event.kind == "phase.started":
+    if event.kind == EventKind.PHASE_STARTED:
         phase.state, phase.note = "running", ""
         phase.attempt = lane_of(event)[1]
-    elif event.kind in ("phase.completed", "phase.failed", "phase.skipped", "phase.reopened"):
+    elif event.kind in (
+        EventKind.PHASE_COMPLETED,
+        EventKind.PHASE_FAILED,
+        EventKind.PHASE_SKIPPED,
+        EventKind.PHASE_REOPENED,
+    ):
         _end_phase(phase, event)
-    elif event.kind == "human.approval.requested":
+    elif event.kind == EventKind.HUMAN_APPROVAL_REQUESTED:
         phase.state, phase.call, phase.asked = "awaiting_approval", "", ""
         phase.is_call_asked = payload.get("about") in ("tool", "outcome")
-    elif event.kind == "human.approval.received":
+    elif event.kind == EventKind.HUMAN_APPROVAL_RECEIVED:
         if phase.is_call_asked:
             phase.state = "running"  # the phase itself was never done; whoever resumes goes on in it
         phase.note = f"{str(payload.get('action', '')).replace('_', ' ')} by {payload.get('by') or 'someone'}"
-    elif event.kind == "artifact.rejected":
+    elif event.kind == EventKind.ARTIFACT_REJECTED:
         phase.note = "the artifact was not right; the agent corrects it"
-    elif event.kind in ("tool.started", "tool.result") and payload.get("tool"):
+    elif event.kind in (EventKind.TOOL_STARTED, EventKind.TOOL_RESULT) and payload.get("tool"):
         phase.call = describe_call(payload)
-    elif event.kind == "model.request":
+    elif event.kind == EventKind.MODEL_REQUEST:
         phase.asked = str(payload.get("model") or "the model")
-    elif event.kind == "model.response":
+    elif event.kind == EventKind.MODEL_RESPONSE:
         phase.asked = ""
         phase.text = last_line(message_text(payload.get("result"))) or phase.text
 
 
 def _end_phase(phase: PhaseView, event: Event) -> None:
     phase.call = phase.asked = ""
-    if event.kind == "phase.completed":
+    if event.kind == EventKind.PHASE_COMPLETED:
         phase.state, phase.text = "completed", ""
-    elif event.kind == "phase.skipped":
+    elif event.kind == EventKind.PHASE_SKIPPED:
         phase.state, phase.note = "completed", "done before, not repeated"
-    elif event.kind == "phase.reopened":
+    elif event.kind == EventKind.PHASE_REOPENED:
         phase.state, phase.note = "pending", "another attempt"
     else:
         phase.state, phase.note = "failed", _message(event.payload.get("error"))

@@ -139,7 +139,7 @@ def _now(row: dict[str, Any]) -> str:
 
 def _tell(run: dict[str, Any]) -> str:
     """What a run is doing and why, in the sentence that the pages say too."""
-    from holdfast.presentation.status import PhaseFacts, Question, RunFacts, describe_run
+    from holdfast.presentation.status import OpenApproval, PhaseFacts, RunFacts, describe_run
 
     asked = [item for item in run["approvals"] if item["state"] == "pending"]
     facts = RunFacts(
@@ -152,9 +152,9 @@ def _tell(run: dict[str, Any]) -> str:
             for phase in run["phases"]
         ],
         questions=[
-            Question(
+            OpenApproval(
                 **{name: item[name] for name in ("about", "phase_key", "attempt", "requested_at")},
-                shown=item["shown"] if isinstance(item["shown"], dict) else {},
+                details=item["shown"] if isinstance(item["shown"], dict) else {},
             )
             for item in asked
         ],
