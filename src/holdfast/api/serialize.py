@@ -24,7 +24,7 @@ from holdfast.errors import CursorInvalid, TemplateLoadFailed
 from holdfast.persistence.listings import ListedRun
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
 from holdfast.persistence.runs import Spent, StoredRun
-from holdfast.presentation.format import cost, phase_status
+from holdfast.presentation.format import cost
 from holdfast.presentation.status import (
     Note,
     OpenApproval,
@@ -42,6 +42,7 @@ from holdfast.presentation.status import (
 )
 from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.events import Event
+from holdfast.runtime.state import phase_status
 from holdfast.workflow import WorkflowTemplate
 
 

@@ -9,10 +9,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.enums import Role
-from holdfast.presentation.format import duration, error_text, first_line, plural, quoted, sentence_case
+from holdfast.presentation.format import duration, plural, quoted, sentence_case
+from holdfast.runtime.event_text import error_text, first_line
 
 if TYPE_CHECKING:
-    from holdfast.presentation.trace import CallSpan, RunTrace
+    from holdfast.presentation.trace import RunTrace
+    from holdfast.runtime.run_fold.calls import CallSpan
 
 
 class Pause(NamedTuple):
@@ -177,7 +179,7 @@ def describe_run(run: RunFacts, trace: "RunTrace | None" = None) -> StatusLine:
             what = f"Phase “{failed[0].key}” failed" if failed else "Failed"
             return StatusLine("bad", f"{what}: {first_line(error, 300)}", run.ended_at)
         case "cancelled":
-            by, reason = trace.cancelled if trace else ("", "")
+            by, reason = trace.progress.cancelled if trace else ("", "")
             who = f" by {by}" if by else ""
             return StatusLine("idle", f"Aborted{who}{f': {first_line(reason, 200)}' if reason else '.'}", run.ended_at)
     return StatusLine("idle", run.state, run.updated_at)
@@ -191,15 +193,15 @@ def _describe_work(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
     if not working:
         return StatusLine("busy", "Working: the workspace is being made ready.", since)
     attempt = f", attempt {working[0].attempts}" if len(working) == 1 and working[0].attempts > 1 else ""
-    step = trace.find_open_step() if trace else None
-    text = f"Working on {quoted(phase.key for phase in working)}{attempt}{_describe_call(step)}."
-    return StatusLine("busy", text, since, step.since if step else None)
+    call = trace.find_open_call() if trace else None
+    text = f"Working on {quoted(phase.key for phase in working)}{attempt}{_describe_call(call)}."
+    return StatusLine("busy", text, since, call.since if call else None)
 
 
-def _describe_call(step: "CallSpan | None") -> str:
-    if step is None:
+def _describe_call(call: "CallSpan | None") -> str:
+    if call is None:
         return ""
-    return f": {'the model is thinking' if step.type == 'model' else step.label}"
+    return f": {'the model is thinking' if call.type == 'model' else call.label}"
 
 
 def _describe_pause(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
@@ -209,7 +211,8 @@ def _describe_pause(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
     waiting = [question.phase_key] if question else [phase.key for phase in run.phases_in("awaiting_approval")]
     of_phase = f" of “{waiting[0]}”" if waiting else ""
     is_tool = question is not None and question.about == "tool"
-    exhausted, stalled, by = (trace.exhausted, trace.stalled, trace.paused_by) if trace else ("",) * 3
+    exhausted = trace.money.exhausted if trace else ""
+    stalled, by = (trace.progress.stalled, trace.progress.paused_by) if trace else ("", "")
     texts = {
         "approval": f"Waiting for a person: {_may_call(question)}" if is_tool else f"Waiting for approval{of_phase}.",
         "budget": exhausted,

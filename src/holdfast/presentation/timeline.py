@@ -3,13 +3,21 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from holdfast.presentation.format import duration, error_text, money, phase_status, plural
+from holdfast.presentation.format import duration, money, plural
 from holdfast.presentation.status import PhaseFacts, RunFacts, find_pause
-from holdfast.presentation.trace import AttemptSpan, CallSpan, Milestone, RunTrace
+from holdfast.presentation.trace import AttemptSpan, AttemptStatus, Milestone, RunTrace, SegmentType
+from holdfast.runtime.event_text import error_text
+from holdfast.runtime.run_fold.calls import CallSpan, CallStatus, CallType
+from holdfast.runtime.state import phase_status
 from holdfast.workflow import Phase, WorkflowTemplate
 
 MAX_STEPS = 300
-_SPENT = {"working": "worked", "waiting": "waited", "queued": "queued", "down": "was down"}
+_SPENT = {
+    SegmentType.WORKING: "worked",
+    SegmentType.WAITING: "waited",
+    SegmentType.QUEUED: "queued",
+    SegmentType.DOWN: "was down",
+}
 _STATUSES = {
     "pending": ("idle", "idle", "Not started"),
     "running": ("busy", "busy", "Running"),
@@ -18,14 +26,21 @@ _STATUSES = {
     "failed": ("bad", "bad", "Failed"),
     "skipped": ("idle", "idle", "Skipped"),
 }
-_TRIES = {
-    "running": ("busy", "under way"),
-    "completed": ("good", "completed"),
-    "failed": ("bad", "failed"),
-    "changes": ("waiting", "changes requested"),
-    "aborted": ("idle", "aborted"),
+_ATTEMPTS = {
+    AttemptStatus.RUNNING: ("busy", "under way"),
+    AttemptStatus.COMPLETED: ("good", "completed"),
+    AttemptStatus.FAILED: ("bad", "failed"),
+    AttemptStatus.CHANGES: ("waiting", "changes requested"),
+    AttemptStatus.ABORTED: ("idle", "aborted"),
 }
-_CALLS = {"open": ("busy", "under way"), "done": ("good", "done"), "failed": ("bad", "failed")}
+_CALLS = {
+    CallStatus.OPEN: ("busy", "under way"),
+    CallStatus.DONE: ("good", "done"),
+    CallStatus.FAILED: ("bad", "failed"),
+    CallStatus.CUT: ("idle", "cut off"),
+}
+
+_BROKEN = (AttemptStatus.FAILED, AttemptStatus.CHANGES, AttemptStatus.ABORTED)
 
 
 @dataclass(frozen=True)
@@ -123,8 +138,8 @@ def draw_timeline(
         facts = _list_phase_facts(planned.get(phase.key), worker, trace, phase.key)
         rows.append(replace(row, artifact=details.artifacts.get(phase.key, ""), facts=facts))
         if phase.key in opened:
-            rows += _step_rows(phase.key, trace, now)
-    return Timeline(trace.first_ts, trace.last_ts, rows, trace.marks, trace.find_busy())
+            rows += _call_rows(phase.key, trace, now)
+    return Timeline(trace.first_ts, trace.last_ts, rows, trace.milestones, trace.find_busy())
 
 
 def _phase_row(
@@ -152,13 +167,13 @@ def _phase_row(
         seconds=total if attempts else None,
         live_since=live_since,
         attempts=len(attempts),
-        has_steps=bool(trace.steps_of(phase.key)),
+        has_steps=bool(trace.calls_of(phase.key)),
         is_open=is_open,
         bars=[*_queued_before(attempts, planned, trace), *bars],
         ends=[
             End(attempt.until, attempt.state)
             for attempt in attempts
-            if attempt.until is not None and attempt.state in ("failed", "changes", "aborted")
+            if attempt.until is not None and attempt.state in _BROKEN
         ],
         told=", ".join([f"{phase.key}: {status.word.lower()}", *many, *times]),
         title=planned.title if planned else phase.key,
@@ -187,60 +202,60 @@ def _queued_before(attempts: Sequence[AttemptSpan], planned: Phase | None, trace
     since = max(ends) if ends else trace.first_ts
     if since is None or attempts[0].since - since <= 0.15:
         return []
-    return [Bar("queued", since, attempts[0].since, told="queued")]
+    return [Bar(SegmentType.QUEUED, since, attempts[0].since, told="queued")]
 
 
 def _list_phase_facts(planned: Phase | None, worker: str, trace: RunTrace, key: str) -> list[str]:
-    spent = money(trace.by_phase[key].micros / 1_000_000) if key in trace.by_phase else ""
+    spent = money(trace.money.by_phase[key].micros / 1_000_000) if key in trace.money.by_phase else ""
     risk, asks = (f"risk {planned.risk.value}", planned.requires_approval) if planned else ("", False)
     return [fact for fact in (risk, worker, spent, "asks for approval" if asks else "") if fact]
 
 
 def _summarize_attempt(attempt: AttemptSpan, trace: RunTrace) -> AttemptSummary:
     is_still = attempt.until is None and not attempt.is_working
-    tone, word = ("waiting", "waits") if is_still else _TRIES.get(attempt.state, ("idle", attempt.state))
-    steps = trace.steps_of(attempt.phase, attempt.n)
-    models = sum(step.type == "model" for step in steps)
-    calls = f"{plural(models, 'model call')}, {plural(len(steps) - models, 'tool call')}"
+    tone, word = ("waiting", "waits") if is_still else _ATTEMPTS[attempt.state]
+    spans = trace.calls_of(attempt.phase, attempt.n)
+    models = sum(span.type is CallType.MODEL for span in spans)
+    calls = f"{plural(models, 'model call')}, {plural(len(spans) - models, 'tool call')}"
     took = "" if attempt.until is None else duration(attempt.until - attempt.since)
     return AttemptSummary(tone, f"Attempt {attempt.n} {word}", calls, took, attempt.error, attempt.seq)
 
 
-def _step_rows(phase: str, trace: RunTrace, now: float) -> list[Row]:
-    steps = trace.steps_of(phase)
-    still_since = trace.last_ts if trace.is_still else None
-    rows = [_step_row(step, now, still_since=still_since) for step in steps[:MAX_STEPS]]
-    if len(steps) > MAX_STEPS:
-        rows.append(Row(type="rest", key=f"{phase}/rest", label=f"{len(steps) - MAX_STEPS} more: see Activity"))
+def _call_rows(phase: str, trace: RunTrace, now: float) -> list[Row]:
+    calls = trace.calls_of(phase)
+    still_since = trace.last_ts if trace.progress.is_still else None
+    rows = [_call_row(call, now, still_since=still_since) for call in calls[:MAX_STEPS]]
+    if len(calls) > MAX_STEPS:
+        rows.append(Row(type="rest", key=f"{phase}/rest", label=f"{len(calls) - MAX_STEPS} more: see Activity"))
     return rows
 
 
-def _step_row(step: CallSpan, now: float, *, still_since: float | None = None) -> Row:
-    """`still_since`: since then the run is over or waits, and a call without an answer is no longer under way."""
-    is_live = step.state == "open" and still_since is None
+def _call_row(call: CallSpan, now: float, *, still_since: float | None = None) -> Row:
+    """Draw a call. Since `still_since` the run is over or waits: a call without an answer is no longer under way."""
+    is_live = call.state is CallStatus.OPEN and still_since is None
     until = now if still_since is None else still_since
-    until = until if is_live or step.until is None else step.until
-    took = until - step.since
-    state = step.state if is_live or step.state != "open" else "cut"
-    tone, word = _CALLS.get(state, ("idle", "cut off"))
-    facts = [money(step.micros / 1_000_000)] if step.micros else []
-    facts += [plural(step.tries, "try", "tries")] if step.tries > 1 else []
-    facts += ["its outcome was unknown after a crash"] if step.is_unknown else []
-    end = "unknown" if step.is_unknown else "failed" if step.state == "failed" else ""
-    kind = "model" if step.type == "model" else "tool"
+    until = until if is_live or call.until is None else call.until
+    took = until - call.since
+    state = call.state if is_live or call.state is not CallStatus.OPEN else CallStatus.CUT
+    tone, word = _CALLS[state]
+    facts = [money(call.micros / 1_000_000)] if call.micros else []
+    facts += [plural(call.tries, "try", "tries")] if call.tries > 1 else []
+    facts += ["its outcome was unknown after a crash"] if call.is_unknown else []
+    end = "unknown" if call.is_unknown else "failed" if call.state is CallStatus.FAILED else ""
+    kind = CallType.MODEL if call.type is CallType.MODEL else CallType.TOOL
     return Row(
         type="step",
-        key=step.key,
-        label=step.label,
-        brief=step.brief,
+        key=call.key,
+        label=call.label,
+        brief=call.brief,
         status=Status(tone, tone, word),
         seconds=0.0 if is_live else took,
-        live_since=step.since if is_live else None,
-        bars=[Bar(kind, step.since, None if is_live else until, state, kind)],
-        ends=[End(step.since if step.until is None else step.until, end)] if end else [],
-        told=f"{step.label}: {state}, {duration(took)}",
+        live_since=call.since if is_live else None,
+        bars=[Bar(kind, call.since, None if is_live else until, state, kind)],
+        ends=[End(call.since if call.until is None else call.until, end)] if end else [],
+        told=f"{call.label}: {state}, {duration(took)}",
         facts=facts,
-        error=step.error,
-        start_seq=step.start_seq,
-        end_seq=step.end_seq,
+        error=call.error,
+        start_seq=call.start_seq,
+        end_seq=call.end_seq,
     )

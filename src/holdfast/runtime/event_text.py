@@ -3,7 +3,7 @@
 Rule: what an event holds may have been written by anyone, so nothing of it reaches the terminal but printable text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.runtime.events import Event, EventKind
@@ -106,8 +106,14 @@ def find_detail(event: Event) -> str:
 
 def message_text(value: Any) -> str:
     """Return the text of the first recorded message in a result; nothing where there is none."""
-    if (message := find_message(value)) is None:
+    message = find_message(value)
+    if message is None:
         return value if isinstance(value, str) else ""
+    return content_text(message)
+
+
+def content_text(message: Mapping[str, Any]) -> str:
+    """Return the text of a recorded message, its blocks on lines of their own."""
     content = message.get("content")
     if isinstance(content, list):
         content = "\n".join(str(block.get("text", "")) for block in content if isinstance(block, Mapping))
@@ -116,14 +122,20 @@ def message_text(value: Any) -> str:
 
 def find_message(value: Any) -> Mapping[str, Any] | None:
     """Return the first message that a result holds."""
+    return next(iter_messages(value), None)
+
+
+def iter_messages(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the recorded messages that a result holds, whatever surrounds them."""
     if isinstance(value, Mapping):
         recorded = value.get("$msg")
         if isinstance(recorded, list) and len(recorded) == 2 and isinstance(recorded[1], Mapping):
-            return recorded[1]
+            yield recorded[1]
+            return
         value = list(value.values())
     if isinstance(value, list):
-        return next((found for item in value if (found := find_message(item)) is not None), None)
-    return None
+        for item in value:
+            yield from iter_messages(item)
 
 
 def describe_call(payload: Mapping[str, Any]) -> str:
@@ -220,3 +232,42 @@ def clean(text: str, *, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in keep else " " for char in text)
+
+
+_MOST_SAYING_FIRST = ("command", "file_path", "path", "pattern", "query", "url", "description")
+
+
+def advise_on_budget(run_id: str, exhausted: Mapping[str, Any]) -> str:
+    """Say what to do about the limit that was hit, with the command; `exhausted` is its event's payload."""
+    short = run_id[:8]
+    if exhausted.get("limit") == "day":
+        raised = f"raise day_budget_usd in the settings (or HOLDFAST_DAY_BUDGET_USD) and holdfast resume {short}"
+        return f"Tomorrow (UTC): holdfast resume {short}. Sooner: {raised}"
+    amounts = [exhausted.get(name) for name in ("spent_micros", "needed_micros", "limit_micros")]
+    spent, needed, limit = (int(amount) if isinstance(amount, int | float) else 0 for amount in amounts)
+    cents = max(1, -(-(spent + needed - limit) // 10_000))
+    of_phase = "the phase" if exhausted.get("limit") == "phase" else "the run"
+    return f"Give {of_phase} more: holdfast budget {short} --add {cents / 100:.2f}, then holdfast resume {short}"
+
+
+def first_line(text: Any, most: int = 140) -> str:
+    line = str(text or "").strip().partition("\n")[0].lstrip("#").strip()
+    return f"{line[: most - 1]}…" if len(line) > most else line
+
+
+def error_text(error: Any) -> str:
+    """Return what an error says, in whichever form it was recorded."""
+    if not error:
+        return ""
+    if isinstance(error, dict):
+        return str(error.get("message") or error.get("detail") or error.get("code") or error)
+    return str(error)
+
+
+def brief(args: Any) -> str:
+    """Return the argument of a call that says most about it: a path, a command, a pattern."""
+    if not isinstance(args, dict):
+        return first_line("" if args is None else args, 100)
+    texts = [args.get(name) for name in _MOST_SAYING_FIRST] + list(args.values())
+    best = next((text for text in texts if isinstance(text, str) and text), None)
+    return first_line(best if best is not None else (str(args) if args else ""), 100)

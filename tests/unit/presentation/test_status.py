@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.enums import Role
-from holdfast.presentation.format import brief, duration, error_text, first_line, money, plural
+from holdfast.presentation.format import duration, money, plural
 from holdfast.presentation.status import (
     PAUSES,
     OpenApproval,
@@ -24,6 +24,7 @@ from holdfast.presentation.status import (
     run_title,
 )
 from holdfast.presentation.trace import RunTrace
+from holdfast.runtime.event_text import brief, error_text, first_line
 from holdfast.runtime.events import Event
 
 FORMAT = Path(holdfast.__file__).parent / "web" / "js" / "format.js"

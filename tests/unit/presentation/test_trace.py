@@ -56,9 +56,9 @@ def test_a_crash_is_marked_where_the_last_event_was_and_a_first_start_is_no_retu
         (61, "model.response", "plan/1/turn1", {"key": "m0", "result": {}}),
     )
 
-    assert [(mark.type, mark.ts) for mark in known.marks] == [("crash", 2), ("resumed", 60)]
+    assert [(mark.type, mark.ts) for mark in known.milestones] == [("crash", 2), ("resumed", 60)]
     assert [each.type for each in known.attempts_of("plan")[0].segments] == ["working", "down", "working"]
-    assert known.find_open_step() is None
+    assert known.find_open_call() is None
     (row,) = rows_of(known, now=70)
     assert (row.live_since, row.bars[-1].until) == (60, None)
 
@@ -94,7 +94,7 @@ def test_a_call_answered_where_it_was_asked_goes_on_at_once() -> None:
 def test_a_tool_result_without_a_start_knows_when_it_began_by_how_long_it_took() -> None:
     known = fold_trace((10, "tool.result", "plan/1/turn1", {"key": "k", "tool": "ls", "result": {"took_s": 2}}))
 
-    step = known.steps["k"]
+    step = known.calls.by_key["k"]
     assert (step.since, step.until, step.state, step.start_seq, step.end_seq) == (8, 10, "done", 1, 1)
 
 
@@ -107,9 +107,9 @@ def test_money_is_counted_by_phase_and_model_and_what_was_never_answered_stays_r
         (3, "budget.reserved", "plan/1", {"entry": "2", "step": "b", "amount_micros": 500}),
     )
 
-    assert (known.total.micros, known.reserved_micros, known.by_phase["plan"].micros) == (40, 500, 40)
-    assert vars(known.by_model["big"]) == {"micros": 40, "calls": 1, "input_tokens": 7, "output_tokens": 3}
-    assert known.steps["a"].micros == 40
+    assert (known.money.total.micros, known.money.reserved_micros, known.money.by_phase["plan"].micros) == (40, 500, 40)
+    assert vars(known.money.by_model["big"]) == {"micros": 40, "calls": 1, "input_tokens": 7, "output_tokens": 3}
+    assert known.calls.by_key["a"].micros == 40
 
 
 def test_an_event_that_was_seen_is_not_counted_again_and_garbage_does_no_harm() -> None:
@@ -121,7 +121,7 @@ def test_an_event_that_was_seen_is_not_counted_again_and_garbage_does_no_harm() 
         wrong: Any = {"key": 7, "entry": [], "amount_micros": "many", "result": 3, "error": {"code": None}, "args": [1]}
         known.add(Event(run_id="r", seq=seq, ts=2.0, kind=kind, lane_id="", payload=wrong))
 
-    assert list(known.attempts) == [("plan", 1)]
+    assert list(known.attempts.by_lane) == [("plan", 1)]
     assert known.last_seq == 11
 
 
@@ -132,9 +132,13 @@ def test_the_end_of_a_run_cuts_off_what_was_under_way() -> None:
         (3, "run.cancelled", "main", {"by": "ana", "reason": "Not needed."}),
     )
 
-    assert (known.steps["k"].state, known.steps["k"].until, known.steps["k"].brief) == ("cut", 3, "/src")
+    assert (known.calls.by_key["k"].state, known.calls.by_key["k"].until, known.calls.by_key["k"].brief) == (
+        "cut",
+        3,
+        "/src",
+    )
     assert known.attempts_of("plan")[0].state == "aborted"
-    assert known.cancelled == ("ana", "Not needed.")
+    assert known.progress.cancelled == ("ana", "Not needed.")
 
 
 def test_ten_thousand_calls_make_at_most_three_hundred_rows() -> None:

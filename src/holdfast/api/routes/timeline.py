@@ -15,7 +15,8 @@ from holdfast.engine.run.load import get_run
 from holdfast.persistence.runs import StoredRun, read_artifacts, read_spent
 from holdfast.presentation.format import cost
 from holdfast.presentation.timeline import PhaseDetails, Timeline, draw_timeline
-from holdfast.presentation.trace import RunTrace, UsageTotal
+from holdfast.presentation.trace import RunTrace
+from holdfast.runtime.run_fold.money import UsageTotal
 from holdfast.workflow import WorkflowTemplate
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -85,7 +86,7 @@ async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> 
     chronicle = await server.chronicles.get(stored.run.id)
     template = find_template(stored)
     limits = {phase.key: phase.budget_usd for phase in template.phases if phase.budget_usd} if template else {}
-    tables = {"Phase": chronicle.by_phase, "Model": chronicle.by_model}
+    tables = {"Phase": chronicle.money.by_phase, "Model": chronicle.money.by_model}
     if template is not None and (personas := _by_persona(chronicle, template, stored)):
         tables["Persona"] = personas
     spent = await read_spent(server.db, stored.run.id)
@@ -97,8 +98,8 @@ async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> 
         is_simulated=is_simulated,
         spent=f"rehearsal, {words}" if is_simulated and spent.simulated_micros else words,
         reserved_usd=to_usd(spent.reserved_micros),
-        input_tokens=chronicle.total.input_tokens,
-        output_tokens=chronicle.total.output_tokens,
+        input_tokens=chronicle.money.total.input_tokens,
+        output_tokens=chronicle.money.total.output_tokens,
         tables=[_to_table(by, sums, limits if by == "Phase" else {}) for by, sums in tables.items()],
     )
 
@@ -107,9 +108,11 @@ def _by_persona(chronicle: RunTrace, template: WorkflowTemplate, stored: StoredR
     """Who spent it: a phase's role tells its persona."""
     sums: dict[str, UsageTotal] = {}
     for phase in template.phases:
-        if phase.key in chronicle.by_phase:
+        if phase.key in chronicle.money.by_phase:
             persona = stored.bindings[phase.role][1] if phase.role in stored.bindings else None
-            sums.setdefault(persona.name if persona else phase.role, UsageTotal()).add(chronicle.by_phase[phase.key])
+            sums.setdefault(persona.name if persona else phase.role, UsageTotal()).add(
+                chronicle.money.by_phase[phase.key]
+            )
     return sums
 
 

@@ -16,9 +16,9 @@ from holdfast.enums import Backend
 from holdfast.persistence.runs import read_budget, read_spent_in_scopes
 from holdfast.persistence.statements import now_text, update
 from holdfast.persona import AgentPersona
-from holdfast.presentation.format import advise_on_budget
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.durable import SameCommit, Suspended
+from holdfast.runtime.event_text import advise_on_budget
 from holdfast.runtime.events import EventKind
 from holdfast.workflow import Phase
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from holdfast.binding import Binding
 from holdfast.config import Config
-from holdfast.engine.history import find_tree
 from holdfast.engine.run.create import NewRun, creation_rows, without_secrets
 from holdfast.engine.run.load import LoadedRun
 from holdfast.enums import Backend, RunPhaseState
@@ -18,6 +17,7 @@ from holdfast.persistence.runs import StoredRun, read_artifacts
 from holdfast.persistence.statements import insert, update
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.run_fold.event_fold import find_tree
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import Workspace, open_workspace
 
