@@ -42,7 +42,7 @@ from holdfast.presentation.status import (
 )
 from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.events import Event
-from holdfast.runtime.state import phase_status
+from holdfast.runtime.run_fold.payload_text import phase_status
 from holdfast.workflow import WorkflowTemplate
 
 

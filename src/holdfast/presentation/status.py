@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.enums import Role
 from holdfast.presentation.format import duration, plural, quoted, sentence_case
-from holdfast.runtime.event_text import error_text, first_line
+from holdfast.runtime.run_fold.payload_text import error_text, first_line
 
 if TYPE_CHECKING:
     from holdfast.presentation.trace import RunTrace

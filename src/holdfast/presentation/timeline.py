@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from holdfast.presentation.format import duration, money, plural
 from holdfast.presentation.status import PhaseFacts, RunFacts, find_pause
 from holdfast.presentation.trace import AttemptSpan, AttemptStatus, Milestone, RunTrace, SegmentType
-from holdfast.runtime.event_text import error_text
 from holdfast.runtime.run_fold.calls import CallSpan, CallStatus, CallType
-from holdfast.runtime.state import phase_status
+from holdfast.runtime.run_fold.payload_text import error_text, phase_status
 from holdfast.workflow import Phase, WorkflowTemplate
 
 MAX_STEPS = 300

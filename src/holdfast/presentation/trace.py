@@ -9,11 +9,11 @@ from enum import StrEnum
 from typing import ClassVar
 
 from holdfast.enums import RunStatus
-from holdfast.runtime.event_text import error_text
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.calls import CallLog, CallSpan
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, Lane, find_tree, to_lane, to_text
 from holdfast.runtime.run_fold.money import RunMoney
+from holdfast.runtime.run_fold.payload_text import error_text
 from holdfast.runtime.run_fold.progress import RunProgress
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, TypeVar
 
-from holdfast.enums import RunPhaseState, RunStatus
+from holdfast.enums import RunStatus
 from holdfast.errors import PayloadInvalid
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.jsondata import from_json, to_json
@@ -18,7 +18,7 @@ from holdfast.runtime.jsondata import from_json, to_json
 STATE_VERSION = 1
 _State = TypeVar("_State", bound="NodeState | RunState")
 
-__all__ = ["NodeState", "RunState", "RunStatus", "STATE_VERSION", "fold", "phase_status", "status_after"]
+__all__ = ["NodeState", "RunState", "RunStatus", "STATE_VERSION", "fold", "status_after"]
 
 
 def _now_unless(at: float | None) -> float:
@@ -187,15 +187,6 @@ def status_after(status: RunStatus | str, kind: str) -> RunStatus | str:
         return status
     is_over = status in _OVER  # a store hands in plain text
     return status if is_over and kind not in _REOPENING else following
-
-
-def phase_status(state: str, run_state: str, *, is_driven: bool = True) -> str:
-    """Return a phase's state as people read it: none is running in a run that is over, paused or interrupted."""
-    if run_state in _OVER and state in (RunPhaseState.RUNNING, RunPhaseState.AWAITING_APPROVAL):
-        return "stopped"
-    if state == RunPhaseState.RUNNING and run_state == RunStatus.PAUSED:
-        return "paused"
-    return "interrupted" if state == RunPhaseState.RUNNING and not is_driven else state
 
 
 def fold(events: Iterable[Event], state: RunState | None = None) -> RunState | None:

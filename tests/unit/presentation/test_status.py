@@ -24,8 +24,8 @@ from holdfast.presentation.status import (
     run_title,
 )
 from holdfast.presentation.trace import RunTrace
-from holdfast.runtime.event_text import brief, error_text, first_line
 from holdfast.runtime.events import Event
+from holdfast.runtime.run_fold.payload_text import brief, error_text, first_line
 
 FORMAT = Path(holdfast.__file__).parent / "web" / "js" / "format.js"
 AT = "2026-01-01T00:00:00.000Z"

@@ -11,7 +11,7 @@ from rich.text import Text
 from holdfast.cli.terminal.output import MARKS
 from holdfast.cli.terminal.run_view import PhaseView, RunView
 from holdfast.presentation.format import cost, exact_money
-from holdfast.runtime.state import phase_status
+from holdfast.runtime.run_fold.payload_text import phase_status
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STYLES = {

@@ -18,8 +18,8 @@ from holdfast.persistence.statements import now_text, update
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.durable import SameCommit, Suspended
-from holdfast.runtime.event_text import advise_on_budget
 from holdfast.runtime.events import EventKind
+from holdfast.runtime.run_fold.payload_text import advise_on_budget
 from holdfast.workflow import Phase
 
 _RESERVE = """

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from holdfast.runtime.event_text import brief, error_text
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, to_lane, to_number, to_text
+from holdfast.runtime.run_fold.payload_text import brief, error_text
 
 
 class CallType(StrEnum):

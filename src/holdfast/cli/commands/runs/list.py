@@ -228,7 +228,7 @@ def _took(phase: dict[str, Any]) -> str:
 
 def read_run(run_id: str) -> dict[str, Any]:
     """Everything a person asks about one run; a phase's `status` is its state as people read it."""
-    from holdfast.runtime.state import phase_status
+    from holdfast.runtime.run_fold.payload_text import phase_status
 
     (run,) = query("SELECT * FROM runs WHERE id = :id", {"id": run_id})
     phases = query("SELECT * FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
