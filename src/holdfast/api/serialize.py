@@ -24,24 +24,25 @@ from holdfast.errors import CursorInvalid, TemplateLoadFailed
 from holdfast.persistence.listings import ListedRun
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
 from holdfast.persistence.runs import Spending, StoredRun
-from holdfast.presentation.format import cost, phase_status
+from holdfast.presentation.format import cost
 from holdfast.presentation.status import (
     Note,
+    OpenApproval,
     PhaseFacts,
-    Question,
     RunFacts,
     describe_choices,
     describe_in_list,
+    describe_question,
     describe_run,
     explain_question,
     find_pause,
     find_refusals,
-    tell_asked,
-    tell_question,
-    tell_title,
+    list_question_facts,
+    run_title,
 )
-from holdfast.presentation.trace import Chronicle
+from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.events import Event
+from holdfast.runtime.run_fold.payload_text import phase_status
 from holdfast.workflow import WorkflowTemplate
 
 
@@ -77,13 +78,13 @@ _SAME_NAMES = (
 
 
 def to_heading(run: RunRow) -> str:
-    return tell_title(title=run.title, requirements_md=run.requirements_md, workflow=run.workflow, run_id=run.id)
+    return run_title(title=run.title, requirements_md=run.requirements_md, workflow=run.workflow, run_id=run.id)
 
 
 def to_facts(
     run: RunRow,
     phases: Iterable[RunPhaseRow],
-    questions: Sequence[Question] = (),
+    questions: Sequence[OpenApproval] = (),
     *,
     reason: str | None = None,
 ) -> RunFacts:
@@ -107,15 +108,15 @@ def to_facts(
     )
 
 
-def to_question(row: ApprovalRow, template: WorkflowTemplate | None = None) -> Question:
+def to_question(row: ApprovalRow, template: WorkflowTemplate | None = None) -> OpenApproval:
     phase = next((phase for phase in template.phases if phase.key == row.phase_key), None) if template else None
-    return Question(
+    return OpenApproval(
         about=row.about,
         phase_key=row.phase_key,
         attempt=row.attempt,
         requested_at=row.requested_at,
         first_by=row.first_by,
-        shown=row.shown if isinstance(row.shown, dict) else {},
+        details=row.shown if isinstance(row.shown, dict) else {},
         title=phase.title if phase else "",
         risk=phase.risk.value if phase else "",
     )
@@ -137,7 +138,7 @@ def to_detail(
     spent: Spending,
     events: Sequence[Event],
     reason: str | None,
-    chronicle: Chronicle,
+    chronicle: RunTrace,
     role: Role,
 ) -> RunDetail:
     run = stored.run
@@ -207,10 +208,10 @@ def to_approval(row: ApprovalRow, template: WorkflowTemplate | None = None) -> A
     causes = describe_choices(question)
     return ApprovalItem(
         approval_id=row.id,
-        question=tell_question(question),
-        facts=tell_asked(question),
+        question=describe_question(question),
+        facts=list_question_facts(question),
         reason=explain_question(question),
-        since_answer=question.shown.get("since_answer"),
+        since_answer=question.details.get("since_answer"),
         causes=[Cause(action=action, label=label, text=text) for action, (label, text) in causes.items()],
         **{name: getattr(row, name) for name in names},
     )

@@ -1,14 +1,22 @@
 """What a run's journal says beyond its steps: how often each phase was tried, what it started from, what was added.
 
-Pure, and read once when a process takes a run over. What happens afterwards is known to whoever makes it happen.
+Pure, and read once when a process takes a run over. What happens afterwards is known to whoever makes it happen, and
+is written into the same history by them.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.run_fold.calls import CallLog, CallSpan
+from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, find_tree, to_number, to_text
+from holdfast.runtime.run_fold.money import RunMoney
 from holdfast.runtime.step import idempotency_key
+
+_AGENT_COMMANDS = ("execute", "agent")
+_TEMPLATE_COMMAND = "command"
 
 
 @dataclass
@@ -37,96 +45,127 @@ class History:
     started_at: int = 0
     """The number of the last event with which an attempt of a phase started."""
     prepared: int = 0
-    _started_from: dict[str, str] = field(default_factory=dict)
-    _failed: set[str] = field(default_factory=set)
-    _lanes: dict[str, str] = field(default_factory=dict)
-    """Of every command without an outcome, as the spool knows it, the lane it belongs to."""
+    started_from: dict[str, str] = field(default_factory=dict)
+    """The files from which the last attempt of each phase started."""
+    failed: set[str] = field(default_factory=set)
+    """The phases that failed for good since a person last retried the run."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> "History":
-        history = cls()
+        """Read the history of a run from its whole journal."""
+        fold = _HistoryFold(cls())
         for event in events:
-            history._add(event)
-        return history
-
-    def _add(self, event: Event) -> None:
-        payload, kind = event.payload, event.kind
-        tree = find_tree(event)
-        self.last_tree = tree or self.last_tree
-        is_resumed = kind in (EventKind.RUN_RESUMED, EventKind.RUN_RESUME_REQUESTED)
-        self.accepts_drift |= is_resumed and payload.get("accept_drift") is True
-        phase = payload.get("phase")
-        if kind.startswith("phase.") and isinstance(phase, str):
-            self._add_phase(event, phase, tree)
-        elif kind == EventKind.RUN_RESUMED and payload.get("after") == "failed":
-            self.retry(event.seq)
-        elif kind == EventKind.WORKSPACE_PREPARED:
-            self.prepared += 1
-        elif kind == EventKind.BUDGET_RAISED and isinstance(phase, str):
-            self.raised_micros[phase] += int(payload.get("amount_micros", 0))
-        elif kind == EventKind.BUDGET_RESERVED:
-            self.reservations[str(payload.get("step"))] = str(payload.get("entry"))
-        elif kind == EventKind.BUDGET_SETTLED:
-            self.reservations.pop(str(payload.get("step")), None)
-        elif kind in (EventKind.TOOL_STARTED, EventKind.TOOL_RESULT, EventKind.TOOL_ERROR):
-            self._add_command(event, str(payload.get("key")))
-
-    def _add_command(self, event: Event, key: str) -> None:
-        of_agent = idempotency_key(event.run_id, key)
-        if event.kind != EventKind.TOOL_STARTED:
-            self.commands.discard(key)
-            self.agent_commands.discard(of_agent)
-            self._lanes.pop(of_agent, None)
-            self._lanes.pop(spool_key(event.run_id, key), None)
-        elif event.payload.get("tool") == "command":
-            self.commands.add(key)
-            self._lanes[spool_key(event.run_id, key)] = event.lane_id
-        elif event.payload.get("tool") in ("execute", "agent"):
-            self.agent_commands.add(of_agent)
-            self._lanes[of_agent] = event.lane_id
+            fold.add(event)
+        return fold.finish()
 
     def retry(self, seq: int) -> None:
-        """Note that a person has opened the run again, with the event of this number."""
+        """Note that a person has opened the run again, with the event of this number.
+
+        What failed starts from the files it had: its attempt may have left them half changed. A phase that the
+        engine tries again by itself goes on with the files as they are.
+        """
         self.retried_at = seq
-        self.restore_to |= {key: self._started_from[key] for key in self._failed if key in self._started_from}
-        self._failed.clear()
+        self.restore_to |= {key: self.started_from[key] for key in self.failed if key in self.started_from}
+        self.failed.clear()
 
-    def _add_phase(self, event: Event, phase: str, tree: str | None) -> None:
-        if event.kind == EventKind.PHASE_STARTED:
-            self.started_at = event.seq
-            attempt = int(event.payload.get("attempt_no", 1))
-            self.last_attempt[phase] = max(attempt, self.last_attempt.get(phase, 0))
-            self.restore_to.pop(phase, None)
-            self._failed.discard(phase)
-            if tree:
-                self._started_from[phase] = tree
-                self.accepted_tree.setdefault(phase, tree)
-        elif event.kind == EventKind.PHASE_FAILED and event.payload.get("is_retried"):
-            self.failures[phase] += 1
-        elif event.kind == EventKind.PHASE_FAILED:
-            self._failed.add(phase)
-            self.failures[phase] = 0
-        elif event.kind == EventKind.PHASE_COMPLETED or event.payload.get("reason") == "changes":
-            self.failures[phase] = 0
-        elif event.payload.get("reason") == "run_changed":
-            self._leave(phase, event.lane_id)
 
-    def _leave(self, phase: str, lane_id: str) -> None:
-        """Give up an attempt because the run was changed: the next one starts from the files that it had."""
-        self.failures[phase] = 0
-        if phase in self._started_from:
-            self.restore_to[phase] = self._started_from[phase]
-        self.left_commands |= {key for key, lane in self._lanes.items() if f"{lane}/".startswith(f"{lane_id}/")}
+class _HistoryFold(EventFold):
+    """Fills a history from events. Calls and money are folded as for every reader; what is here is the engine's own."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._calls = CallLog()
+        self._money = RunMoney(self._calls)
+        self._run_id = ""
+
+    def add(self, event: Event) -> None:
+        self._run_id = event.run_id
+        self._calls.add(event)
+        self._money.add(event)
+        self._history.last_tree = find_tree(event) or self._history.last_tree
+        super().add(event)
+
+    def finish(self) -> History:
+        """Return the history, with what is still under way after the last event."""
+        history = self._history
+        in_flight = [call for call in self._calls.by_key.values() if call.is_in_flight]
+        history.commands = {call.key for call in in_flight if call.tool == _TEMPLATE_COMMAND}
+        history.agent_commands = {
+            idempotency_key(self._run_id, call.key) for call in in_flight if call.tool in _AGENT_COMMANDS
+        }
+        history.reservations = self._money.entry_of_step
+        history.raised_micros = self._money.raised_micros
+        return history
+
+    def _request_resume(self, event: Event) -> None:
+        self._history.accepts_drift |= event.payload.get("accept_drift") is True
+
+    def _resume(self, event: Event) -> None:
+        self._request_resume(event)
+        if event.payload.get("after") == "failed":
+            self._history.retry(event.seq)
+
+    def _prepare(self, _event: Event) -> None:
+        self._history.prepared += 1
+
+    def _start_phase(self, event: Event) -> None:
+        history, phase = self._history, _to_phase(event)
+        attempt = round(to_number(event.payload.get("attempt_no"))) or 1
+        history.started_at = event.seq
+        history.last_attempt[phase] = max(attempt, history.last_attempt.get(phase, 0))
+        history.restore_to.pop(phase, None)
+        history.failed.discard(phase)
+        if tree := find_tree(event):
+            history.started_from[phase] = tree
+            # Only the first attempt starts from accepted files; a later one may find what those before it left.
+            history.accepted_tree.setdefault(phase, tree)
+
+    def _fail_phase(self, event: Event) -> None:
+        phase = _to_phase(event)
+        if event.payload.get("is_retried"):  # by the engine itself; a person has no part in it
+            self._history.failures[phase] += 1
+        else:
+            self._history.failed.add(phase)
+            self._history.failures[phase] = 0
+
+    def _complete_phase(self, event: Event) -> None:
+        self._history.failures[_to_phase(event)] = 0
+
+    def _reopen_phase(self, event: Event) -> None:
+        history, phase = self._history, _to_phase(event)
+        reason = event.payload.get("reason")
+        if reason in ("changes", "run_changed"):
+            history.failures[phase] = 0
+        if reason != "run_changed":
+            return
+        # An attempt was given up because the run was changed: the next one starts from the files that it had, and
+        # what it had running must end. This is decided here and not at the end: its lane may be used again.
+        if phase in history.started_from:
+            history.restore_to[phase] = history.started_from[phase]
+        for call in self._calls.by_key.values():
+            if call.is_in_flight and f"{call.lane_id}/".startswith(f"{event.lane_id}/"):
+                history.left_commands |= self._find_spool_key(call)
+
+    def _find_spool_key(self, call: CallSpan) -> set[str]:
+        if call.tool == _TEMPLATE_COMMAND:
+            return {spool_key(self._run_id, call.key)}
+        return {idempotency_key(self._run_id, call.key)} if call.tool in _AGENT_COMMANDS else set()
+
+    TABLE: ClassVar[EventTable] = {
+        EventKind.RUN_RESUME_REQUESTED: _request_resume,
+        EventKind.RUN_RESUMED: _resume,
+        EventKind.WORKSPACE_PREPARED: _prepare,
+        EventKind.PHASE_STARTED: _start_phase,
+        EventKind.PHASE_FAILED: _fail_phase,
+        EventKind.PHASE_COMPLETED: _complete_phase,
+        EventKind.PHASE_REOPENED: _reopen_phase,
+    }
+
+
+def _to_phase(event: Event) -> str:
+    return to_text(event.payload.get("phase"))
 
 
 def spool_key(run_id: str, key: str) -> str:
     """Return the name under which the spool knows a command of the template."""
     return f"{run_id}:{key}"
-
-
-def find_tree(event: Event) -> str | None:
-    """Return the id of the files that an event was recorded with, if it was."""
-    result = event.payload.get("result")
-    of_result = result.get("tree") if isinstance(result, dict) else None
-    tree = of_result or event.payload.get("tree")
-    return tree if isinstance(tree, str) and tree else None

@@ -25,7 +25,7 @@ from holdfast.persistence.runs import (
     read_spent_by_phase,
 )
 from holdfast.persistence.statements import now_text
-from holdfast.presentation.format import phase_status
+from holdfast.runtime.run_fold.payload_text import phase_status
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import Workspace, is_named, open_workspace, read_setup, summarize_diff
 from holdfast.workspace.files import write_whole

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.runtime.event_text import find_message, message_text
-from holdfast.runtime.events import Event
+from holdfast.runtime.events import Event, EventKind
 
 _TOOLS = ("command", "execute", "agent")
 _EXIT_NOTE = re.compile(r"\n?\[Command \w+ with exit code (-?\d+)\]\s*$")
@@ -46,18 +46,21 @@ class CommandLog:
         key = event.payload.get("key")
         if not isinstance(key, str):
             return None
-        if event.kind in ("tool.started", "tool.result", "tool.error") and event.payload.get("tool") in _TOOLS:
+        if (
+            event.kind in (EventKind.TOOL_STARTED, EventKind.TOOL_RESULT, EventKind.TOOL_ERROR)
+            and event.payload.get("tool") in _TOOLS
+        ):
             known = self.calls.setdefault(key, _to_call(event, key))
-            if event.kind == "tool.started":  # again, after a crash or a failed try
+            if event.kind == EventKind.TOOL_STARTED:  # again, after a crash or a failed try
                 known.ended_at, known.exit_code, known.outcome = None, None, ""
         call = self.calls.get(key)
         if call is None:
             return None
-        if event.kind == "text.delta":
+        if event.kind == EventKind.TEXT_DELTA:
             call.output += str(event.payload.get("text") or "")
-        elif event.kind in ("tool.result", "tool.error"):
-            _end(call, event)
-        elif event.kind == "tool.unknown":
+        elif event.kind in (EventKind.TOOL_RESULT, EventKind.TOOL_ERROR):
+            _end_call(call, event)
+        elif event.kind == EventKind.TOOL_UNKNOWN:
             call.outcome = "what became of it is not known"
         return call
 
@@ -74,10 +77,10 @@ def _to_call(event: Event, key: str) -> CommandCall:
     return CommandCall(key, type_, phase, int(attempt) if attempt.isdigit() else 1, command, event.ts)
 
 
-def _end(call: CommandCall, event: Event) -> None:
+def _end_call(call: CommandCall, event: Event) -> None:
     result, error = event.payload.get("result"), event.payload.get("error")
     call.ended_at = event.ts
-    if event.kind == "tool.error":
+    if event.kind == EventKind.TOOL_ERROR:
         call.outcome = str(error.get("message") or "failed") if isinstance(error, Mapping) else str(error or "failed")
         return
     if isinstance(result, Mapping) and isinstance(result.get("output"), str):

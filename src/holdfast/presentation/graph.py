@@ -42,9 +42,9 @@ class _Place:
 
 
 def lay_out(phases: Sequence[tuple[str, Iterable[str]]], *, is_down: bool = False) -> Layout:
-    """`phases` are keys with the keys each needs; left to right, or downwards."""
+    """Place phases, as keys with the keys each needs, left to right or downwards."""
     keys = [key for key, _ in phases]
-    needs = {key: [need for need in dict.fromkeys(given) if need in keys] for key, given in phases}
+    needs = {key: [need for need in dict.fromkeys(needed) if need in keys] for key, needed in phases}
     layers = to_layers(needs)
     places: list[list[_Place]] = [[] for _ in range(1 + max(layers.values(), default=-1))]
     by_key = {key: _put(places, layers[key]) for key in keys}
@@ -56,7 +56,7 @@ def lay_out(phases: Sequence[tuple[str, Iterable[str]]], *, is_down: bool = Fals
 
 
 def to_layers(needs: dict[str, list[str]]) -> dict[str, int]:
-    """The layer of each phase. What waits in a circle (no valid workflow does) stands after the rest."""
+    """Find the layer of each phase. What waits in a circle (no valid workflow does) stands after the rest."""
     layers: dict[str, int] = {}
     left = list(needs)
     while left:
@@ -75,7 +75,7 @@ def _put(places: list[list[_Place]], layer: int) -> _Place:
 def _chain(
     start: str, end: str, by_key: dict[str, _Place], layers: dict[str, int], places: list[list[_Place]]
 ) -> list[_Place]:
-    """The places that an edge runs through."""
+    """Make the places that an edge runs through, and join them."""
     between = [_put(places, layer) for layer in range(layers[start] + 1, layers[end])]
     chain = [by_key[start], *between, by_key[end]]
     for before, after in pairwise(chain):

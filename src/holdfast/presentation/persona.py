@@ -2,16 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from holdfast.catalog import CatalogEntry
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
 from holdfast.presentation.format import money
 from holdfast.presentation.status import Note
-
-if TYPE_CHECKING:
-    from holdfast.api.routes.personas import ModelPrices
 
 _NETWORK = {
     "allow": "commands may use the network",
@@ -24,6 +20,16 @@ _STATUSES = {
     "missing": Note("waiting", "Not ready"),
     "rehearsal": Note("idle", "Rehearsals only"),
 }
+
+
+@dataclass(frozen=True)
+class ModelPrices:
+    """Dollars per million tokens, and when they were last compared with what the provider publishes."""
+
+    input_usd: float
+    output_usd: float
+    checked: str
+    context_tokens: int
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ def to_persona_card(
     *,
     is_available: bool,
     model_id: str,
-    prices: "ModelPrices | None",
+    prices: ModelPrices | None,
     tools: list[str],
 ) -> PersonaCard:
     persona = entry.definition
@@ -59,13 +65,13 @@ def to_persona_card(
         persona.backend.value,
         model_id or " ".join(persona.argv or ()),
         [capability.value for capability in persona.capabilities],
-        _tell_price(persona, prices),
-        list(_facts(entry, tools)),
+        _describe_price(persona, prices),
+        list(_iter_facts(entry, tools)),
         persona.system_prompt,
     )
 
 
-def _tell_price(persona: AgentPersona, prices: "ModelPrices | None") -> str:
+def _describe_price(persona: AgentPersona, prices: ModelPrices | None) -> str:
     if persona.backend is Backend.SIMULATED:
         return "Pays nothing"
     if prices is not None:
@@ -75,7 +81,7 @@ def _tell_price(persona: AgentPersona, prices: "ModelPrices | None") -> str:
     return "Paid by the program's own account" if is_command else "No price is known; its calls count as $0"
 
 
-def _facts(entry: CatalogEntry[AgentPersona], tools: list[str]) -> Iterator[tuple[str, str]]:
+def _iter_facts(entry: CatalogEntry[AgentPersona], tools: list[str]) -> Iterator[tuple[str, str]]:
     persona = entry.definition
     yield "Tools", ", ".join(tools) or "the program's own"
     yield "Limits", "; ".join([*_rules(persona), _NETWORK[persona.permissions.network.value]])

@@ -9,10 +9,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.enums import Role
-from holdfast.presentation.format import duration, error_text, first_line, plural, quoted, sentence_case
+from holdfast.presentation.format import duration, plural, quoted, sentence_case
+from holdfast.runtime.run_fold.payload_text import error_text, first_line
 
 if TYPE_CHECKING:
-    from holdfast.presentation.trace import Chronicle, Step
+    from holdfast.presentation.trace import RunTrace
+    from holdfast.runtime.run_fold.calls import CallSpan
 
 
 class Pause(NamedTuple):
@@ -64,7 +66,7 @@ class PhaseFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class OpenApproval:
     """An open approval. `about` is `phase`, `tool` or `outcome`."""
 
     about: str
@@ -72,7 +74,7 @@ class Question:
     attempt: int
     requested_at: str = ""
     first_by: str = ""
-    shown: Mapping[str, Any]
+    details: Mapping[str, Any]
     title: str = ""
     risk: str = ""
 
@@ -90,7 +92,7 @@ class RunFacts:
     """Whether a process works on it, as far as whoever asks can know."""
     error: Any = None
     phases: Sequence[PhaseFacts] = ()
-    questions: Sequence[Question] = ()
+    questions: Sequence[OpenApproval] = ()
 
     def phases_in(self, *states: str) -> list[PhaseFacts]:
         return [phase for phase in self.phases if phase.state in states]
@@ -114,25 +116,25 @@ class StatusLine:
     call_since: float | None = None
 
 
-def tell_title(*, title: str, requirements_md: str, workflow: str, run_id: str) -> str:
-    """What a run is called: its title, or else the first line of what is wanted."""
+def run_title(*, title: str, requirements_md: str, workflow: str, run_id: str) -> str:
+    """Return what a run is called: its title, or else the first line of its requirements."""
     return first_line(title, 120) or first_line(requirements_md, 120) or f"{workflow or 'Run'} {run_id[:8]}"
 
 
 def describe_in_list(run: RunFacts) -> str:
-    """One line for lists: where it stands, or why it does not go on."""
+    """Say in one line, for lists, where a run stands or why it does not go on."""
     open_phases = run.phases_in("running", "awaiting_approval")
     match run.state:
         case "failed":
-            return _tell_failure(run)
+            return _describe_failure(run)
         case "completed":
             return f"{plural(len(run.phases), 'phase')} done" if run.phases else "Done"
         case "cancelled":
             return first_line(error_text(run.error)) or "Aborted"
         case "paused":
             where = (run.phases_in("awaiting_approval") or open_phases)[:1]
-            told = find_pause(run.pause_reason).line
-            return f"{told} · {where[0].key}" if where else told
+            line = find_pause(run.pause_reason).line
+            return f"{line} · {where[0].key}" if where else line
     if run.waiting_for:
         return run.waiting_for
     if run.state == "pending":
@@ -147,25 +149,25 @@ def describe_in_list(run: RunFacts) -> str:
     return f"{names} · {len(run.phases_in(*_DONE))} of {len(run.phases)} done"
 
 
-def _tell_failure(run: RunFacts) -> str:
+def _describe_failure(run: RunFacts) -> str:
     failed = run.phases_in("failed")[:1]
-    told = first_line(error_text(run.error) or (error_text(failed[0].error) if failed else "") or "It failed")
-    return f"{failed[0].key}: {told}" if failed and failed[0].key not in told else told
+    error = first_line(error_text(run.error) or (error_text(failed[0].error) if failed else "") or "It failed")
+    return f"{failed[0].key}: {error}" if failed and failed[0].key not in error else error
 
 
-def describe_run(run: RunFacts, chronicle: "Chronicle | None" = None) -> StatusLine:
-    """The sentence at the head of a run: what is happening, and why."""
+def describe_run(run: RunFacts, trace: "RunTrace | None" = None) -> StatusLine:
+    """Write the sentence at the head of a run: what is happening, and why."""
     match run.state:
         case "pending":
             why = run.waiting_for or "Queued. holdfast serve takes it, or holdfast resume drives it here."
             return StatusLine("idle", why, run.created_at)
         case "running" if not run.is_driven:
-            told = "Interrupted: the process that drove it has ended. Nothing is lost; it goes on when it is resumed."
-            return StatusLine("waiting", told, run.updated_at)
+            text = "Interrupted: the process that drove it has ended. Nothing is lost; it goes on when it is resumed."
+            return StatusLine("waiting", text, run.updated_at)
         case "running":
-            return _tell_work(run, chronicle)
+            return _describe_work(run, trace)
         case "paused":
-            return _tell_pause(run, chronicle)
+            return _describe_pause(run, trace)
         case "completed":
             took = took_s(run)
             return StatusLine(
@@ -173,17 +175,17 @@ def describe_run(run: RunFacts, chronicle: "Chronicle | None" = None) -> StatusL
             )
         case "failed":
             failed = run.phases_in("failed")[:1]
-            told = error_text(run.error) or (error_text(failed[0].error) if failed else "") or "no reason was recorded"
+            error = error_text(run.error) or (error_text(failed[0].error) if failed else "") or "no reason was recorded"
             what = f"Phase “{failed[0].key}” failed" if failed else "Failed"
-            return StatusLine("bad", f"{what}: {first_line(told, 300)}", run.ended_at)
+            return StatusLine("bad", f"{what}: {first_line(error, 300)}", run.ended_at)
         case "cancelled":
-            by, reason = chronicle.cancelled if chronicle else ("", "")
+            by, reason = trace.progress.cancelled if trace else ("", "")
             who = f" by {by}" if by else ""
             return StatusLine("idle", f"Aborted{who}{f': {first_line(reason, 200)}' if reason else '.'}", run.ended_at)
     return StatusLine("idle", run.state, run.updated_at)
 
 
-def _tell_work(run: RunFacts, chronicle: "Chronicle | None") -> StatusLine:
+def _describe_work(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
     working = run.phases_in("running")
     since = max((phase.started_at for phase in working if phase.started_at), default=None)
     if run.waiting_for:
@@ -191,41 +193,42 @@ def _tell_work(run: RunFacts, chronicle: "Chronicle | None") -> StatusLine:
     if not working:
         return StatusLine("busy", "Working: the workspace is being made ready.", since)
     attempt = f", attempt {working[0].attempts}" if len(working) == 1 and working[0].attempts > 1 else ""
-    step = chronicle.find_open_step() if chronicle else None
-    text = f"Working on {quoted(phase.key for phase in working)}{attempt}{_tell_step(step)}."
-    return StatusLine("busy", text, since, step.since if step else None)
+    call = trace.find_open_call() if trace else None
+    text = f"Working on {quoted(phase.key for phase in working)}{attempt}{_describe_call(call)}."
+    return StatusLine("busy", text, since, call.since if call else None)
 
 
-def _tell_step(step: "Step | None") -> str:
-    if step is None:
+def _describe_call(call: "CallSpan | None") -> str:
+    if call is None:
         return ""
-    return f": {'the model is thinking' if step.type == 'model' else step.label}"
+    return f": {'the model is thinking' if call.type == 'model' else call.label}"
 
 
-def _tell_pause(run: RunFacts, chronicle: "Chronicle | None") -> StatusLine:
-    asked = run.questions[0] if run.questions else None
-    if run.pause_reason == "approval" and asked is None:
+def _describe_pause(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
+    question = run.questions[0] if run.questions else None
+    if run.pause_reason == "approval" and question is None:
         return StatusLine("busy", "Answered. holdfast serve goes on with it, or holdfast resume does.", run.updated_at)
-    waiting = [asked.phase_key] if asked else [phase.key for phase in run.phases_in("awaiting_approval")]
+    waiting = [question.phase_key] if question else [phase.key for phase in run.phases_in("awaiting_approval")]
     of_phase = f" of “{waiting[0]}”" if waiting else ""
-    is_tool = asked is not None and asked.about == "tool"
-    exhausted, stalled, by = (chronicle.exhausted, chronicle.stalled, chronicle.paused_by) if chronicle else ("",) * 3
+    is_tool = question is not None and question.about == "tool"
+    exhausted = trace.money.exhausted if trace else ""
+    stalled, by = (trace.progress.stalled, trace.progress.paused_by) if trace else ("", "")
     texts = {
-        "approval": f"Waiting for a person: {_may_call(asked)}" if is_tool else f"Waiting for approval{of_phase}.",
+        "approval": f"Waiting for a person: {_may_call(question)}" if is_tool else f"Waiting for approval{of_phase}.",
         "budget": exhausted,
         "person": f"Paused by {by}. Resume it to go on." if by else "",
         "stalled": stalled,
     }
     text = texts.get(run.pause_reason or "") or find_pause(run.pause_reason).sentence
-    return StatusLine("waiting", text, asked.requested_at if asked else run.updated_at)
+    return StatusLine("waiting", text, question.requested_at if question else run.updated_at)
 
 
-def _may_call(question: Question | None) -> str:
-    return f"may the agent call {question.shown.get('tool') if question else ''}?"
+def _may_call(question: OpenApproval | None) -> str:
+    return f"may the agent call {question.details.get('tool') if question else ''}?"
 
 
 def took_s(run: RunFacts) -> float | None:
-    """Seconds from the start to the end; `None` while there is none."""
+    """Return the seconds from the start to the end; `None` while there is none."""
     start, end = run.started_at or run.created_at, run.ended_at or run.updated_at
     if not start or not end:
         return None
@@ -233,7 +236,7 @@ def took_s(run: RunFacts) -> float | None:
 
 
 def find_refusals(run: RunFacts, role: Role) -> dict[str, str | None]:
-    """Why each verb would be refused now, in words; `None` where it would not be. The verb itself has the last word."""
+    """Say why each verb would be refused now; `None` where it would not be. The verb itself has the last word."""
     too_low = None if role.includes(Role.OPERATOR) else f"This needs the role operator; you are {role.value}."
     word = "aborted" if run.state == "cancelled" else run.state
     over = f"The run is {word}." if run.state in ("completed", "failed", "cancelled") else None
@@ -253,7 +256,7 @@ def find_refusals(run: RunFacts, role: Role) -> dict[str, str | None]:
     }
 
 
-def tell_question(question: Question) -> str:
+def describe_question(question: OpenApproval) -> str:
     match question.about:
         case "tool":
             return sentence_case(_may_call(question))
@@ -263,27 +266,27 @@ def tell_question(question: Question) -> str:
     return f"Approve “{question.title or question.phase_key}”{again}?"
 
 
-def explain_question(question: Question) -> str:
-    """Why a person is asked, as it follows "because"."""
-    shown = question.shown
+def explain_question(question: OpenApproval) -> str:
+    """Say why a person is asked, as it follows "because"."""
+    details = question.details
     if question.about == "outcome":
         return "its process died during the call, and nothing was recorded of its outcome"
     if question.about == "tool":
-        policy = shown.get("policy")
+        policy = details.get("policy")
         policy = policy if isinstance(policy, dict) else {}
         rule = f" (rule {policy['rule']})" if policy.get("rule") else ""
         return f"{policy.get('reason') or 'the tool policy says so'}{rule}"
     return str(
-        shown.get("reason") or (f"the phase has risk {question.risk}" if question.risk else "the workflow says so")
+        details.get("reason") or (f"the phase has risk {question.risk}" if question.risk else "the workflow says so")
     )
 
 
-def tell_asked(question: Question) -> list[str]:
-    """What else to know of a question, in a few words each."""
-    shown = question.shown
-    files = shown.get("files")
+def list_question_facts(question: OpenApproval) -> list[str]:
+    """List what else to know of a question, in a few words each."""
+    details = question.details
+    files = details.get("files")
     count = len(files) if isinstance(files, list) else 0
-    changed = f"{plural(count, 'file')} changed, +{shown.get('added') or 0} −{shown.get('removed') or 0}"
+    changed = f"{plural(count, 'file')} changed, +{details.get('added') or 0} −{details.get('removed') or 0}"
     return [
         f"Phase {question.phase_key}, attempt {question.attempt}",
         *([f"Risk {question.risk}"] if question.risk else []),
@@ -291,12 +294,12 @@ def tell_asked(question: Question) -> list[str]:
     ]
 
 
-def describe_choices(question: Question) -> dict[str, tuple[str, str]]:
-    """By action what its button is called and what it causes, in the order they are offered."""
+def describe_choices(question: OpenApproval) -> dict[str, tuple[str, str]]:
+    """Return by action what its button is called and what it causes, in the order they are offered."""
     key = question.phase_key
     if question.about == "tool":
         return {
-            "approve": ("Approve", f"The agent calls {question.shown.get('tool')} with exactly these arguments."),
+            "approve": ("Approve", f"The agent calls {question.details.get('tool')} with exactly these arguments."),
             "reject": ("Reject", "The call is refused; the agent is told so and goes on without it."),
         }
     if question.about == "outcome":
@@ -305,7 +308,7 @@ def describe_choices(question: Question) -> dict[str, tuple[str, str]]:
             "reject": ("Fail the phase", f"Phase “{key}” fails; the run can be retried."),
             "result": ("Give the result", "It had worked: the run goes on with the result you give."),
         }
-    following = [str(name) for name in question.shown.get("next") or ()]
+    following = [str(name) for name in question.details.get("next") or ()]
     starts = f"phase{'s' if len(following) > 1 else ''} {quoted(following)} start{'' if len(following) > 1 else 's'}."
     then = starts if following else "the run completes."
     is_second_needed = question.risk == "critical" and not question.first_by

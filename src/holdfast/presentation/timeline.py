@@ -3,13 +3,20 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from holdfast.presentation.format import duration, error_text, money, phase_status, plural
+from holdfast.presentation.format import duration, money, plural
 from holdfast.presentation.status import PhaseFacts, RunFacts, find_pause
-from holdfast.presentation.trace import Attempt, Chronicle, Mark, Step
+from holdfast.presentation.trace import AttemptSpan, AttemptStatus, Milestone, RunTrace, SegmentType
+from holdfast.runtime.run_fold.calls import CallSpan, CallStatus, CallType
+from holdfast.runtime.run_fold.payload_text import error_text, phase_status
 from holdfast.workflow import Phase, WorkflowTemplate
 
 MAX_STEPS = 300
-_SPENT = {"working": "worked", "waiting": "waited", "queued": "queued", "down": "was down"}
+_SPENT = {
+    SegmentType.WORKING: "worked",
+    SegmentType.WAITING: "waited",
+    SegmentType.QUEUED: "queued",
+    SegmentType.DOWN: "was down",
+}
 _STATUSES = {
     "pending": ("idle", "idle", "Not started"),
     "running": ("busy", "busy", "Running"),
@@ -18,14 +25,21 @@ _STATUSES = {
     "failed": ("bad", "bad", "Failed"),
     "skipped": ("idle", "idle", "Skipped"),
 }
-_TRIES = {
-    "running": ("busy", "under way"),
-    "completed": ("good", "completed"),
-    "failed": ("bad", "failed"),
-    "changes": ("waiting", "changes requested"),
-    "aborted": ("idle", "aborted"),
+_ATTEMPTS = {
+    AttemptStatus.RUNNING: ("busy", "under way"),
+    AttemptStatus.COMPLETED: ("good", "completed"),
+    AttemptStatus.FAILED: ("bad", "failed"),
+    AttemptStatus.CHANGES: ("waiting", "changes requested"),
+    AttemptStatus.ABORTED: ("idle", "aborted"),
 }
-_CALLS = {"open": ("busy", "under way"), "done": ("good", "done"), "failed": ("bad", "failed")}
+_CALLS = {
+    CallStatus.OPEN: ("busy", "under way"),
+    CallStatus.DONE: ("good", "done"),
+    CallStatus.FAILED: ("bad", "failed"),
+    CallStatus.CUT: ("idle", "cut off"),
+}
+
+_BROKEN = (AttemptStatus.FAILED, AttemptStatus.CHANGES, AttemptStatus.ABORTED)
 
 
 @dataclass(frozen=True)
@@ -55,7 +69,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Try:
+class AttemptSummary:
     """One attempt at a phase, in words; `seq` is the event that began it."""
 
     tone: str
@@ -88,7 +102,7 @@ class Row:
     error: str = ""
     hint: str = ""
     artifact: str = ""
-    tries: Sequence[Try] = ()
+    tries: Sequence[AttemptSummary] = ()
     start_seq: int | None = None
     end_seq: int | None = None
 
@@ -98,38 +112,40 @@ class Timeline:
     since: float | None
     until: float | None
     rows: Sequence[Row] = ()
-    marks: Sequence[Mark] = ()
+    marks: Sequence[Milestone] = ()
     busy: Sequence[tuple[float, float | None]] = field(default=())
 
 
+@dataclass(frozen=True)
+class PhaseDetails:
+    """What the rows say of the phases beside their times: by role who fills it, by phase what it handed in."""
+
+    template: WorkflowTemplate | None = None
+    workers: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+
 def draw_timeline(
-    run: RunFacts,
-    chronicle: Chronicle,
-    *,
-    template: WorkflowTemplate | None,
-    workers: Mapping[str, str],
-    artifacts: Mapping[str, str],
-    opened: Collection[str],
-    now: float,
+    run: RunFacts, trace: RunTrace, details: PhaseDetails, *, opened: Collection[str], now: float
 ) -> Timeline:
-    """`workers` says by role who fills it, `artifacts` by phase what it handed in."""
-    planned = {phase.key: phase for phase in template.phases} if template else {}
+    """Draw a row for each phase, and one for each call of the phases that are opened."""
+    planned = {phase.key: phase for phase in details.template.phases} if details.template else {}
     rows: list[Row] = []
     for phase in run.phases:
-        row = _phase_row(phase, run, chronicle, planned.get(phase.key), now=now, is_open=phase.key in opened)
-        worker = workers.get(planned[phase.key].role, "") if phase.key in planned else ""
-        facts = _facts(planned.get(phase.key), worker, chronicle, phase.key)
-        rows.append(replace(row, artifact=artifacts.get(phase.key, ""), facts=facts))
+        row = _phase_row(phase, run, trace, planned.get(phase.key), now=now, is_open=phase.key in opened)
+        worker = details.workers.get(planned[phase.key].role, "") if phase.key in planned else ""
+        facts = _list_phase_facts(planned.get(phase.key), worker, trace, phase.key)
+        rows.append(replace(row, artifact=details.artifacts.get(phase.key, ""), facts=facts))
         if phase.key in opened:
-            rows += _step_rows(phase.key, chronicle, now)
-    return Timeline(chronicle.first_ts, chronicle.last_ts, rows, chronicle.marks, chronicle.find_busy())
+            rows += _call_rows(phase.key, trace, now)
+    return Timeline(trace.first_ts, trace.last_ts, rows, trace.milestones, trace.find_busy())
 
 
 def _phase_row(
-    phase: PhaseFacts, run: RunFacts, chronicle: Chronicle, planned: Phase | None, *, now: float, is_open: bool
+    phase: PhaseFacts, run: RunFacts, trace: RunTrace, planned: Phase | None, *, now: float, is_open: bool
 ) -> Row:
-    attempts = chronicle.attempts_of(phase.key)
-    status = _status_of(phase.state, run)
+    attempts = trace.attempts_of(phase.key)
+    status = _to_status(phase.state, run)
     segments = [(attempt, segment) for attempt in attempts for segment in attempt.segments]
     spent = dict.fromkeys(_SPENT, 0.0)
     for _, segment in segments:
@@ -137,7 +153,7 @@ def _phase_row(
     live_since = next((segment.since for _, segment in segments if segment.until is None), None)
     total = sum((segment.until or segment.since) - segment.since for _, segment in segments)
     many = [f"{len(attempts)} attempts"] if len(attempts) > 1 else []
-    told = [f"{word} {duration(spent[kind])}" for kind, word in _SPENT.items() if spent[kind] > 0.05]
+    times = [f"{word} {duration(spent[kind])}" for kind, word in _SPENT.items() if spent[kind] > 0.05]
     bars = [
         Bar(segment.type, segment.since, segment.until, attempt.state, f"{segment.type}, attempt {attempt.n}")
         for attempt, segment in segments
@@ -150,24 +166,24 @@ def _phase_row(
         seconds=total if attempts else None,
         live_since=live_since,
         attempts=len(attempts),
-        has_steps=bool(chronicle.steps_of(phase.key)),
+        has_steps=bool(trace.calls_of(phase.key)),
         is_open=is_open,
-        bars=[*_queued_before(attempts, planned, chronicle), *bars],
+        bars=[*_queued_before(attempts, planned, trace), *bars],
         ends=[
             End(attempt.until, attempt.state)
             for attempt in attempts
-            if attempt.until is not None and attempt.state in ("failed", "changes", "aborted")
+            if attempt.until is not None and attempt.state in _BROKEN
         ],
-        told=", ".join([f"{phase.key}: {status.word.lower()}", *many, *told]),
+        told=", ".join([f"{phase.key}: {status.word.lower()}", *many, *times]),
         title=planned.title if planned else phase.key,
         error=error_text(phase.error),
         hint=str(phase.error.get("hint") or "") if isinstance(phase.error, dict) else "",
-        tries=[_to_try(attempt, chronicle) for attempt in attempts],
+        tries=[_summarize_attempt(attempt, trace) for attempt in attempts],
     )
 
 
-def _status_of(state: str, run: RunFacts) -> Status:
-    """A phase under way stands still when its run does."""
+def _to_status(state: str, run: RunFacts) -> Status:
+    """Return the status of a phase; one under way stands still when its run does."""
     match phase_status(state, run.state):
         case "paused":
             return Status("waiting", "waiting", find_pause(run.pause_reason).mark)
@@ -176,69 +192,69 @@ def _status_of(state: str, run: RunFacts) -> Status:
     return Status(*_STATUSES.get(state, ("idle", "idle", state)))
 
 
-def _queued_before(attempts: Sequence[Attempt], planned: Phase | None, chronicle: Chronicle) -> list[Bar]:
-    """From when all it needs was there until it began."""
+def _queued_before(attempts: Sequence[AttemptSpan], planned: Phase | None, trace: RunTrace) -> list[Bar]:
+    """Return the bar from when all that a phase needs was there until it began."""
     if not attempts or planned is None:
         return []
-    before = [each[-1].until for need in planned.needs or () if (each := chronicle.attempts_of(need))]
+    before = [each[-1].until for need in planned.needs or () if (each := trace.attempts_of(need))]
     ends = [end for end in before if end is not None]
-    since = max(ends) if ends else chronicle.first_ts
+    since = max(ends) if ends else trace.first_ts
     if since is None or attempts[0].since - since <= 0.15:
         return []
-    return [Bar("queued", since, attempts[0].since, told="queued")]
+    return [Bar(SegmentType.QUEUED, since, attempts[0].since, told="queued")]
 
 
-def _facts(planned: Phase | None, worker: str, chronicle: Chronicle, key: str) -> list[str]:
-    spent = money(chronicle.by_phase[key].micros / 1_000_000) if key in chronicle.by_phase else ""
+def _list_phase_facts(planned: Phase | None, worker: str, trace: RunTrace, key: str) -> list[str]:
+    spent = money(trace.money.by_phase[key].micros / 1_000_000) if key in trace.money.by_phase else ""
     risk, asks = (f"risk {planned.risk.value}", planned.requires_approval) if planned else ("", False)
     return [fact for fact in (risk, worker, spent, "asks for approval" if asks else "") if fact]
 
 
-def _to_try(attempt: Attempt, chronicle: Chronicle) -> Try:
+def _summarize_attempt(attempt: AttemptSpan, trace: RunTrace) -> AttemptSummary:
     is_still = attempt.until is None and not attempt.is_working
-    tone, word = ("waiting", "waits") if is_still else _TRIES.get(attempt.state, ("idle", attempt.state))
-    steps = chronicle.steps_of(attempt.phase, attempt.n)
-    models = sum(step.type == "model" for step in steps)
-    calls = f"{plural(models, 'model call')}, {plural(len(steps) - models, 'tool call')}"
+    tone, word = ("waiting", "waits") if is_still else _ATTEMPTS[attempt.state]
+    spans = trace.calls_of(attempt.phase, attempt.n)
+    models = sum(span.type is CallType.MODEL for span in spans)
+    calls = f"{plural(models, 'model call')}, {plural(len(spans) - models, 'tool call')}"
     took = "" if attempt.until is None else duration(attempt.until - attempt.since)
-    return Try(tone, f"Attempt {attempt.n} {word}", calls, took, attempt.error, attempt.seq)
+    return AttemptSummary(tone, f"Attempt {attempt.n} {word}", calls, took, attempt.error, attempt.seq)
 
 
-def _step_rows(phase: str, chronicle: Chronicle, now: float) -> list[Row]:
-    steps = chronicle.steps_of(phase)
-    still_since = chronicle.last_ts if chronicle.is_still else None
-    rows = [_step_row(step, now, still_since=still_since) for step in steps[:MAX_STEPS]]
-    if len(steps) > MAX_STEPS:
-        rows.append(Row(type="rest", key=f"{phase}/rest", label=f"{len(steps) - MAX_STEPS} more: see Activity"))
+def _call_rows(phase: str, trace: RunTrace, now: float) -> list[Row]:
+    calls = trace.calls_of(phase)
+    still_since = trace.last_ts if trace.progress.is_still else None
+    rows = [_call_row(call, now, still_since=still_since) for call in calls[:MAX_STEPS]]
+    if len(calls) > MAX_STEPS:
+        rows.append(Row(type="rest", key=f"{phase}/rest", label=f"{len(calls) - MAX_STEPS} more: see Activity"))
     return rows
 
 
-def _step_row(step: Step, now: float, *, still_since: float | None = None) -> Row:
-    """`still_since`: since then the run is over or waits, and a call without an answer is no longer under way."""
-    is_live = step.state == "open" and still_since is None
+def _call_row(call: CallSpan, now: float, *, still_since: float | None = None) -> Row:
+    """Draw a call. Since `still_since` the run is over or waits: a call without an answer is no longer under way."""
+    is_live = call.state is CallStatus.OPEN and still_since is None
     until = now if still_since is None else still_since
-    until = until if is_live or step.until is None else step.until
-    took = until - step.since
-    state = step.state if is_live or step.state != "open" else "cut"
-    tone, word = _CALLS.get(state, ("idle", "cut off"))
-    facts = [money(step.micros / 1_000_000)] if step.micros else []
-    facts += [plural(step.tries, "try", "tries")] if step.tries > 1 else []
-    facts += ["its outcome was unknown after a crash"] if step.is_unknown else []
-    end = "unknown" if step.is_unknown else "failed" if step.state == "failed" else ""
-    kind = "model" if step.type == "model" else "tool"
+    until = until if is_live or call.until is None else call.until
+    took = until - call.since
+    state = call.state if is_live or call.state is not CallStatus.OPEN else CallStatus.CUT
+    tone, word = _CALLS[state]
+    facts = [money(call.micros / 1_000_000)] if call.micros else []
+    facts += [plural(call.tries, "try", "tries")] if call.tries > 1 else []
+    facts += ["its outcome was unknown after a crash"] if call.is_unknown else []
+    end = "unknown" if call.is_unknown else "failed" if call.state is CallStatus.FAILED else ""
+    kind = CallType.MODEL if call.type is CallType.MODEL else CallType.TOOL
     return Row(
         type="step",
-        key=step.key,
-        label=step.label,
-        brief=step.brief,
+        key=call.key,
+        label=call.label,
+        brief=call.brief,
         status=Status(tone, tone, word),
         seconds=0.0 if is_live else took,
-        live_since=step.since if is_live else None,
-        bars=[Bar(kind, step.since, None if is_live else until, state, kind)],
-        ends=[End(step.since if step.until is None else step.until, end)] if end else [],
-        told=f"{step.label}: {state}, {duration(took)}",
+        live_since=call.since if is_live else None,
+        bars=[Bar(kind, call.since, None if is_live else until, state, kind)],
+        ends=[End(call.since if call.until is None else call.until, end)] if end else [],
+        told=f"{call.label}: {state}, {duration(took)}",
         facts=facts,
-        error=step.error,
-        start_seq=step.start_seq,
-        end_seq=step.end_seq,
+        error=call.error,
+        start_seq=call.start_seq,
+        end_seq=call.end_seq,
     )

@@ -1,65 +1,93 @@
-"""A run's events folded into what people ask of its past: attempts and their times, calls, turning points, money.
+"""A run's past as people ask of it: attempts and how their time was spent, calls, milestones, money.
 
 Rule: it takes any order a journal can hold, any kind it does not know and any payload, and an event only once.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import ClassVar
 
-from holdfast.engine.history import find_tree
-from holdfast.presentation.format import brief, error_text
-from holdfast.runtime.events import Event
+from holdfast.enums import RunStatus
+from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.run_fold.calls import CallLog, CallSpan
+from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, Lane, find_tree, to_lane, to_text
+from holdfast.runtime.run_fold.money import RunMoney
+from holdfast.runtime.run_fold.payload_text import error_text
+from holdfast.runtime.run_fold.progress import RunProgress
 
-_STARTS = ("model.request", "tool.started", "step.started")
-_ENDS = {
-    "model.response": "done",
-    "model.error": "failed",
-    "tool.result": "done",
-    "tool.error": "failed",
-    "step.completed": "done",
-    "step.failed": "failed",
-}
+
+class SegmentType(StrEnum):
+    """How a piece of time was spent; `down` is time after a crash, until a process took the run over."""
+
+    WORKING = "working"
+    WAITING = "waiting"
+    QUEUED = "queued"
+    DOWN = "down"
+
+
+class AttemptStatus(StrEnum):
+    """How an attempt stands; `changes` is one that a person's answer or a change to the run ended."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CHANGES = "changes"
+    ABORTED = "aborted"
+
+
+class MilestoneType(StrEnum):
+    CRASH = "crash"
+    RESUMED = "resumed"
+    PAUSED = "paused"
+    ABORTED = "aborted"
+    RETRIED = "retried"
+    UNKNOWN = "unknown"
 
 
 @dataclass
 class Segment:
-    """A piece of an attempt's time: `working`, `waiting`, `queued` or `down`; open while `until` is `None`."""
+    """A piece of an attempt's time; open while `until` is `None`."""
 
-    type: str
+    type: SegmentType
     since: float
     until: float | None = None
 
 
 @dataclass
-class Attempt:
+class AttemptSpan:
+    """An attempt at a phase. Its segments follow each other without a gap; while it is open, so is the last one."""
+
     phase: str
     n: int
     since: float
     seq: int
     until: float | None = None
-    state: str = "running"
+    state: AttemptStatus = AttemptStatus.RUNNING
     error: str = ""
     segments: list[Segment] = field(default_factory=list)
-    is_asked: bool = False
+    needs_answer: bool = False
     """A person has not answered yet."""
 
     @property
+    def segment_type(self) -> SegmentType:
+        return self.segments[-1].type
+
+    @property
     def is_working(self) -> bool:
-        return self.until is None and self.segments[-1].type == "working"
+        return self.until is None and self.segment_type is SegmentType.WORKING
 
     def worked_s(self, now: float) -> float:
-        """How long processes have worked on it."""
-        working = [each for each in self.segments if each.type == "working"]
+        """Return for how long processes have worked on it."""
+        working = [each for each in self.segments if each.type is SegmentType.WORKING]
         return sum(max((now if each.until is None else each.until) - each.since, 0.0) for each in working)
 
-    def turn_to(self, kind: str, ts: float) -> None:
-        if self.until is None and self.segments[-1].type != kind:
+    def turn_to(self, kind: SegmentType, ts: float) -> None:
+        if self.until is None and self.segment_type is not kind:
             self._close(ts)
             self.segments.append(Segment(kind, ts))
 
-    def finish(self, ts: float, state: str, error: str = "") -> None:
+    def finish(self, ts: float, state: AttemptStatus, error: str = "") -> None:
         self._close(ts)
         self.until, self.state, self.error = ts, state, error
 
@@ -69,139 +97,212 @@ class Attempt:
             last.until = max(last.since, ts)
 
 
-@dataclass
-class Step:
-    """A model or tool call, from its request to its answer; `open`, `done`, `failed` or `cut` off by the run's end."""
-
-    key: str
-    type: str
-    label: str
-    brief: str
-    phase: str
-    attempt: int
-    since: float
-    start_seq: int
-    model: str = ""
-    until: float | None = None
-    state: str = "open"
-    tries: int = 1
-    error: str = ""
-    end_seq: int | None = None
-    micros: int = 0
-    is_unknown: bool = False
-
-
 @dataclass(frozen=True)
-class Mark:
-    """A turning point: `crash`, `resumed`, `paused`, `aborted`, `retried` or `unknown`."""
+class Milestone:
+    """A turning point of a run."""
 
     ts: float
-    type: str
+    type: MilestoneType
     text: str
 
 
-@dataclass
-class Sum:
-    """Money and tokens of some calls."""
+class AttemptLog(EventFold):
+    """The attempts of a run and its milestones.
 
-    micros: int = 0
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
+    How the time of an attempt is known, though no event says "now I wait":
+    - it works from its start until a person is asked, the run pauses, or it ends;
+    - an answer ends the waiting, but a process must come first: until then it is queued. A process that was there all
+      the time shows by its next call, another one by `run.resumed`;
+    - a crash writes nothing. It is seen afterwards, when a run is resumed that neither waited nor was over, and it
+      happened after the event before: from there on the attempt was down.
+    """
 
-    def add(self, other: "Sum") -> None:
-        self.micros += other.micros
-        self.calls += other.calls
-        self.input_tokens += other.input_tokens
-        self.output_tokens += other.output_tokens
-
-
-class Chronicle:
-    def __init__(self) -> None:
-        self.attempts: dict[tuple[str, int], Attempt] = {}
-        self.steps: dict[str, Step] = {}
-        self.marks: list[Mark] = []
-        self.total = Sum()
-        self.by_phase: dict[str, Sum] = defaultdict(Sum)
-        self.by_model: dict[str, Sum] = defaultdict(Sum)
-        self.first_ts: float | None = None
+    def __init__(self, progress: RunProgress) -> None:
+        self.by_lane: dict[Lane, AttemptSpan] = {}
+        self.milestones: list[Milestone] = []
         self.last_ts: float | None = None
-        self.last_seq = 0
-        self.exhausted = ""
-        self.is_simulated = False  # whether some of its money is made up
-        self.stalled = ""
-        self.paused_by = ""
-        self.cancelled = ("", "")
-        """By whom, and why."""
+        self._progress = progress
+
+    def add(self, event: Event) -> None:
+        """Take an event, before `progress` does: a resume needs to know what the run did until now."""
+        super().add(event)
+        self.last_ts = event.ts
+
+    def of_phase(self, phase: str) -> list[AttemptSpan]:
+        return sorted((each for each in self.by_lane.values() if each.phase == phase), key=lambda each: each.n)
+
+    def _start(self, event: Event) -> None:
+        lane = to_lane(event)
+        if lane.phase and lane not in self.by_lane:
+            first = Segment(SegmentType.WORKING, event.ts)
+            self.by_lane[lane] = AttemptSpan(lane.phase, lane.attempt, event.ts, event.seq, segments=[first])
+
+    def _finish(self, event: Event) -> None:
+        if (attempt := self.by_lane.get(to_lane(event))) is not None:
+            attempt.finish(event.ts, _ENDS_OF_PHASE[event.kind], error_text(event.payload.get("error")))
+
+    def _reopen(self, event: Event) -> None:
+        """End the attempt before the one that is to come; the event may stand in the lane of either."""
+        phase, n = to_lane(event)
+        before = self.by_lane.get(Lane(phase, n - 1)) or self.by_lane.get(Lane(phase, n))
+        if before is not None and before.until is None:
+            is_change = event.payload.get("reason") in ("changes", "run_changed") or event.payload.get("comment")
+            before.finish(event.ts, AttemptStatus.CHANGES if is_change else AttemptStatus.FAILED, before.error)
+
+    def _request_answer(self, event: Event) -> None:
+        if (attempt := self.by_lane.get(to_lane(event))) is not None:
+            attempt.needs_answer = True
+            attempt.turn_to(SegmentType.WAITING, event.ts)
+
+    def _receive_answer(self, event: Event) -> None:
+        if (attempt := self.by_lane.get(to_lane(event))) is not None:
+            attempt.needs_answer = False
+            if attempt.segment_type is SegmentType.WAITING:
+                attempt.turn_to(SegmentType.QUEUED, event.ts)
+
+    def _note_call(self, event: Event) -> None:
+        attempt = self.by_lane.get(to_lane(event))
+        if attempt is not None and attempt.segment_type is SegmentType.QUEUED:
+            attempt.turn_to(SegmentType.WORKING, event.ts)  # its process was there all the time, and has the answer
+
+    def _note_unknown(self, event: Event) -> None:
+        resolution = to_text(event.payload.get("resolution")) or "asked"
+        self._add_milestone(event.ts, MilestoneType.UNKNOWN, f"Outcome unknown: {resolution}")
+
+    def _pause(self, event: Event) -> None:
+        reason = event.payload.get("reason")
+        for attempt in self.by_lane.values():
+            attempt.turn_to(SegmentType.WAITING, event.ts)
+        if reason != "approval":
+            self._add_milestone(event.ts, MilestoneType.PAUSED, f"Paused: {to_text(reason) or 'waits'}")
+
+    def _request_resume(self, event: Event) -> None:
+        if event.payload.get("verb") == "retry":
+            by = to_text(event.payload.get("by")) or "someone"
+            self._add_milestone(event.ts, MilestoneType.RETRIED, f"Retried by {by}")
+
+    def _resume(self, event: Event) -> None:
+        after = event.payload.get("after")
+        is_crash = self._progress.status != RunStatus.PAUSED and after not in ("paused", "failed", "pending")
+        if is_crash:
+            died_at = event.ts if self.last_ts is None else self.last_ts
+            self._add_milestone(died_at, MilestoneType.CRASH, "The process that drove it ended here")
+            for attempt in self.by_lane.values():
+                attempt.turn_to(SegmentType.DOWN, died_at)
+        for attempt in self.by_lane.values():
+            attempt.turn_to(SegmentType.WAITING if attempt.needs_answer else SegmentType.WORKING, event.ts)
+        if after != "pending":  # else it is the first start, not a return
+            text = "Resumed: nothing that was done is done again" if is_crash else "Resumed"
+            self._add_milestone(event.ts, MilestoneType.RESUMED, text)
+
+    def _end(self, event: Event) -> None:
+        for attempt in self.by_lane.values():
+            if attempt.until is None:
+                attempt.finish(event.ts, _ENDS_OF_RUN[event.kind], attempt.error)
+        if event.kind == EventKind.RUN_CANCELLED:
+            self._add_milestone(event.ts, MilestoneType.ABORTED, "Aborted")
+
+    def _add_milestone(self, ts: float, kind: MilestoneType, text: str) -> None:
+        self.milestones.append(Milestone(ts, kind, text))
+
+    TABLE: ClassVar[EventTable] = {
+        EventKind.PHASE_STARTED: _start,
+        EventKind.PHASE_COMPLETED: _finish,
+        EventKind.PHASE_FAILED: _finish,
+        EventKind.PHASE_REOPENED: _reopen,
+        EventKind.HUMAN_APPROVAL_REQUESTED: _request_answer,
+        EventKind.HUMAN_APPROVAL_RECEIVED: _receive_answer,
+        EventKind.MODEL_REQUEST: _note_call,
+        EventKind.MODEL_RESPONSE: _note_call,
+        EventKind.MODEL_ERROR: _note_call,
+        EventKind.TOOL_STARTED: _note_call,
+        EventKind.TOOL_RESULT: _note_call,
+        EventKind.TOOL_ERROR: _note_call,
+        EventKind.STEP_STARTED: _note_call,
+        EventKind.STEP_COMPLETED: _note_call,
+        EventKind.STEP_FAILED: _note_call,
+        EventKind.TOOL_UNKNOWN: _note_unknown,
+        EventKind.STEP_UNKNOWN: _note_unknown,
+        EventKind.RUN_PAUSED: _pause,
+        EventKind.RUN_RESUME_REQUESTED: _request_resume,
+        EventKind.RUN_RESUMED: _resume,
+        EventKind.RUN_COMPLETED: _end,
+        EventKind.RUN_FAILED: _end,
+        EventKind.RUN_CANCELLED: _end,
+    }
+
+
+_ENDS_OF_PHASE: Mapping[str, AttemptStatus] = {
+    EventKind.PHASE_COMPLETED: AttemptStatus.COMPLETED,
+    EventKind.PHASE_FAILED: AttemptStatus.FAILED,
+}
+_ENDS_OF_RUN: Mapping[str, AttemptStatus] = {
+    EventKind.RUN_COMPLETED: AttemptStatus.COMPLETED,
+    EventKind.RUN_FAILED: AttemptStatus.FAILED,
+    EventKind.RUN_CANCELLED: AttemptStatus.ABORTED,
+}
+
+
+class RunTrace:
+    """All that people ask of a run's past, kept up to date event by event."""
+
+    def __init__(self, phase_keys: Iterable[str] = ()) -> None:
+        self.progress = RunProgress(phase_keys)
+        self.attempts = AttemptLog(self.progress)
+        self.calls = CallLog()
+        self.money = RunMoney(self.calls)
         self.trees: dict[str, tuple[str, float]] = {}
         """By phase the files that were recorded last in it, and when."""
-        self._reserved: dict[str, tuple[str, int]] = {}
-        self._is_paused = False
-        self._is_over = False
+        self.first_ts: float | None = None
+        self.last_seq = 0
 
     @classmethod
-    def of(cls, events: Iterable[Event]) -> "Chronicle":
-        made = cls()
-        made.extend(events)
-        return made
+    def of(cls, events: Iterable[Event]) -> "RunTrace":
+        trace = cls()
+        trace.extend(events)
+        return trace
 
     def extend(self, events: Iterable[Event]) -> None:
         for event in events:
             self.add(event)
 
     def add(self, event: Event) -> None:
+        """Take an event; one that was taken before changes nothing."""
         if event.seq <= self.last_seq:
             return
-        before = self.last_ts if self.last_ts is not None else event.ts
+        self.last_seq = event.seq
         self.first_ts = event.ts if self.first_ts is None else self.first_ts
-        self.last_seq, self.last_ts = event.seq, event.ts
-        if (tree := find_tree(event)) and (phase := lane_of(event)[0]):
+        if (tree := find_tree(event)) and (phase := to_lane(event).phase):
             self.trees[phase] = (tree, event.ts)
-        if event.kind in _STARTS or event.kind in _ENDS:
-            self._take_step(event)
-        elif event.kind == "run.resumed":
-            self._resume(event, before)
-        elif event.kind.startswith(("run.", "agent.")):
-            self._take_run(event)
-        elif event.kind.startswith("budget."):
-            self._take_money(event)
-        elif event.kind in ("tool.unknown", "step.unknown"):
-            self._take_unknown(event)
-        else:
-            self._take_phase(event)
+        self.attempts.add(event)
+        self.progress.add(event)
+        self.calls.add(event)
+        self.money.add(event)
 
     @property
-    def reserved_micros(self) -> int:
-        """For calls without an answer: under way, or cut off by a crash and perhaps paid."""
-        return sum(micros for _phase, micros in self._reserved.values())
-
-    def cost_micros(self, phase: str) -> int:
-        """What a phase has spent or reserved."""
-        spent = self.by_phase[phase].micros if phase in self.by_phase else 0
-        return spent + sum(micros for of_phase, micros in self._reserved.values() if of_phase == phase)
+    def last_ts(self) -> float | None:
+        return self.attempts.last_ts
 
     @property
-    def is_still(self) -> bool:
-        """Whether the run is over or waits: then nothing of it is under way."""
-        return self._is_over or self._is_paused
+    def milestones(self) -> list[Milestone]:
+        return self.attempts.milestones
 
-    def find_open_step(self) -> Step | None:
-        """The call that is under way: the latest that has begun and not ended."""
-        if self.is_still:
-            return None
-        return next((step for step in reversed(self.steps.values()) if step.state == "open"), None)
+    def find_open_call(self) -> CallSpan | None:
+        """Return the call that is under way; none is in a run that is over or waits."""
+        return None if self.progress.is_still else self.calls.find_open()
 
-    def attempts_of(self, phase: str) -> list[Attempt]:
-        return sorted((each for each in self.attempts.values() if each.phase == phase), key=lambda each: each.n)
+    def attempts_of(self, phase: str) -> list[AttemptSpan]:
+        return self.attempts.of_phase(phase)
 
-    def steps_of(self, phase: str, n: int | None = None) -> list[Step]:
-        return [step for step in self.steps.values() if step.phase == phase and n in (None, step.attempt)]
+    def calls_of(self, phase: str, n: int | None = None) -> list[CallSpan]:
+        return [call for call in self.calls.by_key.values() if call.phase == phase and n in (None, call.attempt)]
 
     def find_busy(self) -> list[tuple[float, float | None]]:
-        """When somebody worked, joined and in order; the last may still be open."""
+        """Find when somebody worked, joined and in order; the last may still be open."""
         found: list[tuple[float, float | None]] = []
-        segments = [each for attempt in self.attempts.values() for each in attempt.segments if each.type == "working"]
-        for segment in sorted(segments, key=lambda each: each.since):
+        segments = [each for attempt in self.attempts.by_lane.values() for each in attempt.segments]
+        working = [each for each in segments if each.type is SegmentType.WORKING]
+        for segment in sorted(working, key=lambda each: each.since):
             if found and (found[-1][1] is None or segment.since <= found[-1][1]):
                 since, until = found[-1]
                 both = None if until is None or segment.until is None else max(until, segment.until)
@@ -209,162 +310,3 @@ class Chronicle:
             else:
                 found.append((segment.since, segment.until))
         return found
-
-    def _take_run(self, event: Event) -> None:
-        payload = event.payload
-        match event.kind:
-            case "run.paused":
-                self._is_paused = True
-                self._turn_all("waiting", event.ts)
-                if payload.get("reason") != "approval":
-                    self._mark(event.ts, "paused", f"Paused: {_text(payload.get('reason')) or 'waits'}")
-            case "run.cancelled":
-                self.cancelled = (_text(payload.get("by")), _text(payload.get("reason")))
-                self._end(event.ts, "aborted")
-                self._mark(event.ts, "aborted", "Aborted")
-            case "run.completed" | "run.failed":
-                self._end(event.ts, event.kind.partition(".")[2])
-            case "run.resume.requested" if payload.get("verb") == "retry":
-                self._mark(event.ts, "retried", f"Retried by {_text(payload.get('by')) or 'someone'}")
-            case "run.pause.requested":
-                self.paused_by = _text(payload.get("by"))
-            case "agent.progress":
-                self.stalled = _text(payload.get("stalled")) or self.stalled
-
-    def _resume(self, event: Event, before: float) -> None:
-        after = event.payload.get("after")
-        is_crash = not self._is_paused and after not in ("paused", "failed", "pending")
-        if is_crash:
-            self._mark(before, "crash", "The process that drove it ended here")
-            self._turn_all("down", before)
-        self._is_paused = self._is_over = False
-        self.exhausted = self.stalled = ""
-        for attempt in self.attempts.values():
-            attempt.turn_to("waiting" if attempt.is_asked else "working", event.ts)
-        if after != "pending":  # else it is the first start, not a return
-            told = "Resumed: nothing that was done is done again" if is_crash else "Resumed"
-            self._mark(event.ts, "resumed", told)
-
-    def _end(self, ts: float, state: str) -> None:
-        self._is_over = True
-        for attempt in self.attempts.values():
-            if attempt.until is None:
-                attempt.finish(ts, state, attempt.error)
-        for step in self.steps.values():
-            if step.state == "open":
-                step.state, step.until = "cut", ts
-
-    def _turn_all(self, kind: str, ts: float) -> None:
-        for attempt in self.attempts.values():
-            attempt.turn_to(kind, ts)
-
-    def _mark(self, ts: float, kind: str, text: str) -> None:
-        self.marks.append(Mark(ts, kind, text))
-
-    def _take_phase(self, event: Event) -> None:
-        phase, n = lane_of(event)
-        attempt = self.attempts.get((phase, n))
-        if event.kind == "phase.started" and phase and attempt is None:
-            made = Attempt(phase, n, event.ts, event.seq, segments=[Segment("working", event.ts)])
-            self.attempts[phase, n] = made
-        elif event.kind == "phase.reopened":
-            before = self.attempts.get((phase, n - 1)) or attempt
-            is_asked = event.payload.get("reason") in ("changes", "run_changed") or event.payload.get("comment")
-            if before is not None and before.until is None:
-                before.finish(event.ts, "changes" if is_asked else "failed", before.error)
-        elif attempt is None:
-            return
-        elif event.kind in ("phase.completed", "phase.failed"):
-            attempt.finish(event.ts, event.kind.partition(".")[2], error_text(event.payload.get("error")))
-        elif event.kind == "human.approval.requested":
-            attempt.is_asked = True
-            attempt.turn_to("waiting", event.ts)
-        elif event.kind == "human.approval.received":
-            attempt.is_asked = False
-            if attempt.segments[-1].type == "waiting":
-                attempt.turn_to("queued", event.ts)
-
-    def _take_step(self, event: Event) -> None:
-        attempt = self.attempts.get(lane_of(event))
-        if attempt is not None and attempt.segments[-1].type == "queued":
-            attempt.turn_to("working", event.ts)  # its process was there all the time, and has the answer
-        if event.kind in _STARTS:
-            self._start_step(event)
-        else:
-            self._end_step(event)
-
-    def _start_step(self, event: Event) -> None:
-        key = event.payload.get("key")
-        if not isinstance(key, str):
-            return
-        if (known := self.steps.get(key)) is not None:
-            known.state, known.until, known.tries = "open", None, known.tries + 1
-        else:
-            self._new_step(event, key, event.ts)
-
-    def _new_step(self, event: Event, key: str, since: float) -> Step:
-        phase, n = lane_of(event)
-        kind = event.kind.partition(".")[0]
-        model = _text(event.payload.get("model"))
-        label = (model or "model") if kind == "model" else _text(event.payload.get("tool")) or key
-        told = brief(event.payload.get("args"))
-        self.steps[key] = made = Step(key, kind, label, told, phase, n, since, event.seq, model)
-        return made
-
-    def _end_step(self, event: Event) -> None:
-        key, result = event.payload.get("key"), event.payload.get("result")
-        if not isinstance(key, str):
-            return
-        took = _number(result.get("took_s")) if isinstance(result, dict) else 0
-        step = self.steps.get(key) or self._new_step(event, key, event.ts - took)
-        step.state = "open" if "retry_at" in event.payload else _ENDS[event.kind]
-        step.until, step.end_seq = event.ts, event.seq
-        step.error = error_text(event.payload.get("error"))
-        step.brief = brief(event.payload.get("args")) or step.brief
-
-    def _take_unknown(self, event: Event) -> None:
-        if (step := self.steps.get(_text(event.payload.get("key")))) is not None:
-            step.is_unknown = True
-        told = _text(event.payload.get("resolution")) or "asked"
-        self._mark(event.ts, "unknown", f"Outcome unknown: {told}")
-
-    def _take_money(self, event: Event) -> None:
-        payload = event.payload
-        entry, micros = _text(payload.get("entry")), round(_number(payload.get("amount_micros")))
-        if event.kind == "budget.exhausted":
-            self.exhausted = _text(payload.get("message"))
-        elif event.kind == "budget.reserved":
-            self.is_simulated = self.is_simulated or payload.get("simulated") is True
-            self._reserved[entry] = (lane_of(event)[0] or "run", micros)
-        elif event.kind == "budget.settled":
-            self._reserved.pop(entry, None)
-            tokens = [round(_number(payload.get(name))) for name in ("input_tokens", "output_tokens")]
-            spent = Sum(micros, 1, *tokens)
-            step = self.steps.get(_text(payload.get("step")))
-            if step is not None:
-                step.micros += micros
-            model = step.model if step is not None else ""
-            for each in (
-                self.total,
-                self.by_phase[lane_of(event)[0] or "run"],
-                self.by_model[model or "unknown model"],
-            ):
-                each.add(spent)
-
-
-def lane_of(event: Event) -> tuple[str, int]:
-    """Phase and attempt from a lane such as `plan/2/turn1`, or from what the payload says."""
-    phase, _, rest = str(event.lane_id or "").partition("/")
-    number = rest.partition("/")[0]
-    if number.isdigit():
-        return phase, int(number)
-    told = event.payload.get("attempt_no", event.payload.get("attempt"))
-    return _text(event.payload.get("phase")), round(_number(told)) or 1
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _number(value: Any) -> float:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0

@@ -18,7 +18,7 @@ RISK_TONES = {
 
 
 @dataclass(frozen=True)
-class PhaseOutlook:
+class PhaseSummary:
     """A phase as it is shown: the tone of its risk, how many people decide after it, and its facts as pairs."""
 
     key: str
@@ -38,23 +38,23 @@ class PhaseOutlook:
 class WorkflowSummary:
     summary: str
     cautions: Sequence[str]
-    phases: Sequence[PhaseOutlook]
+    phases: Sequence[PhaseSummary]
 
 
 def summarize_workflow(template: WorkflowTemplate) -> WorkflowSummary:
     approvals = sum(phase.requires_approval for phase in template.phases)
     risk = max((phase.risk for phase in template.phases), key=list(RiskLevel).index)
-    asked = plural(approvals, "approval") if approvals else "no approval"
+    people = plural(approvals, "approval") if approvals else "no approval"
     return WorkflowSummary(
-        f"{plural(len(template.phases), 'phase')} · {asked} · risk up to {risk.value}",
+        f"{plural(len(template.phases), 'phase')} · {people} · risk up to {risk.value}",
         find_cautions(template),
-        [_foresee_phase(phase, template) for phase in template.phases],
+        [_summarize_phase(phase, template) for phase in template.phases],
     )
 
 
-def _foresee_phase(phase: Phase, template: WorkflowTemplate) -> PhaseOutlook:
+def _summarize_phase(phase: Phase, template: WorkflowTemplate) -> PhaseSummary:
     people = (2 if phase.risk is RiskLevel.CRITICAL else 1) if phase.requires_approval else 0
-    return PhaseOutlook(
+    return PhaseSummary(
         phase.key,
         phase.title,
         wrap(phase.title, _BOX_CHARS),
@@ -62,20 +62,20 @@ def _foresee_phase(phase: Phase, template: WorkflowTemplate) -> PhaseOutlook:
         phase.risk.value,
         RISK_TONES[phase.risk],
         people,
-        tell_approval(phase, people),
-        _facts(phase, template),
+        describe_approval(phase, people),
+        _list_facts(phase, template),
         phase.instructions,
     )
 
 
 def wrap(text: str, most: int) -> list[str]:
-    """At most two lines of so many characters; what does not fit ends in an ellipsis."""
+    """Wrap a text into at most two lines of so many characters; what does not fit ends in an ellipsis."""
     lines = textwrap.wrap(text, most, break_long_words=False, break_on_hyphens=False)
     cut = [len(line) > most or (index == 1 and len(lines) > 2) for index, line in enumerate(lines)]
     return [f"{line[: most - 1]}…" if is_cut else line for line, is_cut in zip(lines[:2], cut, strict=False)]
 
 
-def tell_approval(phase: Phase, people: int) -> str:
+def describe_approval(phase: Phase, people: int) -> str:
     is_rule = phase.approval is not ApprovalRule.AUTO
     why = f"this workflow {phase.approval.value} asks here" if is_rule else f"its risk is {phase.risk.value}"
     if not people:
@@ -83,7 +83,7 @@ def tell_approval(phase: Phase, people: int) -> str:
     return f"{'Two people approve' if people == 2 else 'A person approves'} the result: {why}."
 
 
-def _facts(phase: Phase, template: WorkflowTemplate) -> list[tuple[str, str]]:
+def _list_facts(phase: Phase, template: WorkflowTemplate) -> list[tuple[str, str]]:
     role = template.role(phase.role)
     liked = f"; preferably {', '.join(role.preferred_backends)}" if role.preferred_backends else ""
     tries = f", {phase.attempts} attempts" if phase.attempts > 1 else ""
@@ -100,7 +100,7 @@ def _facts(phase: Phase, template: WorkflowTemplate) -> list[tuple[str, str]]:
 
 
 def find_cautions(template: WorkflowTemplate) -> list[str]:
-    """What could go wrong or surprise, as sentences."""
+    """List what could go wrong or surprise, as sentences."""
     phases = template.phases
 
     def quote(fits: Callable[[Phase], bool]) -> str:

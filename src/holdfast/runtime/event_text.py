@@ -3,7 +3,7 @@
 Rule: what an event holds may have been written by anyone, so nothing of it reaches the terminal but printable text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.runtime.events import Event, EventKind
@@ -92,7 +92,7 @@ def describe_event(event: Event, *, max_chars: int = 80) -> EventText:
 
 
 def find_detail(event: Event) -> str:
-    """Find the longer text of an event: the model's words, a tool's output, a person's comment."""
+    """Return the longer text of an event: the model's words, a tool's output, a person's comment."""
     payload, result = event.payload, event.payload.get("result")
     if event.kind == EventKind.PHASE_REOPENED:
         return str(payload.get("comment") or "")
@@ -105,9 +105,15 @@ def find_detail(event: Event) -> str:
 
 
 def message_text(value: Any) -> str:
-    """Return the text of the first recorded message in a result, whatever surrounds it; "" where there is none."""
-    if (message := find_message(value)) is None:
+    """Return the text of the first recorded message in a result; nothing where there is none."""
+    message = find_message(value)
+    if message is None:
         return value if isinstance(value, str) else ""
+    return content_text(message)
+
+
+def content_text(message: Mapping[str, Any]) -> str:
+    """Return the text of a recorded message, its blocks on lines of their own."""
     content = message.get("content")
     if isinstance(content, list):
         content = "\n".join(str(block.get("text", "")) for block in content if isinstance(block, Mapping))
@@ -115,19 +121,25 @@ def message_text(value: Any) -> str:
 
 
 def find_message(value: Any) -> Mapping[str, Any] | None:
-    """Find the first message that a result holds."""
+    """Return the first message that a result holds."""
+    return next(iter_messages(value), None)
+
+
+def iter_messages(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the recorded messages that a result holds, whatever surrounds them."""
     if isinstance(value, Mapping):
         recorded = value.get("$msg")
         if isinstance(recorded, list) and len(recorded) == 2 and isinstance(recorded[1], Mapping):
-            return recorded[1]
+            yield recorded[1]
+            return
         value = list(value.values())
     if isinstance(value, list):
-        return next((found for item in value if (found := find_message(item)) is not None), None)
-    return None
+        for item in value:
+            yield from iter_messages(item)
 
 
 def describe_call(payload: Mapping[str, Any]) -> str:
-    """Describe a call: the command line, or the tool and what it is about; "" if the event has neither."""
+    """Describe a call: the command line, or the tool and what it is about; nothing if the event has neither."""
     args, argv = payload.get("args"), payload.get("argv")
     argv = argv or (args.get("argv") if isinstance(args, Mapping) else None)
     if isinstance(argv, list):
@@ -185,9 +197,8 @@ class _Words(dict[str, str]):
 
     def _to_calls(self, _value: Any) -> str:
         calls = (find_message(self._result) or {}).get("tool_calls")
-        names = (
-            [str(call.get("name")) for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
-        )
+        calls = calls if isinstance(calls, list) else []
+        names = [str(call.get("name")) for call in calls if isinstance(call, Mapping)]
         return f", calls {self._show(', '.join(names))}" if names else ""
 
     def _to_exit_code(self, _value: Any) -> str:

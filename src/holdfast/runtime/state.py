@@ -104,7 +104,7 @@ class RunState:
         return self.node_states.setdefault(node_id, NodeState(node_id))
 
     def get_idempotency_key(self, tool_name: str, args: Any) -> str:
-        """Return the same key in every process for the same run, step, tool and arguments."""
+        """Return the key of a call: the same in every process for the same run, step, tool and arguments."""
         _, plain = to_json(args, "tool arguments")
         canonical, _ = to_json([self.run_id, self.current_step, tool_name, _sorted(plain)], "tool arguments")
         return hashlib.sha256(canonical).hexdigest()
@@ -181,7 +181,7 @@ _REOPENING = {EventKind.RUN_STARTED, EventKind.RUN_RESUMED}
 
 
 def status_after(status: RunStatus | str, kind: str) -> RunStatus | str:
-    """Return the status after an event of this kind is appended: an end is only left by starting again."""
+    """Return the status after an event of this kind: an end is only left by starting again."""
     following = _STATUS_AFTER.get(kind)
     if following is None or (kind == EventKind.RUN_CREATED and status != RunStatus.PENDING):
         return status

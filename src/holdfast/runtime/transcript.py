@@ -1,4 +1,4 @@
-"""A run told from its journal alone: pure, one line per event, safe to print.
+"""A run in lines, from its journal alone: pure, one line per event, safe to print.
 
 Rule: what an event holds may have been written by anyone, so nothing of it reaches the terminal but printable text.
 """
@@ -12,7 +12,7 @@ _MAX_CHARS = 80
 
 
 def transcript(events: Iterable[Event]) -> list[str]:
-    """Tell what happened, in order: number, seconds since the first event, and what it was.
+    """List what happened, in order: number, seconds since the first event, and what it was.
 
     Pieces of one streamed text become one line. An event of a newer version is shown with its kind and payload.
     """

@@ -9,26 +9,27 @@ import pytest
 
 import holdfast
 from holdfast.enums import Role
-from holdfast.presentation.format import brief, duration, error_text, first_line, money, plural
+from holdfast.presentation.format import duration, money, plural
 from holdfast.presentation.status import (
     PAUSES,
+    OpenApproval,
     PhaseFacts,
-    Question,
     RunFacts,
     describe_choices,
     describe_in_list,
+    describe_question,
     describe_run,
     find_refusals,
-    tell_asked,
-    tell_question,
-    tell_title,
+    list_question_facts,
+    run_title,
 )
-from holdfast.presentation.trace import Chronicle
+from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.events import Event
+from holdfast.runtime.run_fold.payload_text import brief, error_text, first_line
 
 FORMAT = Path(holdfast.__file__).parent / "web" / "js" / "format.js"
 AT = "2026-01-01T00:00:00.000Z"
-ASKED = Question(about="phase", phase_key="plan", attempt=2, requested_at=AT, shown={"next": ["build"]})
+ASKED = OpenApproval(about="phase", phase_key="plan", attempt=2, requested_at=AT, details={"next": ["build"]})
 WAITING = RunFacts(
     state="paused",
     pause_reason="approval",
@@ -59,7 +60,7 @@ def test_the_call_under_way_is_part_of_the_sentence() -> None:
         run_id="r", seq=1, ts=7.0, kind="tool.started", lane_id="plan/2/turn1", payload={"key": "k", "tool": "ls"}
     )
 
-    told = describe_run(WORKING, Chronicle.of([call]))
+    told = describe_run(WORKING, RunTrace.of([call]))
 
     assert (told.text, told.call_since) == ("Working on “plan”, attempt 2: ls.", 7.0)
 
@@ -76,7 +77,7 @@ def test_the_call_under_way_is_part_of_the_sentence() -> None:
     ],
 )
 def test_every_pause_is_explained(reason: str | None, expected: str) -> None:
-    assert expected in describe_run(replace(WAITING, pause_reason=reason), Chronicle()).text
+    assert expected in describe_run(replace(WAITING, pause_reason=reason), RunTrace()).text
 
 
 def test_the_pages_have_the_same_marks_for_pauses() -> None:
@@ -105,19 +106,19 @@ def test_each_answer_says_what_it_will_cause() -> None:
     critical = describe_choices(replace(ASKED, risk="critical"))
     assert critical["approve"][1] == "A second person must approve too; then phase “build” starts."
     assert describe_choices(replace(ASKED, risk="critical", first_by="ana"))["approve"][1] == "Phase “build” starts."
-    assert describe_choices(replace(ASKED, shown={"next": ["a", "b"]}))["approve"][1] == "Phases “a” and “b” start."
-    assert describe_choices(replace(ASKED, shown={}))["approve"][1] == "The run completes."
+    assert describe_choices(replace(ASKED, details={"next": ["a", "b"]}))["approve"][1] == "Phases “a” and “b” start."
+    assert describe_choices(replace(ASKED, details={}))["approve"][1] == "The run completes."
     assert "happens twice" in describe_choices(replace(ASKED, about="outcome"))["approve"][1]
-    assert list(describe_choices(replace(ASKED, about="tool", shown={"tool": "rm"}))) == ["approve", "reject"]
+    assert list(describe_choices(replace(ASKED, about="tool", details={"tool": "rm"}))) == ["approve", "reject"]
 
 
 def test_a_question_is_asked_in_words() -> None:
-    assert tell_question(ASKED) == "Approve “plan”, attempt 2?"
-    assert tell_question(replace(ASKED, title="Plan the work", attempt=1)) == "Approve “Plan the work”?"
-    assert tell_question(replace(ASKED, about="tool", shown={"tool": "rm"})) == "May the agent call rm?"
-    assert tell_question(replace(ASKED, about="outcome")) == "What became of a call in “plan”?"
+    assert describe_question(ASKED) == "Approve “plan”, attempt 2?"
+    assert describe_question(replace(ASKED, title="Plan the work", attempt=1)) == "Approve “Plan the work”?"
+    assert describe_question(replace(ASKED, about="tool", details={"tool": "rm"})) == "May the agent call rm?"
+    assert describe_question(replace(ASKED, about="outcome")) == "What became of a call in “plan”?"
     shown: dict[str, Any] = {"files": ["a"], "added": 3, "removed": 1}
-    assert tell_asked(replace(ASKED, risk="high", shown=shown)) == [
+    assert list_question_facts(replace(ASKED, risk="high", details=shown)) == [
         "Phase plan, attempt 2",
         "Risk high",
         "1 file changed, +3 −1",
@@ -136,9 +137,9 @@ def test_an_action_that_is_not_possible_says_why() -> None:
 
 def test_a_run_is_called_by_its_title_or_what_is_wanted() -> None:
     names = {"workflow": "w", "run_id": "0123456789"}
-    assert tell_title(title="T", requirements_md="R", **names) == "T"
-    assert tell_title(title="", requirements_md="\n# Do it\nmore", **names) == "Do it"
-    assert tell_title(title="", requirements_md="", **names) == "w 01234567"
+    assert run_title(title="T", requirements_md="R", **names) == "T"
+    assert run_title(title="", requirements_md="\n# Do it\nmore", **names) == "Do it"
+    assert run_title(title="", requirements_md="", **names) == "w 01234567"
 
 
 def test_quantities_are_said_as_people_say_them() -> None:

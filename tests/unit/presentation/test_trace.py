@@ -3,26 +3,26 @@
 from typing import Any
 
 from holdfast.presentation.status import PhaseFacts, RunFacts
-from holdfast.presentation.timeline import MAX_STEPS, Row, draw_timeline
-from holdfast.presentation.trace import Chronicle
+from holdfast.presentation.timeline import MAX_STEPS, PhaseDetails, Row, draw_timeline
+from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.events import Event
 
 
-def chronicle(*told: tuple[float, str, str, dict[str, Any]]) -> Chronicle:
-    return Chronicle.of(
+def fold_trace(*events: tuple[float, str, str, dict[str, Any]]) -> RunTrace:
+    return RunTrace.of(
         Event(run_id="r", seq=seq, ts=ts, kind=kind, lane_id=lane, payload=payload)
-        for seq, (ts, kind, lane, payload) in enumerate(told, 1)
+        for seq, (ts, kind, lane, payload) in enumerate(events, 1)
     )
 
 
-def rows_of(known: Chronicle, *, now: float, opened: set[str] | None = None, **phase: Any) -> list[Row]:
+def rows_of(known: RunTrace, *, now: float, opened: set[str] | None = None, **phase: Any) -> list[Row]:
     run = RunFacts(state="running", phases=[PhaseFacts(key="plan", **{"state": "running", **phase})])
-    drawn = draw_timeline(run, known, template=None, workers={}, artifacts={}, opened=opened or set(), now=now)
+    drawn = draw_timeline(run, known, PhaseDetails(), opened=opened or set(), now=now)
     return list(drawn.rows)
 
 
 def test_an_attempt_that_waits_for_a_person_is_told_apart_from_work() -> None:
-    known = chronicle(
+    known = fold_trace(
         (0, "run.created", "main", {}),
         (1, "phase.started", "plan/1", {}),
         (5, "human.approval.requested", "plan/1", {}),
@@ -48,7 +48,7 @@ def test_an_attempt_that_waits_for_a_person_is_told_apart_from_work() -> None:
 
 
 def test_a_crash_is_marked_where_the_last_event_was_and_a_first_start_is_no_return() -> None:
-    known = chronicle(
+    known = fold_trace(
         (0, "run.resumed", "main", {"after": "pending"}),
         (1, "phase.started", "plan/1", {}),
         (2, "model.request", "plan/1/turn1", {"key": "m0", "model": "m"}),
@@ -56,15 +56,15 @@ def test_a_crash_is_marked_where_the_last_event_was_and_a_first_start_is_no_retu
         (61, "model.response", "plan/1/turn1", {"key": "m0", "result": {}}),
     )
 
-    assert [(mark.type, mark.ts) for mark in known.marks] == [("crash", 2), ("resumed", 60)]
+    assert [(mark.type, mark.ts) for mark in known.milestones] == [("crash", 2), ("resumed", 60)]
     assert [each.type for each in known.attempts_of("plan")[0].segments] == ["working", "down", "working"]
-    assert known.find_open_step() is None
+    assert known.find_open_call() is None
     (row,) = rows_of(known, now=70)
     assert (row.live_since, row.bars[-1].until) == (60, None)
 
 
 def test_who_resumes_does_not_work_on_what_still_waits_for_an_answer() -> None:
-    known = chronicle(
+    known = fold_trace(
         (1, "phase.started", "plan/1", {}),
         (1, "phase.started", "style/1", {}),
         (5, "human.approval.requested", "plan/1", {}),
@@ -79,7 +79,7 @@ def test_who_resumes_does_not_work_on_what_still_waits_for_an_answer() -> None:
 
 
 def test_a_call_answered_where_it_was_asked_goes_on_at_once() -> None:
-    known = chronicle(
+    known = fold_trace(
         (1, "phase.started", "plan/1", {}),
         (2, "human.approval.requested", "plan/1/turn1", {"about": "tool"}),
         (3, "human.approval.received", "plan/1/turn1", {"action": "approve"}),
@@ -92,28 +92,28 @@ def test_a_call_answered_where_it_was_asked_goes_on_at_once() -> None:
 
 
 def test_a_tool_result_without_a_start_knows_when_it_began_by_how_long_it_took() -> None:
-    known = chronicle((10, "tool.result", "plan/1/turn1", {"key": "k", "tool": "ls", "result": {"took_s": 2}}))
+    known = fold_trace((10, "tool.result", "plan/1/turn1", {"key": "k", "tool": "ls", "result": {"took_s": 2}}))
 
-    step = known.steps["k"]
+    step = known.calls.by_key["k"]
     assert (step.since, step.until, step.state, step.start_seq, step.end_seq) == (8, 10, "done", 1, 1)
 
 
 def test_money_is_counted_by_phase_and_model_and_what_was_never_answered_stays_reserved() -> None:
     settled = {"entry": "1", "step": "a", "amount_micros": 40, "input_tokens": 7, "output_tokens": 3}
-    known = chronicle(
+    known = fold_trace(
         (1, "model.request", "plan/1/turn1", {"key": "a", "model": "big"}),
         (1, "budget.reserved", "plan/1", {"entry": "1", "step": "a", "amount_micros": 500}),
         (2, "budget.settled", "plan/1", settled),
         (3, "budget.reserved", "plan/1", {"entry": "2", "step": "b", "amount_micros": 500}),
     )
 
-    assert (known.total.micros, known.reserved_micros, known.by_phase["plan"].micros) == (40, 500, 40)
-    assert vars(known.by_model["big"]) == {"micros": 40, "calls": 1, "input_tokens": 7, "output_tokens": 3}
-    assert known.steps["a"].micros == 40
+    assert (known.money.total.micros, known.money.reserved_micros, known.money.by_phase["plan"].micros) == (40, 500, 40)
+    assert vars(known.money.by_model["big"]) == {"micros": 40, "calls": 1, "input_tokens": 7, "output_tokens": 3}
+    assert known.calls.by_key["a"].micros == 40
 
 
 def test_an_event_that_was_seen_is_not_counted_again_and_garbage_does_no_harm() -> None:
-    known = Chronicle()
+    known = RunTrace()
     one = Event(run_id="r", seq=5, ts=1.0, kind="phase.started", lane_id="plan/1")
     known.extend([one, one])
     kinds = ["phase.completed", "tool.result", "budget.settled", "run.resumed", "human.approval.received", "new.kind"]
@@ -121,25 +121,29 @@ def test_an_event_that_was_seen_is_not_counted_again_and_garbage_does_no_harm() 
         wrong: Any = {"key": 7, "entry": [], "amount_micros": "many", "result": 3, "error": {"code": None}, "args": [1]}
         known.add(Event(run_id="r", seq=seq, ts=2.0, kind=kind, lane_id="", payload=wrong))
 
-    assert list(known.attempts) == [("plan", 1)]
+    assert list(known.attempts.by_lane) == [("plan", 1)]
     assert known.last_seq == 11
 
 
 def test_the_end_of_a_run_cuts_off_what_was_under_way() -> None:
-    known = chronicle(
+    known = fold_trace(
         (1, "phase.started", "plan/1", {}),
         (2, "tool.started", "plan/1/turn1", {"key": "k", "tool": "ls", "args": {"path": "/src"}}),
         (3, "run.cancelled", "main", {"by": "ana", "reason": "Not needed."}),
     )
 
-    assert (known.steps["k"].state, known.steps["k"].until, known.steps["k"].brief) == ("cut", 3, "/src")
+    assert (known.calls.by_key["k"].state, known.calls.by_key["k"].until, known.calls.by_key["k"].brief) == (
+        "cut",
+        3,
+        "/src",
+    )
     assert known.attempts_of("plan")[0].state == "aborted"
-    assert known.cancelled == ("ana", "Not needed.")
+    assert known.progress.cancelled == ("ana", "Not needed.")
 
 
 def test_ten_thousand_calls_make_at_most_three_hundred_rows() -> None:
     calls = [(float(n), "tool.result", "plan/1/turn1", {"key": f"k{n}", "tool": "ls"}) for n in range(10_000)]
-    known = chronicle((0, "phase.started", "plan/1", {}), *calls)
+    known = fold_trace((0, "phase.started", "plan/1", {}), *calls)
 
     rows = rows_of(known, now=10_001, opened={"plan"})
 
@@ -149,7 +153,7 @@ def test_ten_thousand_calls_make_at_most_three_hundred_rows() -> None:
 
 
 def test_a_failed_attempt_and_the_one_after_it_stand_in_one_row() -> None:
-    known = chronicle(
+    known = fold_trace(
         (1, "phase.started", "plan/1", {}),
         (2, "tool.error", "plan/1/turn1", {"key": "k", "tool": "ls", "error": {"message": "No."}}),
         (3, "phase.failed", "plan/1", {"error": {"message": "It broke."}}),
@@ -171,15 +175,15 @@ def test_a_run_that_waits_or_is_over_has_nothing_under_way() -> None:
         (1, "phase.started", "plan/1", {}),
         (2, "tool.started", "plan/1/turn1", {"key": "t0", "tool": "execute"}),
     ]
-    paused = chronicle(*begun, (9, "run.paused", "main", {"reason": "outcome"}))
-    over = chronicle(*begun, (9, "run.cancelled", "main", {}))
+    paused = fold_trace(*begun, (9, "run.paused", "main", {"reason": "outcome"}))
+    over = fold_trace(*begun, (9, "run.cancelled", "main", {}))
 
     for known, state, word, attempt in (
         (paused, "paused", "Outcome unknown", "Attempt 1 waits"),
         (over, "cancelled", "Stopped", "Attempt 1 aborted"),
     ):
         run = RunFacts(state=state, pause_reason="outcome", phases=[PhaseFacts(key="plan", state="running")])
-        drawn = draw_timeline(run, known, template=None, workers={}, artifacts={}, opened={"plan"}, now=100)
+        drawn = draw_timeline(run, known, PhaseDetails(), opened={"plan"}, now=100)
         phase, call = drawn.rows
         assert phase.status is not None
         assert phase.status.word == word
@@ -189,17 +193,17 @@ def test_a_run_that_waits_or_is_over_has_nothing_under_way() -> None:
 
 
 def test_a_phase_that_waited_when_its_run_ended_waits_no_longer() -> None:
-    known = chronicle((1, "phase.started", "plan/1", {}), (2, "human.approval.requested", "plan/1", {}))
+    known = fold_trace((1, "phase.started", "plan/1", {}), (2, "human.approval.requested", "plan/1", {}))
     run = RunFacts(state="cancelled", phases=[PhaseFacts(key="plan", state="awaiting_approval")])
 
-    (row,) = draw_timeline(run, known, template=None, workers={}, artifacts={}, opened=set(), now=9).rows
+    (row,) = draw_timeline(run, known, PhaseDetails(), opened=set(), now=9).rows
 
     assert row.status is not None
     assert row.status.word == "Stopped"
 
 
 def test_the_files_recorded_last_are_known_by_phase() -> None:
-    known = chronicle(
+    known = fold_trace(
         (1, "run.created", "main", {"tree": "t0"}),
         (2, "phase.started", "plan/1", {"result": {"tree": "t1"}}),
         (3, "tool.result", "plan/1/turn1", {"key": "k", "result": {"tree": "t2"}}),

@@ -15,7 +15,7 @@ from holdfast.engine.patch import find_left_out, to_facts
 from holdfast.engine.run.load import get_run
 from holdfast.errors import ApprovalNotFound, ArtifactNotFound
 from holdfast.persistence.runs import find_approval, read_artifacts
-from holdfast.presentation.diff import FileChange, Line, Pair, compare, parse_patch, to_pairs
+from holdfast.presentation.diff import DiffLine, FileDiff, Pair, compare, parse_patch, to_pairs
 
 router = APIRouter(tags=["results"])
 
@@ -31,7 +31,7 @@ class ChangedFile(BaseModel):
     removed: int
     is_binary: bool
     is_own: bool = Field(description="What the engine itself asked for; such files come last.")
-    lines: list[Line]
+    lines: list[DiffLine]
     pairs: list[Pair] = Field(description="With `split` these, and no `lines`.")
 
 
@@ -118,7 +118,7 @@ def _to_comparison(path: str, before: str, after: str) -> Changes:
     return Changes(files=[_to_file(compare(path, before, after), is_split=False)])
 
 
-def _to_file(file: FileChange, *, is_split: bool) -> ChangedFile:
+def _to_file(file: FileDiff, *, is_split: bool) -> ChangedFile:
     return ChangedFile(
         path=file.path,
         was=file.was,

@@ -13,7 +13,7 @@ from holdfast.enums import RiskLevel
 from holdfast.persistence.listings import RunFilter, count_by_state, list_page
 from holdfast.persistence.models import RunRow
 from holdfast.persistence.runs import StoredRun, list_waiting
-from holdfast.presentation.status import find_pause, tell_question
+from holdfast.presentation.status import describe_question, find_pause
 
 router = APIRouter(tags=["runs"])
 _MOST_PAUSED = 200
@@ -85,8 +85,8 @@ async def show_inbox(server: ServerDep, _identity: Viewer) -> Inbox:
     asked = [
         WaitingItem(
             run_id=row.run_id,
-            heading=headings.get(row.run_id) or str(question.shown.get("workflow") or ""),
-            question=tell_question(question),
+            heading=headings.get(row.run_id) or str(question.details.get("workflow") or ""),
+            question=describe_question(question),
             requested_at=row.requested_at,
             is_decision=True,
         )

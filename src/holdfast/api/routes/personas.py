@@ -18,19 +18,10 @@ from holdfast.config import Config
 from holdfast.consent import PersonaConsentStore, open_consents
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
-from holdfast.presentation.persona import PersonaCard, to_persona_card
+from holdfast.presentation.persona import ModelPrices, PersonaCard, to_persona_card
 from holdfast.readiness import Readiness, list_missing
 
 router = APIRouter(tags=["catalog"])
-
-
-class ModelPrices(BaseModel):
-    """Dollars per million tokens, and when they were last compared with what the provider publishes."""
-
-    input_usd: float
-    output_usd: float
-    checked: str
-    context_tokens: int
 
 
 class PersonaAvailability(BaseModel):

@@ -14,8 +14,9 @@ from holdfast.api.serialize import find_template, to_facts, to_usd
 from holdfast.engine.run.load import get_run
 from holdfast.persistence.runs import StoredRun, read_artifacts, read_spent
 from holdfast.presentation.format import cost
-from holdfast.presentation.timeline import Timeline, draw_timeline
-from holdfast.presentation.trace import Chronicle, Sum
+from holdfast.presentation.timeline import PhaseDetails, Timeline, draw_timeline
+from holdfast.presentation.trace import RunTrace
+from holdfast.runtime.run_fold.money import UsageTotal
 from holdfast.workflow import WorkflowTemplate
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -63,9 +64,11 @@ async def show_timeline(
     return draw_timeline(
         to_facts(stored.run, stored.phases.values()),
         await server.chronicles.get(stored.run.id),
-        template=find_template(stored),
-        workers={role: _name_worker(stored, role) for role in stored.bindings},
-        artifacts={row.phase_key: row.path for row in accepted},
+        PhaseDetails(
+            template=find_template(stored),
+            workers={role: _name_worker(stored, role) for role in stored.bindings},
+            artifacts={row.phase_key: row.path for row in accepted},
+        ),
         opened=set(opened.split(",")),
         now=time.time(),
     )
@@ -83,7 +86,7 @@ async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> 
     chronicle = await server.chronicles.get(stored.run.id)
     template = find_template(stored)
     limits = {phase.key: phase.budget_usd for phase in template.phases if phase.budget_usd} if template else {}
-    tables = {"Phase": chronicle.by_phase, "Model": chronicle.by_model}
+    tables = {"Phase": chronicle.money.by_phase, "Model": chronicle.money.by_model}
     if template is not None and (personas := _by_persona(chronicle, template, stored)):
         tables["Persona"] = personas
     spent = await read_spent(server.db, stored.run.id)
@@ -95,23 +98,25 @@ async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> 
         is_simulated=is_simulated,
         spent=f"rehearsal, {words}" if is_simulated and spent.simulated_micros else words,
         reserved_usd=to_usd(spent.reserved_micros),
-        input_tokens=chronicle.total.input_tokens,
-        output_tokens=chronicle.total.output_tokens,
+        input_tokens=chronicle.money.total.input_tokens,
+        output_tokens=chronicle.money.total.output_tokens,
         tables=[_to_table(by, sums, limits if by == "Phase" else {}) for by, sums in tables.items()],
     )
 
 
-def _by_persona(chronicle: Chronicle, template: WorkflowTemplate, stored: StoredRun) -> dict[str, Sum]:
+def _by_persona(chronicle: RunTrace, template: WorkflowTemplate, stored: StoredRun) -> dict[str, UsageTotal]:
     """Who spent it: a phase's role tells its persona."""
-    sums: dict[str, Sum] = {}
+    sums: dict[str, UsageTotal] = {}
     for phase in template.phases:
-        if phase.key in chronicle.by_phase:
+        if phase.key in chronicle.money.by_phase:
             persona = stored.bindings[phase.role][1] if phase.role in stored.bindings else None
-            sums.setdefault(persona.name if persona else phase.role, Sum()).add(chronicle.by_phase[phase.key])
+            sums.setdefault(persona.name if persona else phase.role, UsageTotal()).add(
+                chronicle.money.by_phase[phase.key]
+            )
     return sums
 
 
-def _to_table(by: str, sums: Mapping[str, Sum], limits: Mapping[str, float]) -> CostTable:
+def _to_table(by: str, sums: Mapping[str, UsageTotal], limits: Mapping[str, float]) -> CostTable:
     whole = sum(each.micros for each in sums.values()) or 1
     dearest_first = sorted(sums.items(), key=lambda each: -each[1].micros)
     rows = [

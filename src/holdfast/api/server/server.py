@@ -22,7 +22,7 @@ from holdfast.config import Config
 from holdfast.persistence.access import forget_old
 from holdfast.persistence.db import Database
 from holdfast.persistence.statements import to_time_text
-from holdfast.presentation.trace import Chronicle
+from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
 
@@ -33,11 +33,11 @@ _AT_ONCE = 500  # events folded before others get their turn: a long journal mus
 class Chronicles:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._known: OrderedDict[str, tuple[Chronicle, asyncio.Lock]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[RunTrace, asyncio.Lock]] = OrderedDict()
 
-    async def get(self, run_id: str) -> Chronicle:
+    async def get(self, run_id: str) -> RunTrace:
         """The run's chronicle up to its last event now; shared, so nobody may change it."""
-        chronicle, lock = self._known.setdefault(run_id, (Chronicle(), asyncio.Lock()))
+        chronicle, lock = self._known.setdefault(run_id, (RunTrace(), asyncio.Lock()))
         self._known.move_to_end(run_id)
         while len(self._known) > _KEPT:
             self._known.popitem(last=False)

@@ -150,7 +150,7 @@ def _show_run(facts: dict[str, Any], *, is_added: bool, is_json: bool) -> None:
     if facts["reserved_usd"]:
         print_text(f"  of it ${facts['reserved_usd']:.4f} reserved for calls that have not answered")
     if is_added and facts["limit_hit"] == "day":
-        from holdfast.presentation.format import advise_on_budget
+        from holdfast.runtime.run_fold.payload_text import advise_on_budget
 
         print_text(f"It waits for the day's limit. {advise_on_budget(facts['run_id'], {'limit': 'day'})}")
     elif is_added and facts["state"] == "paused":

@@ -11,7 +11,9 @@ from holdfast.cli.repl.answer_text import INDENT, AnswerText
 from holdfast.cli.terminal.markdown import text_width
 from holdfast.cli.terminal.output import paint, plain
 from holdfast.cli.terminal.run_view import describe_call, message_text
-from holdfast.runtime.events import Event
+from holdfast.enums import RunStatus
+from holdfast.presentation.trace import RunTrace
+from holdfast.runtime.events import Event, EventKind
 
 
 @dataclass
@@ -30,14 +32,10 @@ class TalkView:
 
     tell: Callable[[str], None]
     is_muted: bool = False
-    state: str = "pending"
-    reason: str = ""
-    last_seq: int = 0
+    trace: RunTrace = field(default_factory=RunTrace)
+    """Where it stands and what it cost."""
     turns: int = 0
     is_answering: bool = False
-    cost_micros: int = 0
-    is_simulated: bool = False
-    """Some of that is made up by the simulated model."""
     calls: list[ToolCallView] = field(default_factory=list)
     activity: str = ""
     turn_began: float = 0.0
@@ -46,8 +44,7 @@ class TalkView:
     """The last thing the agent has said."""
     _said: dict[str, str] = field(default_factory=dict)
     _answered: set[str] = field(default_factory=set)
-    _money: dict[str, int] = field(default_factory=dict)
-    _turn_cost: int = 0
+    _cost_before_turn: int = 0
     _turn_calls: int = 0
     _worked_until: float = 0.0
 
@@ -55,13 +52,30 @@ class TalkView:
         self.text = AnswerText(self._emit)
 
     @property
+    def last_seq(self) -> int:
+        return self.trace.last_seq
+
+    @property
+    def reason(self) -> str:
+        return self.trace.progress.pause_reason
+
+    @property
     def is_working(self) -> bool:
-        return self.state == "running"
+        return self.trace.progress.status == RunStatus.RUNNING
+
+    @property
+    def cost_micros(self) -> int:
+        return self.trace.money.cost_micros
+
+    @property
+    def is_simulated(self) -> bool:
+        """Some of the cost is made up by the simulated model."""
+        return self.trace.money.is_simulated
 
     def apply(self, event: Event) -> None:
         if event.seq <= self.last_seq:
             return
-        self.last_seq = event.seq
+        self.trace.add(event)
         handler = _HANDLERS.get(event.kind)
         if handler is not None:
             getattr(self, handler.__name__)(event)
@@ -85,8 +99,8 @@ class TalkView:
             self._emit(paint("  ↳ the agent was told what you said meanwhile", "dim"))
 
     def _on_approval(self, event: Event) -> None:
-        told = str(event.payload.get("action", "")).replace("_", " ")
-        self._emit(paint(f"  {told} by {event.payload.get('by') or 'someone'}", "dim"))
+        action = str(event.payload.get("action", "")).replace("_", " ")
+        self._emit(paint(f"  {action} by {event.payload.get('by') or 'someone'}", "dim"))
 
     # -- what the agent says ------------------------------------------------------------------------------------------
 
@@ -133,9 +147,9 @@ class TalkView:
         mark, tone = ("✕", "failed") if denied or error else ("▸", "dim")
         took = result.get("took_s") if isinstance(result, Mapping) else None
         depth = INDENT if _is_own_lane(event) else INDENT * 3
-        told = f" · {took:.1f} s" if isinstance(took, int | float) and took >= 0.1 else ""
+        seconds = f" · {took:.1f} s" if isinstance(took, int | float) and took >= 0.1 else ""
         refused = f" · {denied}" if denied else ""
-        self._emit(f"{depth}{paint(mark, tone)} {paint(_short(f'{call.title}{told}{refused}'), 'dim')}")
+        self._emit(f"{depth}{paint(mark, tone)} {paint(_short(f'{call.title}{seconds}{refused}'), 'dim')}")
         self.activity = ""
         self._turn_calls += 1
 
@@ -150,11 +164,7 @@ class TalkView:
     # -- how it goes --------------------------------------------------------------------------------------------------
 
     def _on_run(self, event: Event) -> None:
-        self.state = {"run.started": "running", "run.resumed": "running"}.get(
-            event.kind, event.kind.removeprefix("run.")
-        )
-        self.reason = str(event.payload.get("reason", "")) if self.state == "paused" else ""
-        if self.state != "running":
+        if not self.is_working:
             self.text.end()
             self.activity = ""
         elif self.turns:
@@ -166,7 +176,7 @@ class TalkView:
         self.turns += 1
         self.is_answering = True
         self.turn_began = self.turn_began or event.ts
-        self._turn_cost, self._turn_calls = 0, 0
+        self._cost_before_turn, self._turn_calls = self.cost_micros, 0
         self.activity = "thinks"
 
     def _on_turn_over(self, event: Event) -> None:
@@ -182,17 +192,9 @@ class TalkView:
         calls = f"{self._turn_calls} tool call{'s' if self._turn_calls != 1 else ''} · " if self._turn_calls else ""
         took = max(event.ts - self.turn_began, 0.0) if self.turn_began else 0.0
         self.turn_began = 0.0
-        played = " simulated" if self.is_simulated and self._turn_cost else ""
-        self._emit(paint(f"  {calls}{took:.0f} s · ${self._turn_cost / 1_000_000:.4f}{played}", "dim"))
-
-    def _on_money(self, event: Event) -> None:
-        entry, amount = event.payload.get("entry"), event.payload.get("amount_micros")
-        if isinstance(entry, str) and isinstance(amount, int):
-            change = amount - self._money.get(entry, 0)
-            self._money[entry] = amount
-            self.cost_micros += change
-            self._turn_cost += change
-            self.is_simulated = self.is_simulated or event.payload.get("simulated") is True
+        turn_cost = self.cost_micros - self._cost_before_turn
+        played = " simulated" if self.is_simulated and turn_cost else ""
+        self._emit(paint(f"  {calls}{took:.0f} s · ${turn_cost / 1_000_000:.4f}{played}", "dim"))
 
     def _on_exhausted(self, event: Event) -> None:
         self._emit(f"  {paint('◔', 'paused')} {plain(str(event.payload.get('message', '')))}")
@@ -202,30 +204,36 @@ class TalkView:
             self.tell(line)
 
 
-_BY_PEOPLE = ("message.received", "human.approval.received")
+_BY_PEOPLE = (EventKind.MESSAGE_RECEIVED, EventKind.HUMAN_APPROVAL_RECEIVED)
 _HANDLERS: Mapping[str, Callable[[TalkView, Event], None]] = {
-    "message.received": TalkView._on_message,
-    "step.completed": TalkView._on_step,
-    "human.approval.received": TalkView._on_approval,
-    "model.request": TalkView._on_request,
-    "text.delta": TalkView._on_delta,
-    "model.response": TalkView._on_response,
-    "tool.started": TalkView._on_tool_started,
-    "tool.result": TalkView._on_tool_result,
-    "tool.error": TalkView._on_tool_result,
-    "phase.started": TalkView._on_turn,
-    "phase.completed": TalkView._on_turn_over,
-    "budget.reserved": TalkView._on_money,
-    "budget.settled": TalkView._on_money,
-    "budget.exhausted": TalkView._on_exhausted,
+    EventKind.MESSAGE_RECEIVED: TalkView._on_message,
+    EventKind.STEP_COMPLETED: TalkView._on_step,
+    EventKind.HUMAN_APPROVAL_RECEIVED: TalkView._on_approval,
+    EventKind.MODEL_REQUEST: TalkView._on_request,
+    EventKind.TEXT_DELTA: TalkView._on_delta,
+    EventKind.MODEL_RESPONSE: TalkView._on_response,
+    EventKind.TOOL_STARTED: TalkView._on_tool_started,
+    EventKind.TOOL_RESULT: TalkView._on_tool_result,
+    EventKind.TOOL_ERROR: TalkView._on_tool_result,
+    EventKind.PHASE_STARTED: TalkView._on_turn,
+    EventKind.PHASE_COMPLETED: TalkView._on_turn_over,
+    EventKind.BUDGET_EXHAUSTED: TalkView._on_exhausted,
     **dict.fromkeys(
-        ("run.started", "run.resumed", "run.paused", "run.failed", "run.cancelled", "run.completed"), TalkView._on_run
+        (
+            EventKind.RUN_STARTED,
+            EventKind.RUN_RESUMED,
+            EventKind.RUN_PAUSED,
+            EventKind.RUN_FAILED,
+            EventKind.RUN_CANCELLED,
+            EventKind.RUN_COMPLETED,
+        ),
+        TalkView._on_run,
     ),
 }
 
 
 def _is_own_lane(event: Event) -> bool:
-    """Whether this is of the one who speaks with the person, and not of a helper it has called."""
+    """Tell whether this is of the one who speaks with the person, and not of a helper it has called."""
     return event.lane_id.count("/") <= 2
 
 

@@ -78,10 +78,10 @@ def _explain(row: dict[str, Any]) -> str:
 
 
 def _to_question(row: dict[str, Any]) -> Any:
-    from holdfast.presentation.status import Question
+    from holdfast.presentation.status import OpenApproval
 
-    names = ("about", "phase_key", "attempt", "requested_at", "first_by", "shown", "risk")
-    return Question(**{name: row[name] for name in names})
+    names = ("about", "phase_key", "attempt", "requested_at", "first_by", "risk")
+    return OpenApproval(details=row["shown"], **{name: row[name] for name in names})
 
 
 def _find_risk(definition: Any, phase_key: str) -> str:
@@ -132,7 +132,7 @@ def _head(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _headline(facts: dict[str, Any]) -> str:
-    from holdfast.presentation.status import tell_question
+    from holdfast.presentation.status import describe_question
 
     if facts["state"] == "superseded":
         return f"Phase {facts['phase_key']} was asked for anew; this question no longer counts"
@@ -143,7 +143,7 @@ def _headline(facts: dict[str, Any]) -> str:
         return f"Phase {facts['phase_key']}: nothing is left to decide, the run is {facts['run_state']}"
     if facts["about"] == "phase":
         return f"Phase {facts['phase_key']} of {facts['workflow']} waits for your approval"
-    return tell_question(_to_question(facts))
+    return describe_question(_to_question(facts))
 
 
 def _subject(facts: dict[str, Any]) -> Iterator[str]:

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from holdfast.cli.terminal.output import MARKS
 from holdfast.cli.terminal.run_view import PhaseView, RunView
-from holdfast.presentation.format import cost, exact_money, phase_status
+from holdfast.presentation.format import cost, exact_money
+from holdfast.runtime.run_fold.payload_text import phase_status
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STYLES = {
@@ -27,7 +28,7 @@ _PER_SECOND = 8
 
 
 def open_live(view: RunView, console: Console | None = None) -> Live:
-    """A display of the view as it is now, again and again until it is stopped."""
+    """Open a display that draws the view as it is now, again and again until it is stopped."""
     console = console or Console(stderr=True, highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
     return Live(
         console=console,
@@ -40,7 +41,7 @@ def open_live(view: RunView, console: Console | None = None) -> Live:
 
 
 def draw(view: RunView, now: float) -> Group:
-    """The whole tree; every line is cut to the terminal's width, so that drawing it again never scrolls."""
+    """Draw the whole tree; every line is cut to the terminal's width, so that drawing it again never scrolls."""
     lines: list[Any] = [_headline(view)]
     width = max((len(key) for key in view.phases), default=0)
     for phase in view.phases.values():
@@ -52,16 +53,16 @@ def draw(view: RunView, now: float) -> Group:
 
 def _headline(view: RunView) -> Text:
     state = f"{view.state} ({view.reason})" if view.reason else view.state
-    past = view.past
-    reserved_usd = 0.0 if past.is_simulated else past.reserved_micros / 1_000_000
-    total_usd = (past.total.micros + past.reserved_micros) / 1_000_000
-    spent = cost(*((0.0, total_usd) if past.is_simulated else (total_usd, 0.0)), reserved_usd, show=exact_money)
+    money = view.trace.money
+    reserved_usd = 0.0 if money.is_simulated else money.reserved_micros / 1_000_000
+    total_usd = money.cost_micros / 1_000_000
+    spent = cost(*((0.0, total_usd) if money.is_simulated else (total_usd, 0.0)), reserved_usd, show=exact_money)
     return _line(
         (view.workflow or "run", "bold"),
         (f"  {view.run_id[:8]}  ", "dim"),
         (state, _STYLES.get(view.state, "")),
         f"  {spent}",
-        (f" of ${view.budget_micros / 1_000_000:.2f}" if view.budget_micros is not None else "", "dim"),
+        (f" of ${money.limit_micros / 1_000_000:.2f}" if money.limit_micros is not None else "", "dim"),
     )
 
 
@@ -70,7 +71,7 @@ def _phase_lines(view: RunView, phase: PhaseView, width: int, now: float) -> lis
     style = _STYLES.get(status, "")
     is_working = view.is_working(phase.key)
     mark = _FRAMES[int(now * _PER_SECOND) % len(_FRAMES)] if is_working else MARKS.get(status, " ")
-    elapsed, cost_micros = view.worked_s(phase.key, now), view.past.cost_micros(phase.key)
+    elapsed, cost_micros = view.worked_s(phase.key, now), view.trace.money.phase_micros(phase.key)
     head = _line(
         (f"  {mark} {phase.key.ljust(width)}  ", style),
         (_clock(elapsed) if elapsed or is_working else "    ", ""),
@@ -80,8 +81,8 @@ def _phase_lines(view: RunView, phase: PhaseView, width: int, now: float) -> lis
     )
     if not is_working:
         return [head]
-    call = ", then ".join(filter(None, (phase.call, phase.asked and f"asks {phase.asked}")))
-    return [head, *(_line((f"      {sign} {told}", "dim")) for sign, told in (("→", call), ("“", phase.text)) if told)]
+    call = ", then ".join(filter(None, (phase.call, phase.model and f"asks {phase.model}")))
+    return [head, *(_line((f"      {sign} {text}", "dim")) for sign, text in (("→", call), ("“", phase.text)) if text)]
 
 
 def _line(*pieces: Any) -> Text:

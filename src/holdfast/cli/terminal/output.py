@@ -120,7 +120,7 @@ def finish(result: "RunResult", *, is_json: bool, is_interrupted: bool = False) 
 
 
 def show_result(result: "RunResult") -> None:
-    from holdfast.presentation.format import phase_status
+    from holdfast.runtime.run_fold.payload_text import phase_status
 
     state = result.state.value
     spent = describe_cost(result.cost_usd, result.simulated_usd)
@@ -173,7 +173,7 @@ def next_step(
     """What a person does next, as commands to copy; `exhausted` is which limit a run without money has hit."""
     short = run_id[:8]
     if state == "paused" and waiting_for == "budget":
-        from holdfast.presentation.format import advise_on_budget
+        from holdfast.runtime.run_fold.payload_text import advise_on_budget
 
         return advise_on_budget(run_id, exhausted or {})
     if state == "paused" and waiting_for in ("approval", "outcome"):

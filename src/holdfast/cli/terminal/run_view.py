@@ -1,142 +1,154 @@
-"""A run as a person watches it: a fold over its events. Pure, so it is right after a replay; time and money: `past`."""
+"""A run as a person watches it: its trace, and a few words for each phase. Pure, so it is right after a replay."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.cli.terminal.output import plain
-from holdfast.presentation.trace import Chronicle, lane_of
-from holdfast.runtime.events import Event
+from holdfast.presentation.trace import RunTrace
+from holdfast.runtime.event_text import content_text, iter_messages
+from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.run_fold.progress import PhaseProgress
 
 _TARGETS = ("file_path", "path", "pattern", "command", "description")
-_RUN_STATES = {
-    "run.started": "running",
-    "run.resumed": "running",
-    "run.paused": "paused",
-    "run.completed": "completed",
-    "run.failed": "failed",
-    "run.cancelled": "cancelled",
-}
 
 
 @dataclass
 class PhaseView:
-    """One phase: its state, and what is happening in it."""
+    """One phase: where it stands, and in words what is happening in it."""
 
-    key: str
-    state: str = "pending"
-    attempt: int = 0
+    progress: PhaseProgress
     call: str = ""
-    asked: str = ""
+    model: str = ""
+    """The model that is asked."""
     text: str = ""
     note: str = ""
-    is_call_asked: bool = False
-    """What waits for a person is a call, not the phase's result."""
+
+    @property
+    def key(self) -> str:
+        return self.progress.key
+
+    @property
+    def state(self) -> str:
+        return self.progress.state
+
+    @property
+    def attempt(self) -> int:
+        return self.progress.attempt
+
+    def apply(self, event: Event) -> None:
+        """Take an event of this phase, after `progress` has taken it."""
+        take = _WORDS.get(event.kind)
+        if take is not None:
+            take(self, event)
+
+    def _start(self, _event: Event) -> None:
+        self.note = ""
+
+    def _complete(self, _event: Event) -> None:
+        self.call = self.model = self.text = ""
+
+    def _skip(self, _event: Event) -> None:
+        self._stop("done before, not repeated")
+
+    def _reopen(self, _event: Event) -> None:
+        self._stop("another attempt")
+
+    def _fail(self, event: Event) -> None:
+        self._stop(_message(event.payload.get("error")))
+
+    def _stop(self, note: str) -> None:
+        self.call, self.model, self.note = "", "", note
+
+    def _request_answer(self, _event: Event) -> None:
+        self.call = self.model = ""
+
+    def _receive_answer(self, event: Event) -> None:
+        action = str(event.payload.get("action", "")).replace("_", " ")
+        self.note = f"{action} by {event.payload.get('by') or 'someone'}"
+
+    def _reject_artifact(self, _event: Event) -> None:
+        self.note = "the artifact was not right; the agent corrects it"
+
+    def _call_tool(self, event: Event) -> None:
+        if event.payload.get("tool"):
+            self.call = describe_call(event.payload)
+
+    def _ask_model(self, event: Event) -> None:
+        self.model = str(event.payload.get("model") or "the model")
+
+    def _hear_model(self, event: Event) -> None:
+        self.model = ""
+        self.text = last_line(message_text(event.payload.get("result"))) or self.text
+
+
+_WORDS: Mapping[str, Callable[[PhaseView, Event], None]] = {
+    EventKind.PHASE_STARTED: PhaseView._start,
+    EventKind.PHASE_COMPLETED: PhaseView._complete,
+    EventKind.PHASE_SKIPPED: PhaseView._skip,
+    EventKind.PHASE_REOPENED: PhaseView._reopen,
+    EventKind.PHASE_FAILED: PhaseView._fail,
+    EventKind.HUMAN_APPROVAL_REQUESTED: PhaseView._request_answer,
+    EventKind.HUMAN_APPROVAL_RECEIVED: PhaseView._receive_answer,
+    EventKind.ARTIFACT_REJECTED: PhaseView._reject_artifact,
+    EventKind.TOOL_STARTED: PhaseView._call_tool,
+    EventKind.TOOL_RESULT: PhaseView._call_tool,
+    EventKind.MODEL_REQUEST: PhaseView._ask_model,
+    EventKind.MODEL_RESPONSE: PhaseView._hear_model,
+}
 
 
 @dataclass
 class RunView:
-    """What is known of a run after the events so far; time and money are what the chronicle says."""
+    """What is known of a run after the events so far; state, time and money are what its trace says."""
 
     run_id: str
+    trace: RunTrace = field(default_factory=RunTrace)
     phases: dict[str, PhaseView] = field(default_factory=dict)
-    workflow: str = ""
-    state: str = "pending"
-    reason: str = ""
-    error: str = ""
-    budget_micros: int | None = None
     notice: str = ""
-    past: Chronicle = field(default_factory=Chronicle)
 
     @classmethod
     def of(cls, run_id: str, phase_keys: Iterable[str]) -> "RunView":
-        return cls(run_id, {key: PhaseView(key) for key in phase_keys})
+        trace = RunTrace(phase_keys)
+        return cls(run_id, trace, {key: PhaseView(phase) for key, phase in trace.progress.phases.items()})
+
+    @property
+    def workflow(self) -> str:
+        return self.trace.progress.workflow
+
+    @property
+    def state(self) -> str:
+        return self.trace.progress.status
+
+    @property
+    def reason(self) -> str:
+        return self.trace.progress.pause_reason
 
     @property
     def is_still(self) -> bool:
         """Nothing more happens until a person does something."""
-        return self.state not in ("pending", "running")
+        return self.trace.progress.is_still
 
     @property
     def last_seq(self) -> int:
-        return self.past.last_seq
-
-    @property
-    def cost_micros(self) -> int:
-        return self.past.total.micros + self.past.reserved_micros
+        return self.trace.last_seq
 
     def is_working(self, key: str) -> bool:
-        return any(attempt.is_working for attempt in self.past.attempts_of(key))
+        return any(attempt.is_working for attempt in self.trace.attempts_of(key))
 
     def worked_s(self, key: str, now: float) -> float:
-        return sum(attempt.worked_s(now) for attempt in self.past.attempts_of(key))
+        return sum(attempt.worked_s(now) for attempt in self.trace.attempts_of(key))
 
     def apply(self, event: Event) -> None:
         if event.seq <= self.last_seq:
             return
-        self.past.add(event)
-        payload = event.payload
-        if event.kind in _RUN_STATES:
-            self._apply_run(event)
-        elif event.kind == "run.created":
-            self.workflow = str(payload.get("workflow", ""))
-            self.budget_micros = payload.get("budget_micros")
-        elif event.kind == "budget.raised" and self.budget_micros is not None:
-            self.budget_micros += int(payload.get("amount_micros") or 0)
-        elif (phase := self._phase_of(event)) is not None:
-            _apply_phase(phase, event)
-
-    def _apply_run(self, event: Event) -> None:
-        self.state = _RUN_STATES[event.kind]
-        self.reason = str(event.payload.get("reason", "")) if self.state == "paused" else ""
-        self.error = _message(event.payload.get("error"))
-
-    def _phase_of(self, event: Event) -> PhaseView | None:
-        key = event.payload.get("phase") or event.lane_id.partition("/")[0]
-        if key in self.phases or not event.payload.get("phase"):
-            return self.phases.get(key)
-        return self.phases.setdefault(key, PhaseView(key))
-
-
-def _apply_phase(phase: PhaseView, event: Event) -> None:
-    payload = event.payload
-    if event.kind == "phase.started":
-        phase.state, phase.note = "running", ""
-        phase.attempt = lane_of(event)[1]
-    elif event.kind in ("phase.completed", "phase.failed", "phase.skipped", "phase.reopened"):
-        _end_phase(phase, event)
-    elif event.kind == "human.approval.requested":
-        phase.state, phase.call, phase.asked = "awaiting_approval", "", ""
-        phase.is_call_asked = payload.get("about") in ("tool", "outcome")
-    elif event.kind == "human.approval.received":
-        if phase.is_call_asked:
-            phase.state = "running"  # the phase itself was never done; whoever resumes goes on in it
-        phase.note = f"{str(payload.get('action', '')).replace('_', ' ')} by {payload.get('by') or 'someone'}"
-    elif event.kind == "artifact.rejected":
-        phase.note = "the artifact was not right; the agent corrects it"
-    elif event.kind in ("tool.started", "tool.result") and payload.get("tool"):
-        phase.call = describe_call(payload)
-    elif event.kind == "model.request":
-        phase.asked = str(payload.get("model") or "the model")
-    elif event.kind == "model.response":
-        phase.asked = ""
-        phase.text = last_line(message_text(payload.get("result"))) or phase.text
-
-
-def _end_phase(phase: PhaseView, event: Event) -> None:
-    phase.call = phase.asked = ""
-    if event.kind == "phase.completed":
-        phase.state, phase.text = "completed", ""
-    elif event.kind == "phase.skipped":
-        phase.state, phase.note = "completed", "done before, not repeated"
-    elif event.kind == "phase.reopened":
-        phase.state, phase.note = "pending", "another attempt"
-    else:
-        phase.state, phase.note = "failed", _message(event.payload.get("error"))
+        self.trace.add(event)
+        if event.kind in _WORDS and (phase := self.trace.progress.find_phase(event)) is not None:
+            self.phases.setdefault(phase.key, PhaseView(phase)).apply(event)
 
 
 def describe_call(payload: Mapping[str, Any]) -> str:
-    """A tool call in a few words: its name and what it is about."""
+    """Describe a tool call: its name and what it is about."""
     args, argv = payload.get("args"), payload.get("argv")
     if isinstance(argv, list):
         return plain(" ".join(str(part) for part in argv))
@@ -145,21 +157,8 @@ def describe_call(payload: Mapping[str, Any]) -> str:
 
 
 def message_text(result: Any) -> str:
-    """What a model said, out of a journaled response; nothing where it has another form."""
-    if isinstance(result, Mapping):
-        if isinstance(result.get("$msg"), list) and len(result["$msg"]) == 2:
-            return _content_text(result["$msg"][1])
-        return next((text for value in result.values() if (text := message_text(value))), "")
-    if isinstance(result, list):
-        return next((text for value in result if (text := message_text(value))), "")
-    return ""
-
-
-def _content_text(message: Any) -> str:
-    content = message.get("content") if isinstance(message, Mapping) else ""
-    if isinstance(content, list):
-        return "\n".join(str(block.get("text", "")) for block in content if isinstance(block, Mapping))
-    return content if isinstance(content, str) else ""
+    """Return what a model said, out of a journaled response; nothing where it has another form."""
+    return next((text for message in iter_messages(result) if (text := content_text(message))), "")
 
 
 def last_line(text: str) -> str:

@@ -16,8 +16,8 @@ from holdfast.enums import Backend, PauseReason
 from holdfast.persistence.runs import read_budget, read_spent_in_scopes
 from holdfast.persistence.statements import NewLedgerRow, now_text, reserve_money, settle_money
 from holdfast.persona import AgentPersona
-from holdfast.presentation.format import advise_on_budget
 from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.run_fold.payload_text import advise_on_budget
 from holdfast.runtime.step import SameCommit, Suspended
 from holdfast.workflow import Phase
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from holdfast.binding import Binding
 from holdfast.config import Config
-from holdfast.engine.history import find_tree
 from holdfast.engine.run.create import NewRun, creation_rows, without_secrets
 from holdfast.engine.run.load import LoadedRun
 from holdfast.enums import Backend
@@ -17,6 +16,7 @@ from holdfast.persistence.runs import StoredRun, read_artifacts
 from holdfast.persistence.statements import copy_artifact, copy_phase
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.run_fold.event_fold import find_tree
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import Workspace, open_workspace
 

@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.persistence.listings import read_money, read_total_micros
 from holdfast.persistence.runs import read_spent_in_scopes
 from holdfast.persistence.statements import now_text
-from holdfast.presentation.format import advise_on_budget
+from holdfast.runtime.run_fold.payload_text import advise_on_budget
 
 SIMULATED: dict[str, Any] = {"backends": frozenset({Backend.SIMULATED})}
 # rehearsal-1 costs $1 for a million tokens in and $5 for a million out; up to 1000 tokens may come out.

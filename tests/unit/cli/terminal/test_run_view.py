@@ -49,8 +49,8 @@ def test_money_is_what_was_settled_and_what_is_still_held() -> None:
     teller.tell("budget.reserved", 1, "plan/1", entry="b", amount_micros=300)
     teller.tell("budget.raised", 1, amount_micros=500_000)
 
-    assert (view.cost_micros, view.budget_micros) == (500, 1_500_000)
-    assert [view.past.cost_micros(key) for key in view.phases] == [200, 300]
+    assert (view.trace.money.cost_micros, view.trace.money.limit_micros) == (500, 1_500_000)
+    assert [view.trace.money.phase_micros(key) for key in view.phases] == [200, 300]
 
 
 def test_an_event_told_twice_counts_once() -> None:
@@ -61,7 +61,7 @@ def test_an_event_told_twice_counts_once() -> None:
     view.apply(event)
     view.apply(event)
 
-    assert view.cost_micros == 5
+    assert view.trace.money.cost_micros == 5
 
 
 def test_no_line_is_longer_than_the_terminal() -> None:

@@ -78,11 +78,11 @@ def _read_trees(run_id: str) -> dict[str, str]:
 
 def _read_recorded_trees(run_id: str) -> dict[str, tuple[str, float]]:
     from holdfast.cli.commands.runs.watch import open_configured_store
-    from holdfast.presentation.trace import Chronicle
+    from holdfast.presentation.trace import RunTrace
 
     store = open_configured_store()
     try:
-        return Chronicle.of(store.list_events(run_id)).trees
+        return RunTrace.of(store.list_events(run_id)).trees
     finally:
         store.close()
 

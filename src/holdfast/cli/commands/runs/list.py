@@ -139,7 +139,7 @@ def _now(row: dict[str, Any]) -> str:
 
 def _tell(run: dict[str, Any]) -> str:
     """What a run is doing and why, in the sentence that the pages say too."""
-    from holdfast.presentation.status import PhaseFacts, Question, RunFacts, describe_run
+    from holdfast.presentation.status import OpenApproval, PhaseFacts, RunFacts, describe_run
 
     asked = [item for item in run["approvals"] if item["state"] == "pending"]
     facts = RunFacts(
@@ -152,9 +152,9 @@ def _tell(run: dict[str, Any]) -> str:
             for phase in run["phases"]
         ],
         questions=[
-            Question(
+            OpenApproval(
                 **{name: item[name] for name in ("about", "phase_key", "attempt", "requested_at")},
-                shown=item["shown"] if isinstance(item["shown"], dict) else {},
+                details=item["shown"] if isinstance(item["shown"], dict) else {},
             )
             for item in asked
         ],
@@ -228,7 +228,7 @@ def _took(phase: dict[str, Any]) -> str:
 
 def read_run(run_id: str) -> dict[str, Any]:
     """Everything a person asks about one run; a phase's `status` is its state as people read it."""
-    from holdfast.presentation.format import phase_status
+    from holdfast.runtime.run_fold.payload_text import phase_status
 
     (run,) = query("SELECT * FROM runs WHERE id = :id", {"id": run_id})
     phases = query("SELECT * FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
