@@ -47,20 +47,20 @@ stable `code`. Events are followed by `GET /api/runs/{run_id}/events`, without g
 
 
 def create_app(config: Config | None = None, *, options: ServerOptions | None = None) -> FastAPI:
-    """The app for these settings; nothing is opened before it is started, or before its first request."""
+    """Build the app for these settings; nothing is opened before it is started, or before its first request."""
     config = config or load_config()
     options = options or ServerOptions()
     options = replace(options, allowed_hosts=options.allowed_hosts | frozenset(config.allowed_hosts))
-    place = ServerHolder(config, options)
+    holder = ServerHolder(config, options)
     http_metrics = HttpMetrics()
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        await place.get()
+        await holder.get()
         try:
             yield
         finally:
-            await place.close()
+            await holder.close()
 
     app = _Api(
         title="holdfast",
@@ -71,7 +71,7 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.place = place
+    app.state.holder = holder
     app.state.access = Access(options)
     app.add_middleware(Guard, options=options, metrics=http_metrics)
     app.add_exception_handler(HoldfastError, on_holdfast_error)

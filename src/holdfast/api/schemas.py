@@ -134,9 +134,10 @@ class LogIn(_Request):
     code: ShortText | None = None
 
 
-class Problem(BaseModel):
+class ProblemDetails(BaseModel):
     """Why a request was refused; programs match on `code`."""
 
+    model_config = ConfigDict(title="Problem")  # its name in the OpenAPI document
     type: str = "about:blank"
     title: str
     status: int

@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 _JOINED_BYTES = 64 * 1024  # as much as a connection takes before it wants to be waited for
 
 
-class Listener(Generic[_T]):
+class ClientQueue(Generic[_T]):
     """For many clients and each event this is what there is to do: no timer is set and nothing is copied for it."""
 
     def __init__(self, max_queued: int, *, idle_s: float) -> None:

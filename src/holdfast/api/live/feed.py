@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, M
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from holdfast.api.live.client_queue import Listener, join
+from holdfast.api.live.client_queue import ClientQueue, join
 from holdfast.api.live.run_stream import to_text
 from holdfast.concurrency import shielded
 from holdfast.errors import JournalCorrupt, LastEventIdInvalid
@@ -71,7 +71,7 @@ class Feed:
         self._db = db
         self._journal = journal
         self._max_queued = max_queued
-        self._listeners: set[Listener[FeedFrame]] = set()
+        self._listeners: set[ClientQueue[FeedFrame]] = set()
         self._reader: _Reader | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -132,8 +132,8 @@ class Feed:
                         break  # the reader began after this client's place: the store has what lies between
 
     @contextlib.contextmanager
-    def _listening(self, idle_s: float) -> Iterator[tuple["_Reader", Listener[FeedFrame]]]:
-        listener: Listener[FeedFrame] = Listener(self._max_queued, idle_s=idle_s)
+    def _listening(self, idle_s: float) -> Iterator[tuple["_Reader", ClientQueue[FeedFrame]]]:
+        listener: ClientQueue[FeedFrame] = ClientQueue(self._max_queued, idle_s=idle_s)
         self._listeners.add(listener)
         if self._reader is None or self._reader.task.done():
             self._reader = _Reader(self._db, self._journal, self._listeners)
@@ -156,7 +156,7 @@ class Feed:
 class _Reader:
     """Gives positions to what is new and tells it to the listeners, from its making until it is stopped."""
 
-    def __init__(self, db: Database, journal: Journal, listeners: set[Listener[FeedFrame]]) -> None:
+    def __init__(self, db: Database, journal: Journal, listeners: set[ClientQueue[FeedFrame]]) -> None:
         self._db = db
         self._journal = journal
         self._listeners = listeners

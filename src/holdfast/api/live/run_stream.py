@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.api.live.client_queue import Listener, join
+from holdfast.api.live.client_queue import ClientQueue, join
 from holdfast.concurrency import shielded
 from holdfast.enums import RunStatus
 from holdfast.persistence.db import Database
@@ -31,7 +31,7 @@ class Frame:
 
 @dataclass(eq=False)
 class _Tail:
-    listeners: set[Listener[Frame]] = field(default_factory=set)
+    listeners: set[ClientQueue[Frame]] = field(default_factory=set)
     reader: "asyncio.Task[None] | None" = None
     has_begun: asyncio.Event = field(default_factory=asyncio.Event)
     """The reader tells everything from now on: what the store does not hold by then will come."""
@@ -39,7 +39,7 @@ class _Tail:
     """The number at which the run was seen to be over, so that many clients ask the database once."""
 
 
-class Tails:
+class RunStreams:
     def __init__(self, db: Database, journal: Journal, *, max_queued: int) -> None:
         self._db = db
         self._journal = journal
@@ -86,9 +86,9 @@ class Tails:
                         break  # the store has what lies between, or says whether the run is over
 
     @contextlib.contextmanager
-    def _listening(self, run_id: str, idle_s: float) -> Iterator[tuple[_Tail, Listener[Frame]]]:
+    def _listening(self, run_id: str, idle_s: float) -> Iterator[tuple[_Tail, ClientQueue[Frame]]]:
         tail = self._tails.setdefault(run_id, _Tail())
-        listener: Listener[Frame] = Listener(self._max_queued, idle_s=idle_s)
+        listener: ClientQueue[Frame] = ClientQueue(self._max_queued, idle_s=idle_s)
         tail.listeners.add(listener)
         if tail.reader is None:
             tail.reader = asyncio.create_task(self._read(run_id, tail), name=f"holdfast-tail-{run_id}")

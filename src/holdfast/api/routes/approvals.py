@@ -27,6 +27,6 @@ async def list_approvals(
 
 @router.post("/{approval_id}", responses=WRITE_ONE, summary="Answer an approval")
 async def answer(approval_id: ApprovalIdPath, body: Decide, server: ServerDep, identity: Approver) -> Decided:
-    """The first answer counts, and the run goes on with it. A critical phase needs two different people."""
+    """Record an answer. The first one counts, and the run goes on with it; a critical phase needs two people."""
     row = await decide(server, approval_id, body, by=identity.name, is_identified=identity.is_person)
     return Decided(approval_id=row.id, run_id=row.run_id, state=row.state, action=row.action)

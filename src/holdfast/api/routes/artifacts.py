@@ -27,9 +27,9 @@ from holdfast.persistence.runs import StoredRun, read_artifacts
 _ONE_RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})", re.ASCII)
 
 
-def to_ranged(response: Response, content: bytes, given: str | None) -> Response:
-    """The part that was asked for, as 206; the whole if the header is none we know. Raises `RangeInvalid`."""
-    found = _ONE_RANGE.fullmatch(given.strip()) if given else None
+def to_ranged(response: Response, content: bytes, byte_range: str | None) -> Response:
+    """Return the part that a `Range` header names, as 206; the whole if it is none we know. Raises `RangeInvalid`."""
+    found = _ONE_RANGE.fullmatch(byte_range.strip()) if byte_range else None
     if found is None or found.group(0) == "bytes=-":
         return response
     first, last = _to_ends(found.group(1), found.group(2), len(content))
@@ -83,7 +83,7 @@ async def read_artifact(
     attempt: Annotated[int | None, Query(ge=1, le=10_000, description="Of this attempt.")] = None,
     byte_range: Annotated[str | None, Header(alias="Range", max_length=200)] = None,
 ) -> Response:
-    """The newest version that was accepted, else the newest there is."""
+    """Read the newest version that was accepted, else the newest there is."""
     stored = await get_run(server.db, run_id)
     row = find_artifact(await read_artifacts(server.db, stored.run.id), name, attempt)
     if row is None:
@@ -94,7 +94,7 @@ async def read_artifact(
 
 
 def find_artifact(rows: list[ArtifactRow], name: str, attempt: int | None) -> ArtifactRow | None:
-    """By comparison with what is recorded; the name never becomes a path."""
+    """Find an artifact by comparison with what is recorded; the name never becomes a path."""
     named = [
         row for row in rows if name in (row.phase_key, row.path, Path(row.path).name) and attempt in (None, row.attempt)
     ]
@@ -135,7 +135,7 @@ async def read_trees(server: Server, stored: StoredRun) -> dict[str, str]:
     data_dir, run_id = server.config.data_dir, stored.run.id
     is_open = stored.run.state in ("running", "paused")
     keys = [row.phase_key for row in stored.phases.values() if is_open and row.state in UNFINISHED]
-    recorded = (await server.chronicles.get(run_id)).trees if keys else {}
+    recorded = (await server.traces.get(run_id)).trees if keys else {}
     unfinished = await asyncio.to_thread(find_unfinished, data_dir, run_id, recorded, keys)
     return order_trees([(row.phase_key, row.tree, row.ended_at) for row in stored.phases.values()], unfinished)
 

@@ -65,13 +65,13 @@ def _to_chart(by_day: dict[str, int], since: date, count: int, limit: float | No
 
 
 def to_days(by_day: dict[str, int], since: date, count: int) -> dict[str, int]:
-    """So many days from the first on, also those on which nothing was spent."""
+    """List so many days from the first on, also those on which nothing was spent."""
     days = [(since + timedelta(days=n)).isoformat() for n in range(count)]
     return {day: by_day.get(day, 0) for day in days}
 
 
 def to_scale(largest: float) -> list[float]:
-    """Round amounts from nothing to the first at or above the largest, in at most five steps."""
+    """List round amounts from nothing to the first at or above the largest, in at most five steps."""
     if largest <= 0:
         return [0.0, 0.5, 1.0]
     power = 10 ** math.floor(math.log10(largest))
@@ -83,15 +83,15 @@ def _tell_today(spent: float, simulated: float, config: Config) -> Note:
     limit, each = config.day_budget_usd, config.run_budget_usd
     share = spent / limit if limit else 0.0
     if share >= 1:
-        told = "The day's limit is used up: runs wait until tomorrow (UTC), or until day_budget_usd is raised."
+        of_day = "The day's limit is used up: runs wait until tomorrow (UTC), or until day_budget_usd is raised."
     elif limit is None:
-        told = "There is no limit per day; set day_budget_usd to have one."
+        of_day = "There is no limit per day; set day_budget_usd to have one."
     else:
-        told = f"{money(limit - spent)} is left until midnight UTC."
+        of_day = f"{money(limit - spent)} is left until midnight UTC."
     of_run = "A run has no limit unless it is started with one."
     if each is not None:
         of_run = f"A run may spend {money(each)} unless it is started with another limit."
     counts = "Rehearsals count against no limit."
     if simulated:
         counts = f"Rehearsals, {money(simulated)} simulated today, count against no limit."
-    return Note("bad" if share >= 1 else "waiting" if share >= 0.8 else "good", f"{told} {of_run} {counts}")
+    return Note("bad" if share >= 1 else "waiting" if share >= 0.8 else "good", f"{of_day} {of_run} {counts}")

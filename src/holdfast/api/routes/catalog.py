@@ -83,7 +83,7 @@ _METRICS_EXAMPLE = {"text/plain": '# TYPE holdfast_runs gauge\nholdfast_runs{sta
 
 
 def _count_streams(server: Server) -> dict[Labels, float]:
-    return {(("of", "run"),): server.tails.count_clients(), (("of", "all_runs"),): server.feed.count_clients()}
+    return {(("of", "run"),): server.run_streams.count_clients(), (("of", "all_runs"),): server.feed.count_clients()}
 
 
 def _by_provider(counts: Mapping[str, int]) -> dict[Labels, float]:
@@ -113,12 +113,12 @@ def metrics_route(http: HttpMetrics) -> APIRouter:
             *gauge(
                 "holdfast_model_calls",
                 "Calls to models under way.",
-                _by_provider(server.traffic.count_under_way()),
+                _by_provider(server.rate_limits.count_under_way()),
             ),
             *gauge(
                 "holdfast_model_calls_waiting",
                 "Calls to models that wait for the limits of this process, or for a pause that a provider asked for.",
-                _by_provider(server.traffic.count_waiting()),
+                _by_provider(server.rate_limits.count_waiting()),
             ),
             *gauge(
                 "holdfast_cost_usd_total",
@@ -180,7 +180,7 @@ class WorkflowFindings(BaseModel):
 
 @router.post("/api/workflows/validate", responses=WRITE, summary="Check a workflow without keeping it")
 async def validate(body: ValidateWorkflow, server: ServerDep, _identity: Viewer) -> WorkflowFindings:
-    """Fields, graph, roles, and whether there is a schema for each artifact. A workflow that is wrong is a finding."""
+    """Check fields, graph, roles, and that there is a schema for each artifact. What is wrong is a finding."""
     repo = None if body.repo_path is None else await server.engines.resolve_repository(body.repo_path)
 
     def check() -> WorkflowFindings:

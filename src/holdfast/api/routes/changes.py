@@ -80,7 +80,7 @@ async def compare_attempts(
 @router.get(
     "/api/approvals/{approval_id}/changes", responses=READ_ONE, summary="What is to be approved, as a difference"
 )
-async def list_asked_changes(
+async def list_approval_changes(
     approval_id: ApprovalIdPath,
     server: ServerDep,
     _identity: Viewer,
@@ -98,16 +98,16 @@ async def list_asked_changes(
     row = await find_approval(server.db, approval_id)
     if row is None:
         raise ApprovalNotFound(f"There is no approval {approval_id}.")
-    shown = row.shown if isinstance(row.shown, dict) else {}
+    subject = row.shown if isinstance(row.shown, dict) else {}
     if since is None:
-        since_answer = shown.get("since_answer") or {}
-        patches = {"files": shown.get("diff"), "asked": shown.get("diff_since"), "answer": since_answer.get("diff")}
+        since_answer = subject.get("since_answer") or {}
+        patches = {"files": subject.get("diff"), "asked": subject.get("diff_since"), "answer": since_answer.get("diff")}
         patch = str(patches[of] or "")
         return await asyncio.to_thread(_to_changes, patch, is_split=False)
     before = find_artifact(await read_artifacts(server.db, row.run_id), row.phase_key, since)
     if before is None:
         raise ArtifactNotFound(f"Phase {row.phase_key} handed nothing in at attempt {since}.")
-    return await asyncio.to_thread(_to_comparison, before.path, before.content, str(shown.get("content") or ""))
+    return await asyncio.to_thread(_to_comparison, before.path, before.content, str(subject.get("content") or ""))
 
 
 def _to_changes(patch: str, *, is_split: bool) -> Changes:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import WRITE_ONE
 from holdfast.api.schemas import BranchName, IdempotencyKey, RunIdPath, RunRef, ServerDep, ShortText, Text, Usd
-from holdfast.api.server.run_requests import start_once, write_and_wake
+from holdfast.api.server.run_requests import RequestKey, start_once, write_and_wake
 from holdfast.api.server.server import Server
 from holdfast.engine.conversation.journal import (
     ROLE,
@@ -73,11 +73,11 @@ async def start_conversation(
     identity: Operator,
     idempotency_key: IdempotencyKey = None,
 ) -> RunRef:
-    """A conversation is a run: it is followed, paused (which interrupts the answer), merged and aborted like one."""
+    """Begin a conversation: a run that is followed, paused (which interrupts the answer), merged and aborted as any."""
 
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
         repo = await server.engines.resolve_repository(body.repo_path)
-        persona, readiness = await server.engines.choose_partner(repo, body.persona, is_simulated=body.simulate)
+        persona, readiness = await server.engines.choose_persona(repo, body.persona, is_simulated=body.simulate)
         engine = await server.engines.for_repository(
             repo, is_simulated=persona.backend is Backend.SIMULATED, readiness=readiness
         )
@@ -94,7 +94,7 @@ async def start_conversation(
             then=[message_event(run_id, body.text, by=identity.name)],
         )
 
-    run_id = await start_once(server, body, make, by=identity.name, key=idempotency_key)
+    run_id = await start_once(server, body, make, RequestKey(identity.name, idempotency_key))
     return RunRef(run_id=run_id, state=RunStatus.PENDING)
 
 
@@ -102,7 +102,7 @@ async def start_conversation(
     "/api/runs/{run_id}/messages", status_code=202, responses=WRITE_ONE, summary="Say something in a conversation"
 )
 async def send(run_id: RunIdPath, body: SendMessage, server: ServerDep, identity: Operator) -> SentMessage:
-    """An answer under way is told before its next step; else the conversation goes on with this."""
+    """Send a message. An answer under way is told before its next step; else the conversation goes on with this."""
     loaded = await load_run(server.db, run_id, ())
     if not is_conversation(loaded.template):
         raise RunNotInState(
@@ -116,12 +116,12 @@ async def send(run_id: RunIdPath, body: SendMessage, server: ServerDep, identity
 
 
 async def _find_persona(server: Server, loaded: LoadedRun, body: SendMessage) -> AgentPersona | None:
-    """Who answers from here on, where that is to change."""
+    """Return who answers from here on, where that is to change."""
     if body.persona is None and body.model is None:
         return None
     if body.persona is not None:
         repo = await server.engines.resolve_repository(loaded.stored.run.repo_path)
-        persona, _ = await server.engines.choose_partner(repo, body.persona, is_simulated=False)
+        persona, _ = await server.engines.choose_persona(repo, body.persona, is_simulated=False)
     else:
         conversation = await read_conversation(server.db, loaded.run_id)
         persona = conversation.persona_at(conversation.messages, loaded.personas[ROLE])

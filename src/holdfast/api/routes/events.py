@@ -132,7 +132,7 @@ async def follow_run(
     """Every event of the run after the last one seen, then each new one, then `event: done` once the run is over."""
     after = to_seq(header_id if header_id is not None else last_event_id)
     stored = await get_run(server.db, run_id)
-    frames = server.tails.follow(stored.run.id, after, idle_s=server.options.heartbeat_s)
+    frames = server.run_streams.follow(stored.run.id, after, idle_s=server.options.heartbeat_s)
     return EventStream(frames, request.state.is_still_in, server.options)
 
 

@@ -26,9 +26,9 @@ _KEEP_S = 20.0  # the checks try the network and read the database's pages; a pa
 
 
 class CheckItem(BaseModel):
-    name: str = Field(examples=["git"])
+    name: str = Field(examples=["python"])
     state: Literal["good", "warning", "bad"]
-    found: str = Field(examples=["2.39.2"])
+    found: str = Field(examples=["3.12.4"])
     remedy: str
 
 
@@ -56,7 +56,7 @@ class CheckReport(BaseModel):
     server: ServerInfo
 
 
-class _Kept:
+class _RecentChecks:
     """The last look at the machine, shared by all who ask within its time."""
 
     def __init__(self) -> None:
@@ -64,31 +64,31 @@ class _Kept:
         self._looking: tuple[Config, float, asyncio.Task[tuple[str, list[Check]]]] | None = None
 
     async def look(self, config: Config) -> tuple[str, list[Check]]:
-        kept = self._looking
+        last = self._looking
         loop = asyncio.get_running_loop()
         is_fresh = (
-            kept is not None
-            and kept[0] is config
-            and time.monotonic() - kept[1] < _KEEP_S
-            and kept[2].get_loop() is loop
-            and not (kept[2].done() and (kept[2].cancelled() or kept[2].exception()))
+            last is not None
+            and last[0] is config
+            and time.monotonic() - last[1] < _KEEP_S
+            and last[2].get_loop() is loop
+            and not (last[2].done() and (last[2].cancelled() or last[2].exception()))
         )
-        if kept is None or not is_fresh:
-            kept = (config, time.monotonic(), loop.create_task(_look(config)))
-            self._looking = kept
-        return await asyncio.shield(kept[2])  # one who gives up must not take it from the others
+        if last is None or not is_fresh:
+            last = (config, time.monotonic(), loop.create_task(_look(config)))
+            self._looking = last
+        return await asyncio.shield(last[2])  # one who gives up must not take it from the others
 
 
 async def _look(config: Config) -> tuple[str, list[Check]]:
     return now_text(), await asyncio.to_thread(lambda: list(check_all(config)))
 
 
-_kept = _Kept()
+_recent = _RecentChecks()
 
 
 @router.get("/api/checks", responses=READ, summary="The checks of `holdfast doctor`, and what the server does")
 async def show_checks(server: ServerDep, _identity: Operator) -> CheckReport:
-    checked_at, checks = await _kept.look(server.config)
+    checked_at, checks = await _recent.look(server.config)
     return CheckReport(
         is_well=all(check.state != "bad" for check in checks),
         checked_at=checked_at,
@@ -120,7 +120,7 @@ async def _describe(server: Server) -> ServerInfo:
     return ServerInfo(
         version=__version__,
         python=platform.python_version(),
-        started_at=_kept.started_at,
+        started_at=_recent.started_at,
         database=database,
         data_dir=str(config.data_dir),
         workspace_root=str(config.workspace_root),
@@ -128,12 +128,12 @@ async def _describe(server: Server) -> ServerInfo:
         max_parallel_runs=config.max_parallel_runs,
         runs_driven=driven,
         runs_waiting=waiting,
-        event_streams=server.tails.count_clients(),
+        event_streams=server.run_streams.count_clients(),
         runs_by_state=await count_by_state(server.db),
         facts=[
             ("Version", f"holdfast {__version__}, Python {platform.python_version()}"),
             ("Drives runs", drives if server.options.has_dispatcher else "none itself; another holdfast serve does"),
-            ("Open pages", f"{server.tails.count_clients():,}"),
+            ("Open pages", f"{server.run_streams.count_clients():,}"),
             ("Database", "SQLite" if database == "sqlite" else "PostgreSQL"),
             ("Data", str(config.data_dir)),
             ("Repositories", f"under {config.workspace_root}"),

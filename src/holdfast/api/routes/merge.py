@@ -59,7 +59,7 @@ class MergedRun(BaseModel):
 
 @router.post("/{run_id}/merge", responses=WRITE_ONE, summary="Bring a run's result to a branch")
 async def merge(run_id: RunIdPath, server: ServerDep, identity: Operator, body: MergeRun | None = None) -> MergedRun:
-    """What the completed phases made becomes commits, without holdfast's own files. May be repeated.
+    """Make commits of what the completed phases made, without holdfast's own files. May be repeated.
 
     Refused while someone drives the run, and, with the files in `paths` and nothing changed, where it does not fit.
     """
@@ -67,15 +67,13 @@ async def merge(run_id: RunIdPath, server: ServerDep, identity: Operator, body: 
     await server.engines.resolve_repository(stored.run.repo_path)  # the command line starts runs elsewhere too
     body = body or MergeRun()
     request = MergeRequest(body.into, body.create, body.squash, body.message, body.dry_run)
-    merged = await server.undertakings.finish(
-        merge_run(server.db, server.config, stored.run.id, request, by=identity.name)
-    )
+    merged = await server.tasks.finish(merge_run(server.db, server.config, stored.run.id, request, by=identity.name))
     files = [{**file, "path": _to_unicode(file["path"])} for file in merged.get("files", ())]
     return MergedRun.model_validate({**merged, "paths": _to_text(merged.get("paths")), "files": files})
 
 
 def _to_text(paths: list[str] | None) -> list[str] | None:
-    """File names need not be Unicode; JSON must be."""
+    """Make Unicode of file names, which they need not be; JSON must be."""
     return None if paths is None else [_to_unicode(path) for path in paths]
 
 

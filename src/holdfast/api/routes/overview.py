@@ -82,7 +82,7 @@ async def show_overview(server: ServerDep, _identity: Viewer) -> Overview:
 async def show_inbox(server: ServerDep, _identity: Viewer) -> Inbox:
     paused = await list_page(server.db, RunFilter(state="paused"), limit=_MOST_PAUSED)
     headings = {item.run.id: to_heading(item.run) for item in paused}
-    asked = [
+    decisions = [
         WaitingItem(
             run_id=row.run_id,
             heading=headings.get(row.run_id) or str(question.shown.get("workflow") or ""),
@@ -104,7 +104,7 @@ async def show_inbox(server: ServerDep, _identity: Viewer) -> Inbox:
         for item in paused
         if (question := find_pause(item.run.pause_reason).question)
     ]
-    return Inbox(items=sorted([*asked, *stopped], key=lambda item: item.requested_at))
+    return Inbox(items=sorted([*decisions, *stopped], key=lambda item: item.requested_at))
 
 
 @router.get("/api/runs/{run_id}/plan", responses=READ_ONE, summary="The workflow and personas of a run")
@@ -113,7 +113,7 @@ async def show_plan(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> 
 
 
 def _to_plan(stored: StoredRun) -> RunPlan:
-    """Raises `TemplateLoadFailed`."""
+    """Describe a run's own workflow. Raises `TemplateLoadFailed`."""
     template = read_template(stored)
     phases = [
         PlannedPhase(

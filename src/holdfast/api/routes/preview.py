@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 
 from holdfast.api.http.auth import Operator, Viewer
 from holdfast.api.http.openapi import READ_ONE, WRITE
-from holdfast.api.routes.preview_cost import Estimate, estimate, tell_limits
-from holdfast.api.routes.preview_roles import FieldProblem, RolePreview, cast_roles, find_role_problems, to_problem
+from holdfast.api.routes.preview_cost import Estimate, estimate, explain_limits
+from holdfast.api.routes.preview_roles import FieldProblem, RolePreview, find_role_problems, preview_roles, to_problem
 from holdfast.api.routes.statistics import to_statistics
 from holdfast.api.schemas import RunIdPath, ServerDep, StartRun
 from holdfast.api.serialize import to_usd
@@ -80,7 +80,7 @@ class _Seen:
 
 @router.post("/preview", responses=WRITE, summary="What starting a run would do")
 async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> RunPreview:
-    """Takes what `POST /api/runs` takes and starts nothing. Everything that would refuse the run is in `problems`."""
+    """Take what `POST /api/runs` takes, and start nothing. Everything that would refuse the run is in `problems`."""
     problems: list[FieldProblem] = []
     repo: Path | None = None
     template: WorkflowTemplate | None = None
@@ -109,7 +109,7 @@ async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> Run
 
 @router.get("/{run_id}/request", responses=READ_ONE, summary="What a run was started with")
 async def show_request(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> StartRun:
-    """As a body for `POST /api/runs`, to start one like it. Personas only where they were asked for."""
+    """Answer with a body for `POST /api/runs`, to start one like it. Personas only where they were asked for."""
     stored = await get_run(server.db, run_id)
     run = stored.run
     overrides = {
@@ -142,7 +142,7 @@ async def _find_workflow(server: Server, repo: Path | None, name: str) -> Workfl
 async def _find_missing_trust(
     server: Server, body: StartRun, repo: Path, readiness: Readiness | None
 ) -> list[FieldProblem]:
-    """What the repository brings along and nobody has agreed to."""
+    """Find what the repository brings along and nobody has agreed to."""
     try:
         await server.engines.check_trust(
             repo,
@@ -174,7 +174,7 @@ def _look(server: Server, body: StartRun, repo: Path | None, template: WorkflowT
     pool = [entry.definition for entry in entries]
     if not body.simulate:
         readiness.ask_servers(pool)
-    roles, personas = cast_roles(
+    roles, personas = preview_roles(
         template, pool, body.persona_overrides, consents=open_consents(server.config), available=available
     )
     problems += find_role_problems(template, roles, body.persona_overrides)
@@ -217,8 +217,8 @@ def _to_repository(
     found = Note("idle", "A folder without git: the run works on a copy with a repository of its own.")
     if is_git:
         on = f", on {current_branch}" if current_branch else ""
-        told = f"A git repository with {plural(len(branches), 'branch', 'branches')}{on}"
-        found = Note("good", told if branches else "A git repository without commits: the run begins from nothing")
+        words = f"A git repository with {plural(len(branches), 'branch', 'branches')}{on}"
+        found = Note("good", words if branches else "A git repository without commits: the run begins from nothing")
     them = "it" if len(uncommitted) == 1 else "them"
     unseen = f"{plural(len(uncommitted), 'change')} not committed: the run does not see {them}" if uncommitted else ""
     return RepositoryPreview(
@@ -233,7 +233,7 @@ def _to_repository(
 
 
 def _list_branches(repository: Repository) -> list[str]:
-    """The branches of people; those that runs left behind would bury them, and can still be typed."""
+    """List the branches of people; those that runs left behind would bury them, and can still be typed."""
     names = repository.git.line("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
     return [name for name in names if not name.startswith("holdfast/")]
 
@@ -256,5 +256,5 @@ async def _limits(server: Server, body: StartRun, guess: Estimate | None) -> Lim
     spent = (await read_money(server.db, since_day=today)).by_day.get(today, 0) if limit is not None else 0
     budget = config.run_budget_usd if body.budget_usd is None and not body.simulate else body.budget_usd
     left = None if limit is None else max(0.0, limit - to_usd(spent))
-    notes = tell_limits(guess, budget_usd=budget, left_usd=left, day_usd=limit)
+    notes = explain_limits(guess, budget_usd=budget, left_usd=left, day_usd=limit)
     return LimitsPreview(budget_usd=budget, day_limit_usd=limit, day_left_usd=left, notes=notes)

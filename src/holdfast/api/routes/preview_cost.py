@@ -46,7 +46,7 @@ def estimate(
     table: ModelTable,
     is_simulated: bool,
 ) -> Estimate:
-    """`personas` is by role; a role that nobody fills counts as unknown."""
+    """Estimate what a run costs. `personas` is by role; a role that nobody fills counts as unknown."""
     seconds, runs = (past.median_s, past.measured) if past and past.is_rehearsed == is_simulated else (None, 0)
     if is_simulated:
         return to_estimate("simulated", 0.0, 0.0, 0.0, seconds=seconds, runs=runs)
@@ -95,7 +95,7 @@ def to_estimate(
     unpriced: Iterable[str] = (),
 ) -> Estimate:
     missing = list(unpriced)
-    amount, told = _tell(basis, usd, low_usd, high_usd, runs=runs, unpriced=missing)
+    amount, origin = _tell(basis, usd, low_usd, high_usd, runs=runs, unpriced=missing)
     of_what = "rehearsals" if basis == "simulated" else "runs"
     takes = "" if seconds is None else f" It takes {duration(seconds)}, as {of_what} of it took so far."
     return Estimate(
@@ -107,7 +107,7 @@ def to_estimate(
         runs=runs,
         unpriced=missing,
         amount=amount,
-        told=told + takes,
+        told=origin + takes,
     )
 
 
@@ -126,30 +126,30 @@ def _tell(
             dearest = f"the dearest was {money(high)}."
             return f"about {money(usd)}", f"The median of {plural(runs, 'completed run')}; {dearest}{missing}"
         case "prices":
-            told = "A guess from the table of prices: nobody has finished a run of it yet."
-            return f"{money(low)} to {money(high)}", f"{told}{missing}"
+            guess = "A guess from the table of prices: nobody has finished a run of it yet."
+            return f"{money(low)} to {money(high)}", f"{guess}{missing}"
     return "not known", f"No price is known for {names or 'its models'}."
 
 
-def tell_limits(
+def explain_limits(
     estimate: Estimate | None, *, budget_usd: float | None, left_usd: float | None, day_usd: float | None
 ) -> list[Note]:
-    """What the limits mean for a run that costs about this much."""
+    """Explain what the limits mean for a run that costs about this much."""
     if estimate is None or estimate.basis == "simulated":
         return []
     if budget_usd is None and left_usd is None:
-        told = "There is no limit: the run spends what it needs. Set one here, or run_budget_usd for all runs."
-        return [Note("waiting", told)]
+        words = "There is no limit: the run spends what it needs. Set one here, or run_budget_usd for all runs."
+        return [Note("waiting", words)]
     notes = []
     usd = estimate.usd or 0.0
     if budget_usd is not None:
         is_tight = budget_usd < usd
         at = f"The limit of {money(budget_usd)} is below the estimate. At the limit" if is_tight else ""
-        told = f"{at or f'At {money(budget_usd)}'} the run waits for more; nothing done is lost."
-        notes.append(Note("waiting" if is_tight else "idle", told))
+        words = f"{at or f'At {money(budget_usd)}'} the run waits for more; nothing done is lost."
+        notes.append(Note("waiting" if is_tight else "idle", words))
     if left_usd is not None:
         is_tight = left_usd == 0 or left_usd < usd
         then = "; the run may have to wait until tomorrow" if is_tight else ""
-        told = f"{money(left_usd)} of today's {money(day_usd)} is left{then}."
-        notes.append(Note("waiting" if is_tight else "idle", told))
+        words = f"{money(left_usd)} of today's {money(day_usd)} is left{then}."
+        notes.append(Note("waiting" if is_tight else "idle", words))
     return notes

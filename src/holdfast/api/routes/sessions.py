@@ -26,7 +26,7 @@ async def show_session(identity: Viewer) -> SessionInfo:
 
 @router.post("/api/session", responses=WRITE, summary="Log a browser in")
 async def log_in(body: LogIn, request: Request, response: Response, server: ServerDep) -> SessionInfo:
-    """By a token, or by the code of a login link. The answer sets the cookie."""
+    """Log in by a token, or by the code of a login link. The answer sets the cookie."""
     identity = await _identify(body, request, server)
     expires_at = await _set_cookie(identity, request, response, server)
     return SessionInfo(name=identity.name, role=identity.role, expires_at=expires_at)
@@ -64,7 +64,8 @@ async def log_out(request: Request, response: Response, server: ServerDep) -> No
 
 @router.get("/login", include_in_schema=False)
 async def follow_link(request: Request, server: ServerDep, code: Annotated[ShortText, Query(min_length=1)]) -> Response:
-    """The link that `holdfast serve` prints: it works once. A person is led on to a page that says what to do."""
+    """Follow the link that `holdfast serve` prints: it works once. If it does not, a person is led to a page that
+    says what to do."""
     try:
         identity = get_access(request).identify_link(code, address_of(request))
     except NotAuthenticated:
@@ -83,7 +84,7 @@ async def show_tokens(server: ServerDep, _identity: Admin) -> TokenList:
 
 @router.post("/api/tokens", status_code=201, responses=WRITE, summary="Make a token")
 async def make_token(body: CreateToken, server: ServerDep, identity: Admin) -> CreatedToken:
-    """The token is in this answer and nowhere else."""
+    """Make a token. It is in this answer and nowhere else."""
     days = body.expires_in_days
     expires_at = None if days is None else to_time_text(datetime.now(UTC) + timedelta(days=days))
     new = await create_token(server.journal, name=body.name, role=body.role, expires_at=expires_at, by=identity.name)
@@ -92,5 +93,5 @@ async def make_token(body: CreateToken, server: ServerDep, identity: Admin) -> C
 
 @router.delete("/api/tokens/{token_id}", status_code=204, responses=WRITE_ONE, summary="Revoke a token")
 async def take_back_token(token_id: Annotated[ShortText, PathParam()], server: ServerDep, identity: Admin) -> None:
-    """Its sessions end with it."""
+    """Revoke a token; its sessions end with it."""
     await revoke_token(server.journal, token_id, by=identity.name)

@@ -11,6 +11,7 @@ from holdfast.api.http.auth import Viewer
 from holdfast.api.http.openapi import READ
 from holdfast.api.schemas import ServerDep
 from holdfast.api.serialize import to_usd
+from holdfast.enums import RunStatus
 from holdfast.persistence.statistics import RECENT_RUNS, PastPhase, PastRun, read_past_runs
 from holdfast.presentation.format import cost, duration, money, plural
 
@@ -57,7 +58,7 @@ async def show_statistics(server: ServerDep, _identity: Viewer) -> Statistics:
 
 
 def to_statistics(past: Iterable[PastRun]) -> list[WorkflowStatistics]:
-    """By workflow, the one used last first; `past` is newest first."""
+    """Sum up runs by workflow, the one used last first; `past` is newest first."""
     by_workflow: dict[str, list[PastRun]] = defaultdict(list)
     for run in past:
         by_workflow[run.workflow].append(run)
@@ -65,7 +66,7 @@ def to_statistics(past: Iterable[PastRun]) -> list[WorkflowStatistics]:
 
 
 def _of_workflow(name: str, runs: list[PastRun]) -> WorkflowStatistics:
-    completed = [run for run in runs if run.state == "completed" and run.seconds is not None]
+    completed = [run for run in runs if run.state == RunStatus.COMPLETED and run.seconds is not None]
     real = [run for run in completed if not run.is_simulated]
     measured = real or completed
     is_rehearsed = bool(measured) and not real
@@ -98,9 +99,10 @@ def _of_workflow(name: str, runs: list[PastRun]) -> WorkflowStatistics:
 
 
 def _tell_states(counts: Counter[str]) -> str:
-    ended = {"completed": counts["completed"], "failed": counts["failed"], "aborted": counts["cancelled"]}
-    told = {**ended, "open": counts.total() - sum(ended.values())}
-    return ", ".join(f"{told[word]} {word}" for word in ("completed", "failed", "open", "aborted") if told[word])
+    words = {RunStatus.COMPLETED: "completed", RunStatus.FAILED: "failed", RunStatus.CANCELLED: "aborted"}
+    ended = {word: counts[state] for state, word in words.items()}
+    by_word = {**ended, "open": counts.total() - sum(ended.values())}
+    return ", ".join(f"{by_word[word]} {word}" for word in ("completed", "failed", "open", "aborted") if by_word[word])
 
 
 def _phases(runs: list[PastRun]) -> list[PhaseStatistics]:

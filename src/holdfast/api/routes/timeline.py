@@ -57,12 +57,12 @@ async def show_timeline(
         Text, Query(alias="open", max_length=4000, description="Phases whose calls are wanted, with commas between.")
     ] = "",
 ) -> Timeline:
-    """Rows of bars in seconds since 1970, at most 300 calls for each opened phase."""
+    """Draw rows of bars in seconds since 1970, at most 300 calls for each opened phase."""
     stored = await get_run(server.db, run_id)
     accepted = [row for row in await read_artifacts(server.db, stored.run.id) if row.state == "accepted"]
     return draw_timeline(
         to_facts(stored.run, stored.phases.values()),
-        await server.chronicles.get(stored.run.id),
+        await server.traces.get(stored.run.id),
         template=find_template(stored),
         workers={role: _name_worker(stored, role) for role in stored.bindings},
         artifacts={row.phase_key: row.path for row in accepted},
@@ -80,7 +80,7 @@ def _name_worker(stored: StoredRun, role: str) -> str:
 @router.get("/{run_id}/cost", responses=READ_ONE, summary="Where the money of a run went")
 async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> RunCost:
     stored = await get_run(server.db, run_id)
-    chronicle = await server.chronicles.get(stored.run.id)
+    chronicle = await server.traces.get(stored.run.id)
     template = find_template(stored)
     limits = {phase.key: phase.budget_usd for phase in template.phases if phase.budget_usd} if template else {}
     tables = {"Phase": chronicle.by_phase, "Model": chronicle.by_model}
@@ -102,7 +102,7 @@ async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> 
 
 
 def _by_persona(chronicle: Chronicle, template: WorkflowTemplate, stored: StoredRun) -> dict[str, Sum]:
-    """Who spent it: a phase's role tells its persona."""
+    """Sum up the cost by persona: a phase's role tells who it is."""
     sums: dict[str, Sum] = {}
     for phase in template.phases:
         if phase.key in chronicle.by_phase:

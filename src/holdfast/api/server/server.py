@@ -11,7 +11,7 @@ from fastapi import Request
 
 from holdfast.agents.calls.rate_limits import RateLimits, get_traffic
 from holdfast.api.live.feed import Feed
-from holdfast.api.live.run_stream import Tails
+from holdfast.api.live.run_stream import RunStreams
 from holdfast.api.options import ServerOptions
 from holdfast.api.server.dispatch import Dispatcher, InProcessDispatcher, NoDispatcher
 from holdfast.api.server.engines import Engines
@@ -26,20 +26,20 @@ from holdfast.presentation.trace import Chronicle
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
 
-_KEPT = 32
+_MOST_TRACES = 32
 _AT_ONCE = 500  # events folded before others get their turn: a long journal must not hold the whole server up
 
 
-class Chronicles:
+class TraceCache:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._known: OrderedDict[str, tuple[Chronicle, asyncio.Lock]] = OrderedDict()
 
     async def get(self, run_id: str) -> Chronicle:
-        """The run's chronicle up to its last event now; shared, so nobody may change it."""
+        """Return the run's trace up to its last event now; it is shared, so nobody may change it."""
         chronicle, lock = self._known.setdefault(run_id, (Chronicle(), asyncio.Lock()))
         self._known.move_to_end(run_id)
-        while len(self._known) > _KEPT:
+        while len(self._known) > _MOST_TRACES:
             self._known.popitem(last=False)
         async with lock:
             events = await self._journal.read(run_id, chronicle.last_seq)
@@ -79,16 +79,16 @@ class Server:
     journal: Journal
     engines: Engines
     dispatcher: Dispatcher
-    tails: Tails
+    run_streams: RunStreams
     feed: Feed
     metrics: RunMetrics
-    traffic: RateLimits
-    chronicles: Chronicles
-    undertakings: TaskTracker
+    rate_limits: RateLimits
+    traces: TraceCache
+    tasks: TaskTracker
 
     def find_reason(self, run_id: str) -> str | None:
-        """Why a run that should go on does not, as far as this server knows."""
-        return self.dispatcher.find_reason(run_id) or self.traffic.find_reason(run_id)
+        """Tell why a run that should go on does not, as far as this server knows."""
+        return self.dispatcher.find_reason(run_id) or self.rate_limits.find_reason(run_id)
 
 
 class ServerHolder:
@@ -116,11 +116,11 @@ class ServerHolder:
 
     def end_streams(self) -> None:
         if self._server is not None:
-            self._server.tails.close()
+            self._server.run_streams.close()
             self._server.feed.close()
 
     async def close(self) -> None:
-        """Give up what is driven here, then close the database; the place can be used again."""
+        """Give up what is driven here, then close the database; the holder can be used again."""
         self.end_streams()
         self._server = None
         await self._closing.aclose()
@@ -141,12 +141,12 @@ class ServerHolder:
             at_night = asyncio.create_task(clean_every_night(db, config), name="holdfast-night")
             stack.push_async_callback(_end, at_night)
             engines = Engines(db, config)
-            undertakings = TaskTracker()
-            stack.push_async_callback(undertakings.drain)
+            tasks = TaskTracker()
+            stack.push_async_callback(tasks.drain)
             dispatcher = _make_dispatcher(db, journal, engines, metrics, config=config, options=options)
             await dispatcher.start()
             stack.push_async_callback(dispatcher.stop)
-            tails = Tails(db, journal, max_queued=options.max_queued_events)
+            run_streams = RunStreams(db, journal, max_queued=options.max_queued_events)
             self._closing = stack.pop_all()
             return Server(
                 config=config,
@@ -155,12 +155,12 @@ class ServerHolder:
                 journal=journal,
                 engines=engines,
                 dispatcher=dispatcher,
-                tails=tails,
+                run_streams=run_streams,
                 feed=feed,
                 metrics=metrics,
-                traffic=get_traffic(config),
-                chronicles=Chronicles(journal),
-                undertakings=undertakings,
+                rate_limits=get_traffic(config),
+                traces=TraceCache(journal),
+                tasks=tasks,
             )
 
 
@@ -186,5 +186,5 @@ def _make_dispatcher(
 
 
 async def get_server(request: Request) -> Server:
-    place: ServerHolder = request.app.state.place
-    return await place.get()
+    holder: ServerHolder = request.app.state.holder
+    return await holder.get()

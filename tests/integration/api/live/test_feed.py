@@ -201,7 +201,7 @@ async def test_a_damaged_run_is_told_and_does_not_stop_the_others(database_url: 
 
 async def test_nothing_is_read_or_written_for_nobody(api: Api) -> None:
     await api.wait_for(await api.start())
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
 
     tasks = [task.get_name() for task in asyncio.all_tasks()]
 
@@ -220,7 +220,7 @@ def live(api: Api) -> Any:
     async def follow(**params: Any) -> tuple[int, list[bytes]]:
         from holdfast.api.routes.events import EventStream, follow_all
 
-        server = await api.app.state.place.get()
+        server = await api.app.state.holder.get()
         request = SimpleNamespace(state=SimpleNamespace(is_still_in=None))
         answer = await follow_all(server, None, request, **params)  # type: ignore[arg-type]
         assert isinstance(answer, EventStream)
@@ -238,7 +238,7 @@ def live(api: Api) -> Any:
 async def test_kinds_can_be_chosen_and_text_left_out(api: Api, live: Any) -> None:
     run_id = await api.start()
     await api.wait_for(run_id)
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     await server.journal.append(run_id, [create_event(run_id, "text.delta", text="x")])
     await server.journal.append(run_id, [create_event(run_id, "run.completed")])
 

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from holdfast.api.live.client_queue import Listener, join
+from holdfast.api.live.client_queue import ClientQueue, join
 
 
 async def test_everything_told_since_is_taken_at_once() -> None:
-    listener: Listener[int] = Listener(10, idle_s=60)
+    listener: ClientQueue[int] = ClientQueue(10, idle_s=60)
     for number in range(3):
         listener.tell(number)
 
@@ -22,7 +22,7 @@ async def test_everything_told_since_is_taken_at_once() -> None:
 
 
 async def test_who_is_too_slow_hears_what_it_had_and_nothing_after_a_gap() -> None:
-    listener: Listener[int] = Listener(2, idle_s=60)
+    listener: ClientQueue[int] = ClientQueue(2, idle_s=60)
     for number in range(3):
         listener.tell(number)
     taken = await listener.take()
@@ -35,7 +35,7 @@ async def test_who_is_too_slow_hears_what_it_had_and_nothing_after_a_gap() -> No
 
 async def test_silence_is_told_again_and_again_and_not_right_after_a_word() -> None:
     loop = asyncio.get_running_loop()
-    listener: Listener[int] = Listener(10, idle_s=0.05)
+    listener: ClientQueue[int] = ClientQueue(10, idle_s=0.05)
     started_at = loop.time()
 
     first = await listener.take()
@@ -51,7 +51,7 @@ async def test_silence_is_told_again_and_again_and_not_right_after_a_word() -> N
 
 
 async def test_one_that_is_let_go_while_it_waits_is_woken() -> None:
-    listener: Listener[int] = Listener(10, idle_s=60)
+    listener: ClientQueue[int] = ClientQueue(10, idle_s=60)
     waiting = asyncio.create_task(listener.take())
     await asyncio.sleep(0)
 
