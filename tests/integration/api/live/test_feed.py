@@ -218,7 +218,8 @@ def live(api: Api) -> Any:
     """httpx reads an ASGI app's answer to its end, and this one has none: what it says is taken from the route."""
 
     async def follow(**params: Any) -> tuple[int, list[bytes]]:
-        from holdfast.api.routes.events import EventStream, follow_all
+        from holdfast.api.live.sse import EventStream
+        from holdfast.api.routes.events import follow_all
 
         server = await api.app.state.holder.get()
         request = SimpleNamespace(state=SimpleNamespace(is_still_in=None))

@@ -266,8 +266,8 @@ async def test_text_that_looks_like_the_protocol_stays_data(api: Api) -> None:
 
 
 def test_a_kind_of_a_newer_version_is_told_as_it_is() -> None:
-    from holdfast.api.live.run_stream import to_frame
+    from holdfast.api.live.stream import encode_event
 
-    frame = to_frame(Event(run_id="r", kind="new.kind\nid: 5", seq=3))
+    text = encode_event(3, Event(run_id="r", kind="new.kind\nid: 5", seq=3))
 
-    assert frame.text.startswith(b"id: 3\nevent: new.kindid: 5\ndata: {")
+    assert text.startswith(b"id: 3\nevent: new.kindid: 5\ndata: {")
