@@ -1,6 +1,10 @@
-"""Row changes as statements, to be written in the transaction of the events that explain them."""
+"""Row changes as statements, to be written in the transaction of the events that explain them.
+
+Rule: a table that events explain is written here and nowhere else, each change by a function that has its name.
+"""
 
 import json
+import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +13,7 @@ from holdfast.runtime.checkpoint.base import Statement
 
 
 def now_text() -> str:
-    """The time as rows hold it: ISO 8601, UTC, sortable as text."""
+    """Return the time as rows hold it: ISO 8601, UTC, sortable as text."""
     return to_time_text(datetime.now(UTC))
 
 
@@ -44,3 +48,28 @@ def _to_param(value: Any) -> Any:
     if isinstance(value, bool):
         return int(value)
     return str(value) if isinstance(value, str) else value  # enums become plain text
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+def raise_budget(run_id: str, amount_micros: int) -> Statement:
+    """Raise the limit of a run; one without a limit stays so."""
+    return Statement(
+        "UPDATE runs SET budget_micros = budget_micros + :amount WHERE id = :id AND budget_micros IS NOT NULL",
+        {"amount": amount_micros, "id": run_id},
+        expect=None,
+    )
+
+
+def set_wake(run_id: str) -> Statement:
+    """Request that someone goes on with a run.
+
+    Each request has a value of its own, so that whoever has served one does not take back the next.
+    """
+    return update("runs", {"wake": f"{now_text()} {uuid.uuid4().hex[:8]}"}, {"id": run_id})
+
+
+def clear_wake(run_id: str, wake: str) -> Statement:
+    """Take back the request with this value, which was served; a newer one stays."""
+    return update("runs", {"wake": None}, {"id": run_id, "wake": wake}, expect=None)

@@ -19,7 +19,7 @@ from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy, RunNotFound, RunNotInState
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import DueRun, list_due
-from holdfast.runtime.checkpoint.base import Statement
+from holdfast.persistence.statements import clear_wake
 from holdfast.runtime.journal import Journal
 
 _MAX_BACK_OFF_S = 300.0
@@ -210,10 +210,5 @@ class InProcessDispatcher:
         """Clear the request that was served. One that came meanwhile has another value, and stays."""
         if run.wake is None:
             return
-        done = Statement(
-            "UPDATE runs SET wake = NULL WHERE id = :id AND wake = :seen",
-            {"id": run.run_id, "seen": run.wake},
-            expect=None,
-        )
         # crash: the run is paused with the request still there: it is resumed once more, and pauses again.
-        await self._journal.append(run.run_id, [], rows=[done])
+        await self._journal.append(run.run_id, [], rows=[clear_wake(run.run_id, run.wake)])
