@@ -18,21 +18,34 @@ from holdfast.api.http.problems import on_holdfast_error, on_http_exception, on_
 from holdfast.api.options import ServerOptions
 from holdfast.api.routes import (
     approvals,
-    artifacts,
     budget,
-    catalog,
-    changes,
+    checks,
     conversations,
     events,
     health,
-    merge,
+    inbox,
+    metrics,
     overview,
     personas,
-    preview,
     repositories,
     runs,
     sessions,
     statistics,
+    tokens,
+    workflows,
+)
+from holdfast.api.routes.run import (
+    artifacts,
+    changes,
+    control,
+    cost,
+    diff,
+    merge,
+    messages,
+    plan,
+    preview,
+    report,
+    request,
     timeline,
 )
 from holdfast.api.server.metrics import HttpMetrics
@@ -40,6 +53,11 @@ from holdfast.api.server.server import ServerHolder
 from holdfast.config import Config, load_config
 from holdfast.errors import HoldfastError
 
+ROUTE_MODULES = (
+    *(runs, control, preview, request, events, messages, merge, artifacts, diff, report, conversations, approvals),
+    *(workflows, personas, health, budget, sessions, tokens),
+    *(overview, inbox, plan, timeline, cost, changes, statistics, repositories, checks),  # for the pages
+)
 _DESCRIPTION = """Start, watch and steer runs of agent work.
 
 Programs send `Authorization: Bearer <token>`; browsers log in. Every refusal is `application/problem+json` with a
@@ -77,11 +95,9 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
     app.add_exception_handler(HoldfastError, on_holdfast_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
-    for module in (runs, preview, artifacts, merge, events, conversations, approvals, catalog, budget, sessions):
+    for module in ROUTE_MODULES:
         app.include_router(module.router)
-    for module in (overview, timeline, changes, statistics, personas, repositories, health):  # for the pages
-        app.include_router(module.router)
-    app.include_router(catalog.metrics_route(http_metrics))
+    app.include_router(metrics.metrics_route(http_metrics))
     add_pages(app)
     return app
 

@@ -2,16 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from holdfast.catalog import CatalogEntry
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
 from holdfast.presentation.format import money
 from holdfast.presentation.status import Note
-
-if TYPE_CHECKING:
-    from holdfast.api.routes.personas import ModelPrices
 
 _NETWORK = {
     "allow": "commands may use the network",
@@ -24,6 +20,16 @@ _STATUSES = {
     "missing": Note("waiting", "Not ready"),
     "rehearsal": Note("idle", "Rehearsals only"),
 }
+
+
+@dataclass(frozen=True)
+class ModelPrices:
+    """Dollars per million tokens, and when they were last compared with what the provider publishes."""
+
+    input_usd: float
+    output_usd: float
+    checked: str
+    context_tokens: int
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ def to_persona_card(
     *,
     is_available: bool,
     model_id: str,
-    prices: "ModelPrices | None",
+    prices: ModelPrices | None,
     tools: list[str],
 ) -> PersonaCard:
     persona = entry.definition
@@ -65,7 +71,7 @@ def to_persona_card(
     )
 
 
-def _tell_price(persona: AgentPersona, prices: "ModelPrices | None") -> str:
+def _tell_price(persona: AgentPersona, prices: ModelPrices | None) -> str:
     if persona.backend is Backend.SIMULATED:
         return "Pays nothing"
     if prices is not None:

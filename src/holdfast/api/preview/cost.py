@@ -4,12 +4,12 @@ Rule: a guess says that it is one. It is never used to stop anything; limits are
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from holdfast.api.routes.statistics import WorkflowStatistics
 from holdfast.api.serialize import to_usd
+from holdfast.api.workflow_statistics import WorkflowStatistics
 from holdfast.catalog.model_table import ModelTable
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
@@ -38,6 +38,14 @@ class Estimate(BaseModel):
     told: str = Field(description="What it is made of, and how long such runs took.")
 
 
+class UsdRange(NamedTuple):
+    """What something is expected to cost, and between what."""
+
+    usd: float
+    low_usd: float
+    high_usd: float
+
+
 def estimate(
     template: WorkflowTemplate,
     personas: Mapping[str, AgentPersona],
@@ -49,14 +57,16 @@ def estimate(
     """Estimate what a run costs. `personas` is by role; a role that nobody fills counts as unknown."""
     seconds, runs = (past.median_s, past.measured) if past and past.is_rehearsed == is_simulated else (None, 0)
     if is_simulated:
-        return to_estimate("simulated", 0.0, 0.0, 0.0, seconds=seconds, runs=runs)
+        return to_estimate("simulated", UsdRange(0.0, 0.0, 0.0), seconds=seconds, runs=runs)
     if runs and past and past.median_cost_usd:
         middle, most = past.median_cost_usd, past.most_cost_usd or past.median_cost_usd
-        return to_estimate("runs", middle, middle / _SPREAD, max(most, middle), seconds=seconds, runs=runs)
+        dollars = UsdRange(middle, middle / _SPREAD, max(most, middle))
+        return to_estimate("runs", dollars, seconds=seconds, runs=runs)
     usd, unpriced = _guess(template, personas, table)
     if usd is None:
-        return to_estimate("unknown", None, None, None, seconds=seconds, runs=runs, unpriced=unpriced)
-    return to_estimate("prices", usd, usd / _SPREAD, usd * _SPREAD, seconds=seconds, runs=runs, unpriced=unpriced)
+        return to_estimate("unknown", None, seconds=seconds, runs=runs, unpriced=unpriced)
+    dollars = UsdRange(usd, usd / _SPREAD, usd * _SPREAD)
+    return to_estimate("prices", dollars, seconds=seconds, runs=runs, unpriced=unpriced)
 
 
 def _guess(
@@ -86,15 +96,14 @@ def _each_once(names: Iterable[str]) -> list[str]:
 
 def to_estimate(
     basis: Literal["simulated", "runs", "prices", "unknown"],
-    usd: float | None,
-    low_usd: float | None,
-    high_usd: float | None,
+    dollars: UsdRange | None,
     *,
     seconds: float | None,
     runs: int,
     unpriced: Iterable[str] = (),
 ) -> Estimate:
     missing = list(unpriced)
+    usd, low_usd, high_usd = dollars or (None, None, None)
     amount, origin = _tell(basis, usd, low_usd, high_usd, runs=runs, unpriced=missing)
     of_what = "rehearsals" if basis == "simulated" else "runs"
     takes = "" if seconds is None else f" It takes {duration(seconds)}, as {of_what} of it took so far."

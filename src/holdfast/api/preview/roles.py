@@ -5,13 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import BaseModel, Field
 
-from holdfast.binding import (
-    BackendAvailability,
-    Candidate,
-    PersonaConsentStore,
-    bind_personas,
-    rank_candidates,
-)
+from holdfast.binding import BackendAvailability, Candidate, PersonaConsentStore, bind_personas, rank_candidates
 from holdfast.errors import HoldfastError
 from holdfast.persona import AgentPersona
 from holdfast.presentation.format import sentence_case

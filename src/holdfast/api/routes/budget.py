@@ -1,4 +1,4 @@
-"""What is spent, against the limits, day by day and by what it was spent on."""
+"""What is spent, against the limits, day by day and by what it was spent on; and more money for a run."""
 
 import math
 from datetime import UTC, date, datetime, timedelta
@@ -6,19 +6,22 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from holdfast.api.http.auth import Viewer
-from holdfast.api.http.openapi import READ
-from holdfast.api.schemas import BudgetChart, BudgetReport, ServerDep, Spent
+from holdfast.api.http.auth import Operator, Viewer
+from holdfast.api.http.openapi import READ, WRITE_ONE
+from holdfast.api.schemas import BudgetChart, BudgetReport, IdempotencyKey, RunIdPath, RunRef, Spent, TopUp
 from holdfast.api.serialize import to_usd
+from holdfast.api.server.run_requests import request_resume, top_up
+from holdfast.api.server.server import ServerDep
 from holdfast.config import Config
+from holdfast.enums import RunStatus
 from holdfast.persistence.listings import read_money
 from holdfast.presentation.format import money
 from holdfast.presentation.status import Note
 
-router = APIRouter(tags=["catalog"])
+router = APIRouter()
 
 
-@router.get("/api/budget", responses=READ, summary="What is spent, and the limits")
+@router.get("/api/budget", tags=["catalog"], responses=READ, summary="What is spent, and the limits")
 async def show_budget(
     server: ServerDep, _identity: Viewer, days: Annotated[int, Query(ge=1, le=366)] = 30
 ) -> BudgetReport:
@@ -41,6 +44,19 @@ async def show_budget(
         chart=_to_chart(spent.by_day, since, days, server.config.day_budget_usd),
         today=_tell_today(spent_today, simulated_today, server.config),
     )
+
+
+@router.post(
+    "/api/runs/{run_id}/budget", tags=["runs"], status_code=202, responses=WRITE_ONE, summary="Give a run more money"
+)
+async def give_more(
+    run_id: RunIdPath, body: TopUp, server: ServerDep, identity: Operator, idempotency_key: IdempotencyKey = None
+) -> RunRef:
+    """Raise the run's limit; a run that waits for it goes on. The same `Idempotency-Key` again adds nothing."""
+    stored = await top_up(server, run_id, body, by=identity.name, key=idempotency_key)
+    if stored.run.pause_reason == "budget":
+        await request_resume(server, stored.run.id, by=identity.name, verb="resume")
+    return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
 
 
 def _to_spent(micros: dict[str, int]) -> list[Spent]:

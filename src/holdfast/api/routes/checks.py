@@ -12,8 +12,7 @@ from pydantic import BaseModel, Field
 from holdfast import __version__
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import READ
-from holdfast.api.schemas import ServerDep
-from holdfast.api.server.server import Server
+from holdfast.api.server.server import Server, ServerDep
 from holdfast.config import Config
 from holdfast.doctor import Check, check_all
 from holdfast.persistence.listings import count_by_state

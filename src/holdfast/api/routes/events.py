@@ -9,7 +9,8 @@ from holdfast.api.http.auth import Viewer
 from holdfast.api.http.openapi import FEED_RESPONSES, STREAM_RESPONSES
 from holdfast.api.live.feed import EventFilter
 from holdfast.api.live.sse import EventStream
-from holdfast.api.schemas import RunIdPath, ServerDep, ShortText
+from holdfast.api.schemas import RunIdPath, ShortText
+from holdfast.api.server.server import ServerDep
 from holdfast.engine.run.load import get_run
 from holdfast.errors import LastEventIdInvalid
 from holdfast.runtime.checkpoint.base import MAX_SEQ

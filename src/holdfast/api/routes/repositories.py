@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import READ
-from holdfast.api.schemas import ServerDep
+from holdfast.api.server.server import ServerDep
 from holdfast.persistence.statistics import UsedRepository, read_used_repositories
 
 router = APIRouter(tags=["catalog"])

@@ -50,6 +50,10 @@ class Engines:
     def catalog(self, repo: Path | None) -> Catalog:
         return Catalog.for_repository(repo, self._config.config_dir)
 
+    async def find_catalog(self, repo_path: str | None) -> Catalog:
+        """Return the catalog that counts for a request, with what the repository brings along if it names one."""
+        return self.catalog(None if repo_path is None else await self.resolve_repository(repo_path))
+
     async def find_workflow(self, repo: Path, name_or_file: str) -> WorkflowTemplate:
         """Load a workflow by name, or from a file of the repository itself.
 

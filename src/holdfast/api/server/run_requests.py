@@ -20,7 +20,7 @@ from holdfast.errors import ApprovalNotFound, IdempotencyKeyReused, RowRefused, 
 from holdfast.persistence.access import find_answer, remember_answer
 from holdfast.persistence.models import ApprovalRow, IdempotencyRow
 from holdfast.persistence.runs import StoredRun, find_approval
-from holdfast.persistence.statements import now_text
+from holdfast.persistence.statements import set_wake
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 
@@ -179,7 +179,7 @@ async def change_and_go_on(
         by=change.by,
         is_retry=verb == "retry",
         then=[event],
-        beside=[_wake_row(stored.run.id)],
+        beside=[set_wake(stored.run.id)],
     )
     server.dispatcher.wake()
 
@@ -201,15 +201,9 @@ def _resume_requested(run_id: str, **facts: Any) -> Event:
     return create_event(run_id, EventKind.RUN_RESUME_REQUESTED, **facts)
 
 
-def _wake_row(run_id: str) -> Statement:
-    # Unique per request, so that whoever has served one does not take back the next.
-    wake = f"{now_text()} {uuid.uuid4().hex[:8]}"
-    return Statement("UPDATE runs SET wake = :wake WHERE id = :id", {"wake": wake, "id": run_id})
-
-
 async def write_and_wake(server: Server, run_id: str, event: Event) -> int:
     """Append what somebody has to act on, see that somebody does, and return the event's number."""
-    (stored,) = await server.journal.append(run_id, [event], rows=[_wake_row(run_id)])
+    (stored,) = await server.journal.append(run_id, [event], rows=[set_wake(run_id)])
     server.dispatcher.wake()
     return stored.seq
 

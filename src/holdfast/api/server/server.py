@@ -6,8 +6,9 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from holdfast.agents.calls.rate_limits import RateLimits, get_traffic
 from holdfast.api.live.feed import Feed
@@ -188,3 +189,6 @@ def _make_dispatcher(
 async def get_server(request: Request) -> Server:
     holder: ServerHolder = request.app.state.holder
     return await holder.get()
+
+
+ServerDep = Annotated[Server, Depends(get_server)]

@@ -163,9 +163,9 @@ async def test_odd_heads_set_no_header_and_smuggle_no_request(port: int, head: b
 
 
 async def test_names_that_agents_chose_become_no_headers(api: Api) -> None:
-    from holdfast.api.routes.artifacts import _download
+    from holdfast.api.results import to_download_headers
 
-    headers = _download('a"\r\nSet-Cookie: x=1; ü/../b.html')
+    headers = to_download_headers('a"\r\nSet-Cookie: x=1; ü/../b.html')
 
     assert "\r" not in str(headers.values())
     assert headers["Content-Disposition"] == 'attachment; filename="a___Set-Cookie__x_1____.._b.html"'

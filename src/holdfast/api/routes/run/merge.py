@@ -7,7 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import WRITE_ONE
-from holdfast.api.schemas import BranchName, RunIdPath, ServerDep, Text
+from holdfast.api.results import LeftOutItem
+from holdfast.api.schemas import BranchName, RunIdPath, Text
+from holdfast.api.server.server import ServerDep
 from holdfast.engine.merge import MergeRequest, merge_run
 from holdfast.engine.run.load import get_run
 
@@ -21,14 +23,6 @@ class MergeRun(BaseModel):
     squash: bool = Field(default=False, description="As one commit.")
     message: Annotated[Text, Field(max_length=10_000, description="The commit's message.")] = ""
     dry_run: bool = Field(default=False, description="Say what would happen, and change nothing.")
-
-
-class LeftOutItem(BaseModel):
-    """What is no part of the result."""
-
-    path: str = Field(description="A folder ends with `/`.", examples=[".venv/"])
-    files: int = Field(examples=[1204])
-    reason: str = Field(description="`setup` made it, or it was copied in (`copy`).", examples=["setup"])
 
 
 class MergedFile(BaseModel):

@@ -12,18 +12,16 @@ from pathlib import Path
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from holdfast.api.http.auth import Operator, Viewer
-from holdfast.api.http.openapi import READ_ONE, WRITE
-from holdfast.api.routes.preview_cost import Estimate, estimate, explain_limits
-from holdfast.api.routes.preview_roles import FieldProblem, RolePreview, find_role_problems, preview_roles, to_problem
-from holdfast.api.routes.statistics import to_statistics
-from holdfast.api.schemas import RunIdPath, ServerDep, StartRun
+from holdfast.api.http.auth import Operator
+from holdfast.api.http.openapi import WRITE
+from holdfast.api.preview.cost import Estimate, estimate, explain_limits
+from holdfast.api.preview.roles import FieldProblem, RolePreview, find_role_problems, preview_roles, to_problem
+from holdfast.api.schemas import StartRun
 from holdfast.api.serialize import to_usd
-from holdfast.api.server.server import Server
-from holdfast.binding import was_asked_for
+from holdfast.api.server.server import Server, ServerDep
+from holdfast.api.workflow_statistics import to_statistics
 from holdfast.catalog.model_table import load_model_table
 from holdfast.consent import open_consents
-from holdfast.engine.run.load import get_run
 from holdfast.errors import HoldfastError, PersonaIneligible, TemplateNotFound
 from holdfast.persistence.listings import read_money
 from holdfast.persistence.statistics import read_past_runs
@@ -104,29 +102,6 @@ async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> Run
         estimate=guess,
         limits=await _limits(server, body, guess),
         problems=[*problems, *seen.problems],
-    )
-
-
-@router.get("/{run_id}/request", responses=READ_ONE, summary="What a run was started with")
-async def show_request(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> StartRun:
-    """Answer with a body for `POST /api/runs`, to start one like it. Personas only where they were asked for."""
-    stored = await get_run(server.db, run_id)
-    run = stored.run
-    overrides = {
-        role_id: persona.name
-        for role_id, (binding, persona) in stored.bindings.items()
-        if persona is not None and was_asked_for(binding.explanation)
-    }
-    # As it is: what was accepted once is told, even if it would be refused by now.
-    return StartRun.model_construct(
-        workflow=run.workflow,
-        repo_path=run.repo_path,
-        base_branch=run.base_branch,
-        requirements_md=run.requirements_md,
-        persona_overrides=overrides,
-        simulate=bool(run.is_simulated),
-        budget_usd=None if run.budget_micros is None else to_usd(run.budget_micros),
-        title=run.title,
     )
 
 
