@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -27,7 +27,7 @@ from holdfast.persistence.event_feed import (
     read_stretches,
 )
 from holdfast.persistence.statements import to_time_text
-from holdfast.runtime.checkpoint.base import JournalStore
+from holdfast.runtime.checkpoint.base import Append, AppendResult, JournalStore
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_store
@@ -55,6 +55,8 @@ class EventFilter:
 
 
 class Feed:
+    """The streams of this server that follow all runs; they share a reader."""
+
     def __init__(self, db: Database, journal: Journal, *, max_queued: int) -> None:
         self._db = db
         self._journal = journal
@@ -80,10 +82,11 @@ class Feed:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    def note_commit(self, heads: Mapping[str, int]) -> None:
-        """Take note of how far this process has written which runs."""
+    def note_commit(self, batch: Sequence[Append], results: Sequence[AppendResult], _took_s: float) -> None:
+        """Take note of how far a commit of this process has moved which runs."""
         if self._reader is not None:
-            self._reader.note(heads)
+            pairs = zip(batch, results, strict=True)
+            self._reader.note({append.run_id: seqs[-1] for append, seqs in pairs if isinstance(seqs, list) and seqs})
 
     async def check(self, after: int) -> None:
         """Check that a position is one of this feed. Raises `LastEventIdInvalid` if it lies ahead of every event."""

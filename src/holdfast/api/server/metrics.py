@@ -4,10 +4,9 @@ Rule: a label's value never comes from a request; routes are named by their patt
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeGuard
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import read_phase_times
@@ -76,6 +75,11 @@ class RunMetrics:
         self.commit = Histogram("holdfast_journal_commit_seconds", "Time of one commit of the journal.")
         self.batch = Histogram("holdfast_journal_batch_size", "Appends per commit.", BATCH_BUCKETS)
 
+    def note_commit(self, batch: Sequence[Append], _results: Sequence[AppendResult], took_s: float) -> None:
+        """Observe one commit of the journal."""
+        self.commit.observe(took_s)
+        self.batch.observe(len(batch))
+
     def lines(self) -> Iterable[str]:
         for histogram in (self.phase, self.step, self.commit, self.batch):
             yield from histogram.lines()
@@ -109,21 +113,6 @@ _ANSWERS: Mapping[str, str] = {
     EventKind.TOOL_ERROR: "tool",
 }
 _DRIVE_STARTS = (EventKind.RUN_STARTED, EventKind.RUN_RESUMED)
-
-
-def observe_commits(journal: Journal, metrics: RunMetrics, note_heads: Callable[[dict[str, int]], None]) -> None:
-    """Time each commit of a journal from now on, and say how far it has moved which runs."""
-
-    def observe(batch: Sequence[Append], results: Sequence[AppendResult], took_s: float) -> None:
-        metrics.commit.observe(took_s)
-        metrics.batch.observe(len(batch))
-        note_heads({one.run_id: seqs[-1] for one, seqs in zip(batch, results, strict=True) if _is_written(seqs)})
-
-    journal.on_commit = observe
-
-
-def _is_written(result: AppendResult) -> TypeGuard[list[int]]:
-    return isinstance(result, list) and bool(result)
 
 
 async def observe_run(db: Database, journal: Journal, run_id: str, metrics: RunMetrics) -> None:

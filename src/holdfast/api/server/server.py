@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -16,7 +17,7 @@ from holdfast.api.live.run_stream import RunStreams
 from holdfast.api.options import ServerOptions
 from holdfast.api.server.dispatch import Dispatcher, InProcessDispatcher, NoDispatcher
 from holdfast.api.server.engines import Engines
-from holdfast.api.server.metrics import RunMetrics, observe_commits
+from holdfast.api.server.metrics import RunMetrics
 from holdfast.api.server.nightly_cleanup import clean_every_night
 from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
@@ -24,31 +25,35 @@ from holdfast.persistence.access import forget_old
 from holdfast.persistence.db import Database
 from holdfast.persistence.statements import to_time_text
 from holdfast.presentation.trace import Chronicle
+from holdfast.runtime.checkpoint.base import Append, AppendResult
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
 
 _MOST_TRACES = 32
+_CommitListener = Callable[[Sequence[Append], Sequence[AppendResult], float], None]
 _AT_ONCE = 500  # events folded before others get their turn: a long journal must not hold the whole server up
 
 
 class TraceCache:
+    """The traces of the runs that were looked at last, each read on from where it was."""
+
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._known: OrderedDict[str, tuple[Chronicle, asyncio.Lock]] = OrderedDict()
 
     async def get(self, run_id: str) -> Chronicle:
         """Return the run's trace up to its last event now; it is shared, so nobody may change it."""
-        chronicle, lock = self._known.setdefault(run_id, (Chronicle(), asyncio.Lock()))
+        trace, lock = self._known.setdefault(run_id, (Chronicle(), asyncio.Lock()))
         self._known.move_to_end(run_id)
         while len(self._known) > _MOST_TRACES:
             self._known.popitem(last=False)
         async with lock:
-            events = await self._journal.read(run_id, chronicle.last_seq)
+            events = await self._journal.read(run_id, trace.last_seq)
             for start in range(0, len(events), _AT_ONCE):
                 if start:
                     await asyncio.sleep(0)
-                chronicle.extend(events[start : start + _AT_ONCE])
-        return chronicle
+                trace.extend(events[start : start + _AT_ONCE])
+        return trace
 
 
 _log = logging.getLogger("holdfast.api")
@@ -74,6 +79,8 @@ async def clean(journal: Journal, options: ServerOptions, *, now: datetime) -> N
 
 @dataclass(frozen=True)
 class Server:
+    """The parts of an open server."""
+
     config: Config
     options: ServerOptions
     db: Database
@@ -136,7 +143,7 @@ class ServerHolder:
             journal = await stack.enter_async_context(open_journal(db.store))
             feed = Feed(db, journal, max_queued=options.max_queued_events)
             stack.push_async_callback(feed.wait_closed)
-            observe_commits(journal, metrics, feed.note_commit)
+            _listen_to_commits(journal, metrics.note_commit, feed.note_commit)
             cleaning = asyncio.create_task(clean_for_ever(journal, options), name="holdfast-cleaning")
             stack.push_async_callback(_end, cleaning)
             at_night = asyncio.create_task(clean_every_night(db, config), name="holdfast-night")
@@ -163,6 +170,14 @@ class ServerHolder:
                 traces=TraceCache(journal),
                 tasks=tasks,
             )
+
+
+def _listen_to_commits(journal: Journal, *listeners: _CommitListener) -> None:
+    def tell_all(batch: Sequence[Append], results: Sequence[AppendResult], took_s: float) -> None:
+        for listener in listeners:
+            listener(batch, results, took_s)
+
+    journal.on_commit = tell_all
 
 
 async def _end(task: "asyncio.Task[None]") -> None:

@@ -18,7 +18,6 @@ from tests.support.api.stream_clients import one_by_one
 from tests.support.crash.points import IS_TORTURE, SEED
 
 from holdfast.api.live.feed import EventFilter, Feed
-from holdfast.api.server.metrics import RunMetrics, observe_commits
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow, WorkflowTemplateRow
 from holdfast.runtime.events import create_event
@@ -48,7 +47,7 @@ async def open_feed(url: str, *, max_queued: int = 1000) -> AsyncIterator[tuple[
         await db.init_schema()
         async with open_journal(db.store) as journal:
             feed = Feed(db, journal, max_queued=max_queued)
-            observe_commits(journal, RunMetrics(), feed.note_commit)
+            journal.on_commit = feed.note_commit
             yield feed, db, journal
             feed.close()
             await feed.wait_closed()
