@@ -141,7 +141,7 @@ class RunRecord:
     events: Sequence[Event]
 
 
-def to_detail(record: RunRecord, *, reason: str | None, chronicle: Chronicle, role: Role) -> RunDetail:
+def to_detail(record: RunRecord, *, reason: str | None, trace: Chronicle, role: Role) -> RunDetail:
     stored, artifacts, approvals, events = record.stored, record.artifacts, record.approvals, record.events
     run = stored.run
     template = find_template(stored)
@@ -161,7 +161,7 @@ def to_detail(record: RunRecord, *, reason: str | None, chronicle: Chronicle, ro
             "artifacts": [_to_artifact(row, is_current=row in current.values()) for row in artifacts],
             "approvals": [to_approval(row, template) for row in approvals],
             "workflow_version": str(template.version) if template else "",
-            "telling": describe_run(facts, chronicle),
+            "telling": describe_run(facts, trace),
             "refusals": find_refusals(facts, role),
             "unsettled_usd": to_usd(record.spent.reserved_micros),
             "budget_usd": None if run.budget_micros is None else to_usd(run.budget_micros),

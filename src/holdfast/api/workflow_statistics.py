@@ -75,13 +75,13 @@ def _of_workflow(name: str, runs: list[PastRun]) -> WorkflowStatistics:
         facts=[
             ("Median time", duration(median_s)),
             ("Median cost", f"only rehearsed, {money(simulated_usd)} simulated" if is_rehearsed else money(cost_usd)),
-            (plural(len(runs), "run"), _tell_states(Counter(run.state for run in runs))),
+            (plural(len(runs), "run"), _describe_states(Counter(run.state for run in runs))),
         ],
         note="Times are of rehearsals: no run with real models is completed yet." if is_rehearsed else waited,
     )
 
 
-def _tell_states(counts: Counter[str]) -> str:
+def _describe_states(counts: Counter[str]) -> str:
     words = {RunStatus.COMPLETED: "completed", RunStatus.FAILED: "failed", RunStatus.CANCELLED: "aborted"}
     ended = {word: counts[state] for state, word in words.items()}
     by_word = {**ended, "open": counts.total() - sum(ended.values())}

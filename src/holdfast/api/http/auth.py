@@ -92,6 +92,8 @@ class LoginLimit:
 
 
 class Access:
+    """Recognises who sends a request, and logs browsers in."""
+
     def __init__(self, options: ServerOptions) -> None:
         self.has_auth = options.has_auth
         self.links = LoginLinks()

@@ -38,6 +38,8 @@ _log = logging.getLogger("holdfast.api")
 
 
 class Guard:
+    """Refuses what no route should see, and completes every answer."""
+
     def __init__(self, app: ASGIApp, *, options: ServerOptions, metrics: HttpMetrics) -> None:
         self._app = app
         self._options = options

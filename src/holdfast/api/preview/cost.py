@@ -104,7 +104,7 @@ def to_estimate(
 ) -> Estimate:
     missing = list(unpriced)
     usd, low_usd, high_usd = dollars or (None, None, None)
-    amount, origin = _tell(basis, usd, low_usd, high_usd, runs=runs, unpriced=missing)
+    amount, origin = _explain(basis, usd, low_usd, high_usd, runs=runs, unpriced=missing)
     of_what = "rehearsals" if basis == "simulated" else "runs"
     takes = "" if seconds is None else f" It takes {duration(seconds)}, as {of_what} of it took so far."
     return Estimate(
@@ -120,7 +120,7 @@ def to_estimate(
     )
 
 
-def _tell(
+def _explain(
     basis: str, usd: float | None, low: float | None, high: float | None, *, runs: int, unpriced: list[str]
 ) -> tuple[str, str]:
     names = ", ".join(unpriced)

@@ -129,11 +129,11 @@ def _to_candidate(candidate: Candidate) -> CandidatePreview:
         model=persona.model,
         is_eligible=candidate.is_eligible,
         reasons=list(candidate.reasons),
-        label=f"{persona.name}{_tell_candidate(candidate)}",
+        label=f"{persona.name}{_describe_candidate(candidate)}",
     )
 
 
-def _tell_candidate(candidate: Candidate) -> str:
+def _describe_candidate(candidate: Candidate) -> str:
     if candidate.is_eligible:
         return f" ({candidate.persona.model or candidate.persona.backend.value})"
     return f": {' and '.join(candidate.reasons)}"

@@ -42,7 +42,7 @@ async def show_budget(
         by_persona=_dearest_first(spent.by_persona),
         by_model=_dearest_first(spent.by_model),
         chart=_to_chart(spent.by_day, since, days, server.config.day_budget_usd),
-        today=_tell_today(spent_today, simulated_today, server.config),
+        today=_describe_today(spent_today, simulated_today, server.config),
     )
 
 
@@ -95,7 +95,7 @@ def to_scale(largest: float) -> list[float]:
     return [float(f"{n * step:.6g}") for n in range(math.ceil(largest / step - 1e-9) + 1)]
 
 
-def _tell_today(spent: float, simulated: float, config: Config) -> Note:
+def _describe_today(spent: float, simulated: float, config: Config) -> Note:
     limit, each = config.day_budget_usd, config.run_budget_usd
     share = spent / limit if limit else 0.0
     if share >= 1:

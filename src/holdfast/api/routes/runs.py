@@ -74,8 +74,8 @@ async def show(run_id: RunIdPath, request: Request, server: ServerDep, identity:
         spent=await read_spent(server.db, stored.run.id),
         events=[event for event in events if event.seq <= head],
     )
-    chronicle = await server.traces.get(stored.run.id)
-    detail = to_detail(record, reason=server.find_reason(stored.run.id), chronicle=chronicle, role=identity.role)
+    trace = await server.traces.get(stored.run.id)
+    detail = to_detail(record, reason=server.find_reason(stored.run.id), trace=trace, role=identity.role)
     return _with_etag(detail, request)  # type: ignore[return-value]  # a response as it is; the schema is the document's
 
 

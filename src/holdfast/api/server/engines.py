@@ -23,6 +23,8 @@ _Parts = tuple[list[CatalogEntry[AgentPersona]], ArtifactSchemaRegistry]
 
 
 class Engines:
+    """Makes the engine for a repository, and answers what its catalog and its trust allow."""
+
     def __init__(self, db: Database, config: Config) -> None:
         self._db = db
         self._config = config

@@ -49,11 +49,11 @@ class RunCost(BaseModel):
 @router.get("/{run_id}/cost", responses=READ_ONE, summary="Where the money of a run went")
 async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> RunCost:
     stored = await get_run(server.db, run_id)
-    chronicle = await server.traces.get(stored.run.id)
+    trace = await server.traces.get(stored.run.id)
     template = find_template(stored)
     limits = {phase.key: phase.budget_usd for phase in template.phases if phase.budget_usd} if template else {}
-    tables = {"Phase": chronicle.by_phase, "Model": chronicle.by_model}
-    if template is not None and (personas := _by_persona(chronicle, template, stored)):
+    tables = {"Phase": trace.by_phase, "Model": trace.by_model}
+    if template is not None and (personas := _by_persona(trace, template, stored)):
         tables["Persona"] = personas
     spent = await read_spent(server.db, stored.run.id)
     is_simulated = bool(stored.run.is_simulated)
@@ -64,19 +64,19 @@ async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> 
         is_simulated=is_simulated,
         spent=f"rehearsal, {words}" if is_simulated and spent.simulated_micros else words,
         reserved_usd=to_usd(spent.reserved_micros),
-        input_tokens=chronicle.total.input_tokens,
-        output_tokens=chronicle.total.output_tokens,
+        input_tokens=trace.total.input_tokens,
+        output_tokens=trace.total.output_tokens,
         tables=[_to_table(by, sums, limits if by == "Phase" else {}) for by, sums in tables.items()],
     )
 
 
-def _by_persona(chronicle: Chronicle, template: WorkflowTemplate, stored: StoredRun) -> dict[str, Sum]:
+def _by_persona(trace: Chronicle, template: WorkflowTemplate, stored: StoredRun) -> dict[str, Sum]:
     """Sum up the cost by persona: a phase's role tells who it is."""
     sums: dict[str, Sum] = {}
     for phase in template.phases:
-        if phase.key in chronicle.by_phase:
+        if phase.key in trace.by_phase:
             persona = stored.bindings[phase.role][1] if phase.role in stored.bindings else None
-            sums.setdefault(persona.name if persona else phase.role, Sum()).add(chronicle.by_phase[phase.key])
+            sums.setdefault(persona.name if persona else phase.role, Sum()).add(trace.by_phase[phase.key])
     return sums
 
 

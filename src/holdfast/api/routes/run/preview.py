@@ -65,7 +65,7 @@ class RunPreview(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Inspection:
     """What was read from files and git, off the event loop."""
 
     repository: RepositoryPreview | None
@@ -90,18 +90,18 @@ async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> Run
         template = await _find_workflow(server, repo, body.workflow)
     except HoldfastError as error:
         problems.append(to_problem("workflow", error))
-    seen = await asyncio.to_thread(_look, server, body, repo, template)
+    inspection = await asyncio.to_thread(_inspect, server, body, repo, template)
     if repo is not None and template is not None:
-        problems += await _find_missing_trust(server, body, repo, seen.readiness)
-    guess = await _estimate(server, template, seen.personas, is_simulated=body.simulate)
+        problems += await _find_missing_trust(server, body, repo, inspection.readiness)
+    guess = await _estimate(server, template, inspection.personas, is_simulated=body.simulate)
     return RunPreview(
         workflow=body.workflow,
         version=str(template.version) if template else None,
-        repository=seen.repository,
-        roles=seen.roles,
+        repository=inspection.repository,
+        roles=inspection.roles,
         estimate=guess,
         limits=await _limits(server, body, guess),
-        problems=[*problems, *seen.problems],
+        problems=[*problems, *inspection.problems],
     )
 
 
@@ -133,11 +133,11 @@ async def _find_missing_trust(
     return []
 
 
-def _look(server: Server, body: StartRun, repo: Path | None, template: WorkflowTemplate | None) -> _Seen:
+def _inspect(server: Server, body: StartRun, repo: Path | None, template: WorkflowTemplate | None) -> _Inspection:
     problems: list[FieldProblem] = []
-    repository = None if repo is None else _look_at_repository(repo, body.base_branch, server, problems)
+    repository = None if repo is None else _inspect_repository(repo, body.base_branch, server, problems)
     if template is None:
-        return _Seen(repository, None, [], {}, problems)
+        return _Inspection(repository, None, [], {}, problems)
     catalog = server.engines.catalog(repo)
     try:
         check_schemas(template, catalog.artifact_registry())
@@ -153,10 +153,10 @@ def _look(server: Server, body: StartRun, repo: Path | None, template: WorkflowT
         template, pool, body.persona_overrides, consents=open_consents(server.config), available=available
     )
     problems += find_role_problems(template, roles, body.persona_overrides)
-    return _Seen(repository, template, roles, personas, problems, readiness)
+    return _Inspection(repository, template, roles, personas, problems, readiness)
 
 
-def _look_at_repository(
+def _inspect_repository(
     path: Path, base_branch: str | None, server: Server, problems: list[FieldProblem]
 ) -> RepositoryPreview | None:
     try:
