@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from holdfast import __version__
 from holdfast.api.http.auth import Access
 from holdfast.api.http.guard import Guard
-from holdfast.api.http.openapi import add_examples, add_problem_schema
+from holdfast.api.http.openapi import add_examples, add_problem_schema, restore_component_names
 from holdfast.api.http.pages import add_pages
 from holdfast.api.http.problems import on_holdfast_error, on_http_exception, on_invalid_request
 from holdfast.api.options import ServerOptions
@@ -105,5 +105,6 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
 class _Api(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            self.openapi_schema = add_examples(add_problem_schema(super().openapi()))
+            document = add_examples(add_problem_schema(super().openapi()))
+            self.openapi_schema = restore_component_names(document)
         return self.openapi_schema

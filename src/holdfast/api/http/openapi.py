@@ -1,5 +1,6 @@
 """What each route may answer, for the OpenAPI document: every refusal has the same shape."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -63,6 +64,33 @@ def files(examples: Mapping[str, Any], *, description: str) -> Responses:
         for media_type, example in examples.items()
     }
     return {200: {"description": description, "content": content}}
+
+
+# The names that programs know components by, where the class behind one has another.
+COMPONENT_NAMES: Mapping[str, str] = {
+    "AttemptSummary": "Try",
+    "DiffLine": "Line",
+    "Milestone": "Mark",
+    "PersonaCard": "Portrait",
+    "PhaseSummary": "PhaseOutlook",
+    "StatusLine": "Telling",
+    "WaitingList": "Inbox",
+    "WorkflowFinding": "Finding",
+    "WorkflowSummary": "Outlook",
+}
+
+
+def restore_component_names(document: dict[str, Any]) -> dict[str, Any]:
+    """Call components what programs know them by, in their list and wherever the document refers to one."""
+    text = json.dumps(document)
+    for class_name, name in COMPONENT_NAMES.items():
+        text = text.replace(f'"#/components/schemas/{class_name}"', f'"#/components/schemas/{name}"')
+    renamed: dict[str, Any] = json.loads(text)
+    schemas = renamed["components"]["schemas"]
+    for class_name in COMPONENT_NAMES.keys() & schemas.keys():
+        name = COMPONENT_NAMES[class_name]
+        schemas[name] = {**schemas.pop(class_name), "title": name}
+    return renamed
 
 
 def add_problem_schema(document: dict[str, Any]) -> dict[str, Any]:

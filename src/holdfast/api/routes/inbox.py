@@ -26,12 +26,12 @@ class WaitingItem(BaseModel):
     is_decision: bool = Field(description="An approval that is answered; else the run needs money or a look.")
 
 
-class Inbox(BaseModel):
+class WaitingList(BaseModel):
     items: list[WaitingItem] = Field(description="The oldest first.")
 
 
 @router.get("/api/inbox", responses=READ, summary="What waits for a person, decisions and stopped runs")
-async def show_inbox(server: ServerDep, _identity: Viewer) -> Inbox:
+async def show_inbox(server: ServerDep, _identity: Viewer) -> WaitingList:
     paused = await list_page(server.db, RunFilter(state=RunStatus.PAUSED), limit=_MOST_PAUSED)
     headings = {item.run.id: to_heading(item.run) for item in paused}
     decisions = [
@@ -56,4 +56,4 @@ async def show_inbox(server: ServerDep, _identity: Viewer) -> Inbox:
         for item in paused
         if (question := find_pause(item.run.pause_reason).question)
     ]
-    return Inbox(items=sorted([*decisions, *stopped], key=lambda item: item.requested_at))
+    return WaitingList(items=sorted([*decisions, *stopped], key=lambda item: item.requested_at))

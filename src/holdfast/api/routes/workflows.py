@@ -71,7 +71,7 @@ class ValidateWorkflow(BaseModel):
         return self
 
 
-class Finding(BaseModel):
+class WorkflowFinding(BaseModel):
     line: int | None = Field(description="In the text; `null` for an object.", examples=[4])
     field: str = Field(examples=["phases[0].role"])
     message: str = Field(examples=["there is no role author; the roles are reviewer"])
@@ -82,7 +82,7 @@ class WorkflowFindings(BaseModel):
     name: str | None = Field(examples=["mine"])
     version: str | None
     hash: str | None = Field(description="What it would be known by.")
-    findings: list[Finding] = Field(description="Everything that is wrong, in the order of the text.")
+    findings: list[WorkflowFinding] = Field(description="Everything that is wrong, in the order of the text.")
     unfillable: list[str] = Field(description="Roles that no persona could fill; the workflow is valid all the same.")
 
 
@@ -114,5 +114,5 @@ def find_faults(body: ValidateWorkflow, catalog: Catalog) -> WorkflowFindings:
     )
 
 
-def _to_finding(problem: Problem, *, has_lines: bool) -> Finding:
-    return Finding(line=problem.line if has_lines else None, field=problem.field, message=problem.message)
+def _to_finding(problem: Problem, *, has_lines: bool) -> WorkflowFinding:
+    return WorkflowFinding(line=problem.line if has_lines else None, field=problem.field, message=problem.message)
