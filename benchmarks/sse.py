@@ -52,7 +52,7 @@ async def _serve(pipe: Any, folder: Path, events: int, rate: float, database_url
             while not server.started:
                 await asyncio.sleep(0.01)
             ports.append(listening.getsockname()[1])
-        inside = await app.state.place.get()
+        inside = await app.state.holder.get()
         engine = await inside.engines.for_repository(folder, is_simulated=True)
         template = Catalog.for_repository(None, config.config_dir).get_workflow("spec-and-review").definition
         for _ in range(50):

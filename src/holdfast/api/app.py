@@ -12,27 +12,40 @@ from starlette.exceptions import HTTPException
 from holdfast import __version__
 from holdfast.api.http.auth import Access
 from holdfast.api.http.guard import Guard
-from holdfast.api.http.openapi import add_examples, add_problem_schema
+from holdfast.api.http.openapi import add_examples, add_problem_schema, restore_component_names
 from holdfast.api.http.pages import add_pages
 from holdfast.api.http.problems import on_holdfast_error, on_http_exception, on_invalid_request
 from holdfast.api.options import ServerOptions
 from holdfast.api.routes import (
     approvals,
-    artifacts,
     budget,
-    catalog,
-    changes,
+    checks,
     conversations,
     events,
     health,
-    merge,
+    inbox,
+    metrics,
     overview,
     personas,
-    preview,
     repositories,
     runs,
     sessions,
     statistics,
+    tokens,
+    workflows,
+)
+from holdfast.api.routes.run import (
+    artifacts,
+    changes,
+    control,
+    cost,
+    diff,
+    merge,
+    messages,
+    plan,
+    preview,
+    report,
+    request,
     timeline,
 )
 from holdfast.api.server.metrics import HttpMetrics
@@ -40,6 +53,11 @@ from holdfast.api.server.server import ServerHolder
 from holdfast.config import Config, load_config
 from holdfast.errors import HoldfastError
 
+ROUTE_MODULES = (
+    *(runs, control, preview, request, events, messages, merge, artifacts, diff, report, conversations, approvals),
+    *(workflows, personas, health, budget, sessions, tokens),
+    *(overview, inbox, plan, timeline, cost, changes, statistics, repositories, checks),  # for the pages
+)
 _DESCRIPTION = """Start, watch and steer runs of agent work.
 
 Programs send `Authorization: Bearer <token>`; browsers log in. Every refusal is `application/problem+json` with a
@@ -47,20 +65,20 @@ stable `code`. Events are followed by `GET /api/runs/{run_id}/events`, without g
 
 
 def create_app(config: Config | None = None, *, options: ServerOptions | None = None) -> FastAPI:
-    """The app for these settings; nothing is opened before it is started, or before its first request."""
+    """Build the app for these settings; nothing is opened before it is started, or before its first request."""
     config = config or load_config()
     options = options or ServerOptions()
     options = replace(options, allowed_hosts=options.allowed_hosts | frozenset(config.allowed_hosts))
-    place = ServerHolder(config, options)
+    holder = ServerHolder(config, options)
     http_metrics = HttpMetrics()
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        await place.get()
+        await holder.get()
         try:
             yield
         finally:
-            await place.close()
+            await holder.close()
 
     app = _Api(
         title="holdfast",
@@ -71,17 +89,15 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.place = place
+    app.state.holder = holder
     app.state.access = Access(options)
     app.add_middleware(Guard, options=options, metrics=http_metrics)
     app.add_exception_handler(HoldfastError, on_holdfast_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
-    for module in (runs, preview, artifacts, merge, events, conversations, approvals, catalog, budget, sessions):
+    for module in ROUTE_MODULES:
         app.include_router(module.router)
-    for module in (overview, timeline, changes, statistics, personas, repositories, health):  # for the pages
-        app.include_router(module.router)
-    app.include_router(catalog.metrics_route(http_metrics))
+    app.include_router(metrics.metrics_route(http_metrics))
     add_pages(app)
     return app
 
@@ -89,5 +105,6 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
 class _Api(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            self.openapi_schema = add_examples(add_problem_schema(super().openapi()))
+            document = add_examples(add_problem_schema(super().openapi()))
+            self.openapi_schema = restore_component_names(document)
         return self.openapi_schema

@@ -2,14 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, Header, Path
+from fastapi import Header, Path, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from holdfast.api.server.server import Server, get_server
 from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
 from holdfast.presentation.status import Note, StatusLine
-
-ServerDep = Annotated[Server, Depends(get_server)]
 
 
 def _check_text(value: str) -> str:
@@ -25,6 +22,7 @@ def _check_text(value: str) -> str:
 Text = Annotated[str, AfterValidator(_check_text)]
 ShortText = Annotated[str, StringConstraints(max_length=200), AfterValidator(_check_text)]
 IdempotencyKey = Annotated[ShortText | None, Header(min_length=1)]
+MessageText = Annotated[Text, Field(min_length=1, max_length=200_000, description="What the agent is told.")]
 BranchName = Annotated[
     str,
     StringConstraints(min_length=1, max_length=200, pattern=r"^[^-\x00-\x20~^:?*\[\\\x7f][^\x00-\x20~^:?*\[\\\x7f]*$"),
@@ -37,6 +35,7 @@ RunIdPath = Annotated[
 ApprovalIdPath = Annotated[str, Path(description="The id of an approval.", max_length=200), AfterValidator(_check_text)]
 
 
+RepoQuery = Annotated[Text | None, Query(max_length=4000, description="Also what this repository brings along.")]
 Usd = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
 
 
@@ -134,9 +133,10 @@ class LogIn(_Request):
     code: ShortText | None = None
 
 
-class Problem(BaseModel):
+class ProblemDetails(BaseModel):
     """Why a request was refused; programs match on `code`."""
 
+    model_config = ConfigDict(title="Problem")  # its name in the OpenAPI document
     type: str = "about:blank"
     title: str
     status: int

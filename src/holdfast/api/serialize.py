@@ -4,6 +4,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -19,7 +20,7 @@ from holdfast.api.schemas import (
 )
 from holdfast.catalog.lookup import CatalogEntry
 from holdfast.engine.run.load import read_template
-from holdfast.enums import Role
+from holdfast.enums import Role, RunStatus
 from holdfast.errors import CursorInvalid, TemplateLoadFailed
 from holdfast.persistence.listings import ListedRun
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
@@ -88,7 +89,7 @@ def to_facts(
     *,
     reason: str | None = None,
 ) -> RunFacts:
-    """What the words about a run are made from."""
+    """Collect what the words about a run are made from."""
     return RunFacts(
         state=run.state,
         created_at=run.created_at,
@@ -96,7 +97,7 @@ def to_facts(
         started_at=run.started_at,
         ended_at=run.ended_at,
         pause_reason=run.pause_reason,
-        waiting_for=find_pause(run.pause_reason).sentence if run.state == "paused" else reason,
+        waiting_for=find_pause(run.pause_reason).sentence if run.state == RunStatus.PAUSED else reason,
         error=run.error,
         phases=[
             PhaseFacts(
@@ -123,24 +124,26 @@ def to_question(row: ApprovalRow, template: WorkflowTemplate | None = None) -> O
 
 
 def find_template(stored: StoredRun) -> WorkflowTemplate | None:
-    """The run's workflow, unless what is stored of it cannot be read any more."""
+    """Find the run's workflow; `None` if what is stored of it cannot be read any more."""
     try:
         return read_template(stored)
     except TemplateLoadFailed:
         return None
 
 
-def to_detail(
-    stored: StoredRun,
-    *,
-    artifacts: Sequence[ArtifactRow],
-    approvals: Sequence[ApprovalRow],
-    spent: Spending,
-    events: Sequence[Event],
-    reason: str | None,
-    chronicle: RunTrace,
-    role: Role,
-) -> RunDetail:
+@dataclass(frozen=True)
+class RunRecord:
+    """What the database holds of a run, as far as its page shows it; `events` are the last ones."""
+
+    stored: StoredRun
+    artifacts: Sequence[ArtifactRow]
+    approvals: Sequence[ApprovalRow]
+    spent: Spending
+    events: Sequence[Event]
+
+
+def to_detail(record: RunRecord, *, reason: str | None, trace: RunTrace, role: Role) -> RunDetail:
+    stored, artifacts, approvals, events = record.stored, record.artifacts, record.approvals, record.events
     run = stored.run
     template = find_template(stored)
     questions = [to_question(row, template) for row in approvals if row.state == "pending"]
@@ -153,15 +156,15 @@ def to_detail(
             current[row.phase_key, row.attempt] = row
     return RunDetail.model_validate(
         {
-            **_run_fields(run, facts, spent),
+            **_run_fields(run, facts, record.spent),
             "requirements_md": run.requirements_md,
             "phases": [_to_phase(row, accepted.get(row.phase_key), run.state) for row in stored.phases.values()],
             "artifacts": [_to_artifact(row, is_current=row in current.values()) for row in artifacts],
             "approvals": [to_approval(row, template) for row in approvals],
             "workflow_version": str(template.version) if template else "",
-            "telling": describe_run(facts, chronicle),
+            "telling": describe_run(facts, trace),
             "refusals": find_refusals(facts, role),
-            "unsettled_usd": to_usd(spent.reserved_micros),
+            "unsettled_usd": to_usd(record.spent.reserved_micros),
             "budget_usd": None if run.budget_micros is None else to_usd(run.budget_micros),
             "final_report_path": run.final_report_path,
             "seq": events[-1].seq if events else 0,
@@ -218,7 +221,7 @@ def to_approval(row: ApprovalRow, template: WorkflowTemplate | None = None) -> A
 
 
 def to_tokens(rows: Iterable[TokenRow], now: str) -> list[TokenItem]:
-    """Those that work first, the newest on top."""
+    """List tokens, those that work first, the newest on top."""
     newest_first = sorted(rows, key=lambda row: row.created_at, reverse=True)
     return sorted((_to_token(row, now) for row in newest_first), key=lambda token: token.is_over)
 
@@ -250,7 +253,7 @@ def to_cursor(run: RunRow) -> str:
 
 
 def from_cursor(cursor: str) -> tuple[str, str]:
-    """Raises `CursorInvalid`."""
+    """Return the time of creation and the id that a cursor stands for. Raises `CursorInvalid`."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         created_at, run_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))

@@ -55,7 +55,7 @@ class GracefulServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Streams have no end of their own; waiting for them would use up the time that the runs need.
-        self.config.app.state.place.end_streams()  # type: ignore[union-attr]
+        self.config.app.state.holder.end_streams()  # type: ignore[union-attr]
         await super().shutdown(sockets)
 
 
@@ -70,11 +70,11 @@ def run_server(
 ) -> None:
     """Serve until a signal ends it. Raises `ConfigInvalid` if the address cannot be had."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    shown = f"[{host}]" if ":" in host else host
-    names = LOOPBACK_NAMES | {name.lower() for name in allowed_hosts} | {shown.lower()}
+    name_in_url = f"[{host}]" if ":" in host else host
+    names = LOOPBACK_NAMES | {name.lower() for name in allowed_hosts} | {name_in_url.lower()}
     app = create_app(load_config(), options=ServerOptions(has_auth=has_auth, allowed_hosts=frozenset(names)))
     listening = _listen(host, port)
-    here = f"http://{_reachable(shown)}:{listening.getsockname()[1]}/"
+    here = f"http://{_reachable(name_in_url)}:{listening.getsockname()[1]}/"
     say(f"holdfast serves {here}")
     link = here
     if has_auth:
@@ -87,7 +87,7 @@ def run_server(
 
 
 def to_uvicorn(app: FastAPI) -> uvicorn.Config:
-    """How the app is served; what a proxy says of its clients is believed from this machine only."""
+    """Configure how the app is served; what a proxy says of its clients is believed from this machine only."""
     return uvicorn.Config(
         app,
         http=LimitedConnection,
@@ -117,8 +117,8 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _reachable(shown: str) -> str:
-    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(shown, shown)  # noqa: S104 - what was asked for
+def _reachable(host: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - what was asked for
 
 
 def _user() -> str:

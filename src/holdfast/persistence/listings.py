@@ -119,6 +119,12 @@ async def count_by_state(db: Database) -> dict[str, int]:
         return {state: int(count) for state, count in rows}
 
 
+async def list_workflow_names(db: Database) -> list[str]:
+    """List the workflows that have runs, in alphabetical order."""
+    async with db.session() as session:
+        return sorted(await session.scalars(select(RunRow.workflow).where(RunRow.workflow != "").distinct()))
+
+
 async def read_phase_times(db: Database, run_id: str) -> Sequence[RunPhaseRow]:
     async with db.session() as session:
         return list(await session.scalars(select(RunPhaseRow).where(RunPhaseRow.run_id == run_id)))

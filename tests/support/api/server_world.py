@@ -139,7 +139,7 @@ class Api:
                 await self.wait_for_event(run_id, after=detail["seq"])
 
     async def wait_for_event(self, run_id: str, *, after: int) -> None:
-        server = await self.app.state.place.get()
+        server = await self.app.state.holder.get()
         async for _event in server.journal.follow(run_id, after):
             return
 

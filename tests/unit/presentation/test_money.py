@@ -4,19 +4,19 @@ from datetime import date
 
 import pytest
 
+from holdfast.api.preview.cost import Estimate, UsdRange, explain_limits, to_estimate
+from holdfast.api.preview.roles import shorten_reason
 from holdfast.api.routes.budget import to_days, to_scale
-from holdfast.api.routes.preview_cost import Estimate, tell_limits, to_estimate
-from holdfast.api.routes.preview_roles import shorten_reason
 
 
 def priced(usd: float = 1.2) -> Estimate:
-    return to_estimate("runs", usd, 0.4, 3.4, seconds=1440, runs=8)
+    return to_estimate("runs", UsdRange(usd, 0.4, 3.4), seconds=1440, runs=8)
 
 
 def test_an_estimate_says_what_it_is_made_of() -> None:
     by_runs = priced()
-    by_prices = to_estimate("prices", 1.0, 0.4, 3.4, seconds=None, runs=0, unpriced=["m"])
-    by_nothing = to_estimate("unknown", None, None, None, seconds=None, runs=0)
+    by_prices = to_estimate("prices", UsdRange(1.0, 0.4, 3.4), seconds=None, runs=0, unpriced=["m"])
+    by_nothing = to_estimate("unknown", None, seconds=None, runs=0)
 
     assert (by_runs.amount, by_runs.told) == (
         "about $1.20",
@@ -26,7 +26,7 @@ def test_an_estimate_says_what_it_is_made_of() -> None:
     assert by_prices.told.startswith("A guess")
     assert by_prices.told.endswith("no price is known: m.")
     assert (by_nothing.amount, by_nothing.told) == ("not known", "No price is known for its models.")
-    assert to_estimate("simulated", 0.0, 0.0, 0.0, seconds=3, runs=1).amount == "$0"
+    assert to_estimate("simulated", UsdRange(0.0, 0.0, 0.0), seconds=3, runs=1).amount == "$0"
 
 
 @pytest.mark.parametrize(
@@ -34,15 +34,15 @@ def test_an_estimate_says_what_it_is_made_of() -> None:
     [(None, None, ["waiting"]), (5.0, None, ["idle"]), (1.0, 0.5, ["waiting", "waiting"]), (None, 0.0, ["waiting"])],
 )
 def test_limits_warn_only_where_they_may_be_met(budget: float | None, left: float | None, tones: list[str]) -> None:
-    notes = tell_limits(priced(), budget_usd=budget, left_usd=left, day_usd=10.0)
+    notes = explain_limits(priced(), budget_usd=budget, left_usd=left, day_usd=10.0)
 
     assert [note.tone for note in notes] == tones
 
 
 def test_a_rehearsal_has_no_limits_to_speak_of() -> None:
-    rehearsed = to_estimate("simulated", 0.0, 0.0, 0.0, seconds=None, runs=0)
+    rehearsed = to_estimate("simulated", UsdRange(0.0, 0.0, 0.0), seconds=None, runs=0)
 
-    assert tell_limits(rehearsed, budget_usd=1.0, left_usd=None, day_usd=None) == []
+    assert explain_limits(rehearsed, budget_usd=1.0, left_usd=None, day_usd=None) == []
 
 
 def test_days_without_spending_are_there_too_over_the_ends_of_months() -> None:

@@ -44,7 +44,7 @@ class Identity:
     """False where nobody was asked who they are: the server runs without authentication."""
 
 
-NOBODY_ASKED = Identity("local", Role.ADMIN, is_person=False)
+LOCAL_ADMIN = Identity("local", Role.ADMIN, is_person=False)
 
 
 class LoginLinks:
@@ -59,7 +59,7 @@ class LoginLinks:
         return code
 
     def take(self, code: str) -> Identity | None:
-        """Whose link it is; the second time it is nobody's."""
+        """Return whose link it is, and forget it: the second time it is nobody's."""
         for known, (identity, until) in list(self._waiting.items()):
             if hmac.compare_digest(known.encode(), code.encode(errors="replace")):
                 del self._waiting[known]
@@ -78,7 +78,7 @@ class LoginLimit:
         self._failures: dict[str, deque[float]] = {}
 
     def note_failure(self, address: str) -> None:
-        """Raises `TooManyAttempts` if there were too many before this one."""
+        """Count a failure of this address. Raises `TooManyAttempts` if there were too many before this one."""
         if len(self._failures) > 10_000:  # an attacker with many addresses must not fill the memory
             self._failures.clear()
         failures = self._failures.setdefault(address, deque())
@@ -92,6 +92,8 @@ class LoginLimit:
 
 
 class Access:
+    """Recognises who sends a request, and logs browsers in."""
+
     def __init__(self, options: ServerOptions) -> None:
         self.has_auth = options.has_auth
         self.links = LoginLinks()
@@ -100,9 +102,9 @@ class Access:
         self._noted: dict[str, float] = {}
 
     async def identify(self, server: Server, token: str | None, cookie: str | None, address: str) -> Identity:
-        """Raises `NotAuthenticated`, and `TooManyAttempts` after many wrong tokens."""
+        """Return who sent a request. Raises `NotAuthenticated`, and `TooManyAttempts` after many wrong tokens."""
         if not self.has_auth:
-            return NOBODY_ASKED
+            return LOCAL_ADMIN
         if token is not None:
             return await self.identify_token(server, token, address)
         if cookie:
@@ -112,7 +114,7 @@ class Access:
         raise NotAuthenticated("This needs a token or a login.")
 
     async def is_still_in(self, server: Server, token: str | None, cookie: str | None) -> bool:
-        """Whether who was let in by these would be let in again. Nothing is counted and nothing noted."""
+        """Tell whether who was let in by these would be let in again. Nothing is counted and nothing noted."""
         if not self.has_auth:
             return True
         if token is not None:
@@ -131,7 +133,7 @@ class Access:
         return Identity(row.name, Role(row.role), row.id)
 
     def identify_link(self, code: str, address: str) -> Identity:
-        """Raises `NotAuthenticated` if the code is wrong, used or over."""
+        """Return whose login link this code is of. Raises `NotAuthenticated` if it is wrong, used or over."""
         identity = self.links.take(code)
         if identity is None:
             self._limit.note_failure(address)
@@ -141,7 +143,7 @@ class Access:
         return identity
 
     async def log_in(self, server: Server, identity: Identity, before: str | None) -> tuple[str, str]:
-        """A new session's secret and end; the session that the browser had before ends here."""
+        """Open a session and return its secret and its end; the session that the browser had before ends here."""
         if before:
             await end_session(server.journal, before)
         expires_at = to_time_text(datetime.now(UTC) + timedelta(hours=self._session_hours))
@@ -165,7 +167,10 @@ def get_access(request: Request) -> Access:
 
 
 def needs(role: Role) -> Callable[..., Awaitable[Identity]]:
-    """A dependency that lets in whoever has at least this role. Raises `NotAuthenticated`, `RoleInsufficient`."""
+    """Make a dependency that lets in whoever has this role or a higher one.
+
+    It raises `NotAuthenticated` and `RoleInsufficient`.
+    """
 
     async def identify(
         request: Request,

@@ -38,6 +38,8 @@ _log = logging.getLogger("holdfast.api")
 
 
 class Guard:
+    """Refuses what no route should see, and completes every answer."""
+
     def __init__(self, app: ASGIApp, *, options: ServerOptions, metrics: HttpMetrics) -> None:
         self._app = app
         self._options = options
@@ -61,8 +63,8 @@ class Guard:
             await answer.refuse(from_error(error, request_id), receive)
         except Exception as error:
             _log.exception("A request failed", extra={"request_id": request_id, "path": scope["path"]})
-            told = f"{type(error).__name__}. What was acknowledged is safe; the server's log has the request id."
-            await answer.refuse(problem(500, "internal_error", told, request_id=request_id), receive)
+            detail = f"{type(error).__name__}. What was acknowledged is safe; the server's log has the request id."
+            await answer.refuse(problem(500, "internal_error", detail, request_id=request_id), receive)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.observe(scope["method"], route, answer.status, time.perf_counter() - started)
@@ -144,7 +146,10 @@ def _too_large() -> BodyTooLarge:
 
 
 def _check_origin(scope: Scope, headers: Headers, host: str) -> None:
-    """Browsers say where a request comes from; programs say nothing, and bring a token instead."""
+    """Refuse a change that pages of another site ask for.
+
+    Browsers say where a request comes from; programs say nothing, and bring a token instead.
+    """
     origin = headers.get("origin")
     if origin is not None and origin.lower() != f"{scope['scheme']}://{host}".lower():
         raise OriginNotAllowed(f"A change was asked for by pages of {urlsplit(origin).netloc[:100] or origin[:100]!r}.")
@@ -152,5 +157,5 @@ def _check_origin(scope: Scope, headers: Headers, host: str) -> None:
         raise OriginNotAllowed("A change was asked for by pages of another site.")
 
 
-def _to_request_id(given: str | None) -> str:
-    return given if given and _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+def _to_request_id(header: str | None) -> str:
+    return header if header and _REQUEST_ID.fullmatch(header) else uuid.uuid4().hex

@@ -1,9 +1,11 @@
 """What each route may answer, for the OpenAPI document: every refusal has the same shape."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.api.schemas import Problem
+from holdfast.api.schemas import ProblemDetails
+from holdfast.runtime.events import EventKind
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -56,7 +58,7 @@ FEED_RESPONSES: Responses = {
 
 
 def files(examples: Mapping[str, Any], *, description: str) -> Responses:
-    """Answers that are files, by media type with an example of each."""
+    """Describe an answer that is a file, by media type with an example of each."""
     content = {
         media_type: {"schema": {} if media_type == "application/json" else {"type": "string"}, "example": example}
         for media_type, example in examples.items()
@@ -64,10 +66,37 @@ def files(examples: Mapping[str, Any], *, description: str) -> Responses:
     return {200: {"description": description, "content": content}}
 
 
+# The names that programs know components by, where the class behind one has another.
+COMPONENT_NAMES: Mapping[str, str] = {
+    "AttemptSummary": "Try",
+    "DiffLine": "Line",
+    "Milestone": "Mark",
+    "PersonaCard": "Portrait",
+    "PhaseSummary": "PhaseOutlook",
+    "StatusLine": "Telling",
+    "WaitingList": "Inbox",
+    "WorkflowFinding": "Finding",
+    "WorkflowSummary": "Outlook",
+}
+
+
+def restore_component_names(document: dict[str, Any]) -> dict[str, Any]:
+    """Call components what programs know them by, in their list and wherever the document refers to one."""
+    text = json.dumps(document)
+    for class_name, name in COMPONENT_NAMES.items():
+        text = text.replace(f'"#/components/schemas/{class_name}"', f'"#/components/schemas/{name}"')
+    renamed: dict[str, Any] = json.loads(text)
+    schemas = renamed["components"]["schemas"]
+    for class_name in COMPONENT_NAMES.keys() & schemas.keys():
+        name = COMPONENT_NAMES[class_name]
+        schemas[name] = {**schemas.pop(class_name), "title": name}
+    return renamed
+
+
 def add_problem_schema(document: dict[str, Any]) -> dict[str, Any]:
     """Put the one shape that all refusals refer to into the document."""
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    schemas["Problem"] = Problem.model_json_schema()
+    schemas["Problem"] = ProblemDetails.model_json_schema()
     schemas.pop("HTTPValidationError", None)
     schemas.pop("ValidationError", None)
     return document
@@ -144,7 +173,9 @@ BY_FIELD: Mapping[str, Any] = {
     "attempts": 1,
     "model": "gpt-5",
     "persona": "openrouter-deepseek-spec-writer",
-    "last_events": [{"run_id": _RUN, "seq": 214, "kind": "phase.started", "ts": 1767604351.4, "payload": {}}],
+    "last_events": [
+        {"run_id": _RUN, "seq": 214, "kind": EventKind.PHASE_STARTED.value, "ts": 1767604351.4, "payload": {}}
+    ],
     "counts": {"running": 2, "completed": 40},
     "by_state": {"completed": 40, "failed": 2},
     "tone": "good",
@@ -160,7 +191,7 @@ _MAX_DEPTH = 16
 
 
 def compose(schema: Mapping[str, Any], schemas: Mapping[str, Any], *, name: str = "", depth: int = 0) -> Any:
-    """A value that fits a schema: its own example, that of the field's name, or something of its type."""
+    """Return a value that fits a schema: its own example, that of the field's name, or something of its type."""
     if "$ref" in schema:
         return compose(schemas[schema["$ref"].rpartition("/")[2]], schemas, name=name, depth=depth + 1)
     for own in schema.get("examples", ()):

@@ -54,7 +54,7 @@ def add_pages(app: FastAPI, folder: Path = WEB_DIR) -> None:
 
 
 def _read_files(folder: Path) -> dict[str, _File]:
-    """By the address each has. A symbolic link out of the folder is no file of ours."""
+    """Read the files of the pages, by address. A symbolic link out of the folder is no file of ours."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in _MEDIA_TYPES and path.is_file() and path.resolve().is_relative_to(folder.resolve()):

@@ -144,11 +144,11 @@ async def on_holdfast_error(request: Request, error: Exception) -> Response:
 
 
 async def on_invalid_request(request: Request, error: Exception) -> Response:
-    """What was wrong and where; never the value itself, which may be a secret."""
+    """Answer what was wrong and where; never the value itself, which may be a secret."""
     assert isinstance(error, RequestValidationError)
     errors = [{"where": [str(part) for part in found["loc"]], "message": found["msg"]} for found in error.errors()]
-    told = "; ".join(f"{'.'.join(found['where'])}: {found['message']}" for found in errors[:3])
-    return problem(422, "request_invalid", told, request_id=request_id_of(request), errors=errors)
+    detail = "; ".join(f"{'.'.join(found['where'])}: {found['message']}" for found in errors[:3])
+    return problem(422, "request_invalid", detail, request_id=request_id_of(request), errors=errors)
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:

@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 _JOINED_BYTES = 64 * 1024  # as much as a connection takes before it wants to be waited for
 
 
-class Listener(Generic[_T]):
+class ClientQueue(Generic[_T]):
     """For many clients and each event this is what there is to do: no timer is set and nothing is copied for it."""
 
     def __init__(self, max_queued: int, *, idle_s: float) -> None:
@@ -21,13 +21,13 @@ class Listener(Generic[_T]):
         self._frames: list[_T] = []
         self._waiter: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._spoke_at = self._loop.time()
+        self._taken_at = self._loop.time()
         self._is_idle = False
         self._timer = self._loop.call_later(idle_s, self._look)
 
-    def tell(self, frame: _T) -> None:
+    def put(self, frame: _T) -> None:
         if self.is_cut_off:
-            return  # after a frame that it was not told, it must hear of none
+            return  # after a frame that it did not get, it must get none
         if len(self._frames) >= self._max_queued:
             self.cut_off()
             return
@@ -35,7 +35,7 @@ class Listener(Generic[_T]):
         self._wake()
 
     def cut_off(self) -> None:
-        """Let the client go; what it has in its queue is still told."""
+        """Let the client go; what it has in its queue is still sent."""
         self.is_cut_off = True
         self._wake()
 
@@ -43,9 +43,9 @@ class Listener(Generic[_T]):
         self._timer.cancel()
 
     async def take(self) -> list[_T] | None:
-        """Everything that was told since, as soon as there is something; `None` when it is cut off.
+        """Take everything that was put since, as soon as there is something; `None` when it is cut off.
 
-        Nothing, and at least `idle_s` after the last word, means that someone should say that the stream lives.
+        An empty list, at least `idle_s` after the last frame, means that someone should say that the stream lives.
         """
         while not (self._frames or self.is_cut_off or self._is_idle):
             self._waiter = self._loop.create_future()
@@ -55,7 +55,7 @@ class Listener(Generic[_T]):
                 self._waiter = None
         frames, self._frames = self._frames, []
         self._is_idle = False
-        self._spoke_at = self._loop.time()
+        self._taken_at = self._loop.time()
         return None if self.is_cut_off and not frames else frames
 
     def _wake(self) -> None:
@@ -63,8 +63,8 @@ class Listener(Generic[_T]):
             self._waiter.set_result(None)
 
     def _look(self) -> None:
-        """One clock for a whole silence instead of one for each event that breaks it."""
-        due_at = self._spoke_at + self._idle_s
+        """Wake the client after a whole silence: one clock for it instead of one for each event that breaks it."""
+        due_at = self._taken_at + self._idle_s
         if self._loop.time() >= due_at:
             self._is_idle = True
             self._wake()
@@ -73,7 +73,7 @@ class Listener(Generic[_T]):
 
 
 def join(texts: Iterable[bytes]) -> Iterator[bytes]:
-    """What is to be sent, in as few pieces as a connection takes well."""
+    """Join what is to be sent into as few pieces as a connection takes well."""
     waiting: list[bytes] = []
     size = 0
     for text in texts:

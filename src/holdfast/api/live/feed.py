@@ -1,20 +1,18 @@
 """Live events of all runs: one reader, however many people watch, and positions that hold over restarts and servers.
 
-Rule: a client is fed from the store up to where the reader stands and from the reader's queue after that; positions
-decide what comes next. While nobody watches nothing is read or written here, and no append ever waits for it.
+Rule: while nobody watches nothing is read or written here, and no append ever waits for it.
 """
 
 import asyncio
 import contextlib
-import json
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from holdfast.api.live.client_queue import Listener, join
-from holdfast.api.live.run_stream import to_text
+from holdfast.api.live.client_queue import ClientQueue
+from holdfast.api.live.stream import Frame, LiveStream, encode_event, encode_message
 from holdfast.concurrency import shielded
 from holdfast.errors import JournalCorrupt, LastEventIdInvalid
 from holdfast.persistence.db import Database
@@ -29,7 +27,7 @@ from holdfast.persistence.event_feed import (
     read_stretches,
 )
 from holdfast.persistence.statements import to_time_text
-from holdfast.runtime.checkpoint.base import JournalStore
+from holdfast.runtime.checkpoint.base import Append, AppendResult, JournalStore
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_store
@@ -43,23 +41,13 @@ _log = logging.getLogger("holdfast.api")
 
 
 @dataclass(frozen=True)
-class FeedFrame:
-    """One event as it goes over the wire; nothing that was told lies between `before` and it."""
-
-    before: int
-    position: int
-    kind: str
-    text: bytes
-
-
-@dataclass(frozen=True)
 class EventFilter:
     """What a client wants to hear of: kinds, or families of them by their first word; nothing named is everything."""
 
     kinds: frozenset[str] = frozenset()
     has_text: bool = True
 
-    def includes(self, frame: FeedFrame) -> bool:
+    def includes(self, frame: Frame) -> bool:
         family = frame.kind.partition(".")[0]
         if not frame.text or (family == "text" and not self.has_text):
             return False
@@ -67,23 +55,25 @@ class EventFilter:
 
 
 class Feed:
+    """The streams of this server that follow all runs; they share a reader."""
+
     def __init__(self, db: Database, journal: Journal, *, max_queued: int) -> None:
         self._db = db
         self._journal = journal
         self._max_queued = max_queued
-        self._listeners: set[Listener[FeedFrame]] = set()
-        self._reader: _Reader | None = None
+        self._queues: set[ClientQueue[Frame]] = set()
+        self._reader: _FeedReader | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     def count_clients(self) -> int:
-        return len(self._listeners)
+        return len(self._queues)
 
     def close(self) -> None:
         """End every stream where it stands; its client resumes elsewhere or later."""
         self._is_closed = True
-        for listener in self._listeners:
-            listener.cut_off()
+        for queue in self._queues:
+            queue.cut_off()
 
     async def wait_closed(self) -> None:
         """Return when nothing of this uses the database any more."""
@@ -92,74 +82,87 @@ class Feed:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    def note_commit(self, heads: Mapping[str, int]) -> None:
-        """This process has written."""
+    def note_commit(self, batch: Sequence[Append], results: Sequence[AppendResult], _took_s: float) -> None:
+        """Take note of how far a commit of this process has moved which runs."""
         if self._reader is not None:
-            self._reader.note(heads)
+            pairs = zip(batch, results, strict=True)
+            self._reader.note({append.run_id: seqs[-1] for append, seqs in pairs if isinstance(seqs, list) and seqs})
 
     async def check(self, after: int) -> None:
-        """Raises `LastEventIdInvalid` for a position that was never given here."""
+        """Check that a position is one of this feed. Raises `LastEventIdInvalid` if it lies ahead of every event."""
         if after > await read_position(self._db):
             raise LastEventIdInvalid("Last-Event-ID lies ahead of every event of this server.")
 
-    async def follow(self, after: int | None, wanted: EventFilter, *, idle_s: float) -> AsyncGenerator[bytes, None]:
-        """Frames after a position, or from now on; a quiet stream says where it stands every `idle_s`.
+    def follow(self, after: int | None, events: EventFilter, *, idle_s: float) -> AsyncGenerator[bytes, None]:
+        """Stream frames after a position, or from now on; a quiet stream says where it stands every `idle_s`.
 
         Ends only if the client was too slow or the server stops.
         """
-        with self._listening(idle_s) as (reader, listener):
-            # What the reader finds at its start it leaves in the store; only from then on does it tell.
-            start = await reader.get_start()
-            if after is None:
-                yield _frame(start, "ready", {"position": start})
-            last = start if after is None else after
-            while not (listener.is_cut_off or self._is_closed):
-                async for page in read_pages(self._db, last):
-                    last = page[-1].position if page else last
-                    for text in join(frame.text for frame in page if wanted.includes(frame)):
-                        yield text
-                        await asyncio.sleep(0)  # between two pieces it may turn out that the client has gone
-                while (frames := await listener.take()) is not None:
-                    if not frames:
-                        # A number without data tells nobody anything, but it is what a client comes back with.
-                        yield f"id: {last}\n: still here\n\n".encode()
-                        continue
-                    following = list(_following(frames, last))
-                    last = following[-1].position if following else last
-                    for text in join(frame.text for frame in following if wanted.includes(frame)):
-                        yield text
-                    if frames[-1].position > last:
-                        break  # the reader began after this client's place: the store has what lies between
+        return LiveStream(_FeedSource(self, self._db, events, idle_s)).follow(after)
 
     @contextlib.contextmanager
-    def _listening(self, idle_s: float) -> Iterator[tuple["_Reader", Listener[FeedFrame]]]:
-        listener: Listener[FeedFrame] = Listener(self._max_queued, idle_s=idle_s)
-        self._listeners.add(listener)
+    def join(self, idle_s: float) -> Iterator[tuple["_FeedReader", ClientQueue[Frame]]]:
+        """Give a new client a queue, and the feed a reader if it has none; the last to leave ends it."""
+        queue: ClientQueue[Frame] = ClientQueue(self._max_queued, idle_s=idle_s)
+        self._queues.add(queue)
+        if self._is_closed:
+            queue.cut_off()
         if self._reader is None or self._reader.task.done():
-            self._reader = _Reader(self._db, self._journal, self._listeners)
+            self._reader = _FeedReader(self._db, self._journal, self._queues)
         reader = self._reader
         try:
-            yield reader, listener
+            yield reader, queue
         finally:
-            listener.close()
-            self._listeners.discard(listener)
-            if not self._listeners and self._reader is reader:
+            queue.close()
+            self._queues.discard(queue)
+            if not self._queues and self._reader is reader:
                 self._stop_reader(reader)
 
-    def _stop_reader(self, reader: "_Reader") -> None:
+    def _stop_reader(self, reader: "_FeedReader") -> None:
         self._reader = None
         self._ending.add(reader.task)
         reader.task.add_done_callback(self._ending.discard)
         reader.stop()
 
 
-class _Reader:
-    """Gives positions to what is new and tells it to the listeners, from its making until it is stopped."""
+class _FeedSource:
+    """One client of the feed: it is sent the frames that its filter includes, and never an end."""
 
-    def __init__(self, db: Database, journal: Journal, listeners: set[Listener[FeedFrame]]) -> None:
+    def __init__(self, feed: Feed, db: Database, events: EventFilter, idle_s: float) -> None:
+        self.includes = events.includes
+        self._feed = feed
+        self._db = db
+        self._idle_s = idle_s
+
+    @contextlib.contextmanager
+    def join(self) -> Iterator[ClientQueue[Frame]]:
+        with self._feed.join(self._idle_s) as (self._reader, queue):
+            yield queue
+
+    async def start(self) -> int:
+        return await self._reader.get_start()
+
+    def read_after(self, position: int) -> AsyncIterator[list[Frame]]:
+        return read_pages(self._db, position)
+
+    def to_heartbeat(self, position: int) -> bytes:
+        # A number without data tells nobody anything, but it is what a client comes back with.
+        return f"id: {position}\n: still here\n\n".encode()
+
+    async def find_end(self) -> int | None:
+        return None
+
+    async def read_closing(self) -> bytes:
+        return b""
+
+
+class _FeedReader:
+    """Gives positions to what is new and puts it into the queues, from its making until it is stopped."""
+
+    def __init__(self, db: Database, journal: Journal, queues: set[ClientQueue[Frame]]) -> None:
         self._db = db
         self._journal = journal
-        self._listeners = listeners
+        self._queues = queues
         self._heads: dict[str, int] = {}
         """What this process has written since the last look."""
         self._settled: dict[str, int] = {}
@@ -177,7 +180,7 @@ class _Reader:
         self._woken.set()
 
     async def get_start(self) -> int:
-        """The position behind everything that had happened when the reader began."""
+        """Return the position behind everything that had happened when the reader began."""
         return await asyncio.shield(self._start)
 
     def note(self, heads: Mapping[str, int]) -> None:
@@ -199,7 +202,7 @@ class _Reader:
             last = await read_position(self._db)
             self._start.set_result(last)
             while not self._is_stopped:
-                last = await self._tell(last)
+                last = await self._pass_on(last)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_AT_ALL_EVERY_S):
                         await self._woken.wait()
@@ -211,8 +214,8 @@ class _Reader:
                 self._start.set_exception(error)
                 self._start.exception()  # whoever waits is told; if nobody does, nobody need be
             # Without a reader nobody would hear of the next event: better to come back than to wait for ever.
-            for listener in list(self._listeners):
-                listener.cut_off()
+            for queue in list(self._queues):
+                queue.cut_off()
         finally:
             self._start.cancel()
             if watcher is not None:
@@ -247,61 +250,49 @@ class _Reader:
         if moved:
             await give_positions(self._journal, moved)
 
-    async def _tell(self, after: int) -> int:
+    async def _pass_on(self, after: int) -> int:
         async for page in read_pages(self._db, after):
             for frame in page:
                 after = frame.position
-                for listener in list(self._listeners):
-                    listener.tell(frame)
+                for queue in list(self._queues):
+                    queue.put(frame)
         return after
 
 
-def _following(frames: Iterable[FeedFrame], last: int) -> Iterator[FeedFrame]:
-    """Those that come right after what was told, up to a gap."""
-    for frame in frames:
-        if frame.before > last:
-            return
-        if frame.position > last:
-            last = frame.position
-            yield frame
-
-
-async def read_pages(db: Database, after: int) -> AsyncIterator[list[FeedFrame]]:
-    """Everything that has a position after this one, as stored now."""
+async def read_pages(db: Database, after: int) -> AsyncIterator[list[Frame]]:
+    """Yield everything that has a position after this one, as stored now."""
     while stretches := await shielded(read_stretches(db, after, limit=_PAGE)):
         try:
             events = await shielded(read_events(db, stretches))
         except JournalCorrupt:
             events = None
-        page: list[FeedFrame] = []
+        page: list[Frame] = []
         for stretch in stretches:
-            told = to_frames(stretch, events, after) if events is not None else await _read_alone(db, stretch, after)
-            page += told
+            page += to_frames(stretch, events, after) if events is not None else await _read_alone(db, stretch, after)
             after = page[-1].position if page else after
         yield page
 
 
-def to_frames(stretch: EventRange, events: Events, after: int) -> Iterator[FeedFrame]:
+def to_frames(stretch: EventRange, events: Events, after: int) -> Iterator[Frame]:
     of_run = events.get(stretch.run_id, {})
     numbers = range(stretch.first_seq, stretch.last_seq + 1)
     for seq in numbers if len(numbers) <= len(of_run) else filter(numbers.__contains__, of_run):  # numbers may skip
         event, position = of_run.get(seq), stretch.position_of(seq)
         if event is not None and position > after:
-            yield FeedFrame(after, position, str(event.kind), to_text(position, event))
+            yield Frame(after, position, str(event.kind), encode_event(position, event))
             after = position
     if after < stretch.position:  # no run's, or deleted since: a place to go on from, and nothing to tell
-        yield FeedFrame(after, stretch.position, "", b"")
+        yield Frame(after, stretch.position, "", b"")
 
 
-async def _read_alone(db: Database, stretch: EventRange, after: int) -> list[FeedFrame]:
-    """One damaged run must not keep everyone from the others; it is told, not left out."""
+async def _read_alone(db: Database, stretch: EventRange, after: int) -> list[Frame]:
+    """Read one run's events by themselves; if they are damaged, a frame says so instead of them.
+
+    One damaged run must not keep everyone from the others.
+    """
     try:
         return list(to_frames(stretch, await shielded(read_events(db, [stretch])), after))
     except JournalCorrupt as error:
-        told = {"run_id": stretch.run_id, "code": error.code, "detail": error.message}
+        details = {"run_id": stretch.run_id, "code": error.code, "detail": error.message}
         kind = "run.unreadable"
-        return [FeedFrame(after, stretch.position, kind, _frame(stretch.position, kind, told))]
-
-
-def _frame(position: int, kind: str, data: Mapping[str, object]) -> bytes:
-    return f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+        return [Frame(after, stretch.position, kind, encode_message(stretch.position, kind, details))]

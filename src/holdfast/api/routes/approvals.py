@@ -1,20 +1,24 @@
-"""Approvals: what waits for a person, and their answers."""
+"""Approvals: what waits for a person, what it would change, and their answers."""
 
+import asyncio
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
 from holdfast.api.http.auth import Approver, Viewer
-from holdfast.api.http.openapi import READ, WRITE_ONE
-from holdfast.api.schemas import ApprovalIdPath, ApprovalList, Decide, Decided, ServerDep
+from holdfast.api.http.openapi import READ, READ_ONE, WRITE_ONE
+from holdfast.api.results import Changes, find_artifact, to_changes, to_comparison
+from holdfast.api.schemas import ApprovalIdPath, ApprovalList, Decide, Decided
 from holdfast.api.serialize import to_approval
 from holdfast.api.server.run_requests import decide
-from holdfast.persistence.runs import list_waiting, read_approvals
+from holdfast.api.server.server import ServerDep
+from holdfast.errors import ApprovalNotFound, ArtifactNotFound
+from holdfast.persistence.runs import find_approval, list_waiting, read_approvals, read_artifacts
 
-router = APIRouter(prefix="/api/approvals", tags=["approvals"])
+router = APIRouter(prefix="/api/approvals")
 
 
-@router.get("", responses=READ, summary="What waits for a person")
+@router.get("", tags=["approvals"], responses=READ, summary="What waits for a person")
 async def list_approvals(
     server: ServerDep, _identity: Viewer, state: Annotated[Literal["pending", "decided", "all"], Query()] = "pending"
 ) -> ApprovalList:
@@ -25,8 +29,45 @@ async def list_approvals(
     return ApprovalList(items=[to_approval(row) for row in rows])
 
 
-@router.post("/{approval_id}", responses=WRITE_ONE, summary="Answer an approval")
+@router.post("/{approval_id}", tags=["approvals"], responses=WRITE_ONE, summary="Answer an approval")
 async def answer(approval_id: ApprovalIdPath, body: Decide, server: ServerDep, identity: Approver) -> Decided:
-    """The first answer counts, and the run goes on with it. A critical phase needs two different people."""
+    """Record an answer. The first one counts, and the run goes on with it; a critical phase needs two people."""
     row = await decide(server, approval_id, body, by=identity.name, is_identified=identity.is_person)
     return Decided(approval_id=row.id, run_id=row.run_id, state=row.state, action=row.action)
+
+
+@router.get(
+    "/{approval_id}/changes",
+    tags=["results"],
+    responses=READ_ONE,
+    summary="What is to be approved, as a difference",
+    operation_id="list_asked_changes_api_approvals__approval_id__changes_get",  # as generated clients know it
+)
+async def list_approval_changes(
+    approval_id: ApprovalIdPath,
+    server: ServerDep,
+    _identity: Viewer,
+    of: Annotated[
+        Literal["files", "asked", "answer"],
+        Query(
+            description="All `files` since the last accepted state, or what changed since it was `asked` the first "
+            "time, or since the last `answer` refused it."
+        ),
+    ] = "files",
+    since: Annotated[
+        int | None, Query(ge=1, le=10_000, description="The artifact, compared with this attempt's.")
+    ] = None,
+) -> Changes:
+    row = await find_approval(server.db, approval_id)
+    if row is None:
+        raise ApprovalNotFound(f"There is no approval {approval_id}.")
+    subject = row.shown if isinstance(row.shown, dict) else {}
+    if since is None:
+        since_answer = subject.get("since_answer") or {}
+        patches = {"files": subject.get("diff"), "asked": subject.get("diff_since"), "answer": since_answer.get("diff")}
+        patch = str(patches[of] or "")
+        return await asyncio.to_thread(to_changes, patch, is_split=False)
+    before = find_artifact(await read_artifacts(server.db, row.run_id), row.phase_key, since)
+    if before is None:
+        raise ArtifactNotFound(f"Phase {row.phase_key} handed nothing in at attempt {since}.")
+    return await asyncio.to_thread(to_comparison, before.path, before.content, str(subject.get("content") or ""))

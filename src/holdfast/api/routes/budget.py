@@ -1,4 +1,4 @@
-"""What is spent, against the limits, day by day and by what it was spent on."""
+"""What is spent, against the limits, day by day and by what it was spent on; and more money for a run."""
 
 import math
 from datetime import UTC, date, datetime, timedelta
@@ -6,19 +6,22 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from holdfast.api.http.auth import Viewer
-from holdfast.api.http.openapi import READ
-from holdfast.api.schemas import BudgetChart, BudgetReport, ServerDep, Spent
+from holdfast.api.http.auth import Operator, Viewer
+from holdfast.api.http.openapi import READ, WRITE_ONE
+from holdfast.api.schemas import BudgetChart, BudgetReport, IdempotencyKey, RunIdPath, RunRef, Spent, TopUp
 from holdfast.api.serialize import to_usd
+from holdfast.api.server.run_requests import request_resume, top_up
+from holdfast.api.server.server import ServerDep
 from holdfast.config import Config
+from holdfast.enums import RunStatus
 from holdfast.persistence.listings import read_money
 from holdfast.presentation.format import money
 from holdfast.presentation.status import Note
 
-router = APIRouter(tags=["catalog"])
+router = APIRouter()
 
 
-@router.get("/api/budget", responses=READ, summary="What is spent, and the limits")
+@router.get("/api/budget", tags=["catalog"], responses=READ, summary="What is spent, and the limits")
 async def show_budget(
     server: ServerDep, _identity: Viewer, days: Annotated[int, Query(ge=1, le=366)] = 30
 ) -> BudgetReport:
@@ -39,8 +42,21 @@ async def show_budget(
         by_persona=_dearest_first(spent.by_persona),
         by_model=_dearest_first(spent.by_model),
         chart=_to_chart(spent.by_day, since, days, server.config.day_budget_usd),
-        today=_tell_today(spent_today, simulated_today, server.config),
+        today=_describe_today(spent_today, simulated_today, server.config),
     )
+
+
+@router.post(
+    "/api/runs/{run_id}/budget", tags=["runs"], status_code=202, responses=WRITE_ONE, summary="Give a run more money"
+)
+async def give_more(
+    run_id: RunIdPath, body: TopUp, server: ServerDep, identity: Operator, idempotency_key: IdempotencyKey = None
+) -> RunRef:
+    """Raise the run's limit; a run that waits for it goes on. The same `Idempotency-Key` again adds nothing."""
+    stored = await top_up(server, run_id, body, by=identity.name, key=idempotency_key)
+    if stored.run.pause_reason == "budget":
+        await request_resume(server, stored.run.id, by=identity.name, verb="resume")
+    return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
 
 
 def _to_spent(micros: dict[str, int]) -> list[Spent]:
@@ -65,13 +81,13 @@ def _to_chart(by_day: dict[str, int], since: date, count: int, limit: float | No
 
 
 def to_days(by_day: dict[str, int], since: date, count: int) -> dict[str, int]:
-    """So many days from the first on, also those on which nothing was spent."""
+    """List so many days from the first on, also those on which nothing was spent."""
     days = [(since + timedelta(days=n)).isoformat() for n in range(count)]
     return {day: by_day.get(day, 0) for day in days}
 
 
 def to_scale(largest: float) -> list[float]:
-    """Round amounts from nothing to the first at or above the largest, in at most five steps."""
+    """List round amounts from nothing to the first at or above the largest, in at most five steps."""
     if largest <= 0:
         return [0.0, 0.5, 1.0]
     power = 10 ** math.floor(math.log10(largest))
@@ -79,19 +95,19 @@ def to_scale(largest: float) -> list[float]:
     return [float(f"{n * step:.6g}") for n in range(math.ceil(largest / step - 1e-9) + 1)]
 
 
-def _tell_today(spent: float, simulated: float, config: Config) -> Note:
+def _describe_today(spent: float, simulated: float, config: Config) -> Note:
     limit, each = config.day_budget_usd, config.run_budget_usd
     share = spent / limit if limit else 0.0
     if share >= 1:
-        told = "The day's limit is used up: runs wait until tomorrow (UTC), or until day_budget_usd is raised."
+        of_day = "The day's limit is used up: runs wait until tomorrow (UTC), or until day_budget_usd is raised."
     elif limit is None:
-        told = "There is no limit per day; set day_budget_usd to have one."
+        of_day = "There is no limit per day; set day_budget_usd to have one."
     else:
-        told = f"{money(limit - spent)} is left until midnight UTC."
+        of_day = f"{money(limit - spent)} is left until midnight UTC."
     of_run = "A run has no limit unless it is started with one."
     if each is not None:
         of_run = f"A run may spend {money(each)} unless it is started with another limit."
     counts = "Rehearsals count against no limit."
     if simulated:
         counts = f"Rehearsals, {money(simulated)} simulated today, count against no limit."
-    return Note("bad" if share >= 1 else "waiting" if share >= 0.8 else "good", f"{told} {of_run} {counts}")
+    return Note("bad" if share >= 1 else "waiting" if share >= 0.8 else "good", f"{of_day} {of_run} {counts}")

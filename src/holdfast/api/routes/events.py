@@ -1,123 +1,21 @@
 """Journals as server-sent events: `GET /api/runs/{run_id}/events` of one run, `GET /api/events` of all of them."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from holdfast.api.http.auth import Viewer
 from holdfast.api.http.openapi import FEED_RESPONSES, STREAM_RESPONSES
 from holdfast.api.live.feed import EventFilter
-from holdfast.api.options import ServerOptions
-from holdfast.api.schemas import RunIdPath, ServerDep, ShortText
-from holdfast.concurrency import shielded
+from holdfast.api.live.sse import EventStream
+from holdfast.api.schemas import RunIdPath, ShortText
+from holdfast.api.server.server import ServerDep
 from holdfast.engine.run.load import get_run
 from holdfast.errors import LastEventIdInvalid
 from holdfast.runtime.checkpoint.base import MAX_SEQ
 
 router = APIRouter(tags=["events"])
-
-_HEADERS = {
-    "Content-Type": "text/event-stream; charset=utf-8",
-    "Cache-Control": "no-store, no-transform",
-    "X-Accel-Buffering": "no",
-}
-
-
-class EventStream(Response):
-    """A response without an end of its own.
-
-    It ends with its client, when that one stops reading, or when they would not be let in any more.
-    """
-
-    def __init__(
-        self, frames: AsyncGenerator[bytes, None], is_still_in: Callable[[], Awaitable[bool]], options: ServerOptions
-    ) -> None:
-        super().__init__(headers=_HEADERS)
-        del self.headers["content-length"]
-        self._frames = frames
-        self._is_still_in = is_still_in
-        self._options = options
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.create_task(self._send_all(send))
-        leaving = asyncio.create_task(_wait_for_disconnect(receive))
-        shutting_out = asyncio.create_task(self._wait_until_out())
-        tasks = (sending, leaving, shutting_out)
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        if not sending.cancelled() and (error := sending.exception()) is not None:
-            raise error
-
-    async def _wait_until_out(self) -> None:
-        # An error here ends the stream as well: who may still be in comes back, and is asked again.
-        is_in = True
-        while is_in:
-            await asyncio.sleep(self._options.recheck_s)
-            is_in = await shielded(self._is_still_in())
-
-    async def _send_all(self, send: Send) -> None:
-        async with contextlib.aclosing(self._frames) as frames:
-            with _SendTimeout(self._options.send_timeout_s) as patience:
-                patience.begin()
-                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                # The first bytes at once: a proxy and a browser take a stream for open only when something has come.
-                await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})
-                patience.end()
-                async for frame in frames:
-                    patience.begin()
-                    await send({"type": "http.response.body", "body": frame, "more_body": True})
-                    patience.end()
-                patience.begin()
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-class _SendTimeout:
-    """Cancels the task that it was made in once one of its sends takes too long.
-
-    It looks at the clock once in a while: to set one for each event and client costs as much as all the rest of it.
-    """
-
-    def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
-        self._began_at: float | None = None
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
-
-    def __enter__(self) -> "_SendTimeout":
-        self._timer = self._loop.call_later(self._limit_s, self._look)
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._timer.cancel()
-        self._task = None
-
-    def begin(self) -> None:
-        self._began_at = self._loop.time()
-
-    def end(self) -> None:
-        self._began_at = None
-
-    def _look(self) -> None:
-        now = self._loop.time()
-        over_at = (self._began_at if self._began_at is not None else now) + self._limit_s
-        if now >= over_at and self._task is not None:
-            self._task.cancel()
-        else:
-            self._timer = self._loop.call_at(over_at, self._look)
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 @router.get("/api/runs/{run_id}/events", responses=STREAM_RESPONSES, summary="Follow a run", response_class=Response)
@@ -129,10 +27,10 @@ async def follow_run(
     last_event_id: Annotated[str | None, Query(description="The last number seen; the header wins.")] = None,
     header_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
-    """Every event of the run after the last one seen, then each new one, then `event: done` once the run is over."""
+    """Send every event of the run after the last one seen, then each new one, then `event: done` once it is over."""
     after = to_seq(header_id if header_id is not None else last_event_id)
     stored = await get_run(server.db, run_id)
-    frames = server.tails.follow(stored.run.id, after, idle_s=server.options.heartbeat_s)
+    frames = server.run_streams.follow(stored.run.id, after, idle_s=server.options.heartbeat_s)
     return EventStream(frames, request.state.is_still_in, server.options)
 
 
@@ -151,23 +49,25 @@ async def follow_all(
     without_text: Annotated[bool, Query(description="Leave out what models write word by word.")] = False,
     header_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
-    """Every event of every run after the last one seen, in one order for all clients; without an id, from now on.
+    """Send every event of every run after the last one seen, in one order for all clients; without an id, from now on.
 
     The order of one run's events is that of its `seq`. The stream has no end.
     """
-    given = header_id if header_id is not None else last_event_id
-    after = to_seq(given) if given else None
+    last_seen = header_id if header_id is not None else last_event_id
+    after = to_seq(last_seen) if last_seen else None
     if after is not None:
         await server.feed.check(after)
-    wanted = EventFilter(frozenset(filter(None, (kinds or "").replace(" ", "").split(","))), has_text=not without_text)
-    frames = server.feed.follow(after, wanted, idle_s=server.options.heartbeat_s)
+    words = frozenset(filter(None, (kinds or "").replace(" ", "").split(",")))
+    events = EventFilter(words, has_text=not without_text)
+    frames = server.feed.follow(after, events, idle_s=server.options.heartbeat_s)
     return EventStream(frames, request.state.is_still_in, server.options)
 
 
-def to_seq(given: str | None) -> int:
-    """Raises `LastEventIdInvalid`."""
-    if given is None or given == "":
+def to_seq(last_event_id: str | None) -> int:
+    """Return the number that a `Last-Event-ID` stands for, 0 if there is none. Raises `LastEventIdInvalid`."""
+    if not last_event_id:
         return 0
-    if not (given.isascii() and given.isdigit()) or len(given) > 16 or int(given) > MAX_SEQ:
+    is_number = last_event_id.isascii() and last_event_id.isdigit()
+    if not is_number or len(last_event_id) > 16 or int(last_event_id) > MAX_SEQ:
         raise LastEventIdInvalid("Last-Event-ID is not the number of an event.")
-    return int(given)
+    return int(last_event_id)

@@ -1,4 +1,4 @@
-"""Which personas could work here and now, and what keeps the others from it."""
+"""Personas: which there are, which could work here and now, and what keeps the others from it."""
 
 import asyncio
 from pathlib import Path
@@ -9,9 +9,10 @@ from pydantic import BaseModel, Field
 from holdfast.agents.build import list_permitted_tools
 from holdfast.api.http.auth import Viewer
 from holdfast.api.http.openapi import READ
-from holdfast.api.routes.catalog import RepoQuery
-from holdfast.api.schemas import ServerDep
+from holdfast.api.schemas import CatalogList, RepoQuery
+from holdfast.api.serialize import to_catalog_item
 from holdfast.api.server.engines import Engines
+from holdfast.api.server.server import ServerDep
 from holdfast.catalog import CatalogEntry
 from holdfast.catalog.model_table import ModelCard, ModelTable, load_model_table
 from holdfast.config import Config
@@ -37,6 +38,13 @@ class PersonaAvailability(BaseModel):
 
 class PersonaAvailabilityList(BaseModel):
     items: list[PersonaAvailability]
+
+
+@router.get("/api/personas", responses=READ, summary="Personas that can fill a role")
+async def list_personas(server: ServerDep, _identity: Viewer, repo_path: RepoQuery = None) -> CatalogList:
+    catalog = await server.engines.find_catalog(repo_path)
+    entries = await asyncio.to_thread(catalog.list_personas)
+    return CatalogList(items=[to_catalog_item(entry) for entry in entries])
 
 
 @router.get("/api/personas/availability", responses=READ, summary="Which personas could work now, and why not")

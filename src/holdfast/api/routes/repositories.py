@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import READ
-from holdfast.api.schemas import ServerDep
+from holdfast.api.server.server import ServerDep
 from holdfast.persistence.statistics import UsedRepository, read_used_repositories
 
 router = APIRouter(tags=["catalog"])
@@ -34,7 +34,7 @@ class RepositoryList(BaseModel):
 
 @router.get("/api/repositories", responses=READ, summary="Repositories that a run can be started on")
 async def list_repositories(server: ServerDep, _identity: Operator) -> RepositoryList:
-    """Used ones first, the latest at the top; then git repositories up to two folders below the workspace root."""
+    """List used ones first, the latest at the top; then git repositories up to two folders below the workspace root."""
     used = await read_used_repositories(server.db)
     return await asyncio.to_thread(_collect, server.config.workspace_root, used)
 
@@ -66,7 +66,7 @@ def _is_allowed(path: str, root: Path) -> bool:
 
 
 def find_git_folders(root: Path) -> list[str]:
-    """Folders with a `.git`, no deeper than two levels; hidden ones and links are not followed."""
+    """Find folders with a `.git`, no deeper than two levels; hidden ones and links are not followed."""
     found: list[str] = []
     left = _MOST_LOOKED_AT
     level = [str(root)]
@@ -97,7 +97,7 @@ def _subfolders(folder: str) -> Iterator[str]:
 
 
 def _is_text(path: str) -> bool:
-    """A name that is no valid Unicode cannot be told in JSON, nor come back in a request."""
+    """Tell whether a name is valid Unicode; one that is not cannot stand in JSON, nor come back in a request."""
     try:
         path.encode()
     except UnicodeEncodeError:

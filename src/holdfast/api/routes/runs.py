@@ -1,4 +1,4 @@
-"""Runs: list, start, look, and the verbs that move one."""
+"""Runs: list, start, look, delete. The verbs that move one are in `run/control.py`."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -11,33 +11,10 @@ from starlette.responses import Response
 from holdfast.api.http.auth import Admin, Operator, Viewer
 from holdfast.api.http.openapi import READ, READ_ONE, WRITE, WRITE_ONE
 from holdfast.api.http.problems import naming_fields
-from holdfast.api.schemas import (
-    AbortRun,
-    ForkRun,
-    IdempotencyKey,
-    ResumeRun,
-    RetryRun,
-    RunDetail,
-    RunIdPath,
-    RunPage,
-    RunRef,
-    ServerDep,
-    ShortText,
-    StartRun,
-    Text,
-    TopUp,
-)
-from holdfast.api.serialize import from_cursor, to_cursor, to_detail, to_run_item
-from holdfast.api.server.run_requests import (
-    change_and_go_on,
-    check_can_resume,
-    check_failed,
-    fork_run,
-    request_resume,
-    start_run,
-    to_change,
-    top_up,
-)
+from holdfast.api.schemas import IdempotencyKey, RunDetail, RunIdPath, RunPage, RunRef, ShortText, StartRun, Text
+from holdfast.api.serialize import RunRecord, from_cursor, to_cursor, to_detail, to_run_item
+from holdfast.api.server.run_requests import start_run
+from holdfast.api.server.server import ServerDep
 from holdfast.engine.retention.cleanup import Skipped, remove_runs
 from holdfast.engine.run.load import get_run
 from holdfast.enums import RunStatus
@@ -60,8 +37,8 @@ async def list_runs(
     repo: Annotated[Text | None, Query(max_length=4000, description="In the repository's path.")] = None,
     cursor: Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before.")] = None,
 ) -> RunPage:
-    wanted = RunFilter(state, workflow, text, repo)
-    found = await list_page(server.db, wanted, limit=limit + 1, after=from_cursor(cursor) if cursor else None)
+    matching = RunFilter(state, workflow, text, repo)
+    found = await list_page(server.db, matching, limit=limit + 1, after=from_cursor(cursor) if cursor else None)
     page = found[:limit]
     phases = await list_phases(server.db, [item.run.id for item in page])
     return RunPage(
@@ -90,16 +67,15 @@ async def show(run_id: RunIdPath, request: Request, server: ServerDep, identity:
     head = await server.journal.read_head(known.run.id)
     stored = await get_run(server.db, known.run.id)
     events = await server.journal.read(stored.run.id, max(0, head - _LAST_EVENTS))
-    detail = to_detail(
+    record = RunRecord(
         stored,
         artifacts=await read_artifacts(server.db, stored.run.id),
         approvals=await read_approvals(server.db, run_id=stored.run.id),
         spent=await read_spent(server.db, stored.run.id),
         events=[event for event in events if event.seq <= head],
-        reason=server.find_reason(stored.run.id),
-        chronicle=await server.chronicles.get(stored.run.id),
-        role=identity.role,
     )
+    trace = await server.traces.get(stored.run.id)
+    detail = to_detail(record, reason=server.find_reason(stored.run.id), trace=trace, role=identity.role)
     return _with_etag(detail, request)  # type: ignore[return-value]  # a response as it is; the schema is the document's
 
 
@@ -111,61 +87,6 @@ def _with_etag(detail: RunDetail, request: Request) -> Response:
     if etag in known or known == ["*"]:
         return Response(status_code=304, headers=headers)
     return Response(body, headers=headers, media_type="application/json")
-
-
-@router.post("/{run_id}/resume", status_code=202, responses=WRITE_ONE, summary="Go on with a run")
-async def resume(run_id: RunIdPath, server: ServerDep, identity: Operator, body: ResumeRun | None = None) -> RunRef:
-    """With other personas or requirements, a phase that is under way with what is different starts a new attempt."""
-    stored = await check_can_resume(server, run_id)
-    body = body or ResumeRun()
-    drift = {"accept_drift": True} if body.accept_drift else {}
-    await change_and_go_on(server, stored, to_change(body, by=identity.name), verb="resume", **drift)
-    return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
-
-
-@router.post("/{run_id}/retry", status_code=202, responses=WRITE_ONE, summary="Open a failed run again")
-async def retry(run_id: RunIdPath, server: ServerDep, identity: Operator, body: RetryRun | None = None) -> RunRef:
-    """At the phase that failed, with other personas or requirements if they are given."""
-    stored = await check_failed(server, run_id)
-    await change_and_go_on(server, stored, to_change(body or RetryRun(), by=identity.name), verb="retry")
-    return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
-
-
-@router.post("/{run_id}/pause", status_code=202, responses=WRITE_ONE, summary="Pause a run until it is resumed")
-async def pause(run_id: RunIdPath, server: ServerDep, identity: Operator) -> RunRef:
-    stored = await get_run(server.db, run_id)
-    engine = await server.engines.for_repository(None)
-    result = await engine.pause(stored.run.id, by=identity.name)
-    return RunRef(run_id=stored.run.id, state=result.state)
-
-
-@router.post("/{run_id}/abort", status_code=202, responses=WRITE_ONE, summary="End a run for good")
-async def abort(run_id: RunIdPath, server: ServerDep, identity: Operator, body: AbortRun | None = None) -> RunRef:
-    stored = await get_run(server.db, run_id)
-    engine = await server.engines.for_repository(None)
-    result = await engine.abort(stored.run.id, body.reason if body else "", by=identity.name)
-    return RunRef(run_id=stored.run.id, state=result.state)
-
-
-@router.post("/{run_id}/fork", status_code=202, responses=WRITE_ONE, summary="Start a new run from before a phase")
-async def fork(
-    run_id: RunIdPath, body: ForkRun, server: ServerDep, identity: Operator, idempotency_key: IdempotencyKey = None
-) -> RunRef:
-    """The original is untouched; other personas or requirements count in the fork. The same `Idempotency-Key` again
-    gives the same fork."""
-    forked = await fork_run(server, run_id, body, by=identity.name, key=idempotency_key)
-    return RunRef(run_id=forked, state=RunStatus.PENDING)
-
-
-@router.post("/{run_id}/budget", status_code=202, responses=WRITE_ONE, summary="Give a run more money")
-async def give_more(
-    run_id: RunIdPath, body: TopUp, server: ServerDep, identity: Operator, idempotency_key: IdempotencyKey = None
-) -> RunRef:
-    """Raise the run's limit; a run that waits for it goes on. The same `Idempotency-Key` again adds nothing."""
-    stored = await top_up(server, run_id, body, by=identity.name, key=idempotency_key)
-    if stored.run.pause_reason == "budget":
-        await request_resume(server, stored.run.id, by=identity.name, verb="resume")
-    return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
 
 
 class DeletedRun(BaseModel):
@@ -180,12 +101,12 @@ async def delete(
     _identity: Admin,
     unmerged: Annotated[bool, Query(description="Also if its result is not merged; it is lost then.")] = False,
 ) -> DeletedRun:
-    """Journal, rows, files and refs of a run that is over. Branches of the user's are not touched.
+    """Delete the journal, rows, files and refs of a run that is over. Branches of the user's are not touched.
 
     Refused while someone works on it, while it is not over, and if another run was forked from it.
     """
     stored = await get_run(server.db, run_id)
-    done = await server.undertakings.run_shielded(
+    done = await server.tasks.run_shielded(
         remove_runs(server.db, server.config, [stored.run.id], now=datetime.now(UTC), can_lose_unmerged=unmerged)
     )
     if stored.run.id not in done.deleted_runs:
@@ -194,10 +115,10 @@ async def delete(
 
 
 def _to_error(run_id: str, skipped: list[Skipped]) -> HoldfastError:
-    told = f"Run {run_id} was not deleted: {'; '.join(item.reason for item in skipped)}."
+    message = f"Run {run_id} was not deleted: {'; '.join(item.reason for item in skipped)}."
     codes = {item.code for item in skipped}
     if "run_busy" in codes:
-        return RunBusy(told, run_id=run_id)
+        return RunBusy(message, run_id=run_id)
     if "unmerged_result" in codes:
-        return UnmergedResult(told, hint="Merge it first, or say `unmerged=true` to lose it.")
-    return RunNotInState(told)
+        return UnmergedResult(message, hint="Merge it first, or say `unmerged=true` to lose it.")
+    return RunNotInState(message)

@@ -19,7 +19,7 @@ from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy, RunNotFound, RunNotInState
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import DueRun, list_due
-from holdfast.runtime.checkpoint.base import Statement
+from holdfast.persistence.statements import clear_wake
 from holdfast.runtime.journal import Journal
 
 _MAX_BACK_OFF_S = 300.0
@@ -37,11 +37,11 @@ class Dispatcher(Protocol):
         ...
 
     def wake(self) -> None:
-        """Something may be due; look now instead of in a moment."""
+        """Look now what is due, instead of in a moment."""
         ...
 
     def find_reason(self, run_id: str) -> str | None:
-        """Why a run that should go on does not, as far as this server knows."""
+        """Tell why a run that should go on does not, as far as this server knows."""
         ...
 
     def is_driving(self, run_id: str) -> bool: ...
@@ -193,27 +193,22 @@ class InProcessDispatcher:
                 return
         else:
             self._back_off_s.pop(run.run_id, None)
-        await self._take_back_wake(run)
+        await self._clear_wake(run)
         await observe_run(self._db, self._journal, run.run_id, self._metrics)
 
     def _back_off(self, run_id: str, error: Exception) -> None:
         wait_s = min(self._back_off_s.get(run_id, self._poll_s) * 2, _MAX_BACK_OFF_S)
         self._back_off_s[run_id] = wait_s
-        told = error.message if isinstance(error, HoldfastError) else type(error).__name__
-        self._hold_back(run_id, wait_s, f"It could not be driven and is tried again in {wait_s:g} s: {told}")
+        cause = error.message if isinstance(error, HoldfastError) else type(error).__name__
+        self._hold_back(run_id, wait_s, f"It could not be driven and is tried again in {wait_s:g} s: {cause}")
 
     def _hold_back(self, run_id: str, wait_s: float, reason: str) -> None:
         self._not_before[run_id] = time.monotonic() + wait_s
         self._reasons[run_id] = reason
 
-    async def _take_back_wake(self, run: DueRun) -> None:
-        """What was asked for has happened. A request that came meanwhile has another value, and stays."""
+    async def _clear_wake(self, run: DueRun) -> None:
+        """Clear the request that was served. One that came meanwhile has another value, and stays."""
         if run.wake is None:
             return
-        done = Statement(
-            "UPDATE runs SET wake = NULL WHERE id = :id AND wake = :seen",
-            {"id": run.run_id, "seen": run.wake},
-            expect=None,
-        )
         # crash: the run is paused with the request still there: it is resumed once more, and pauses again.
-        await self._journal.append(run.run_id, [], rows=[done])
+        await self._journal.append(run.run_id, [], rows=[clear_wake(run.run_id, run.wake)])

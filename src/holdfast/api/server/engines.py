@@ -23,18 +23,20 @@ _Parts = tuple[list[CatalogEntry[AgentPersona]], ArtifactSchemaRegistry]
 
 
 class Engines:
+    """Makes the engine for a repository, and answers what its catalog and its trust allow."""
+
     def __init__(self, db: Database, config: Config) -> None:
         self._db = db
         self._config = config
-        self._kept: dict[Path | None, tuple[float, _Parts]] = {}
+        self._recent: dict[Path | None, tuple[float, _Parts]] = {}
 
     async def for_repository(
         self, repo: Path | None, *, is_simulated: bool = False, readiness: Readiness | None = None
     ) -> WorkflowEngine:
-        """An engine with the personas and schemas of this repository, the user and the package.
+        """Make an engine with the personas and schemas of this repository, the user and the package.
 
-        A persona file that cannot be used is no reason to leave bound runs alone: `check_trust` tells who starts one.
-        `readiness` is one that was asked before.
+        A persona file that cannot be used is no reason to leave bound runs alone: `check_trust` tells whoever starts
+        one. With `readiness`, nobody is asked again whether they are ready.
         """
         entries, registry = await self._parts(repo)
         readiness = readiness or await asyncio.to_thread(self.readiness, entries, repo)
@@ -50,9 +52,14 @@ class Engines:
     def catalog(self, repo: Path | None) -> Catalog:
         return Catalog.for_repository(repo, self._config.config_dir)
 
-    async def find_workflow(self, repo: Path, name_or_file: str) -> WorkflowTemplate:
-        """A workflow by name, or in a file of the repository itself. Raises `RepositoryNotAllowed`, `TemplateNotFound`.
+    async def find_catalog(self, repo_path: str | None) -> Catalog:
+        """Return the catalog that counts for a request, with what the repository brings along if it names one."""
+        return self.catalog(None if repo_path is None else await self.resolve_repository(repo_path))
 
+    async def find_workflow(self, repo: Path, name_or_file: str) -> WorkflowTemplate:
+        """Load a workflow by name, or from a file of the repository itself.
+
+        Raises `RepositoryNotAllowed`, `TemplateNotFound`.
         No other file is ever opened: what is wrong with a file is told to whoever named it.
         """
         if "/" in name_or_file or name_or_file.endswith(_YAML):
@@ -104,34 +111,40 @@ class Engines:
 
         await asyncio.to_thread(check)
 
-    async def choose_partner(
-        self, repo: Path, wanted: str | None, *, is_simulated: bool
+    async def choose_persona(
+        self, repo: Path, name: str | None, *, is_simulated: bool
     ) -> tuple[AgentPersona, Readiness]:
-        """Who a conversation about this repository is with, and who is ready; raises as `get_persona` does."""
+        """Choose who answers in a conversation about this repository: the persona of this name, or the best there is.
+
+        Returns also who is ready. Raises as `get_persona` does.
+        """
 
         def choose() -> tuple[AgentPersona, Readiness]:
             entries, consents = self.catalog(repo).list_personas(), open_consents(self._config)
             ready = self.readiness(entries, repo)
-            chosen = choose_persona(entries, repo, consents, name=wanted, is_simulated=is_simulated, readiness=ready)
+            chosen = choose_persona(entries, repo, consents, name=name, is_simulated=is_simulated, readiness=ready)
             return chosen, ready
 
         return await asyncio.to_thread(choose)
 
-    async def resolve_repository(self, given: str) -> Path:
-        """The folder that a request names, links resolved. Raises `RepositoryNotAllowed` outside `workspace_root`."""
-        path, root = await asyncio.to_thread(lambda: (Path(given).resolve(), self._config.workspace_root.resolve()))
-        if not Path(given).is_absolute() or not path.is_relative_to(root):
+    async def resolve_repository(self, repo_path: str) -> Path:
+        """Return the folder that a request names, links resolved.
+
+        Raises `RepositoryNotAllowed` outside `workspace_root`.
+        """
+        path, root = await asyncio.to_thread(lambda: (Path(repo_path).resolve(), self._config.workspace_root.resolve()))
+        if not Path(repo_path).is_absolute() or not path.is_relative_to(root):
             raise RepositoryNotAllowed("The repository does not lie under the server's workspace root.")
         return path
 
     async def _parts(self, repo: Path | None) -> _Parts:
-        kept = self._kept.get(repo)
-        if kept is not None and time.monotonic() - kept[0] < _KEEP_S:
-            return kept[1]
+        recent = self._recent.get(repo)
+        if recent is not None and time.monotonic() - recent[0] < _KEEP_S:
+            return recent[1]
         parts = await asyncio.to_thread(self._load, repo)
-        if len(self._kept) > 100:
-            self._kept.clear()
-        self._kept[repo] = (time.monotonic(), parts)
+        if len(self._recent) > 100:
+            self._recent.clear()
+        self._recent[repo] = (time.monotonic(), parts)
         return parts
 
     def _load(self, repo: Path | None) -> _Parts:
@@ -139,5 +152,5 @@ class Engines:
         return catalog.list_personas_if_whole(), catalog.artifact_registry()
 
     def readiness(self, entries: Sequence[CatalogEntry[AgentPersona]], repo: Path | None) -> Readiness:
-        """Who of these is ready where the server runs."""
+        """Find out who of these is ready where the server runs."""
         return open_readiness(entries, self._config, repo=repo, consents=open_consents(self._config))

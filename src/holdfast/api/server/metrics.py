@@ -4,14 +4,14 @@ Rule: a label's value never comes from a request; routes are named by their patt
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeGuard
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import read_phase_times
 from holdfast.runtime.checkpoint.base import Append, AppendResult
+from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 
 Labels = tuple[tuple[str, str], ...]
@@ -75,60 +75,57 @@ class RunMetrics:
         self.commit = Histogram("holdfast_journal_commit_seconds", "Time of one commit of the journal.")
         self.batch = Histogram("holdfast_journal_batch_size", "Appends per commit.", BATCH_BUCKETS)
 
+    def note_commit(self, batch: Sequence[Append], _results: Sequence[AppendResult], took_s: float) -> None:
+        """Observe one commit of the journal."""
+        self.commit.observe(took_s)
+        self.batch.observe(len(batch))
+
     def lines(self) -> Iterable[str]:
         for histogram in (self.phase, self.step, self.commit, self.batch):
             yield from histogram.lines()
 
 
-def gauge(name: str, told: str, values: Mapping[Labels, float], kind: str = "gauge") -> Iterable[str]:
-    yield from _head(name, told, kind)
+def gauge(name: str, help_text: str, values: Mapping[Labels, float], kind: str = "gauge") -> Iterable[str]:
+    yield from _head(name, help_text, kind)
     for labels, value in values.items():
         yield _line(name, labels, value)
 
 
-def _head(name: str, told: str, kind: str) -> Iterable[str]:
-    yield f"# HELP {name} {told}"
+def _head(name: str, help_text: str, kind: str) -> Iterable[str]:
+    yield f"# HELP {name} {help_text}"
     yield f"# TYPE {name} {kind}"
 
 
 def _line(name: str, labels: Labels, value: float) -> str:
-    shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
-    return f"{name}{{{shown}}} {value}" if shown else f"{name} {value}"
+    label_text = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+    return f"{name}{{{label_text}}} {value}" if label_text else f"{name} {value}"
 
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-_ANSWERS = {"model.response": "model", "model.error": "model", "tool.result": "tool", "tool.error": "tool"}
-
-
-def observe_commits(journal: Journal, metrics: RunMetrics, note_heads: Callable[[dict[str, int]], None]) -> None:
-    """Time each commit of a journal from now on, and say how far it has moved which runs."""
-
-    def observe(batch: Sequence[Append], results: Sequence[AppendResult], took_s: float) -> None:
-        metrics.commit.observe(took_s)
-        metrics.batch.observe(len(batch))
-        note_heads({one.run_id: seqs[-1] for one, seqs in zip(batch, results, strict=True) if _is_written(seqs)})
-
-    journal.add_commit_listener(observe)
-
-
-def _is_written(result: AppendResult) -> TypeGuard[list[int]]:
-    return isinstance(result, list) and bool(result)
+_REQUESTS = (EventKind.MODEL_REQUEST, EventKind.TOOL_STARTED)
+_ANSWERS: Mapping[str, str] = {
+    EventKind.MODEL_RESPONSE: "model",
+    EventKind.MODEL_ERROR: "model",
+    EventKind.TOOL_RESULT: "tool",
+    EventKind.TOOL_ERROR: "tool",
+}
+_DRIVE_STARTS = (EventKind.RUN_STARTED, EventKind.RUN_RESUMED)
 
 
 async def observe_run(db: Database, journal: Journal, run_id: str, metrics: RunMetrics) -> None:
     """Add what a run's last drive took; steps by their kind, phases by their key would be too many labels."""
     events = await journal.read(run_id)
-    last_start = max((index for index, e in enumerate(events) if e.kind in ("run.started", "run.resumed")), default=0)
-    asked: dict[str, float] = {}
+    last_start = max((index for index, event in enumerate(events) if event.kind in _DRIVE_STARTS), default=0)
+    requested_at: dict[str, float] = {}
     for event in events[last_start:]:
         key = str(event.payload.get("key", ""))
-        if event.kind in ("model.request", "tool.started"):
-            asked[key] = event.ts
-        elif event.kind in _ANSWERS and key in asked:
-            metrics.step.observe(max(0.0, event.ts - asked.pop(key)), kind=_ANSWERS[event.kind])
+        if event.kind in _REQUESTS:
+            requested_at[key] = event.ts
+        elif event.kind in _ANSWERS and key in requested_at:
+            metrics.step.observe(max(0.0, event.ts - requested_at.pop(key)), kind=_ANSWERS[event.kind])
     since = events[last_start].ts if events else 0.0
     for row in await read_phase_times(db, run_id):
         if row.started_at and row.ended_at and _epoch(row.ended_at) >= since:

@@ -15,7 +15,7 @@ _log = logging.getLogger("holdfast.api")
 
 
 async def clean_every_night(db: Database, config: Config) -> None:
-    """Clean up at `gc_at` of each day, until cancelled; at once return if that is not set."""
+    """Clean up at `gc_at` of each day, until cancelled; return at once if that is not set."""
     if config.gc_at is None:
         return
     due = next_time(config.gc_at, datetime.now())  # noqa: DTZ005 - by the clock on the wall
@@ -34,7 +34,7 @@ async def clean_every_night(db: Database, config: Config) -> None:
 
 
 def next_time(time_of_day: str, now: datetime) -> datetime:
-    """The next moment after `now` at which the clock shows this time."""
+    """Return the next moment after `now` at which the clock shows this time."""
     hour, minute = (int(part) for part in time_of_day.split(":"))
     today = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
     return today if today > now else today + timedelta(days=1)

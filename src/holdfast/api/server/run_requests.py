@@ -3,6 +3,7 @@
 import hashlib
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,9 +20,21 @@ from holdfast.errors import ApprovalNotFound, IdempotencyKeyReused, RowRefused, 
 from holdfast.persistence.access import find_answer, remember_answer
 from holdfast.persistence.models import ApprovalRow, IdempotencyRow
 from holdfast.persistence.runs import StoredRun, find_approval
-from holdfast.persistence.statements import now_text
+from holdfast.persistence.statements import set_wake
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
+
+
+@dataclass(frozen=True)
+class RequestKey:
+    """What makes two requests one: who sent them, their `Idempotency-Key`, and what they are about beside the body."""
+
+    by: str
+    key: str | None
+    about: str = ""
+
+    def to_hash(self, body: BaseModel) -> str:
+        return hashlib.sha256((self.about + body.model_dump_json()).encode()).hexdigest()
 
 
 class Maker(Protocol):
@@ -30,45 +43,45 @@ class Maker(Protocol):
     async def __call__(self, run_id: str, /, beside: Sequence[Statement]) -> object: ...
 
 
-async def start_run(server: Server, wanted: StartRun, *, by: str, key: str | None = None) -> str:
+async def start_run(server: Server, body: StartRun, *, by: str, key: str | None = None) -> str:
     """Write a pending run and return its id; with a key that was used before, the id of the run it made then.
 
     Raises `RepositoryNotAllowed`, `IdempotencyKeyReused`, and whatever keeps a run from being made.
     """
 
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
-        repo = await server.engines.resolve_repository(wanted.repo_path)
-        template = await server.engines.find_workflow(repo, wanted.workflow)
+        repo = await server.engines.resolve_repository(body.repo_path)
+        template = await server.engines.find_workflow(repo, body.workflow)
         readiness = await server.engines.check_trust(
-            repo, wanted.workflow, is_simulated=wanted.simulate, overrides=wanted.persona_overrides
+            repo, body.workflow, is_simulated=body.simulate, overrides=body.persona_overrides
         )
-        engine = await server.engines.for_repository(repo, is_simulated=wanted.simulate, readiness=readiness)
+        engine = await server.engines.for_repository(repo, is_simulated=body.simulate, readiness=readiness)
         await engine.create(
             template,
             repo_path=repo,
-            base_branch=wanted.base_branch,
-            requirements_md=wanted.requirements_md,
+            base_branch=body.base_branch,
+            requirements_md=body.requirements_md,
             pre_allocated_run_id=run_id,
-            persona_overrides=wanted.persona_overrides,
-            budget_usd=wanted.budget_usd,
-            title=wanted.title,
+            persona_overrides=body.persona_overrides,
+            budget_usd=body.budget_usd,
+            title=body.title,
             started_by=by,
             beside=beside,
         )
 
-    return await start_once(server, wanted, make, by=by, key=key)
+    return await start_once(server, body, make, RequestKey(by, key))
 
 
-async def fork_run(server: Server, run_id: str, wanted: ForkRun, *, by: str, key: str | None) -> str:
+async def fork_run(server: Server, run_id: str, body: ForkRun, *, by: str, key: str | None) -> str:
     """Write a fork as a pending run and return its id; raises what `WorkflowEngine.create_fork` raises."""
     stored = await get_run(server.db, run_id)
-    change = to_change(wanted, by=by)
+    change = to_change(body, by=by)
     engine = await _engine_for_change(server, stored, change)
 
     async def make(new_id: str, beside: Sequence[Statement]) -> None:
         await engine.create_fork(
-            *(stored.run.id, wanted.phase_key),
-            title=wanted.title,
+            *(stored.run.id, body.phase_key),
+            title=body.title,
             started_by=by,
             pre_allocated_run_id=new_id,
             beside=beside,
@@ -76,36 +89,36 @@ async def fork_run(server: Server, run_id: str, wanted: ForkRun, *, by: str, key
             requirements_md=change.requirements_md,
         )
 
-    return await start_once(server, wanted, make, by=by, key=key, about=f"fork {stored.run.id}")
+    return await start_once(server, body, make, RequestKey(by, key, about=f"fork {stored.run.id}"))
 
 
-async def top_up(server: Server, run_id: str, wanted: TopUp, *, by: str, key: str | None) -> StoredRun:
+async def top_up(server: Server, run_id: str, body: TopUp, *, by: str, key: str | None) -> StoredRun:
     """Raise a run's limit once for a key; raises what `WorkflowEngine.top_up` raises."""
     stored = await get_run(server.db, run_id)
     engine = await server.engines.for_repository(None)
 
     async def make(_run_id: str, beside: Sequence[Statement]) -> None:
-        await engine.top_up(stored.run.id, wanted.amount_usd, by=by, beside=beside)
+        await engine.top_up(stored.run.id, body.amount_usd, by=by, beside=beside)
 
-    await start_once(server, wanted, make, by=by, key=key, about=f"top up {stored.run.id}", run_id=stored.run.id)
+    request = RequestKey(by, key, about=f"top up {stored.run.id}")
+    await start_once(server, body, make, request, run_id=stored.run.id)
     return stored
 
 
 async def start_once(
     server: Server,
-    wanted: BaseModel,
+    body: BaseModel,
     make: Maker,
+    request: RequestKey,
     *,
-    by: str,
-    key: str | None,
-    about: str = "",
     run_id: str | None = None,
 ) -> str:
-    """The id of the run that is made for a request, or that was made for it before, if its key was used then.
+    """Make a run for a request and return its id, or that of the run that was made for it before under its key.
 
-    `about` is what of the request does not stand in its body; `run_id` is the run it is about, if none is made.
+    `run_id` is the run that the request is about, if none is made. Raises `IdempotencyKeyReused`.
     """
-    request_hash = hashlib.sha256((about + wanted.model_dump_json()).encode()).hexdigest()
+    by, key = request.by, request.key
+    request_hash = request.to_hash(body)
     if key is not None and (answer := await find_answer(server.db, by, key)) is not None:
         return _same(answer, request_hash)
     run_id = run_id or str(uuid.uuid4())
@@ -127,7 +140,7 @@ def _same(answer: IdempotencyRow, request_hash: str) -> str:
 
 
 async def check_can_resume(server: Server, run_id: str) -> StoredRun:
-    """Raises what `WorkflowEngine.resume` would, without a claim."""
+    """Check what `WorkflowEngine.resume` does, and raise what it would, without a claim."""
     loaded = await load_run(server.db, run_id, ())
     if loaded.stored.run.state == RunStatus.RUNNING and server.dispatcher.is_driving(loaded.stored.run.id):
         raise RunBusy(f"Run {run_id} is being driven.", run_id=run_id)
@@ -135,7 +148,7 @@ async def check_can_resume(server: Server, run_id: str) -> StoredRun:
 
 
 async def check_failed(server: Server, run_id: str) -> StoredRun:
-    """Raises `RunNotFound`, `RunNotInState`."""
+    """Check that a run can be retried. Raises `RunNotFound`, `RunNotInState`."""
     stored = await get_run(server.db, run_id)
     if stored.run.state != RunStatus.FAILED:
         raise RunNotInState(
@@ -166,13 +179,13 @@ async def change_and_go_on(
         by=change.by,
         is_retry=verb == "retry",
         then=[event],
-        beside=[_wake_row(stored.run.id)],
+        beside=[set_wake(stored.run.id)],
     )
     server.dispatcher.wake()
 
 
-def to_change(wanted: ResumeRun | RetryRun | ForkRun, *, by: str) -> ChangeRequest:
-    return ChangeRequest(wanted.persona_overrides, wanted.requirements_md, by)
+def to_change(body: ResumeRun | RetryRun | ForkRun, *, by: str) -> ChangeRequest:
+    return ChangeRequest(body.persona_overrides, body.requirements_md, by)
 
 
 async def _engine_for_change(server: Server, stored: StoredRun, change: ChangeRequest) -> WorkflowEngine:
@@ -188,20 +201,14 @@ def _resume_requested(run_id: str, **facts: Any) -> Event:
     return create_event(run_id, EventKind.RUN_RESUME_REQUESTED, **facts)
 
 
-def _wake_row(run_id: str) -> Statement:
-    # Unique per request, so that whoever has served one does not take back the next.
-    wake = f"{now_text()} {uuid.uuid4().hex[:8]}"
-    return Statement("UPDATE runs SET wake = :wake WHERE id = :id", {"wake": wake, "id": run_id})
-
-
 async def write_and_wake(server: Server, run_id: str, event: Event) -> int:
-    """Append what somebody has to act on, and see that somebody does; the event's number."""
-    (stored,) = await server.journal.append(run_id, [event], rows=[_wake_row(run_id)])
+    """Append what somebody has to act on, see that somebody does, and return the event's number."""
+    (stored,) = await server.journal.append(run_id, [event], rows=[set_wake(run_id)])
     server.dispatcher.wake()
     return stored.seq
 
 
-async def decide(server: Server, approval_id: str, wanted: Decide, *, by: str, is_identified: bool) -> ApprovalRow:
+async def decide(server: Server, approval_id: str, body: Decide, *, by: str, is_identified: bool) -> ApprovalRow:
     """Record an answer and wake the run. Raises what `WorkflowEngine.decide` raises."""
     row = _get(await find_approval(server.db, approval_id), approval_id)
     stored = await get_run(server.db, row.run_id)
@@ -209,13 +216,13 @@ async def decide(server: Server, approval_id: str, wanted: Decide, *, by: str, i
     await engine.decide(
         row.run_id,
         approval_id,
-        wanted.action,
-        comment=wanted.comment,
+        body.action,
+        comment=body.comment,
         by=by,
-        digest=wanted.digest,
+        digest=body.digest,
         is_identified=is_identified,
-        result=wanted.result if "result" in wanted.model_fields_set else UNSET,
-        args=wanted.args,
+        result=body.result if "result" in body.model_fields_set else UNSET,
+        args=body.args,
     )
     decided = _get(await find_approval(server.db, approval_id), approval_id)
     # crash: the answer is there without the request; a run whose every question is answered is due all the same.

@@ -6,16 +6,17 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from holdfast.agents.calls.rate_limits import RateLimits, get_rate_limits
 from holdfast.api.live.feed import Feed
-from holdfast.api.live.run_stream import Tails
+from holdfast.api.live.run_stream import RunStreams
 from holdfast.api.options import ServerOptions
 from holdfast.api.server.dispatch import Dispatcher, InProcessDispatcher, NoDispatcher
 from holdfast.api.server.engines import Engines
-from holdfast.api.server.metrics import RunMetrics, observe_commits
+from holdfast.api.server.metrics import RunMetrics
 from holdfast.api.server.nightly_cleanup import clean_every_night
 from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
@@ -26,28 +27,30 @@ from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
 
-_KEPT = 32
+_MOST_TRACES = 32
 _AT_ONCE = 500  # events folded before others get their turn: a long journal must not hold the whole server up
 
 
-class Chronicles:
+class TraceCache:
+    """The traces of the runs that were looked at last, each read on from where it was."""
+
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._known: OrderedDict[str, tuple[RunTrace, asyncio.Lock]] = OrderedDict()
 
     async def get(self, run_id: str) -> RunTrace:
-        """The run's chronicle up to its last event now; shared, so nobody may change it."""
-        chronicle, lock = self._known.setdefault(run_id, (RunTrace(), asyncio.Lock()))
+        """Return the run's trace up to its last event now; it is shared, so nobody may change it."""
+        trace, lock = self._known.setdefault(run_id, (RunTrace(), asyncio.Lock()))
         self._known.move_to_end(run_id)
-        while len(self._known) > _KEPT:
+        while len(self._known) > _MOST_TRACES:
             self._known.popitem(last=False)
         async with lock:
-            events = await self._journal.read(run_id, chronicle.last_seq)
+            events = await self._journal.read(run_id, trace.last_seq)
             for start in range(0, len(events), _AT_ONCE):
                 if start:
                     await asyncio.sleep(0)
-                chronicle.extend(events[start : start + _AT_ONCE])
-        return chronicle
+                trace.extend(events[start : start + _AT_ONCE])
+        return trace
 
 
 _log = logging.getLogger("holdfast.api")
@@ -73,22 +76,24 @@ async def clean(journal: Journal, options: ServerOptions, *, now: datetime) -> N
 
 @dataclass(frozen=True)
 class Server:
+    """The parts of an open server."""
+
     config: Config
     options: ServerOptions
     db: Database
     journal: Journal
     engines: Engines
     dispatcher: Dispatcher
-    tails: Tails
+    run_streams: RunStreams
     feed: Feed
     metrics: RunMetrics
-    traffic: RateLimits
-    chronicles: Chronicles
-    undertakings: TaskTracker
+    rate_limits: RateLimits
+    traces: TraceCache
+    tasks: TaskTracker
 
     def find_reason(self, run_id: str) -> str | None:
-        """Why a run that should go on does not, as far as this server knows."""
-        return self.dispatcher.find_reason(run_id) or self.traffic.find_reason(run_id)
+        """Tell why a run that should go on does not, as far as this server knows."""
+        return self.dispatcher.find_reason(run_id) or self.rate_limits.find_reason(run_id)
 
 
 class ServerHolder:
@@ -116,11 +121,11 @@ class ServerHolder:
 
     def end_streams(self) -> None:
         if self._server is not None:
-            self._server.tails.close()
+            self._server.run_streams.close()
             self._server.feed.close()
 
     async def close(self) -> None:
-        """Give up what is driven here, then close the database; the place can be used again."""
+        """Give up what is driven here, then close the database; the holder can be used again."""
         self.end_streams()
         self._server = None
         await self._closing.aclose()
@@ -135,18 +140,19 @@ class ServerHolder:
             journal = await stack.enter_async_context(open_journal(db.store))
             feed = Feed(db, journal, max_queued=options.max_queued_events)
             stack.push_async_callback(feed.wait_closed)
-            observe_commits(journal, metrics, feed.note_commit)
+            journal.add_commit_listener(metrics.note_commit)
+            journal.add_commit_listener(feed.note_commit)
             cleaning = asyncio.create_task(clean_for_ever(journal, options), name="holdfast-cleaning")
             stack.push_async_callback(_end, cleaning)
             at_night = asyncio.create_task(clean_every_night(db, config), name="holdfast-night")
             stack.push_async_callback(_end, at_night)
             engines = Engines(db, config)
-            undertakings = TaskTracker()
-            stack.push_async_callback(undertakings.drain)
+            tasks = TaskTracker()
+            stack.push_async_callback(tasks.drain)
             dispatcher = _make_dispatcher(db, journal, engines, metrics, config=config, options=options)
             await dispatcher.start()
             stack.push_async_callback(dispatcher.stop)
-            tails = Tails(db, journal, max_queued=options.max_queued_events)
+            run_streams = RunStreams(db, journal, max_queued=options.max_queued_events)
             self._closing = stack.pop_all()
             return Server(
                 config=config,
@@ -155,12 +161,12 @@ class ServerHolder:
                 journal=journal,
                 engines=engines,
                 dispatcher=dispatcher,
-                tails=tails,
+                run_streams=run_streams,
                 feed=feed,
                 metrics=metrics,
-                traffic=get_rate_limits(config),
-                chronicles=Chronicles(journal),
-                undertakings=undertakings,
+                rate_limits=get_rate_limits(config),
+                traces=TraceCache(journal),
+                tasks=tasks,
             )
 
 
@@ -186,5 +192,8 @@ def _make_dispatcher(
 
 
 async def get_server(request: Request) -> Server:
-    place: ServerHolder = request.app.state.place
-    return await place.get()
+    holder: ServerHolder = request.app.state.holder
+    return await holder.get()
+
+
+ServerDep = Annotated[Server, Depends(get_server)]

@@ -90,7 +90,7 @@ async def test_a_foreign_origin_may_change_nothing(api: Api) -> None:
 
 
 async def test_missing_wrong_expired_and_revoked_tokens(api: Api) -> None:
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     expired = await create_token(server.journal, name="old", role=Role.ADMIN, expires_at="2020-01-01T00:00:00.000Z")
     revoked = await create_token(server.journal, name="gone", role=Role.ADMIN)
     await revoke_token(server.journal, revoked.token_id, by="admin")
@@ -123,7 +123,7 @@ async def test_only_a_hash_of_a_token_is_stored(api: Api) -> None:
     stored = b"".join(path.read_bytes() for path in api.config.data_dir.glob("holdfast.db*"))
 
     assert secret.encode() not in stored
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     assert {row.name for row in await list_tokens(server.db) if row.last_used_at} == {"admin"}
 
 
@@ -138,7 +138,7 @@ async def test_tokens_are_made_listed_and_revoked_over_http(api: Api) -> None:
     listed = (await api.admin.get("/api/tokens")).json()["items"]
     assert (before.json()["name"], gone.status_code, after.status_code) == ("ci", 204, 401)
     assert [(item["revoked_by"], item["created_by"]) for item in listed if item["name"] == "ci"] == [("admin", "admin")]
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     told = [event.kind for event in await server.journal.read("holdfast-access")]
     assert told[-2:] == ["token.created", "token.revoked"]
 
@@ -178,7 +178,7 @@ async def test_a_session_and_a_link_are_over_after_their_time(api: Api, monkeypa
     login = await api.client().post("/api/session", json={"token": api.tokens["viewer"]})
     cookie = {"Cookie": login.headers["set-cookie"].split(";")[0]}
     code = api.app.state.access.links.create(auth.Identity("me", Role.ADMIN))
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     before = (await api.client().get("/api/session", headers=cookie)).status_code
     async with server.db.session() as session:
         await session.execute(text("UPDATE sessions SET expires_at = '2020-01-01T00:00:00.000Z'"))

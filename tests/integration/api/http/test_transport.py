@@ -92,17 +92,17 @@ async def test_a_body_that_never_comes_is_given_up_on_a_real_socket(port: int, a
 
 
 async def wait_for_clients(api: Api, count: int) -> None:
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     await until(
-        lambda: server.tails.count_clients() == count,
-        lambda: f"{count} clients are there, not {server.tails.count_clients()}",
+        lambda: server.run_streams.count_clients() == count,
+        lambda: f"{count} clients are there, not {server.run_streams.count_clients()}",
     )
 
 
 async def test_a_client_that_stops_reading_is_let_go_in_time(port: int, api: Api) -> None:
     run_id = await api.start(workflow="asking-notes")
     await api.wait_for(run_id, "paused")
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     plain = socket.socket()
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     plain.connect(("127.0.0.1", port))
@@ -131,7 +131,7 @@ async def test_a_stream_ends_with_the_token_it_was_opened_with(port: int, api: A
             lines = stream.aiter_lines()
             while not (await anext(lines)).startswith(": still here"):
                 pass
-            is_open_before = (await api.app.state.place.get()).tails.count_clients()
+            is_open_before = (await api.app.state.holder.get()).run_streams.count_clients()
             await api.admin.delete(f"/api/tokens/{made['id']}")
             with contextlib.suppress(httpx.RemoteProtocolError):  # it is cut off, not ended
                 async for _line in lines:
@@ -163,9 +163,9 @@ async def test_odd_heads_set_no_header_and_smuggle_no_request(port: int, head: b
 
 
 async def test_names_that_agents_chose_become_no_headers(api: Api) -> None:
-    from holdfast.api.routes.artifacts import _download
+    from holdfast.api.results import to_download_headers
 
-    headers = _download('a"\r\nSet-Cookie: x=1; ü/../b.html')
+    headers = to_download_headers('a"\r\nSet-Cookie: x=1; ü/../b.html')
 
     assert "\r" not in str(headers.values())
     assert headers["Content-Disposition"] == 'attachment; filename="a___Set-Cookie__x_1____.._b.html"'
@@ -228,7 +228,7 @@ async def test_every_token_is_compared_once_in_constant_time(api: Api, monkeypat
         return hmac.compare_digest(one, other)
 
     monkeypatch.setattr(access, "hmac", SimpleNamespace(compare_digest=compare))
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     made = await access.create_token(server.journal, name="t", role=Role.VIEWER)
     right = made.token
     wrong = [right[:-1], right[:-1] + ("a" if right[-1] != "a" else "b"), "hf_000000000000_x", "hf__", "", "x_y_z"]
@@ -279,7 +279,7 @@ async def test_script_in_the_fields_of_people_comes_back_as_data_only(api: Api) 
         f"/api/approvals/{waiting['approval_id']}", json={"action": "request_changes", "comment": script}
     )
     made = await api.admin.post("/api/tokens", json={"name": script, "role": "viewer"})
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     await access.create_token(server.journal, name=script, role=Role.OPERATOR)
 
     answers = [

@@ -18,7 +18,6 @@ from tests.support.api.stream_clients import one_by_one
 from tests.support.crash.points import IS_TORTURE, SEED
 
 from holdfast.api.live.feed import EventFilter, Feed
-from holdfast.api.server.metrics import RunMetrics, observe_commits
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow, WorkflowTemplateRow
 from holdfast.runtime.events import create_event
@@ -48,7 +47,7 @@ async def open_feed(url: str, *, max_queued: int = 1000) -> AsyncIterator[tuple[
         await db.init_schema()
         async with open_journal(db.store) as journal:
             feed = Feed(db, journal, max_queued=max_queued)
-            observe_commits(journal, RunMetrics(), feed.note_commit)
+            journal.add_commit_listener(feed.note_commit)
             yield feed, db, journal
             feed.close()
             await feed.wait_closed()
@@ -201,7 +200,7 @@ async def test_a_damaged_run_is_told_and_does_not_stop_the_others(database_url: 
 
 async def test_nothing_is_read_or_written_for_nobody(api: Api) -> None:
     await api.wait_for(await api.start())
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
 
     tasks = [task.get_name() for task in asyncio.all_tasks()]
 
@@ -218,9 +217,10 @@ def live(api: Api) -> Any:
     """httpx reads an ASGI app's answer to its end, and this one has none: what it says is taken from the route."""
 
     async def follow(**params: Any) -> tuple[int, list[bytes]]:
-        from holdfast.api.routes.events import EventStream, follow_all
+        from holdfast.api.live.sse import EventStream
+        from holdfast.api.routes.events import follow_all
 
-        server = await api.app.state.place.get()
+        server = await api.app.state.holder.get()
         request = SimpleNamespace(state=SimpleNamespace(is_still_in=None))
         answer = await follow_all(server, None, request, **params)  # type: ignore[arg-type]
         assert isinstance(answer, EventStream)
@@ -238,7 +238,7 @@ def live(api: Api) -> Any:
 async def test_kinds_can_be_chosen_and_text_left_out(api: Api, live: Any) -> None:
     run_id = await api.start()
     await api.wait_for(run_id)
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     await server.journal.append(run_id, [create_event(run_id, "text.delta", text="x")])
     await server.journal.append(run_id, [create_event(run_id, "run.completed")])
 

@@ -7,7 +7,7 @@ from tests.support.api.server_world import Api
 async def test_a_rehearsals_money_stands_apart(api: Api) -> None:
     run_id = await api.start()
     await api.wait_for(run_id)
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     async with server.db.session() as session:
         await session.execute(
             text(

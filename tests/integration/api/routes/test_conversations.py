@@ -28,7 +28,7 @@ async def begin(api: Api, **changes: Any) -> str:
 
 
 async def read(api: Api, run_id: str) -> Conversation:
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     return Conversation.of(await server.journal.read(run_id))
 
 
@@ -53,7 +53,7 @@ async def test_a_conversation_is_begun_answered_and_gone_on_with(talking: Api) -
     assert [message.text for message in conversation.messages.values()] == ["What is in here?", "And what else?"]
     assert conversation.messages[sent.json()["seq"]].text == "And what else?"
     assert [turn.error for turn in conversation.turns] == [None, None]
-    server = await talking.app.state.place.get()
+    server = await talking.app.state.holder.get()
     said = [event for event in await server.journal.read(run_id) if event.kind == "message.received"]
     assert [event.payload["by"] for event in said] == ["operator", "operator"]
     detail = (await talking.viewer.get(f"/api/runs/{run_id}")).json()
@@ -75,7 +75,7 @@ async def test_messages_sent_at_once_are_all_answered(talking: Api) -> None:
 async def test_a_message_reaches_a_conversation_that_another_process_has_just_left(talking: Api) -> None:
     run_id = await begin(talking)
     await wait_for_answers(talking, run_id, 1)
-    server = await talking.app.state.place.get()
+    server = await talking.app.state.holder.get()
     claim = await server.journal.claim(run_id)
 
     sent = await talking.operator.post(f"/api/runs/{run_id}/messages", json={"text": "Are you there?"})

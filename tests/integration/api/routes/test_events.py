@@ -12,7 +12,7 @@ import pytest
 from tests.support.api.server_world import Api
 from tests.support.api.stream_clients import one_by_one
 
-from holdfast.api.live.run_stream import Tails
+from holdfast.api.live.run_stream import RunStreams
 from holdfast.runtime.events import Event, create_event
 
 Frame = dict[str, str]
@@ -35,7 +35,7 @@ async def frames(client: httpx.AsyncClient, run_id: str, after: int | None = Non
 
 
 async def journal_of(api: Api, run_id: str) -> list[dict[str, Any]]:
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     return [event.to_dict() for event in await server.journal.read(run_id)]
 
 
@@ -97,12 +97,12 @@ async def test_an_unknown_run_has_no_stream(api: Api) -> None:
     assert (await api.viewer.get("/api/runs/nowhere/events")).status_code == 404
 
 
-async def collect(tails: Tails, run_id: str, seed: int) -> list[int]:
+async def collect(run_streams: RunStreams, run_id: str, seed: int) -> list[int]:
     """Follow a run, leave at random places and come back with the last number seen, until it is over."""
     chance, seen, last = random.Random(seed), list[int](), 0
     while True:
         stay = chance.randint(1, 12)
-        async with aclosing(tails.follow(run_id, last, idle_s=5)) as stream:
+        async with aclosing(run_streams.follow(run_id, last, idle_s=5)) as stream:
             async for frame in one_by_one(stream):
                 if frame.startswith(b"event: done"):
                     return seen
@@ -118,8 +118,8 @@ async def test_forty_clients_that_come_and_go_see_every_event_once(api: Api) -> 
     (api.gates / "second.closed").touch()
     run_id = await api.start()
     await api.wait_until_reached(run_id, "second")
-    server = await api.app.state.place.get()
-    clients = [asyncio.create_task(collect(server.tails, run_id, seed)) for seed in range(40)]
+    server = await api.app.state.holder.get()
+    clients = [asyncio.create_task(collect(server.run_streams, run_id, seed)) for seed in range(40)]
     for number in range(150):
         await server.journal.append(run_id, [create_event(run_id, "agent.progress", number=number)])
     (api.gates / "second.closed").unlink()
@@ -129,20 +129,20 @@ async def test_forty_clients_that_come_and_go_see_every_event_once(api: Api) -> 
     journal = [event["seq"] for event in await journal_of(api, run_id)]
     assert journal == list(range(1, len(journal) + 1))
     assert all(log == journal for log in logs)
-    assert server.tails.count_clients() == 0
+    assert server.run_streams.count_clients() == 0
 
 
 async def test_many_clients_share_one_reader(api: Api) -> None:
     run_id = await api.start(workflow="asking-notes")
     await api.wait_for(run_id, "paused")
-    server = await api.app.state.place.get()
-    streams = [server.tails.follow(run_id, 0, idle_s=5) for _ in range(10)]
+    server = await api.app.state.holder.get()
+    streams = [server.run_streams.follow(run_id, 0, idle_s=5) for _ in range(10)]
     for stream in streams:
         await anext(stream)
 
     readers = [task for task in asyncio.all_tasks() if task.get_name() == f"holdfast-tail-{run_id}"]
 
-    assert (len(readers), server.tails.count_clients()) == (1, 10)
+    assert (len(readers), server.run_streams.count_clients()) == (1, 10)
     for stream in streams:
         await stream.aclose()
 
@@ -150,10 +150,10 @@ async def test_many_clients_share_one_reader(api: Api) -> None:
 async def test_a_slow_client_is_cut_off_and_resumes(api: Api) -> None:
     run_id = await api.start(workflow="asking-notes")
     await api.wait_for(run_id, "paused")
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     head = await server.journal.read_head(run_id)
-    tails = Tails(server.db, server.journal, max_queued=5)
-    slow, quick = tails.follow(run_id, head, idle_s=0.05), tails.follow(run_id, head, idle_s=0.05)
+    run_streams = RunStreams(server.db, server.journal, max_queued=5)
+    slow, quick = run_streams.follow(run_id, head, idle_s=0.05), run_streams.follow(run_id, head, idle_s=0.05)
     assert (await anext(slow), await anext(quick)) == (b": still here\n\n",) * 2
     for number in range(20):
         await server.journal.append(run_id, [create_event(run_id, "agent.progress", number=number)])
@@ -165,7 +165,7 @@ async def test_a_slow_client_is_cut_off_and_resumes(api: Api) -> None:
 
     assert len(got) < 20
     last = int(got[-1].split(b"\n")[0][4:]) if got else head
-    again = tails.follow(run_id, last, idle_s=5)
+    again = run_streams.follow(run_id, last, idle_s=5)
     assert (await anext(again)).startswith(f"id: {last + 1}\n".encode())
     for stream in (again, quick):
         await stream.aclose()
@@ -174,7 +174,7 @@ async def test_a_slow_client_is_cut_off_and_resumes(api: Api) -> None:
 async def test_what_is_written_while_the_reader_begins_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = await api.start(workflow="asking-notes")
     head = (await api.wait_for(run_id, "paused"))["seq"]
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     read_head = server.journal.read_head
 
     async def read_late(of_run: str) -> int:
@@ -184,7 +184,7 @@ async def test_what_is_written_while_the_reader_begins_is_told(api: Api, monkeyp
         return int(await read_head(of_run))
 
     monkeypatch.setattr(server.journal, "read_head", read_late)
-    stream = server.tails.follow(run_id, head, idle_s=30)
+    stream = server.run_streams.follow(run_id, head, idle_s=30)
     assert (await anext(stream)).startswith(f"id: {head + 1}\n".encode())
     await stream.aclose()
 
@@ -194,7 +194,7 @@ async def test_what_is_written_after_the_end_is_told_before_it_is_called_done(
 ) -> None:
     run_id = await api.start()
     head = (await api.wait_for(run_id))["seq"]
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     read = server.journal.read
 
     async def read_and_write(of_run: str, after: int = 0) -> list[Event]:
@@ -204,7 +204,7 @@ async def test_what_is_written_after_the_end_is_told_before_it_is_called_done(
         return found
 
     monkeypatch.setattr(server.journal, "read", read_and_write)
-    told = [frame async for frame in one_by_one(server.tails.follow(run_id, head, idle_s=30))]
+    told = [frame async for frame in one_by_one(server.run_streams.follow(run_id, head, idle_s=30))]
 
     assert [frame.split(b"\n")[0] for frame in told] == [f"id: {head + 1}".encode(), b"event: done"]
 
@@ -212,8 +212,8 @@ async def test_what_is_written_after_the_end_is_told_before_it_is_called_done(
 async def test_what_waits_for_a_client_is_sent_together_and_not_in_pieces_too_large(api: Api) -> None:
     run_id = await api.start(workflow="asking-notes")
     head = (await api.wait_for(run_id, "paused"))["seq"]
-    server = await api.app.state.place.get()
-    stream = server.tails.follow(run_id, head, idle_s=0.05)
+    server = await api.app.state.holder.get()
+    stream = server.run_streams.follow(run_id, head, idle_s=0.05)
     assert await anext(stream) == b": still here\n\n"
     for number in range(40):
         text = "x" * (10 if number < 20 else 10_000)
@@ -234,8 +234,8 @@ async def test_what_waits_for_a_client_is_sent_together_and_not_in_pieces_too_la
 async def test_a_quiet_stream_says_that_it_lives(api: Api) -> None:
     run_id = await api.start(workflow="asking-notes")
     head = (await api.wait_for(run_id, "paused"))["seq"]
-    server = await api.app.state.place.get()
-    stream = server.tails.follow(run_id, head, idle_s=0.01)
+    server = await api.app.state.holder.get()
+    stream = server.run_streams.follow(run_id, head, idle_s=0.01)
 
     first, second = await anext(stream), await anext(stream)
 
@@ -266,8 +266,8 @@ async def test_text_that_looks_like_the_protocol_stays_data(api: Api) -> None:
 
 
 def test_a_kind_of_a_newer_version_is_told_as_it_is() -> None:
-    from holdfast.api.live.run_stream import to_frame
+    from holdfast.api.live.stream import encode_event
 
-    frame = to_frame(Event(run_id="r", kind="new.kind\nid: 5", seq=3))
+    text = encode_event(3, Event(run_id="r", kind="new.kind\nid: 5", seq=3))
 
-    assert frame.text.startswith(b"id: 3\nevent: new.kindid: 5\ndata: {")
+    assert text.startswith(b"id: 3\nevent: new.kindid: 5\ndata: {")

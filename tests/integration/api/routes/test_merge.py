@@ -40,7 +40,7 @@ def git(repo: Path, *command: str) -> str:
 
 
 async def kinds_of(api: Api, run_id: str) -> list[tuple[str, Any]]:
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     events = await server.journal.read(run_id)
     return [(event.kind, event.payload.get("by")) for event in events if event.kind.startswith("run.merge")]
 
@@ -61,7 +61,7 @@ async def test_a_result_is_merged_once_and_the_journal_has_who_did_it(working: A
     assert await kinds_of(working, run_id) == 2 * [("run.merge.requested", "operator"), ("run.merged", "operator")]
     detail = (await working.viewer.get(f"/api/runs/{run_id}")).json()
     assert detail["state"] == "completed"
-    assert await check_database((await working.app.state.place.get()).db) == []
+    assert await check_database((await working.app.state.holder.get()).db) == []
 
 
 async def test_a_merge_into_another_branch_makes_it(working: Api) -> None:
@@ -148,7 +148,7 @@ async def test_a_run_that_is_driven_or_has_made_nothing_is_not_merged(working: A
 async def test_nothing_is_written_outside_of_the_workspace_root(working: Api, tmp_path: Path) -> None:
     run_id = await working.start()
     await working.wait_for(run_id, "completed")
-    server = await working.app.state.place.get()
+    server = await working.app.state.holder.get()
     async with server.db.session() as session:
         await session.execute(text("UPDATE runs SET repo_path = :path"), {"path": str(tmp_path / "elsewhere")})
         await session.commit()
@@ -164,7 +164,7 @@ async def test_a_client_that_leaves_does_not_stop_a_merge_or_free_its_run(
 ) -> None:
     run_id = await working.start()
     await working.wait_for(run_id, "completed")
-    server = await working.app.state.place.get()
+    server = await working.app.state.holder.get()
     with SlowGit(tmp_path / "slow", "commit-tree", monkeypatch) as git:
         asking = asyncio.create_task(working.operator.post(f"/api/runs/{run_id}/merge"))
         await git.wait_until_reached()
@@ -173,7 +173,7 @@ async def test_a_client_that_leaves_does_not_stop_a_merge_or_free_its_run(
         with pytest.raises(RunBusy):
             await server.journal.claim(run_id)
         assert await kinds_of(working, run_id) == [("run.merge.requested", "operator")]
-    await server.undertakings.drain()
+    await server.tasks.drain()
 
     assert await kinds_of(working, run_id) == [("run.merge.requested", "operator"), ("run.merged", "operator")]
     assert (working.repo / "work.txt").read_text() == "done\n"
@@ -190,7 +190,7 @@ async def test_a_server_that_stops_waits_for_a_merge_and_its_record(
         asking = asyncio.create_task(working.operator.post(f"/api/runs/{run_id}/merge"))
         await git.wait_until_reached()
         asking.cancel()  # as the server does with requests that take too long for its end
-        stopping = asyncio.create_task(working.app.state.place.close())
+        stopping = asyncio.create_task(working.app.state.holder.close())
         await asyncio.wait((stopping,), timeout=0.5)
         assert not stopping.done()
     await stopping

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.support.api.server_world import Api
 
-from holdfast.api.routes.preview_cost import estimate
-from holdfast.api.routes.statistics import WorkflowStatistics, to_statistics
+from holdfast.api.preview.cost import estimate
+from holdfast.api.workflow_statistics import WorkflowStatistics, to_statistics
 from holdfast.catalog import Catalog, find_demands
 from holdfast.catalog.model_table import load_model_table
 from holdfast.consent import PersonaConsentStore
@@ -223,7 +223,7 @@ async def test_personas_say_what_they_lack(api: Api, monkeypatch: pytest.MonkeyP
 
 
 async def test_checks_are_made_once_for_many_who_ask(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.api.routes import health
+    from holdfast.api.routes import checks
     from holdfast.doctor import Check
 
     looks: list[str] = []
@@ -232,7 +232,7 @@ async def test_checks_are_made_once_for_many_who_ask(api: Api, monkeypatch: pyte
         looks.append(str(config.data_dir))
         return [Check("git", "good", "2.40"), Check("disk", "bad", "full", "Free some space.")]
 
-    monkeypatch.setattr(health, "check_all", count_looks)
+    monkeypatch.setattr(checks, "check_all", count_looks)
 
     answers = await asyncio.gather(*(api.operator.get("/api/checks") for _ in range(5)))
 

@@ -60,7 +60,7 @@ async def test_resume_takes_other_requirements_and_starts_the_phase_anew(api: Ap
     late = await api.approver.post(f"/api/approvals/{before['approval_id']}", json={"action": "approve"})
     assert late.status_code in (404, 409)
     await wait_for_another_question(api, run_id, before["approval_id"])
-    assert await check_database((await api.app.state.place.get()).db) == []
+    assert await check_database((await api.app.state.holder.get()).db) == []
 
 
 async def test_who_cannot_be_had_is_refused_and_the_run_is_as_it_was(api: Api) -> None:

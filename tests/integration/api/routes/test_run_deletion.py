@@ -44,7 +44,7 @@ async def test_a_run_that_waits_or_whose_fork_stays_is_not_deleted(api: Api) -> 
 
 
 async def test_at_night_files_go_and_whole_runs_only_if_that_is_set(api: Api) -> None:
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     run_id = await api.start()
     await api.wait_for(run_id, "completed")
     worktree = server.config.data_dir / "worktrees" / run_id

@@ -182,7 +182,7 @@ async def test_who_resumes_a_run_can_accept_that_its_agents_have_changed(api: Ap
     await api.operator.post(f"/api/runs/{run_id}/resume", json={"accept_drift": True})
     await api.wait_for(run_id)
 
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     events = await server.journal.read(run_id)
     asked = next(event for event in events if event.kind == "run.resume.requested")
     resumed = next(event for event in events if event.kind == "run.resumed" and event.seq > asked.seq)
@@ -206,7 +206,7 @@ async def test_a_run_over_the_limit_says_what_it_waits_for(api: Api) -> None:
     for run_id in working:
         await api.wait_until_reached(run_id, "first")
     waiting = await api.start()
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     await until(lambda: server.dispatcher.find_reason(waiting) is not None)
 
     told = (await api.viewer.get(f"/api/runs/{waiting}")).json()
@@ -310,7 +310,7 @@ async def test_what_a_repository_would_run_waits_for_whoever_runs_the_server(api
 async def test_a_request_that_waited_too_long_for_the_database_is_told_to_come_back(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     small = Database(api.config.database_url, connections=1, wait_s=0.1)
     async with small.session() as kept:
         await kept.execute(text("SELECT 1"))  # the only connection there is

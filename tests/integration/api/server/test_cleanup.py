@@ -14,19 +14,19 @@ from holdfast.persistence.statements import to_time_text
 
 
 async def count(api: Api, table: str) -> Any:
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     async with server.db.session() as session:
         return (await session.execute(text(f"SELECT COUNT(*) FROM {table}"))).scalar()
 
 
 async def test_a_server_that_starts_forgets_old_sessions_and_keeps_young_ones(api: Api) -> None:
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     login = await api.nobody.post("/api/session", json={"token": api.tokens["viewer"]})
     yesterday = to_time_text(datetime.now(UTC) - timedelta(days=1))
     await open_session(server.journal, name="old", role=Role.VIEWER, expires_at=yesterday)
     assert await count(api, "sessions") == 2
 
-    await api.app.state.place.close()
+    await api.app.state.holder.close()
     while await count(api, "sessions") == 2:  # the first request opens the server again
         await asyncio.sleep(0.01)
 
@@ -36,7 +36,7 @@ async def test_a_server_that_starts_forgets_old_sessions_and_keeps_young_ones(ap
 
 
 async def test_a_key_is_remembered_for_its_time_and_forgotten_after_it(api: Api) -> None:
-    server = await api.app.state.place.get()
+    server = await api.app.state.holder.get()
     first = (await api.operator.post("/api/runs", json=api.body(), headers={"Idempotency-Key": "k"})).json()
     days = timedelta(days=server.options.idempotency_days)
 

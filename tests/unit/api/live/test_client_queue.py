@@ -2,63 +2,63 @@
 
 import asyncio
 
-from holdfast.api.live.client_queue import Listener, join
+from holdfast.api.live.client_queue import ClientQueue, join
 
 
 async def test_everything_told_since_is_taken_at_once() -> None:
-    listener: Listener[int] = Listener(10, idle_s=60)
+    queue: ClientQueue[int] = ClientQueue(10, idle_s=60)
     for number in range(3):
-        listener.tell(number)
+        queue.put(number)
 
-    taken = await listener.take()
-    waiting = asyncio.create_task(listener.take())
+    taken = await queue.take()
+    waiting = asyncio.create_task(queue.take())
     await asyncio.sleep(0)
-    listener.tell(3)
-    listener.tell(4)
+    queue.put(3)
+    queue.put(4)
 
     assert taken == [0, 1, 2]
     assert await waiting == [3, 4]
-    listener.close()
+    queue.close()
 
 
 async def test_who_is_too_slow_hears_what_it_had_and_nothing_after_a_gap() -> None:
-    listener: Listener[int] = Listener(2, idle_s=60)
+    queue: ClientQueue[int] = ClientQueue(2, idle_s=60)
     for number in range(3):
-        listener.tell(number)
-    taken = await listener.take()
-    listener.tell(3)  # there is room again, but 2 was not told
+        queue.put(number)
+    taken = await queue.take()
+    queue.put(3)  # there is room again, but 2 was not told
 
-    assert listener.is_cut_off
-    assert (taken, await listener.take(), await listener.take()) == ([0, 1], None, None)
-    listener.close()
+    assert queue.is_cut_off
+    assert (taken, await queue.take(), await queue.take()) == ([0, 1], None, None)
+    queue.close()
 
 
 async def test_silence_is_told_again_and_again_and_not_right_after_a_word() -> None:
     loop = asyncio.get_running_loop()
-    listener: Listener[int] = Listener(10, idle_s=0.05)
+    queue: ClientQueue[int] = ClientQueue(10, idle_s=0.05)
     started_at = loop.time()
 
-    first = await listener.take()
-    listener.tell(1)
-    word = await listener.take()
+    first = await queue.take()
+    queue.put(1)
+    word = await queue.take()
     spoke_at = loop.time()
-    second = await listener.take()
+    second = await queue.take()
 
     assert (first, word, second) == ([], [1], [])
     assert loop.time() - spoke_at >= 0.05 - 0.001  # the clock's own grain
     assert spoke_at - started_at >= 0.05 - 0.001
-    listener.close()
+    queue.close()
 
 
 async def test_one_that_is_let_go_while_it_waits_is_woken() -> None:
-    listener: Listener[int] = Listener(10, idle_s=60)
-    waiting = asyncio.create_task(listener.take())
+    queue: ClientQueue[int] = ClientQueue(10, idle_s=60)
+    waiting = asyncio.create_task(queue.take())
     await asyncio.sleep(0)
 
-    listener.cut_off()
+    queue.cut_off()
 
     assert await waiting is None
-    listener.close()
+    queue.close()
 
 
 def test_pieces_are_joined_up_to_what_a_connection_takes_well() -> None:

@@ -4,12 +4,12 @@ Rule: a guess says that it is one. It is never used to stop anything; limits are
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from holdfast.api.routes.statistics import WorkflowStatistics
 from holdfast.api.serialize import to_usd
+from holdfast.api.workflow_statistics import WorkflowStatistics
 from holdfast.catalog.model_table import ModelTable
 from holdfast.enums import Backend
 from holdfast.persona import AgentPersona
@@ -38,6 +38,14 @@ class Estimate(BaseModel):
     told: str = Field(description="What it is made of, and how long such runs took.")
 
 
+class UsdRange(NamedTuple):
+    """What something is expected to cost, and between what."""
+
+    usd: float
+    low_usd: float
+    high_usd: float
+
+
 def estimate(
     template: WorkflowTemplate,
     personas: Mapping[str, AgentPersona],
@@ -46,17 +54,19 @@ def estimate(
     table: ModelTable,
     is_simulated: bool,
 ) -> Estimate:
-    """`personas` is by role; a role that nobody fills counts as unknown."""
+    """Estimate what a run costs. `personas` is by role; a role that nobody fills counts as unknown."""
     seconds, runs = (past.median_s, past.measured) if past and past.is_rehearsed == is_simulated else (None, 0)
     if is_simulated:
-        return to_estimate("simulated", 0.0, 0.0, 0.0, seconds=seconds, runs=runs)
+        return to_estimate("simulated", UsdRange(0.0, 0.0, 0.0), seconds=seconds, runs=runs)
     if runs and past and past.median_cost_usd:
         middle, most = past.median_cost_usd, past.most_cost_usd or past.median_cost_usd
-        return to_estimate("runs", middle, middle / _SPREAD, max(most, middle), seconds=seconds, runs=runs)
+        dollars = UsdRange(middle, middle / _SPREAD, max(most, middle))
+        return to_estimate("runs", dollars, seconds=seconds, runs=runs)
     usd, unpriced = _guess(template, personas, table)
     if usd is None:
-        return to_estimate("unknown", None, None, None, seconds=seconds, runs=runs, unpriced=unpriced)
-    return to_estimate("prices", usd, usd / _SPREAD, usd * _SPREAD, seconds=seconds, runs=runs, unpriced=unpriced)
+        return to_estimate("unknown", None, seconds=seconds, runs=runs, unpriced=unpriced)
+    dollars = UsdRange(usd, usd / _SPREAD, usd * _SPREAD)
+    return to_estimate("prices", dollars, seconds=seconds, runs=runs, unpriced=unpriced)
 
 
 def _guess(
@@ -86,16 +96,15 @@ def _each_once(names: Iterable[str]) -> list[str]:
 
 def to_estimate(
     basis: Literal["simulated", "runs", "prices", "unknown"],
-    usd: float | None,
-    low_usd: float | None,
-    high_usd: float | None,
+    dollars: UsdRange | None,
     *,
     seconds: float | None,
     runs: int,
     unpriced: Iterable[str] = (),
 ) -> Estimate:
     missing = list(unpriced)
-    amount, told = _tell(basis, usd, low_usd, high_usd, runs=runs, unpriced=missing)
+    usd, low_usd, high_usd = dollars or (None, None, None)
+    amount, origin = _explain(basis, usd, low_usd, high_usd, runs=runs, unpriced=missing)
     of_what = "rehearsals" if basis == "simulated" else "runs"
     takes = "" if seconds is None else f" It takes {duration(seconds)}, as {of_what} of it took so far."
     return Estimate(
@@ -107,11 +116,11 @@ def to_estimate(
         runs=runs,
         unpriced=missing,
         amount=amount,
-        told=told + takes,
+        told=origin + takes,
     )
 
 
-def _tell(
+def _explain(
     basis: str, usd: float | None, low: float | None, high: float | None, *, runs: int, unpriced: list[str]
 ) -> tuple[str, str]:
     names = ", ".join(unpriced)
@@ -126,30 +135,30 @@ def _tell(
             dearest = f"the dearest was {money(high)}."
             return f"about {money(usd)}", f"The median of {plural(runs, 'completed run')}; {dearest}{missing}"
         case "prices":
-            told = "A guess from the table of prices: nobody has finished a run of it yet."
-            return f"{money(low)} to {money(high)}", f"{told}{missing}"
+            guess = "A guess from the table of prices: nobody has finished a run of it yet."
+            return f"{money(low)} to {money(high)}", f"{guess}{missing}"
     return "not known", f"No price is known for {names or 'its models'}."
 
 
-def tell_limits(
+def explain_limits(
     estimate: Estimate | None, *, budget_usd: float | None, left_usd: float | None, day_usd: float | None
 ) -> list[Note]:
-    """What the limits mean for a run that costs about this much."""
+    """Explain what the limits mean for a run that costs about this much."""
     if estimate is None or estimate.basis == "simulated":
         return []
     if budget_usd is None and left_usd is None:
-        told = "There is no limit: the run spends what it needs. Set one here, or run_budget_usd for all runs."
-        return [Note("waiting", told)]
+        words = "There is no limit: the run spends what it needs. Set one here, or run_budget_usd for all runs."
+        return [Note("waiting", words)]
     notes = []
     usd = estimate.usd or 0.0
     if budget_usd is not None:
         is_tight = budget_usd < usd
         at = f"The limit of {money(budget_usd)} is below the estimate. At the limit" if is_tight else ""
-        told = f"{at or f'At {money(budget_usd)}'} the run waits for more; nothing done is lost."
-        notes.append(Note("waiting" if is_tight else "idle", told))
+        words = f"{at or f'At {money(budget_usd)}'} the run waits for more; nothing done is lost."
+        notes.append(Note("waiting" if is_tight else "idle", words))
     if left_usd is not None:
         is_tight = left_usd == 0 or left_usd < usd
         then = "; the run may have to wait until tomorrow" if is_tight else ""
-        told = f"{money(left_usd)} of today's {money(day_usd)} is left{then}."
-        notes.append(Note("waiting" if is_tight else "idle", told))
+        words = f"{money(left_usd)} of today's {money(day_usd)} is left{then}."
+        notes.append(Note("waiting" if is_tight else "idle", words))
     return notes

@@ -5,13 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import BaseModel, Field
 
-from holdfast.binding import (
-    BackendAvailability,
-    Candidate,
-    PersonaConsentStore,
-    bind_personas,
-    rank_candidates,
-)
+from holdfast.binding import BackendAvailability, Candidate, PersonaConsentStore, bind_personas, rank_candidates
 from holdfast.errors import HoldfastError
 from holdfast.persona import AgentPersona
 from holdfast.presentation.format import sentence_case
@@ -54,7 +48,7 @@ def to_problem(field: str, error: HoldfastError) -> FieldProblem:
     return FieldProblem(field=field, code=error.code, message=error.message, hint=error.hint)
 
 
-def cast_roles(
+def preview_roles(
     template: WorkflowTemplate,
     pool: Sequence[AgentPersona],
     overrides: Mapping[str, str],
@@ -62,20 +56,23 @@ def cast_roles(
     consents: PersonaConsentStore,
     available: BackendAvailability,
 ) -> tuple[list[RolePreview], dict[str, AgentPersona]]:
-    """A preview of each role in the template's order, and the personas of those that are filled."""
-    cast = [_cast(role, template, pool, available, consents, overrides.get(role.id)) for role in template.roles]
-    return [shown for shown, _ in cast], {shown.role_id: persona for shown, persona in cast if persona is not None}
+    """Preview each role in the template's order, and return the personas of those that are filled."""
+    previews = [
+        _preview_role(role, template, pool, available, consents, overrides.get(role.id)) for role in template.roles
+    ]
+    personas = {preview.role_id: persona for preview, persona in previews if persona is not None}
+    return [preview for preview, _ in previews], personas
 
 
 def find_role_problems(
     template: WorkflowTemplate, roles: Sequence[RolePreview], overrides: Mapping[str, str]
 ) -> Iterator[FieldProblem]:
-    """What is wrong with the roles, also with those that were asked for and that the workflow does not have."""
+    """Yield what is wrong with the roles, also with those of `overrides` that the workflow does not have."""
     known = {role.id for role in template.roles}
     for role_id in overrides:
         if role_id not in known:
-            told = f"Workflow {template.name} has no role {role_id}."
-            yield FieldProblem(field=_field(role_id), code="persona_ineligible", message=told)
+            message = f"Workflow {template.name} has no role {role_id}."
+            yield FieldProblem(field=_field(role_id), code="persona_ineligible", message=message)
     for role in roles:
         if role.problem is not None:
             yield role.problem
@@ -85,30 +82,30 @@ def _field(role_id: str) -> str:
     return f"persona_overrides.{role_id}"
 
 
-def _cast(
+def _preview_role(
     role: WorkflowRole,
     template: WorkflowTemplate,
     pool: Sequence[AgentPersona],
     available: BackendAvailability,
     consents: PersonaConsentStore,
-    wanted: str | None,
+    override: str | None,
 ) -> tuple[RolePreview, AgentPersona | None]:
-    """One role by itself, so that what is wrong with one does not hide the others."""
+    """Preview one role by itself, so that what is wrong with one does not hide the others."""
     candidates = rank_candidates(role, pool, available)
-    chosen = next((one.persona for one in candidates if one.is_eligible and wanted in (None, one.persona.name)), None)
+    chosen = next((one.persona for one in candidates if one.is_eligible and override in (None, one.persona.name)), None)
     explanation, problem = "", None
     try:
         bound = bind_personas(
             template.model_copy(update={"roles": (role,)}),
             pool,
             available,
-            overrides={} if wanted is None else {role.id: wanted},
+            overrides={} if override is None else {role.id: override},
             consent_store=consents,
         )
         explanation = bound[role.id].explanation
     except HoldfastError as error:
         problem = to_problem(_field(role.id), error)
-    shown = RolePreview(
+    preview = RolePreview(
         role_id=role.id,
         required_capabilities=[capability.value for capability in role.required_capabilities],
         persona=chosen.name if chosen else None,
@@ -120,7 +117,7 @@ def _cast(
         problem=problem,
         candidates=[_to_candidate(candidate) for candidate in candidates],
     )
-    return shown, chosen
+    return preview, chosen
 
 
 def _to_candidate(candidate: Candidate) -> CandidatePreview:
@@ -132,17 +129,17 @@ def _to_candidate(candidate: Candidate) -> CandidatePreview:
         model=persona.model,
         is_eligible=candidate.is_eligible,
         reasons=list(candidate.reasons),
-        label=f"{persona.name}{_tell_candidate(candidate)}",
+        label=f"{persona.name}{_describe_candidate(candidate)}",
     )
 
 
-def _tell_candidate(candidate: Candidate) -> str:
+def _describe_candidate(candidate: Candidate) -> str:
     if candidate.is_eligible:
         return f" ({candidate.persona.model or candidate.persona.backend.value})"
     return f": {' and '.join(candidate.reasons)}"
 
 
 def shorten_reason(explanation: str) -> str:
-    """Why this one, without the lists of everybody else."""
+    """Say why this one was chosen, without the lists of everybody else."""
     why = re.sub(r"^\S+ chosen because ", "", explanation.partition("; ")[0])
     return f"{sentence_case(why)}." if why else ""

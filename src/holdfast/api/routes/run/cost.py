@@ -1,20 +1,18 @@
-"""Where the time and the money of one run went: its timeline and its cost, for the pages to draw as they are."""
+"""Where the money of one run went."""
 
-import time
 from collections.abc import Mapping
-from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from holdfast.api.http.auth import Viewer
 from holdfast.api.http.openapi import READ_ONE
-from holdfast.api.schemas import RunIdPath, ServerDep, Text
-from holdfast.api.serialize import find_template, to_facts, to_usd
+from holdfast.api.schemas import RunIdPath
+from holdfast.api.serialize import find_template, to_usd
+from holdfast.api.server.server import ServerDep
 from holdfast.engine.run.load import get_run
-from holdfast.persistence.runs import StoredRun, read_artifacts, read_spent
+from holdfast.persistence.runs import StoredRun, read_spent
 from holdfast.presentation.format import cost
-from holdfast.presentation.timeline import PhaseDetails, Timeline, draw_timeline
 from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.run_fold.money import UsageTotal
 from holdfast.workflow import WorkflowTemplate
@@ -49,45 +47,14 @@ class RunCost(BaseModel):
     tables: list[CostTable]
 
 
-@router.get("/{run_id}/timeline", responses=READ_ONE, summary="Where the time of a run went")
-async def show_timeline(
-    run_id: RunIdPath,
-    server: ServerDep,
-    _identity: Viewer,
-    opened: Annotated[
-        Text, Query(alias="open", max_length=4000, description="Phases whose calls are wanted, with commas between.")
-    ] = "",
-) -> Timeline:
-    """Rows of bars in seconds since 1970, at most 300 calls for each opened phase."""
-    stored = await get_run(server.db, run_id)
-    accepted = [row for row in await read_artifacts(server.db, stored.run.id) if row.state == "accepted"]
-    return draw_timeline(
-        to_facts(stored.run, stored.phases.values()),
-        await server.chronicles.get(stored.run.id),
-        PhaseDetails(
-            template=find_template(stored),
-            workers={role: _name_worker(stored, role) for role in stored.bindings},
-            artifacts={row.phase_key: row.path for row in accepted},
-        ),
-        opened=set(opened.split(",")),
-        now=time.time(),
-    )
-
-
-def _name_worker(stored: StoredRun, role: str) -> str:
-    persona = stored.bindings[role][1]
-    model = persona.definition.get("model") if persona and isinstance(persona.definition, dict) else ""
-    return " · ".join(filter(None, (persona.name if persona else "", str(model or ""))))
-
-
 @router.get("/{run_id}/cost", responses=READ_ONE, summary="Where the money of a run went")
 async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> RunCost:
     stored = await get_run(server.db, run_id)
-    chronicle = await server.chronicles.get(stored.run.id)
+    trace = await server.traces.get(stored.run.id)
     template = find_template(stored)
     limits = {phase.key: phase.budget_usd for phase in template.phases if phase.budget_usd} if template else {}
-    tables = {"Phase": chronicle.money.by_phase, "Model": chronicle.money.by_model}
-    if template is not None and (personas := _by_persona(chronicle, template, stored)):
+    tables = {"Phase": trace.money.by_phase, "Model": trace.money.by_model}
+    if template is not None and (personas := _by_persona(trace, template, stored)):
         tables["Persona"] = personas
     spent = await read_spent(server.db, stored.run.id)
     is_simulated = bool(stored.run.is_simulated)
@@ -98,21 +65,19 @@ async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> 
         is_simulated=is_simulated,
         spent=f"rehearsal, {words}" if is_simulated and spent.simulated_micros else words,
         reserved_usd=to_usd(spent.reserved_micros),
-        input_tokens=chronicle.money.total.input_tokens,
-        output_tokens=chronicle.money.total.output_tokens,
+        input_tokens=trace.money.total.input_tokens,
+        output_tokens=trace.money.total.output_tokens,
         tables=[_to_table(by, sums, limits if by == "Phase" else {}) for by, sums in tables.items()],
     )
 
 
-def _by_persona(chronicle: RunTrace, template: WorkflowTemplate, stored: StoredRun) -> dict[str, UsageTotal]:
-    """Who spent it: a phase's role tells its persona."""
+def _by_persona(trace: RunTrace, template: WorkflowTemplate, stored: StoredRun) -> dict[str, UsageTotal]:
+    """Sum up the cost by persona: a phase's role tells who it is."""
     sums: dict[str, UsageTotal] = {}
     for phase in template.phases:
-        if phase.key in chronicle.money.by_phase:
+        if phase.key in trace.money.by_phase:
             persona = stored.bindings[phase.role][1] if phase.role in stored.bindings else None
-            sums.setdefault(persona.name if persona else phase.role, UsageTotal()).add(
-                chronicle.money.by_phase[phase.key]
-            )
+            sums.setdefault(persona.name if persona else phase.role, UsageTotal()).add(trace.money.by_phase[phase.key])
     return sums
 
 

@@ -7,7 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import WRITE_ONE
-from holdfast.api.schemas import BranchName, RunIdPath, ServerDep, Text
+from holdfast.api.results import LeftOutItem
+from holdfast.api.schemas import BranchName, RunIdPath, Text
+from holdfast.api.server.server import ServerDep
 from holdfast.engine.merge import MergeRequest, merge_run
 from holdfast.engine.run.load import get_run
 
@@ -21,14 +23,6 @@ class MergeRun(BaseModel):
     squash: bool = Field(default=False, description="As one commit.")
     message: Annotated[Text, Field(max_length=10_000, description="The commit's message.")] = ""
     dry_run: bool = Field(default=False, description="Say what would happen, and change nothing.")
-
-
-class LeftOutItem(BaseModel):
-    """What is no part of the result."""
-
-    path: str = Field(description="A folder ends with `/`.", examples=[".venv/"])
-    files: int = Field(examples=[1204])
-    reason: str = Field(description="`setup` made it, or it was copied in (`copy`).", examples=["setup"])
 
 
 class MergedFile(BaseModel):
@@ -59,7 +53,7 @@ class MergedRun(BaseModel):
 
 @router.post("/{run_id}/merge", responses=WRITE_ONE, summary="Bring a run's result to a branch")
 async def merge(run_id: RunIdPath, server: ServerDep, identity: Operator, body: MergeRun | None = None) -> MergedRun:
-    """What the completed phases made becomes commits, without holdfast's own files. May be repeated.
+    """Make commits of what the completed phases made, without holdfast's own files. May be repeated.
 
     Refused while someone drives the run, and, with the files in `paths` and nothing changed, where it does not fit.
     """
@@ -67,7 +61,7 @@ async def merge(run_id: RunIdPath, server: ServerDep, identity: Operator, body: 
     await server.engines.resolve_repository(stored.run.repo_path)  # the command line starts runs elsewhere too
     body = body or MergeRun()
     request = MergeRequest(body.into, body.create, body.squash, body.message, body.dry_run)
-    merged = await server.undertakings.run_shielded(
+    merged = await server.tasks.run_shielded(
         merge_run(server.db, server.config, stored.run.id, request, by=identity.name)
     )
     files = [{**file, "path": _to_unicode(file["path"])} for file in merged.get("files", ())]
@@ -75,7 +69,7 @@ async def merge(run_id: RunIdPath, server: ServerDep, identity: Operator, body: 
 
 
 def _to_text(paths: list[str] | None) -> list[str] | None:
-    """File names need not be Unicode; JSON must be."""
+    """Make Unicode of file names, which they need not be; JSON must be."""
     return None if paths is None else [_to_unicode(path) for path in paths]
 
 

@@ -12,18 +12,16 @@ from pathlib import Path
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from holdfast.api.http.auth import Operator, Viewer
-from holdfast.api.http.openapi import READ_ONE, WRITE
-from holdfast.api.routes.preview_cost import Estimate, estimate, tell_limits
-from holdfast.api.routes.preview_roles import FieldProblem, RolePreview, cast_roles, find_role_problems, to_problem
-from holdfast.api.routes.statistics import to_statistics
-from holdfast.api.schemas import RunIdPath, ServerDep, StartRun
+from holdfast.api.http.auth import Operator
+from holdfast.api.http.openapi import WRITE
+from holdfast.api.preview.cost import Estimate, estimate, explain_limits
+from holdfast.api.preview.roles import FieldProblem, RolePreview, find_role_problems, preview_roles, to_problem
+from holdfast.api.schemas import StartRun
 from holdfast.api.serialize import to_usd
-from holdfast.api.server.server import Server
-from holdfast.binding import explains_override
+from holdfast.api.server.server import Server, ServerDep
+from holdfast.api.workflow_statistics import to_statistics
 from holdfast.catalog.model_table import load_model_table
 from holdfast.consent import open_consents
-from holdfast.engine.run.load import get_run
 from holdfast.errors import HoldfastError, PersonaIneligible, TemplateNotFound
 from holdfast.persistence.listings import read_money
 from holdfast.persistence.statistics import read_past_runs
@@ -67,7 +65,7 @@ class RunPreview(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Inspection:
     """What was read from files and git, off the event loop."""
 
     repository: RepositoryPreview | None
@@ -80,7 +78,7 @@ class _Seen:
 
 @router.post("/preview", responses=WRITE, summary="What starting a run would do")
 async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> RunPreview:
-    """Takes what `POST /api/runs` takes and starts nothing. Everything that would refuse the run is in `problems`."""
+    """Take what `POST /api/runs` takes, and start nothing. Everything that would refuse the run is in `problems`."""
     problems: list[FieldProblem] = []
     repo: Path | None = None
     template: WorkflowTemplate | None = None
@@ -92,41 +90,18 @@ async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> Run
         template = await _find_workflow(server, repo, body.workflow)
     except HoldfastError as error:
         problems.append(to_problem("workflow", error))
-    seen = await asyncio.to_thread(_look, server, body, repo, template)
+    inspection = await asyncio.to_thread(_inspect, server, body, repo, template)
     if repo is not None and template is not None:
-        problems += await _find_missing_trust(server, body, repo, seen.readiness)
-    guess = await _estimate(server, template, seen.personas, is_simulated=body.simulate)
+        problems += await _find_missing_trust(server, body, repo, inspection.readiness)
+    guess = await _estimate(server, template, inspection.personas, is_simulated=body.simulate)
     return RunPreview(
         workflow=body.workflow,
         version=str(template.version) if template else None,
-        repository=seen.repository,
-        roles=seen.roles,
+        repository=inspection.repository,
+        roles=inspection.roles,
         estimate=guess,
         limits=await _limits(server, body, guess),
-        problems=[*problems, *seen.problems],
-    )
-
-
-@router.get("/{run_id}/request", responses=READ_ONE, summary="What a run was started with")
-async def show_request(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> StartRun:
-    """As a body for `POST /api/runs`, to start one like it. Personas only where they were asked for."""
-    stored = await get_run(server.db, run_id)
-    run = stored.run
-    overrides = {
-        role_id: persona.name
-        for role_id, (binding, persona) in stored.bindings.items()
-        if persona is not None and explains_override(binding.explanation)
-    }
-    # As it is: what was accepted once is told, even if it would be refused by now.
-    return StartRun.model_construct(
-        workflow=run.workflow,
-        repo_path=run.repo_path,
-        base_branch=run.base_branch,
-        requirements_md=run.requirements_md,
-        persona_overrides=overrides,
-        simulate=bool(run.is_simulated),
-        budget_usd=None if run.budget_micros is None else to_usd(run.budget_micros),
-        title=run.title,
+        problems=[*problems, *inspection.problems],
     )
 
 
@@ -142,7 +117,7 @@ async def _find_workflow(server: Server, repo: Path | None, name: str) -> Workfl
 async def _find_missing_trust(
     server: Server, body: StartRun, repo: Path, readiness: Readiness | None
 ) -> list[FieldProblem]:
-    """What the repository brings along and nobody has agreed to."""
+    """Find what the repository brings along and nobody has agreed to."""
     try:
         await server.engines.check_trust(
             repo,
@@ -158,11 +133,11 @@ async def _find_missing_trust(
     return []
 
 
-def _look(server: Server, body: StartRun, repo: Path | None, template: WorkflowTemplate | None) -> _Seen:
+def _inspect(server: Server, body: StartRun, repo: Path | None, template: WorkflowTemplate | None) -> _Inspection:
     problems: list[FieldProblem] = []
-    repository = None if repo is None else _look_at_repository(repo, body.base_branch, server, problems)
+    repository = None if repo is None else _inspect_repository(repo, body.base_branch, server, problems)
     if template is None:
-        return _Seen(repository, None, [], {}, problems)
+        return _Inspection(repository, None, [], {}, problems)
     catalog = server.engines.catalog(repo)
     try:
         check_schemas(template, catalog.artifact_registry())
@@ -174,14 +149,14 @@ def _look(server: Server, body: StartRun, repo: Path | None, template: WorkflowT
     pool = [entry.definition for entry in entries]
     if not body.simulate:
         readiness.ask_servers(pool)
-    roles, personas = cast_roles(
+    roles, personas = preview_roles(
         template, pool, body.persona_overrides, consents=open_consents(server.config), available=available
     )
     problems += find_role_problems(template, roles, body.persona_overrides)
-    return _Seen(repository, template, roles, personas, problems, readiness)
+    return _Inspection(repository, template, roles, personas, problems, readiness)
 
 
-def _look_at_repository(
+def _inspect_repository(
     path: Path, base_branch: str | None, server: Server, problems: list[FieldProblem]
 ) -> RepositoryPreview | None:
     try:
@@ -217,8 +192,8 @@ def _to_repository(
     found = Note("idle", "A folder without git: the run works on a copy with a repository of its own.")
     if is_git:
         on = f", on {current_branch}" if current_branch else ""
-        told = f"A git repository with {plural(len(branches), 'branch', 'branches')}{on}"
-        found = Note("good", told if branches else "A git repository without commits: the run begins from nothing")
+        words = f"A git repository with {plural(len(branches), 'branch', 'branches')}{on}"
+        found = Note("good", words if branches else "A git repository without commits: the run begins from nothing")
     them = "it" if len(uncommitted) == 1 else "them"
     unseen = f"{plural(len(uncommitted), 'change')} not committed: the run does not see {them}" if uncommitted else ""
     return RepositoryPreview(
@@ -233,7 +208,7 @@ def _to_repository(
 
 
 def _list_branches(repository: Repository) -> list[str]:
-    """The branches of people; those that runs left behind would bury them, and can still be typed."""
+    """List the branches of people; those that runs left behind would bury them, and can still be typed."""
     names = repository.git.line("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
     return [name for name in names if not name.startswith("holdfast/")]
 
@@ -256,5 +231,5 @@ async def _limits(server: Server, body: StartRun, guess: Estimate | None) -> Lim
     spent = (await read_money(server.db, since_day=today)).by_day.get(today, 0) if limit is not None else 0
     budget = config.run_budget_usd if body.budget_usd is None and not body.simulate else body.budget_usd
     left = None if limit is None else max(0.0, limit - to_usd(spent))
-    notes = tell_limits(guess, budget_usd=budget, left_usd=left, day_usd=limit)
+    notes = explain_limits(guess, budget_usd=budget, left_usd=left, day_usd=limit)
     return LimitsPreview(budget_usd=budget, day_limit_usd=limit, day_left_usd=left, notes=notes)

@@ -1,0 +1,99 @@
+"""What a run made, as the routes that answer with it share it: its files, their differences, its artifacts.
+
+Rule: an agent wrote these. They are never sent as something a browser would run, and always as a download.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, Field
+
+from holdfast.api.server.server import Server
+from holdfast.engine.patch import UNFINISHED, find_unfinished, order_trees, read_patch
+from holdfast.enums import RunStatus
+from holdfast.persistence.models import ArtifactRow
+from holdfast.persistence.runs import StoredRun
+from holdfast.presentation.diff import DiffLine, FileDiff, Pair, compare, parse_patch, to_pairs
+
+
+class LeftOutItem(BaseModel):
+    """What is no part of the result."""
+
+    path: str = Field(description="A folder ends with `/`.", examples=[".venv/"])
+    files: int = Field(examples=[1204])
+    reason: str = Field(description="`setup` made it, or it was copied in (`copy`).", examples=["setup"])
+
+
+class ChangedFile(BaseModel):
+    path: str
+    was: str = Field(description="The name before it was renamed.")
+    kind: str = Field(description="`changed`, `added`, `deleted` or `renamed`.", examples=["changed"])
+    added: int
+    removed: int
+    is_binary: bool
+    is_own: bool = Field(description="What the engine itself asked for; such files come last.")
+    lines: list[DiffLine]
+    pairs: list[Pair] = Field(description="With `split` these, and no `lines`.")
+
+
+class Changes(BaseModel):
+    files: list[ChangedFile]
+    left_out: list[LeftOutItem] = Field(
+        default_factory=list, description="What is no part of the result, because set-up made it or it was copied in."
+    )
+
+
+def to_changes(patch: str, *, is_split: bool) -> Changes:
+    return Changes(files=[_to_file(file, is_split=is_split) for file in parse_patch(patch)])
+
+
+def to_comparison(path: str, before: str, after: str) -> Changes:
+    return Changes(files=[_to_file(compare(path, before, after), is_split=False)])
+
+
+def _to_file(file: FileDiff, *, is_split: bool) -> ChangedFile:
+    return ChangedFile(
+        path=file.path,
+        was=file.was,
+        kind=file.kind,
+        added=file.added,
+        removed=file.removed,
+        is_binary=file.is_binary,
+        is_own=file.is_own,
+        lines=[] if is_split else file.lines,
+        pairs=to_pairs(file.lines) if is_split else [],
+    )
+
+
+def find_artifact(rows: list[ArtifactRow], name: str, attempt: int | None) -> ArtifactRow | None:
+    """Find an artifact by comparison with what is recorded; the name never becomes a path."""
+    named = [
+        row for row in rows if name in (row.phase_key, row.path, Path(row.path).name) and attempt in (None, row.attempt)
+    ]
+    accepted = [row for row in named if row.state == "accepted"]
+    return next(reversed(accepted or named), None)
+
+
+def to_download_headers(name: str) -> dict[str, str]:
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name) or "file"
+    return {"Content-Disposition": f'attachment; filename="{plain[:100]}"', "Accept-Ranges": "bytes"}
+
+
+async def read_trees(server: Server, stored: StoredRun) -> dict[str, str]:
+    """Read the files each phase left, in the order of their ends, with what waits or is under way."""
+    data_dir, run_id = server.config.data_dir, stored.run.id
+    is_open = stored.run.state in (RunStatus.RUNNING, RunStatus.PAUSED)
+    keys = [row.phase_key for row in stored.phases.values() if is_open and row.state in UNFINISHED]
+    recorded = (await server.traces.get(run_id)).trees if keys else {}
+    unfinished = await asyncio.to_thread(find_unfinished, data_dir, run_id, recorded, keys)
+    return order_trees([(row.phase_key, row.tree, row.ended_at) for row in stored.phases.values()], unfinished)
+
+
+def read_stored_patch(
+    server: Server, stored: StoredRun, trees: Mapping[str, str], phase: str | None, *, with_own: bool
+) -> str:
+    """Read the patch of a run. Raises what `read_patch` raises."""
+    definition = stored.template.definition if stored.template else None
+    return read_patch(server.config.data_dir, stored.run.id, trees, definition, phase, with_own=with_own)

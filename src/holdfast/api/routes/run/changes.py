@@ -1,0 +1,36 @@
+"""What a run changed in the repository, taken apart for reading."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from holdfast.api.http.auth import Viewer
+from holdfast.api.http.openapi import READ_ONE, problems
+from holdfast.api.results import Changes, LeftOutItem, read_stored_patch, read_trees, to_changes
+from holdfast.api.schemas import RunIdPath, ShortText
+from holdfast.api.server.server import ServerDep
+from holdfast.engine.patch import find_left_out, to_facts
+from holdfast.engine.run.load import get_run
+
+router = APIRouter(tags=["results"])
+
+Split = Annotated[bool, Query(description="As rows of two columns instead of lines.")]
+
+
+@router.get(
+    "/api/runs/{run_id}/changes", responses={**READ_ONE, **problems(409)}, summary="What a run changed, file by file"
+)
+async def list_changes(
+    run_id: RunIdPath,
+    server: ServerDep,
+    _identity: Viewer,
+    phase: Annotated[ShortText | None, Query(description="Only what this phase changed.")] = None,
+    split: Split = False,
+) -> Changes:
+    stored = await get_run(server.db, run_id)
+    trees = await read_trees(server, stored)
+    patch = await asyncio.to_thread(read_stored_patch, server, stored, trees, phase, with_own=True)
+    changes = await asyncio.to_thread(to_changes, patch, is_split=split)
+    groups = await asyncio.to_thread(find_left_out, server.config.data_dir, stored.run.id, trees)
+    return changes.model_copy(update={"left_out": [LeftOutItem(**facts) for facts in to_facts(groups)]})

@@ -1,0 +1,48 @@
+"""Where the time of one run went: its timeline, for the pages to draw as it is."""
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from holdfast.api.http.auth import Viewer
+from holdfast.api.http.openapi import READ_ONE
+from holdfast.api.schemas import RunIdPath, Text
+from holdfast.api.serialize import find_template, to_facts
+from holdfast.api.server.server import ServerDep
+from holdfast.engine.run.load import get_run
+from holdfast.persistence.runs import StoredRun, read_artifacts
+from holdfast.presentation.timeline import PhaseDetails, Timeline, draw_timeline
+
+router = APIRouter(prefix="/api/runs", tags=["runs"])
+
+
+@router.get("/{run_id}/timeline", responses=READ_ONE, summary="Where the time of a run went")
+async def show_timeline(
+    run_id: RunIdPath,
+    server: ServerDep,
+    _identity: Viewer,
+    opened: Annotated[
+        Text, Query(alias="open", max_length=4000, description="Phases whose calls are wanted, with commas between.")
+    ] = "",
+) -> Timeline:
+    """Draw rows of bars in seconds since 1970, at most 300 calls for each opened phase."""
+    stored = await get_run(server.db, run_id)
+    accepted = [row for row in await read_artifacts(server.db, stored.run.id) if row.state == "accepted"]
+    return draw_timeline(
+        to_facts(stored.run, stored.phases.values()),
+        await server.traces.get(stored.run.id),
+        PhaseDetails(
+            template=find_template(stored),
+            workers={role: _name_worker(stored, role) for role in stored.bindings},
+            artifacts={row.phase_key: row.path for row in accepted},
+        ),
+        opened=set(opened.split(",")),
+        now=time.time(),
+    )
+
+
+def _name_worker(stored: StoredRun, role: str) -> str:
+    persona = stored.bindings[role][1]
+    model = persona.definition.get("model") if persona and isinstance(persona.definition, dict) else ""
+    return " · ".join(filter(None, (persona.name if persona else "", str(model or ""))))
