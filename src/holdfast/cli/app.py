@@ -113,8 +113,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(is_wanted: bool) -> None:
-    if is_wanted:
+def _show_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"holdfast {__version__}")
         raise typer.Exit
 
@@ -165,6 +165,7 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
+    """Run the command of `sys.argv` and exit with its code; the whole program begins here."""
     open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ✓ gets a question mark
@@ -212,14 +213,16 @@ def _describe(error: Exception) -> str:
     from holdfast.errors import HoldfastError
 
     if isinstance(error, HoldfastError):
-        told = _one_line(f"{error.code}: {error.message}")
+        problem = _one_line(f"{error.code}: {error.message}")
         # A hint of several lines is several ways to go on; every other error is one line.
         first, *others = error.hint.splitlines() or [""]
         return (
-            "\n".join([told, *(f"  {line}" for line in (first, *others))]) if others else _one_line(f"{told} {first}")
+            "\n".join([problem, *(f"  {line}" for line in (first, *others))])
+            if others
+            else _one_line(f"{problem} {first}")
         )
-    told = _one_line(f"internal_error: {type(error).__name__}: {error}")
-    return f"{told} What was acknowledged is safe; --debug shows where it was."
+    problem = _one_line(f"internal_error: {type(error).__name__}: {error}")
+    return f"{problem} What was acknowledged is safe; --debug shows where it was."
 
 
 def _one_line(text: str) -> str:
@@ -230,25 +233,25 @@ _FLAGS = {"--debug", "--verbose", "--log-json"}
 
 
 def take_global_options(arguments: list[str]) -> tuple[list[str], set[str]]:
-    """Options about the whole count wherever they stand, as users expect; the rest is for the commands."""
-    kept: list[str] = []
+    """Take the options about the whole program out, wherever they stand; return the other arguments and the flags."""
+    others: list[str] = []
     flags: set[str] = set()
     waiting = iter(arguments)
     for argument in waiting:
         if argument == "--":
-            return [*kept, argument, *waiting], flags
+            return [*others, argument, *waiting], flags
         if argument in _FLAGS:
             flags.add(argument)
         elif argument == "--data-dir":
             folder = next(waiting, None)
             if folder is None:
-                return [*kept, argument], flags  # the parser says what is missing
+                return [*others, argument], flags  # the parser says what is missing
             os.environ["HOLDFAST_DATA_DIR"] = folder
         elif argument.startswith("--data-dir="):
             os.environ["HOLDFAST_DATA_DIR"] = argument.partition("=")[2]
         else:
-            kept.append(argument)
-    return _with_values(_without_words(kept)), flags
+            others.append(argument)
+    return _with_values(_without_words(others)), flags
 
 
 def _without_words(arguments: list[str]) -> list[str]:
@@ -263,7 +266,7 @@ _VALUED = {*_OPTIONAL, "--persona"}
 
 
 def _with_values(arguments: list[str]) -> list[str]:
-    """The text after `--resume` and `-p` can be left out; the parser knows only options that always have a value."""
+    """Give `--resume` and `-p` an empty value where theirs is left out; the parser knows no optional values."""
     filled: list[str] = []
     waiting = list(arguments)
     while waiting and waiting[0].startswith("-") and waiting[0] != "--":  # then comes a command, with its own options

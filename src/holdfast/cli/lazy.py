@@ -87,7 +87,7 @@ class DefaultGroup(LazyGroup):
 
 
 def load(name: str, entry: Entry) -> Any:
-    """The command itself: its module is imported now."""
+    """Import the module of a command and return the command."""
     if entry.members is not None:
         return _load_group(name, entry, entry.members)
     module_name, _, function_name = entry.target.partition(":")
@@ -188,6 +188,7 @@ class LightCommand(TyperCommand):
 
 
 def make_group(name: str, summary: str, sections: Mapping[str, Mapping[str, Entry]]) -> LazyGroup:
+    """Return a group that prints its help where no member is named."""
     group = LazyGroup(name=name, help=summary, no_args_is_help=True, rich_markup_mode=None)
     group.sections = sections
     return group

@@ -16,7 +16,7 @@ _JSON_COLUMNS = {"error", "shown", "findings", "definition"}
 
 
 def query(sql: str, params: Mapping[str, Any] | None = None, *, config: Config | None = None) -> list[Row]:
-    """Rows as dictionaries; `[]` where there is no database or no table yet."""
+    """Return rows as dictionaries; `[]` where there is no database or no table yet."""
     config = config or load_config()
     try:
         rows = _query(config, sql, params or {})
@@ -88,7 +88,7 @@ _LIVING = "SELECT run_id, owner FROM journal_runs WHERE owner IS NOT NULL AND le
 
 
 def find_driven(run_ids: Collection[str], *, config: Config | None = None) -> set[str]:
-    """Those of these runs that somebody drives now; one of which that cannot be known counts as driven."""
+    """Return those of these runs that somebody drives now; one of which that cannot be known counts as driven."""
     config = config or load_config()
     if not run_ids:
         return set()

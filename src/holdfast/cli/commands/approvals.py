@@ -39,10 +39,10 @@ def approve(
 
     Example: holdfast approve 91c4
     """
-    told: dict[str, Any] = {} if result is None else {"result": result}
+    answer: dict[str, Any] = {} if result is None else {"result": result}
     if args is not None:
-        told["args"] = read_args(args)
-    _decide(approval, "approve", comment, is_json=as_json, **told)
+        answer["args"] = read_args(args)
+    _decide(approval, "approve", comment, is_json=as_json, **answer)
 
 
 def reject(
@@ -69,7 +69,7 @@ def reject(
 
 
 def read_args(text: str) -> dict[str, Any]:
-    """The arguments of a tool call as a person writes them. Raises `ConfigInvalid`."""
+    """Parse the arguments of a tool call as a person writes them, in JSON. Raises `ConfigInvalid`."""
     import json
 
     from holdfast.errors import ConfigInvalid
@@ -87,20 +87,20 @@ def read_args(text: str) -> dict[str, Any]:
     return found
 
 
-def _decide(given: str, action: str, comment: str, *, is_json: bool, **told: Any) -> None:
+def _decide(approval: str, action: str, comment: str, *, is_json: bool, **answer: Any) -> None:
     import asyncio
 
-    approval_id, run_id = find_approval(given)
-    asyncio.run(_send(run_id, approval_id, action, comment, **told))
+    approval_id, run_id = find_approval(approval)
+    asyncio.run(_send(run_id, approval_id, action, comment, **answer))
     if is_json:
         print_json({"approval_id": approval_id, "run_id": run_id, "action": action})
     else:
         print_text(f"✓ {action.replace('_', ' ')}: recorded. Go on: holdfast resume {run_id[:8]}")
 
 
-async def _send(run_id: str, approval_id: str, action: str, comment: str, **told: Any) -> None:
+async def _send(run_id: str, approval_id: str, action: str, comment: str, **answer: Any) -> None:
     with waiting_notice("writing it down …"):
         from holdfast.cli.terminal.engine import open_engine
 
     async with open_engine(repo=find_repository(run_id)) as (engine, _db, _config):
-        await engine.decide(run_id, approval_id, action, comment=comment, by=get_user(), **told)
+        await engine.decide(run_id, approval_id, action, comment=comment, by=get_user(), **answer)

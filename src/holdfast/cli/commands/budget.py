@@ -45,7 +45,7 @@ def budget(
 
 
 def read_day() -> dict[str, Any]:
-    """Today's money, and the runs of the last time by what they cost."""
+    """Return what was spent today, the limits, and the newest runs with what they cost."""
     from datetime import UTC, datetime
 
     from holdfast.config import load_config
@@ -159,8 +159,8 @@ def _show_run(facts: dict[str, Any], *, is_added: bool, is_json: bool) -> None:
 
 def _describe_spent(facts: dict[str, Any]) -> str:
     limit = facts.get("limit_usd")
-    told = describe_cost(facts["spent_usd"], facts["simulated_usd"])
-    return told + (f" of ${limit:.2f}" if limit is not None else "")
+    cost = describe_cost(facts["spent_usd"], facts["simulated_usd"])
+    return cost + (f" of ${limit:.2f}" if limit is not None else "")
 
 
 def _top_up(run_id: str, amount: float) -> None:

@@ -26,7 +26,7 @@ def open_catalog(repo: Path) -> "Catalog":
 
 
 def get_workflow(name: str, repo: Path) -> "CatalogEntry[WorkflowTemplate]":
-    """The workflow of that name or file. Raises `TemplateNotFound`, which says what was probably meant."""
+    """Return the workflow of that name or file. Raises `TemplateNotFound`, which says what was probably meant."""
     from holdfast.errors import TemplateNotFound
 
     catalog = open_catalog(repo)
@@ -38,7 +38,7 @@ def get_workflow(name: str, repo: Path) -> "CatalogEntry[WorkflowTemplate]":
 
 
 def get_persona(name: str, repo: Path) -> "CatalogEntry[AgentPersona]":
-    """The persona of that name or file. Raises `PersonaNotFound`, which says what was probably meant."""
+    """Return the persona of that name or file. Raises `PersonaNotFound`, which says what was probably meant."""
     from holdfast.errors import PersonaNotFound
 
     catalog = open_catalog(repo)
@@ -175,7 +175,7 @@ def list_personas(repo: REPO = Path(), as_json: JSON = False) -> None:
 
 
 def read_personas(repo: Path) -> "list[tuple[CatalogEntry[AgentPersona], list[Missing]]]":
-    """Each persona with what it lacks here: who is ready first, who is for rehearsals only last."""
+    """Return each persona with what it lacks here: who is ready first, who is for rehearsals only last."""
     from holdfast.config import load_config
     from holdfast.consent import open_consents
     from holdfast.enums import Backend

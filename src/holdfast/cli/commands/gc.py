@@ -9,6 +9,7 @@ import typer
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import JSON, find_run_id, is_interactive
 from holdfast.cli.terminal.output import EXIT_DONE, EXIT_FAILED, print_json, print_text, say, table
+from holdfast.enums import RunStatus
 from holdfast.quantities import format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     Work = Callable[[Database, Config, Tell], Coroutine[Any, Any, Cleanup]]
 
-_STATES = ("completed", "failed", "cancelled")
+_STATES = tuple(status.value for status in RunStatus if status.is_terminal)
 _FEW, _MANY = 3, 20
 _DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")]
 _UNMERGED = Annotated[
@@ -168,7 +169,7 @@ def _do(work: "Work", *, is_dry_run: bool) -> "Cleanup":
 
 
 def _tell(text: str) -> None:
-    """One line for a person at a terminal that the next one replaces; nobody else is told of every step."""
+    """Show one line to a person at a terminal, in the place of the last one; print nothing elsewhere."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()

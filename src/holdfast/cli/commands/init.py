@@ -96,8 +96,8 @@ def init(
         backends = [
             {"backend": name, "ready": is_ready, "found": finding} for name, (is_ready, finding, _) in models.items()
         ]
-        files_told = [{"path": path, "written": is_new} for path, is_new in written.items()]
-        print_json({"files": files_told, "backends": backends, "next": following})
+        file_list = [{"path": path, "written": is_new} for path, is_new in written.items()]
+        print_json({"files": file_list, "backends": backends, "next": following})
         return
     for path, is_new in written.items():
         print_text(f"{'✓ wrote' if is_new else '– kept'}  {path}")

@@ -98,20 +98,20 @@ def _read_change(text: str | None, file: str | None, personas: list[str] | None)
     change: dict[str, Any] = {}
     if overrides := read_overrides(personas):
         change["persona_overrides"] = overrides
-    wanted = read_requirements(text, file)
-    if wanted is not None:
-        if not wanted.strip():
+    new_text = read_requirements(text, file)
+    if new_text is not None:
+        if not new_text.strip():
             raise refuse_missing()
-        change["requirements_md"] = wanted
+        change["requirements_md"] = new_text
     return change
 
 
-def _move(given: str, verb: str, *, is_json: bool, is_yes: bool, change: dict[str, Any], **options: Any) -> None:
+def _move(prefix: str, verb: str, *, is_json: bool, is_yes: bool, change: dict[str, Any], **options: Any) -> None:
     import asyncio
 
     from holdfast.cli.terminal.arguments import find_run_id
 
-    moved = _drive(find_run_id(given), verb, is_json=is_json, is_yes=is_yes, change=change, **options)
+    moved = _drive(find_run_id(prefix), verb, is_json=is_json, is_yes=is_yes, change=change, **options)
     raise typer.Exit(asyncio.run(moved))
 
 
@@ -151,7 +151,7 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
 
 
 def _tell_owner(
-    given: str,
+    prefix: str,
     verb: str,
     *args: str,
     is_json: bool,
@@ -180,7 +180,7 @@ def _tell_owner(
             code = finish(result, is_json=is_json)
             return 0 if result.state.value == is_success_if else code
 
-    raise typer.Exit(asyncio.run(tell(find_run_id(given))))
+    raise typer.Exit(asyncio.run(tell(find_run_id(prefix))))
 
 
 def _agree(run_id: str, change: dict[str, Any], *, is_yes: bool, is_json: bool) -> Any:
@@ -195,13 +195,13 @@ def _agree(run_id: str, change: dict[str, Any], *, is_yes: bool, is_json: bool) 
     return agree_to_personas(repo, set(change["persona_overrides"].values()), is_yes=is_yes, can_ask=can_ask)
 
 
-def _check_phase(given: str, phase: str) -> None:
+def _check_phase(prefix: str, phase: str) -> None:
     from holdfast.cli.lazy import did_you_mean
     from holdfast.cli.terminal.arguments import find_run_id
     from holdfast.errors import ConfigInvalid
     from holdfast.persistence.raw_sql import query
 
-    rows = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": find_run_id(given)})
+    rows = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": find_run_id(prefix)})
     keys = [row["phase_key"] for row in rows]
     if keys and phase not in keys:
         hint = did_you_mean(phase, keys).strip() or f"Its phases are {', '.join(keys)}."

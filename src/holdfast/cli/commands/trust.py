@@ -63,7 +63,7 @@ def agree(
     is_yes: bool,
     can_ask: bool,
 ) -> "tuple[PersonaConsentStore, Readiness]":
-    """The consents to run this with, and who is ready for it.
+    """Return the consents to run a workflow with, and who is ready for it.
 
     A person who can be asked is asked for what is missing; `--yes` is consent.
 
@@ -86,7 +86,7 @@ def agree(
 
 
 def agree_to_personas(repo: Path, names: set[str], *, is_yes: bool, can_ask: bool) -> "PersonaConsentStore":
-    """The consents to give a run these personas with, as `agree` has them. A name that nobody has is passed over."""
+    """Return the consents to give a run these personas with, as `agree` does. A name that nobody has is passed over."""
     from holdfast.catalog import Catalog
     from holdfast.config import load_config
     from holdfast.consent import AnyConsent, open_consents
@@ -119,11 +119,11 @@ def _settle(
     return consents
 
 
-def _ask(consents: "PersonaConsentStore", wanted: "Agreeable", *lines: str) -> None:
-    if consents.has_consent(wanted):
+def _ask(consents: "PersonaConsentStore", subject: "Agreeable", *lines: str) -> None:
+    if consents.has_consent(subject):
         return
-    say(f"Nobody here has agreed to this yet ({plain(wanted.name)}):")
+    say(f"Nobody here has agreed to this yet ({plain(subject.name)}):")
     for line in lines:
         say(f"  {plain(line)}")
     if confirm("Agree to it, until it changes?"):
-        consents.grant(wanted, by=get_user())
+        consents.grant(subject, by=get_user())

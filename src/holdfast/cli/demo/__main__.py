@@ -21,11 +21,11 @@ def demo(
 
     Example: holdfast demo
     """
-    raise typer.Exit(play(is_fast=fast, is_flow=flow, is_kept=keep))
+    raise typer.Exit(play(is_fast=fast, is_flow=flow, keeps_folder=keep))
 
 
-def play(*, is_fast: bool = False, is_flow: bool = False, is_kept: bool = False) -> int:
-    """Show one of the two; returns the exit code, 0 only if everything it claims held, 130 after Ctrl-C."""
+def play(*, is_fast: bool = False, is_flow: bool = False, keeps_folder: bool = False) -> int:
+    """Play one of the two and return the exit code, 0 only if everything it claims held, 130 after Ctrl-C."""
     try:
         if is_flow:
             from holdfast.cli.demo.flow_story import play as play_flow
@@ -36,7 +36,7 @@ def play(*, is_fast: bool = False, is_flow: bool = False, is_kept: bool = False)
         require_extra("agents", "holdfast demo")
         from holdfast.cli.demo.workflow_story import play as play_workflow
 
-        return play_workflow(is_fast=is_fast, is_kept=is_kept)
+        return play_workflow(is_fast=is_fast, keeps_folder=keeps_folder)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -47,4 +47,4 @@ def play(*, is_fast: bool = False, is_flow: bool = False, is_kept: bool = False)
 
 if __name__ == "__main__":
     open_closed_streams()
-    sys.exit(play(is_fast="--fast" in sys.argv, is_flow="--flow" in sys.argv, is_kept="--keep" in sys.argv))
+    sys.exit(play(is_fast="--fast" in sys.argv, is_flow="--flow" in sys.argv, keeps_folder="--keep" in sys.argv))

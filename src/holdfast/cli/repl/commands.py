@@ -24,7 +24,7 @@ from holdfast.engine.conversation.persona_choice import Entries, get_persona, wi
 from holdfast.errors import ConfigInvalid
 from holdfast.persistence.raw_sql import query
 
-_SHOWN_RUNS = 10
+_MOST_RUNS = 10
 _EXPANDED_LINES = 60
 _HINTS = (
     "!command runs in your folder ($AGENT_WORKTREE is the agent's); its output goes along with your next message.",
@@ -88,7 +88,7 @@ class Commands:
         }
 
     async def do(self, line: str) -> None:
-        """Raises `Leave`, and `HoldfastError` for what cannot be done."""
+        """Do what a line says. Raises `Leave`, and `HoldfastError` for what cannot be done."""
         name, _, rest = line.strip().partition(" ")
         command = self.table.get(name)
         if command is None:
@@ -104,11 +104,11 @@ class Commands:
             for name, command in self.table.items()
         ]
         self._talk.tell(table(rows))
-        for told in _HINTS:
-            self._talk.tell(paint(folded(told), "dim"))
+        for hint in _HINTS:
+            self._talk.tell(paint(folded(hint), "dim"))
 
     async def _runs(self, _rest: str) -> None:
-        await asyncio.to_thread(list_runs, None, None, None, None, _SHOWN_RUNS, False)
+        await asyncio.to_thread(list_runs, None, None, None, None, _MOST_RUNS, False)
 
     async def _approvals(self, _rest: str) -> None:
         await asyncio.to_thread(approvals, False)
@@ -207,17 +207,17 @@ class Commands:
             self._talk.answer()
 
     async def _approve(self, rest: str) -> None:
-        given, _, comment = rest.partition(" ")
-        await self._decide(given, "approve", comment)
+        prefix, _, comment = rest.partition(" ")
+        await self._decide(prefix, "approve", comment)
 
     async def _reject(self, rest: str) -> None:
-        given, _, comment = rest.partition(" ")
-        await self._decide(given, "reject", comment)
+        prefix, _, comment = rest.partition(" ")
+        await self._decide(prefix, "reject", comment)
 
-    async def _decide(self, given: str, action: str, comment: str) -> None:
-        waiting = read_approvals(self._talk.run_id, state="pending") if self._talk.run_id and not given else []
-        if given:
-            approval_id, run_id = find_approval(given)
+    async def _decide(self, prefix: str, action: str, comment: str) -> None:
+        waiting = read_approvals(self._talk.run_id, state="pending") if self._talk.run_id and not prefix else []
+        if prefix:
+            approval_id, run_id = find_approval(prefix)
             waiting = [row for row in read_approvals(run_id) if row["approval_id"] == approval_id]
         if not waiting:
             self._talk.tell("  Nothing in this conversation waits for you; /approvals shows all.")

@@ -37,7 +37,7 @@ class PastConversation:
 
 
 def find_folder() -> Path | None:
-    """The repository one stands in, or `None`."""
+    """Return the repository one stands in, or `None`."""
     found = read_git(Path(), "rev-parse", "--show-toplevel")
     return Path(found) if found else None
 
@@ -47,7 +47,7 @@ def find_branch(repo: Path) -> str:
 
 
 def read_git(folder: Path, *words: str) -> str:
-    """What git prints, or nothing where it fails."""
+    """Return what git prints, or nothing where it fails."""
     try:
         done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
     except OSError:
@@ -56,7 +56,7 @@ def read_git(folder: Path, *words: str) -> str:
 
 
 def list_conversations(repo: Path, *, limit: int = _LISTED) -> list[PastConversation]:
-    """The conversations about a repository that are not over, the one used last first."""
+    """Return the conversations about a repository that are not over, the one used last first."""
     rows = query(
         "SELECT id, title, state, pause_reason, updated_at FROM runs WHERE workflow = :name AND repo_path = :repo "
         "AND state IN ('pending', 'running', 'paused') ORDER BY updated_at DESC, id LIMIT :limit",
@@ -81,13 +81,13 @@ def _describe_state(state: str, reason: str | None, *, is_driven: bool) -> str:
     return "is being answered" if is_driven else "an answer was interrupted"
 
 
-def find_conversation(given: str, repo: Path) -> str:
-    """The conversation that is meant by an id, its beginning, a number of the list, or by nothing: the last one.
+def find_conversation(text: str, repo: Path) -> str:
+    """Return the conversation for an id, the beginning of one, a number of the list, or nothing: the last one.
 
     Raises `RunNotFound`, and `ConfigInvalid` for a run that is no conversation.
     """
-    if given and not (given.isdecimal() and len(given) <= _NUMBER_CHARS):
-        run_id = find_run_id(given)
+    if text and not (text.isdecimal() and len(text) <= _NUMBER_CHARS):
+        run_id = find_run_id(text)
         (row,) = query("SELECT workflow FROM runs WHERE id = :id", {"id": run_id})
         if row["workflow"] != NAME:
             hint = f"Go on with it: holdfast resume {run_id[:8]}"
@@ -96,14 +96,14 @@ def find_conversation(given: str, repo: Path) -> str:
     known = list_conversations(repo)
     if not known:
         raise RunNotFound(f"There is no conversation about {repo} yet.", hint="Begin one: holdfast")
-    number = int(given or 1)
+    number = int(text or 1)
     if not 1 <= number <= len(known):
         raise RunNotFound(f"There is no conversation {number} in the list.", hint=f"Name one of 1 to {len(known)}.")
     return known[number - 1].run_id
 
 
 def to_table(known: Sequence[PastConversation], current: str | None = None) -> str:
-    """The list as a person reads it, numbered from 1."""
+    """Return the list as a person reads it, numbered from 1."""
     rows: list[list[str | Cell]] = [
         [
             Cell(f"{'›' if item.run_id == current else ' '} {number}", "bold"),

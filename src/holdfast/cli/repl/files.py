@@ -21,7 +21,7 @@ class Mentioned(NamedTuple):
 
 
 def list_files(repo: Path) -> list[str]:
-    """What git knows of the folder, and what it would add; `[]` where git does not answer."""
+    """Return the files git knows of the folder, and those it would add; `[]` where git does not answer."""
     command = ["git", "-C", str(repo), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, capture_output=True, check=False)
     return sorted(set(listed.stdout.decode(errors="replace").split("\0")) - {""}) if listed.returncode == 0 else []

@@ -9,7 +9,7 @@ from holdfast.cli.terminal.arguments import is_interactive
 from holdfast.errors import ConfigInvalid
 from holdfast.persistence.raw_sql import find_driven, query
 
-_SHOWN_INTERRUPTED = 5
+_MOST_INTERRUPTED = 5
 _NO_REPOSITORY = "This folder is in no git repository, so there is nothing to talk about."
 _NO_TERMINAL = "A conversation needs a terminal, or a question: holdfast -p TEXT."
 
@@ -30,7 +30,7 @@ class HomeOptions:
 
 
 def open_home(help_text: str, options: HomeOptions) -> int:
-    """A conversation where a person can be spoken with and stands in a repository; else what there is to say."""
+    """Open a conversation where a person is at a terminal and in a repository; else print what waits and the help."""
     if options.question is not None:
         return _answer(options, options.question, piped=_read_piped())
     why = _NO_TERMINAL
@@ -65,10 +65,10 @@ def _require_agents() -> None:
 def _answer(options: HomeOptions, text: str, *, piped: str = "") -> int:
     _require_agents()
     from holdfast.cli.repl.conversation_list import find_conversation, find_folder
-    from holdfast.cli.repl.single_question import Question, answer_once
+    from holdfast.cli.repl.single_question import SingleQuestion, answer_once
     from holdfast.cli.repl.start import TalkOptions
 
-    question = Question(text.strip(), piped) if text.strip() else Question(piped)
+    question = SingleQuestion(text.strip(), piped) if text.strip() else SingleQuestion(piped)
     repo = find_folder()
     if repo is None:
         raise ConfigInvalid(_NO_REPOSITORY, hint="Go to a repository, then ask again.", key="--print")
@@ -92,5 +92,5 @@ def show_home(help_text: str) -> None:
     driven = find_driven(running)
     if driven:
         typer.echo(f"● {len(driven)} running: holdfast runs list --state running")
-    for run_id in sorted(set(running) - driven)[:_SHOWN_INTERRUPTED]:
+    for run_id in sorted(set(running) - driven)[:_MOST_INTERRUPTED]:
         typer.echo(f"◌ {run_id[:8]} was interrupted: holdfast resume {run_id[:8]}")

@@ -57,7 +57,7 @@ async def _talk(repo: Path, options: TalkOptions) -> None:
     async with open_talk(repo, options, _tell) as opened:
         repl = _Repl(opened)
         with repl.prompt.held():
-            _greet(opened.talk, is_asked_for=options != TalkOptions())
+            _greet(opened.talk, is_chosen=options != TalkOptions())
             if options.run_id is not None:
                 await opened.talk.take_up(options.run_id, keeps_persona=options.is_persona_named)
             await repl.run()
@@ -141,7 +141,7 @@ class _Repl:
             await self._sending
 
     def _find_worktree(self) -> Path | None:
-        """Where the agent of this conversation works, for a command that wants to look there."""
+        """Return where the agent of this conversation works, for a command that looks there."""
         if self._talk.run_id is None:
             return None
         rows = query("SELECT worktree_root FROM runs WHERE id = :id", {"id": self._talk.run_id})
@@ -229,24 +229,24 @@ class _Repl:
         return files
 
 
-def _greet(talk: Talk, *, is_asked_for: bool) -> None:
+def _greet(talk: Talk, *, is_chosen: bool) -> None:
     persona = talk.persona
     _tell(f"{paint('holdfast', 'bold')} · {persona.name} on {talk.repo.name} ({talk.branch})")
     if persona.backend is Backend.SIMULATED:
         _tell(paint(folded("This is a rehearsal: a simulated model answers, and costs nothing."), "paused"))
-        if not is_asked_for:
+        if not is_chosen:
             _tell(paint(folded("Nobody else is ready: export OPENROUTER_API_KEY=…, or see /personas."), "paused"))
         _tell(paint(folded(HOW_TO_TRY), "dim"))
     if files := _name_instructions(talk):
         _tell(paint(folded(f"Project instructions: {files}"), "dim"))
     if named := describe_uncommitted(talk.repo):
-        told = f"Not committed, so not in the agent's worktree: {named}. Mention a file with @."
-        _tell(paint(folded(told), "dim"))
+        note = f"Not committed, so not in the agent's worktree: {named}. Mention a file with @."
+        _tell(paint(folded(note), "dim"))
     _tell(paint("  /help shows what can be said; Ctrl-D leaves.", "dim"))
 
 
 def _name_instructions(talk: Talk) -> str:
-    """The instruction files that the agent is given, of the commit it starts from."""
+    """Name the instruction files that the agent gets, of the commit it starts from."""
     try:
         return ", ".join(plain(name) for name in read_folder_instructions(talk.repo).names)
     except WorkspaceError:

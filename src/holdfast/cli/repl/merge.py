@@ -11,7 +11,7 @@ from holdfast.cli.terminal.output import paint, plain
 from holdfast.engine.merge import MergeRequest, merge_run
 from holdfast.engine.merge_preview import MergePreview, preview_merge
 
-_SHOWN_FILES = 30
+_MOST_FILES = 30
 _NOTHING = "  Nothing was changed; there is nothing to merge."
 
 
@@ -35,16 +35,16 @@ async def merge(talk: Talk, message: str, *, lent: Callable[[], AbstractContextM
 def _describe(preview: MergePreview) -> list[str]:
     many = f"{len(preview.files)} file{'s' if len(preview.files) != 1 else ''}"
     lines = [f"  {many} to {paint(plain(preview.target), 'bold')}:"]
-    for file in preview.files[:_SHOWN_FILES]:
+    for file in preview.files[:_MOST_FILES]:
         counts = "binary" if file.added is None else f"+{file.added} −{file.removed}"
         lines.append(f"    {preview.kinds.get(file.path, 'M')} {plain(file.path)}  {paint(counts, 'dim')}")
-    if len(preview.files) > _SHOWN_FILES:
-        lines.append(paint(f"    and {len(preview.files) - _SHOWN_FILES} more: /diff shows all", "dim"))
+    if len(preview.files) > _MOST_FILES:
+        lines.append(paint(f"    and {len(preview.files) - _MOST_FILES} more: /diff shows all", "dim"))
     return lines
 
 
 def _ask(message: str) -> str | None:
-    """The commit message to merge under, or `None`."""
+    """Ask for the commit message to merge under; `None` is no."""
     while True:
         print("  Commit message:")  # noqa: T201 - read by a person, here and now
         print("\n".join(f"    {plain(line)}".rstrip() for line in message.strip().splitlines()))  # noqa: T201

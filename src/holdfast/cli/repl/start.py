@@ -50,7 +50,7 @@ async def open_talk(
     view: type[TalkView] = TalkView,
     can_ask: bool = True,
 ) -> AsyncIterator[OpenTalk]:
-    """A conversation with whoever was named, was spoken with before, or can answer here. Raises as `choose_persona`."""
+    """Open a conversation with who was named, was spoken with before, or can answer. Raises as `choose_persona`."""
     config = load_config()
     catalog = Catalog.for_repository(repo, config.config_dir)
     persona = find_bound_persona(options.run_id) if options.run_id and not options.is_persona_named else None

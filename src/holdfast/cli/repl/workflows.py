@@ -79,7 +79,7 @@ def _get_workflow(catalog: Catalog, name: str) -> CatalogEntry[WorkflowTemplate]
 
 
 async def draft_requirements(talk: Talk) -> str:
-    """The agent's own summary; of a simulated one, who cannot sum up, what the person has said."""
+    """Have the agent sum up what was discussed; of a simulated one, who cannot, return what the person has said."""
     assert talk.run_id is not None
     if talk.persona.backend is Backend.SIMULATED:
         conversation = await read_conversation(talk.db, talk.run_id)
@@ -90,7 +90,7 @@ async def draft_requirements(talk: Talk) -> str:
 
 
 def _confirm(draft: str, template: WorkflowTemplate) -> str | None:
-    """The requirements as the person wants them, or `None`."""
+    """Return the requirements as the person wants them, or `None`."""
     while True:
         print(paint(f"\nRequirements for {template.name}:", "bold"))  # noqa: T201 - read by a person, here and now
         print("\n".join(f"  {line}" for line in draft.splitlines()))  # noqa: T201

@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli.commands.runs.diff import coloured
 from holdfast.cli.commands.runs.list import IN_DOUBT, describe_change, describe_deadline, read_approvals
-from holdfast.cli.terminal.arguments import JSON, find_shown_approval
+from holdfast.cli.terminal.arguments import JSON, find_approval_id
 from holdfast.cli.terminal.completion import complete_approvals
 from holdfast.cli.terminal.output import has_colour, mark, paint, plain, print_json, print_text
 from holdfast.persistence.raw_sql import query
@@ -39,7 +39,7 @@ def show_approval(
 
     Example: holdfast approvals show 91c4
     """
-    facts = read_approval(find_shown_approval(approval))
+    facts = read_approval(find_approval_id(approval))
     if as_json:
         print_json(facts)
         return
@@ -49,9 +49,9 @@ def show_approval(
 
 
 def read_approval(approval_id: str) -> dict[str, Any]:
-    """Everything a person asks about one approval; `shown` is what was recorded when it was asked."""
+    """Return everything a person asks about one approval; `shown` is what was recorded when it was asked."""
     (row,) = read_approvals(approval_id=approval_id)
-    shown = row["shown"] = row["shown"] if isinstance(row["shown"], dict) else {}
+    details = row["shown"] = row["shown"] if isinstance(row["shown"], dict) else {}
     (run,) = query(_RUN, {"id": row["run_id"]})
     row["risk"] = _find_risk(run["definition"], row["phase_key"])
     is_open = row["state"] == "pending" and run["state"] in _OPEN
@@ -63,10 +63,10 @@ def read_approval(approval_id: str) -> dict[str, Any]:
         "worktree": run["worktree_root"],
         "run_state": run["state"],
         "reason": _explain(row),
-        "artifact": shown.get("artifact"),
+        "artifact": details.get("artifact"),
         "content": _read_content(row) if row["about"] == "phase" else None,
-        "diff": shown.get("diff"),
-        "since_answer": shown.get("since_answer"),
+        "diff": details.get("diff"),
+        "since_answer": details.get("since_answer"),
         "commands": dict(_commands(row)) if is_open else {},
     }
 
@@ -91,7 +91,7 @@ def _find_risk(definition: Any, phase_key: str) -> str:
 
 
 def _read_content(row: dict[str, Any]) -> str:
-    """The whole artifact; what was recorded with the question is cut where it is very long."""
+    """Return the whole artifact; what was recorded with the question is cut where it is very long."""
     seen = row["shown"].get("subject") or {}
     about = {name: row[name] for name in ("run_id", "phase_key", "attempt")}
     found = query(_CONTENT, {**about, "hash": seen.get("artifact_hash")})
@@ -99,7 +99,7 @@ def _read_content(row: dict[str, Any]) -> str:
 
 
 def _commands(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The commands to answer with, by what they do."""
+    """Yield the commands to answer with, and what each does."""
     short = row["approval_id"][:8]
     yield "approve", f"holdfast approve {short}"
     if row["about"] == "phase":
@@ -147,27 +147,27 @@ def _headline(facts: dict[str, Any]) -> str:
 
 
 def _subject(facts: dict[str, Any]) -> Iterator[str]:
-    shown = facts["shown"]
+    details = facts["shown"]
     if facts["about"] != "phase":
         yield from _call(facts)
         return
     yield f"\n{paint(str(facts['artifact'] or 'The artifact'), 'bold')}\n{_indented(facts['content'])}"
-    yield f"\n{paint(f'Changed since the last accepted state: {describe_change(shown)}', 'bold')}"
+    yield f"\n{paint(f'Changed since the last accepted state: {describe_change(details)}', 'bold')}"
     if others := _without_artifact(str(facts["diff"] or ""), str(facts["artifact"])):
         yield _to_diff(others)
         yield f"  Again, and in full: holdfast runs diff {facts['run_id'][:8]} --phase {facts['phase_key']}"
-    elif shown.get("files"):
+    elif details.get("files"):
         yield "  Only the artifact."
 
 
 def _call(facts: dict[str, Any]) -> Iterator[str]:
     import json
 
-    shown = facts["shown"]
-    args = shown.get("args") or shown.get("argv")
+    details = facts["shown"]
+    args = details.get("args") or details.get("argv")
     if facts["about"] == "outcome":
         yield f"\n{IN_DOUBT}"
-    yield f"\n{paint(str(shown.get('tool') or shown.get('key') or ''), 'bold')}"
+    yield f"\n{paint(str(details.get('tool') or details.get('key') or ''), 'bold')}"
     yield _indented(args if isinstance(args, str) else json.dumps(args, indent=2, ensure_ascii=False))
     yield f"\n  What the phase has changed so far: holdfast runs diff {facts['run_id'][:8]}"
 
@@ -215,6 +215,6 @@ def _to_diff(text: str) -> str:
 
 
 def _without_artifact(patch: str, artifact: str) -> str:
-    """The other files of a patch: the artifact itself is shown in full."""
+    """Return the other files of a patch: the artifact itself is shown in full."""
     files = [f"diff --git {part}" for part in patch.split("diff --git ") if part.strip()]
     return "".join(file for file in files if f"{artifact} b/" not in file.partition("\n")[0])

@@ -12,7 +12,7 @@ from holdfast.agents.framework import importing_framework
 from holdfast.cli.terminal.answer_input import plain_interrupts
 from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.output import say
-from holdfast.cli.terminal.progress import give_notice, shown_progress
+from holdfast.cli.terminal.progress import give_notice, progress_display
 from holdfast.cli.terminal.questions import ask, find_question, notify_person
 from holdfast.cli.terminal.run_view import RunView
 from holdfast.engine.results import RunResult
@@ -43,7 +43,7 @@ async def drive(
     interrupted = interrupted or asyncio.Event()
     keys = list(phase_keys)
     while True:
-        showing = shown_progress(db.store, run_id, phase_keys=keys, after=after)
+        showing = progress_display(db.store, run_id, phase_keys=keys, after=after)
         async with showing as view, _stoppable(engine, run_id, view) as pausing:
             with importing_framework():  # while git makes the worktree; the first phase would wait for it
                 result = await act()
@@ -76,7 +76,7 @@ async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
         answer = ask(question)
     if answer is None:
         return False
-    given: dict[str, Any] = {} if answer.result is None else {"result": answer.result}
+    outcome: dict[str, Any] = {} if answer.result is None else {"result": answer.result}
     try:
         await engine.decide(
             run_id,
@@ -86,7 +86,7 @@ async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
             by=get_user(),
             digest=question["digest"],
             args=answer.args,
-            **given,
+            **outcome,
         )
     except ApprovalStale as error:
         say(f"{error.message} It is shown again.")

@@ -10,7 +10,7 @@ from holdfast.cli.terminal.output import say
 
 
 def edit_text(text: str, *, suffix: str = ".md") -> str:
-    """The text as the person leaves it; unchanged where the editor fails, is not there, or leaves nothing."""
+    """Return the text as the person leaves it; unchanged where the editor fails, is not there, or leaves nothing."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.NamedTemporaryFile("w+", suffix=suffix, encoding="utf-8") as file:
         file.write(text)

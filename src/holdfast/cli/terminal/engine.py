@@ -24,7 +24,7 @@ async def open_engine(
     consents: PersonaConsentStore | None = None,
     readiness: Readiness | None = None,
 ) -> AsyncIterator[tuple[WorkflowEngine, Database, Config]]:
-    """An engine on the configured database, which is made or brought up to date first.
+    """Open an engine on the configured database, which is made or brought up to date first.
 
     Only for runs that start, a broken persona file is an error. `readiness` is one that was asked before.
     """

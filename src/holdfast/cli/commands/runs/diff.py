@@ -45,7 +45,7 @@ def show_diff(
 
 
 def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = False) -> str:
-    """The change as git would print it. Raises `RunNotInState` for a phase that has handed nothing in."""
+    """Return the change as git would print it. Raises `RunNotInState` for a phase that has handed nothing in."""
     from holdfast.config import load_config
     from holdfast.engine.patch import read_patch
 
@@ -60,7 +60,7 @@ def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = F
 
 
 def _find_unfinished_phases(run_id: str) -> dict[str, str]:
-    """Phases of an open run that wait or are under way, and their states."""
+    """Return the phases of an open run that wait or are under way, and their states."""
     return {row["phase_key"]: row["state"] for row in query(_UNFINISHED, {"id": run_id})}
 
 

@@ -20,6 +20,7 @@ from holdfast.cli.terminal.output import (
     print_text,
     table,
 )
+from holdfast.enums import RunStatus
 from holdfast.persistence.raw_sql import find_driven, query
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _OF_OPEN_RUNS = f"run_id IN (SELECT id FROM runs WHERE {_OPEN})"  # noqa: S608
 _RUN_HEADINGS = ["STATE", "RUN", "REPO", "WHAT", "NOW", "SPENT", "STARTED"]
 IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
 _SUM = "SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = runs.id AND"
-STATES = ["pending", "running", "paused", "completed", "failed", "cancelled"]
+STATES = [status.value for status in RunStatus]
 
 
 def list_runs(
@@ -71,15 +72,15 @@ def read_runs(
         _in_repository(repo): ("repo", repo and _find_repository(repo)),
         "(title LIKE :text OR requirements_md LIKE :text)": ("text", text and f"%{text}%"),
     }
-    given = {sql: pair for sql, pair in conditions.items() if pair[1] is not None}
-    where = f"WHERE {' AND '.join(given)}" if given else ""
+    filters = {sql: pair for sql, pair in conditions.items() if pair[1] is not None}
+    where = f"WHERE {' AND '.join(filters)}" if filters else ""
     found = query(
         f"SELECT id AS run_id, state, workflow, title, repo_path, created_at, updated_at, ended_at, error, "  # noqa: S608
         f"pause_reason, requirements_md, "
         f"is_simulated, ({_SUM} is_simulated = 0) AS cost_micros, ({_SUM} is_simulated <> 0) AS simulated_micros, "
         f"({_SUM} is_simulated = 0 AND state = 'reserved') AS reserved_micros "
         f"FROM runs {where} ORDER BY created_at DESC, id DESC LIMIT :limit",
-        {**dict(given.values()), "limit": limit},
+        {**dict(filters.values()), "limit": limit},
     )
     driven = find_driven([row["run_id"] for row in found if row["state"] == "running"])
     for row in found:
@@ -92,14 +93,14 @@ def read_runs(
 
 
 def _in_repository(repo: str | None) -> str:
-    """The condition for runs of a repository: they may have been started in a folder of it."""
+    """Return the condition for runs of a repository: they may have been started in a folder of it."""
     if repo is None or not Path(repo).is_dir():
         return "repo_path LIKE :repo"
     return "(repo_path = :repo OR substr(repo_path, 1, length(:repo) + 1) = :repo || '/')"
 
 
 def _find_repository(repo: str) -> str:
-    """The repository that a folder lies in, or the folder itself; of a text that is no folder, a pattern for `LIKE`."""
+    """Return the repository a folder lies in, or the folder; for a text that is no folder, a pattern for `LIKE`."""
     path = Path(repo)
     if not path.is_dir():
         return f"%{repo}%"
@@ -108,12 +109,12 @@ def _find_repository(repo: str) -> str:
 
 
 def _run_row(row: dict[str, Any]) -> list[str | Cell]:
-    wanted = row["title"] or (row["requirements_md"] or "").strip().partition("\n")[0]
+    subject = row["title"] or (row["requirements_md"] or "").strip().partition("\n")[0]
     return [
         _state_cell(row),
         row["run_id"][:8],
         PurePath(row["repo_path"]).name,
-        f"{row['workflow']}: {wanted[:40]}" if wanted else row["workflow"],
+        f"{row['workflow']}: {subject[:40]}" if subject else row["workflow"],
         _now(row),
         "rehearsal" if row["is_simulated"] else f"${row['cost_usd'] - row['reserved_usd']:.4f}",
         _started(row["created_at"]),
@@ -126,7 +127,7 @@ def _state_cell(row: dict[str, Any]) -> Cell:
 
 
 def _started(created_at: str) -> str:
-    """Day and minute; the day alone, with its year, where that is another."""
+    """Format day and minute; in another year the day alone, with its year."""
     is_this_year = created_at[:4] == _now_text()[:4]
     return created_at[5:16].replace("T", " ") if is_this_year else created_at[:10]
 
@@ -137,11 +138,11 @@ def _now(row: dict[str, Any]) -> str:
     return describe_in_list(RunFacts(**{name: row[name] for name in ("state", "pause_reason", "is_driven", "error")}))
 
 
-def _tell(run: dict[str, Any]) -> str:
-    """What a run is doing and why, in the sentence that the pages say too."""
+def _describe(run: dict[str, Any]) -> str:
+    """Say what a run is doing and why, in the sentence that the pages say too."""
     from holdfast.presentation.status import PhaseFacts, Question, RunFacts, describe_run
 
-    asked = [item for item in run["approvals"] if item["state"] == "pending"]
+    open_questions = [item for item in run["approvals"] if item["state"] == "pending"]
     facts = RunFacts(
         **{name: run[name] for name in ("state", "created_at", "updated_at", "started_at", "ended_at")},
         pause_reason=run["pause_reason"],
@@ -156,7 +157,7 @@ def _tell(run: dict[str, Any]) -> str:
                 **{name: item[name] for name in ("about", "phase_key", "attempt", "requested_at")},
                 shown=item["shown"] if isinstance(item["shown"], dict) else {},
             )
-            for item in asked
+            for item in open_questions
         ],
     )
     return describe_run(facts).text
@@ -172,17 +173,17 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
         print_json(facts)
         return
     state, limit = facts["state"], facts["budget_micros"]
-    is_over = state in ("completed", "failed", "cancelled")
+    is_over = RunStatus(state).is_terminal
     money = describe_cost(facts["cost_usd"], facts["simulated_usd"], facts["unsettled_usd"])
     money += f" of ${limit / 1_000_000:.2f}" if limit is not None else ""
     waits = f" ({facts['pause_reason']})" if facts["pause_reason"] else ""
     print_text(f"{mark(state)} {paint(facts['workflow'], 'bold')} · {state}{waits} · {money}")
-    print_text(f"  {_tell(facts)}")
+    print_text(f"  {_describe(facts)}")
     print_text(f"  run {facts['run_id']}\n  on {facts['repo_path']} ({facts['base_branch']})")
     if not is_over and facts["worktree_root"]:
         print_text(f"  worktree {facts['worktree_root']}")
-    if wanted := facts["requirements_md"].strip():
-        print_text(f"  wanted: {wanted.splitlines()[0][:100]}")
+    if requirements := facts["requirements_md"].strip():
+        print_text(f"  wanted: {requirements.splitlines()[0][:100]}")
     print_text()
     print_text(table([[*phase_row(phase)[:3], _took(phase), phase_row(phase)[3]] for phase in facts["phases"]]))
     if isinstance(facts["error"], dict):
@@ -207,13 +208,13 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
 
 
 def _summarize(approval: dict[str, Any]) -> str:
-    """What an approval is about, in a few words."""
-    shown = approval["shown"] if isinstance(approval["shown"], dict) else {}
+    """Say in a few words what an approval is about."""
+    details = approval["shown"] if isinstance(approval["shown"], dict) else {}
     if approval["about"] == "outcome":
-        return f"what became of a call is not known: {describe_asked(shown)}"
+        return f"what became of a call is not known: {describe_request(details)}"
     if approval["about"] == "tool":
-        return describe_asked(shown)
-    return f"{shown.get('artifact', '')} · {describe_change(shown)}"
+        return describe_request(details)
+    return f"{details.get('artifact', '')} · {describe_change(details)}"
 
 
 def _took(phase: dict[str, Any]) -> str:
@@ -227,7 +228,7 @@ def _took(phase: dict[str, Any]) -> str:
 
 
 def read_run(run_id: str) -> dict[str, Any]:
-    """Everything a person asks about one run; a phase's `status` is its state as people read it."""
+    """Return everything a person asks about one run; a phase's `status` is its state as people read it."""
     from holdfast.presentation.format import phase_status
 
     (run,) = query("SELECT * FROM runs WHERE id = :id", {"id": run_id})
@@ -275,7 +276,7 @@ def _sum_usd(rows: "Iterable[dict[str, Any]]") -> float:
 
 
 def find_exhausted(run_id: str) -> dict[str, Any]:
-    """Which limit did not allow a run's next call, the last time that happened."""
+    """Return which limit did not allow a run's next call, the last time that happened; empty if it never did."""
     rows = query(
         "SELECT body FROM events WHERE run_id = :id AND type = 'budget.exhausted' ORDER BY seq DESC LIMIT 1",
         {"id": run_id},
@@ -307,7 +308,7 @@ def read_approvals(
 
 
 def read_waiting() -> list[dict[str, Any]]:
-    """What waits for a person now. What nobody answered until its deadline is answered first, durably."""
+    """Return the approvals that wait for a person now. Those past their deadline are answered first, durably."""
     found = read_approvals(state="pending", of_open_runs=True)
     if any(row["deadline_at"] and row["deadline_at"] <= _now_text() for row in found):
         import asyncio
@@ -331,7 +332,7 @@ async def _decide_overdue() -> None:
 
 
 def describe_deadline(row: dict[str, Any]) -> str:
-    """Until when an approval can be answered, and what happens then."""
+    """Say until when an approval can be answered, and what happens then."""
     if not row["deadline_at"]:
         return ""
     action = row["shown"].get("on_deadline", "reject") if isinstance(row["shown"], dict) else "reject"
@@ -351,47 +352,48 @@ def approvals(as_json: JSON = False) -> None:
         print_text("Nothing waits for you.")
     places = _read_places() if found else {}
     for row in found:
-        shown = row["shown"] if isinstance(row["shown"], dict) else {}
+        details = row["shown"] if isinstance(row["shown"], dict) else {}
         short = paint(row["approval_id"][:8], "bold")
         workflow, repository = places.get(row["run_id"], ("", ""))
         where = f"run {row['run_id'][:8]} in {repository}"
         print_text(f"{mark('paused')} {short}  {row['phase_key']} of {workflow}, {where}")
         since = row["requested_at"][:16].replace("T", " ")
         if row["about"] == "outcome":
-            _tell_doubt(row, shown, since)
+            _show_doubt(row, details, since)
             continue
-        if shown.get("question"):
-            print_text(f"    {shown['question']}\n    {describe_asked(shown)}\n    since {since}")
+        if details.get("question"):
+            print_text(f"    {details['question']}\n    {describe_request(details)}\n    since {since}")
             print_text(f"    holdfast approve {row['approval_id'][:8]}, or holdfast reject {row['approval_id'][:8]}")
             print_text(f"    in full: holdfast approvals show {row['approval_id'][:8]}")
             continue
         when = f"since {since}{describe_deadline(row)}"
-        print_text(f"    {shown.get('artifact', '')} · {describe_change(shown)} · {when}")
-        following = ", ".join(shown.get("next") or []) or "the run's end"
+        print_text(f"    {details.get('artifact', '')} · {describe_change(details)} · {when}")
+        following = ", ".join(details.get("next") or []) or "the run's end"
         print_text(f"    approve leads to {following}: holdfast approve {row['approval_id'][:8]}")
         print_text(f"    in full: holdfast approvals show {row['approval_id'][:8]}")
 
 
 def _read_places() -> dict[str, tuple[str, str]]:
-    """By run that waits its workflow and the name of its repository."""
+    """Return the workflow and the repository's name of each run that is not over, by run."""
     rows = query(f"SELECT id AS run_id, workflow, repo_path FROM runs WHERE {_OPEN}")  # noqa: S608
     return {row["run_id"]: (row["workflow"], PurePath(row["repo_path"]).name) for row in rows}
 
 
-def _tell_doubt(row: dict[str, Any], shown: dict[str, Any], since: str) -> None:
+def _show_doubt(row: dict[str, Any], details: dict[str, Any], since: str) -> None:
     short = row["approval_id"][:8]
-    print_text(f"    {IN_DOUBT}\n    {describe_asked(shown)}\n    since {since}")
+    print_text(f"    {IN_DOUBT}\n    {describe_request(details)}\n    since {since}")
     print_text(f"    it happened: holdfast approve {short} --result TEXT")
     print_text(f"    run it again: holdfast approve {short} · fail the phase: holdfast reject {short}")
 
 
-def describe_change(shown: dict[str, Any]) -> str:
-    files = shown.get("files") or []
-    return f"{len(files)} file{'s' if len(files) != 1 else ''}, +{shown.get('added', 0)} −{shown.get('removed', 0)}"
+def describe_change(details: dict[str, Any]) -> str:
+    """Count the files and lines that a change touches."""
+    files = details.get("files") or []
+    return f"{len(files)} file{'s' if len(files) != 1 else ''}, +{details.get('added', 0)} −{details.get('removed', 0)}"
 
 
-def describe_asked(shown: dict[str, Any]) -> str:
-    """The call that a question is about, in a line or two."""
-    args = shown.get("args") or shown.get("argv")
-    told = json.dumps(args, ensure_ascii=False) if isinstance(args, dict | list) else str(args or "")
-    return f"{shown.get('tool', shown.get('key', ''))} {told}".strip()
+def describe_request(details: dict[str, Any]) -> str:
+    """Show the call that a question is about, in a line or two."""
+    args = details.get("args") or details.get("argv")
+    text = json.dumps(args, ensure_ascii=False) if isinstance(args, dict | list) else str(args or "")
+    return f"{details.get('tool', details.get('key', ''))} {text}".strip()

@@ -39,13 +39,13 @@ def list_logs(
     """
     full_id = find_run_id(run_id)
     _check_phase(full_id, phase)
-    is_wanted = _to_filter(phase, step)
+    matches = _to_filter(phase, step)
     if follow:
         import asyncio
 
-        asyncio.run(_follow(full_id, is_wanted, is_json=as_json))
+        asyncio.run(_follow(full_id, matches, is_json=as_json))
         return
-    calls = [call for call in _read_calls(full_id) if is_wanted(call)]
+    calls = [call for call in _read_calls(full_id) if matches(call)]
     is_driven = any(call.ended_at is None for call in calls) and bool(find_driven([full_id]))
     for number, call in enumerate(calls):
         if number and not as_json:
@@ -66,10 +66,10 @@ def _check_phase(run_id: str, phase: str | None) -> None:
 
 
 def _to_filter(phase: str | None, step: str | None) -> Callable[[CommandCall], bool]:
-    def is_wanted(call: CommandCall) -> bool:
+    def matches(call: CommandCall) -> bool:
         return phase in (None, call.phase) and (step is None or call.key == step or call.key.endswith(f"/{step}"))
 
-    return is_wanted
+    return matches
 
 
 def _read_calls(run_id: str) -> list[CommandCall]:
@@ -83,7 +83,7 @@ def _read_calls(run_id: str) -> list[CommandCall]:
 
 
 def read_spool(run_id: str, key: str, after: int = 0) -> tuple[str, int]:
-    """What a command has printed after so many bytes, as far as it lies in the spool; and how many there are then."""
+    """Return what a command has printed after so many bytes, as far as the spool has it, and where that ends."""
     from holdfast.agents.redaction import SECRETS
     from holdfast.config import load_config
     from holdfast.runtime.durable import idempotency_key
@@ -135,7 +135,7 @@ def _to_json(call: CommandCall, *, is_driven: bool) -> dict[str, Any]:
     return {**vars(call), "duration_s": call.duration_s, "is_running": is_running}
 
 
-async def _follow(run_id: str, is_wanted: Callable[[CommandCall], bool], *, is_json: bool) -> None:
+async def _follow(run_id: str, matches: Callable[[CommandCall], bool], *, is_json: bool) -> None:
     """Print what is recorded, then what comes: of a command that runs, what lies in the spool so far."""
     import asyncio
 
@@ -154,7 +154,7 @@ async def _follow(run_id: str, is_wanted: Callable[[CommandCall], bool], *, is_j
                         printer.print_more()
                         continue
                     event = coming.result()
-                    if (call := log.add(event)) is not None and is_wanted(call):
+                    if (call := log.add(event)) is not None and matches(call):
                         printer.take(call)
                     if event.is_terminal:
                         return

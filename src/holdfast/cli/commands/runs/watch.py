@@ -12,17 +12,18 @@ _LAST_EVENTS = 50  # a pause and what led to it
 
 
 def find_diagnosis(run_id: str) -> str:
-    """Why a run that is paused as stalled got nowhere, as its journal tells it last."""
+    """Return why a run that is paused as stalled got nowhere, in the journal's last words on it."""
     store = open_configured_store()
     try:
         head = store.read_heads([run_id]).get(run_id, 0)
-        told = [event.payload.get("stalled") for event in store.list_events(run_id, max(head - _LAST_EVENTS, 0))]
+        reasons = [event.payload.get("stalled") for event in store.list_events(run_id, max(head - _LAST_EVENTS, 0))]
     finally:
         store.close()
-    return next((str(text) for text in reversed(told) if text), "")
+    return next((str(text) for text in reversed(reasons) if text), "")
 
 
 def open_configured_store() -> Any:
+    """Open the store of the configured database; whoever opens it closes it."""
     from holdfast.config import load_config
 
     config = load_config()
@@ -54,12 +55,12 @@ def watch_run(run_id: RUN_ID) -> None:
 async def _watch(run_id: str) -> str:
     import asyncio
 
-    from holdfast.cli.terminal.progress import give_notice, shown_progress
+    from holdfast.cli.terminal.progress import give_notice, progress_display
 
     phases = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
     store = open_configured_store()
     try:
-        async with shown_progress(store, run_id, phase_keys=[row["phase_key"] for row in phases]) as view:
+        async with progress_display(store, run_id, phase_keys=[row["phase_key"] for row in phases]) as view:
             quiet_s = 0.0
             while not view.is_still:  # the journal wakes the view; this only looks at it
                 await asyncio.sleep(0.1)
