@@ -8,15 +8,12 @@ from holdfast.cli.commands.runs.list import find_exhausted
 from holdfast.cli.terminal.arguments import JSON, find_run_id, get_user
 from holdfast.cli.terminal.completion import complete_runs
 from holdfast.cli.terminal.output import Cell, describe_cost, paint, print_json, print_text, table
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence.raw_sql import get_run, read_run_costs, sum_costs, sum_day
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SUMS = (
-    "SUM(CASE WHEN l.is_simulated = 0 THEN l.amount_micros ELSE 0 END) AS spent_micros, "
-    "SUM(CASE WHEN l.is_simulated <> 0 THEN l.amount_micros ELSE 0 END) AS simulated_micros"
-)
+_MOST_RUNS = 20
 
 
 def budget(
@@ -52,19 +49,11 @@ def read_day() -> dict[str, Any]:
 
     config = load_config()
     today = datetime.now(UTC).date().isoformat()
-    days = [
-        (query(f"SELECT {_SUMS} FROM {table} l WHERE day = :day", {"day": today}) or [{}])[0]  # noqa: S608 - ours
-        for table in ("ledger", "past_spending")  # the second has what deleted runs spent
-    ]
-    runs = query(
-        f"SELECT r.id AS run_id, r.state, r.workflow, r.budget_micros, {_SUMS} "  # noqa: S608
-        "FROM ledger l JOIN runs r ON r.id = l.run_id "
-        "GROUP BY r.id, r.state, r.workflow, r.budget_micros, r.created_at ORDER BY r.created_at DESC LIMIT 20"
-    )
+    real, simulated = sum_day(today)
     return {
         "day": today,
-        "spent_usd": sum(_usd(row.get("spent_micros")) or 0.0 for row in days),
-        "simulated_usd": sum(_usd(row.get("simulated_micros")) or 0.0 for row in days),
+        "spent_usd": _usd(real),
+        "simulated_usd": _usd(simulated),
         "day_limit_usd": config.day_budget_usd,
         "run_limit_usd": config.run_budget_usd,
         "runs": [
@@ -76,45 +65,43 @@ def read_day() -> dict[str, Any]:
                 "simulated_usd": _usd(row["simulated_micros"]),
                 "limit_usd": _usd(row["budget_micros"]),
             }
-            for row in runs
+            for row in read_run_costs(limit=_MOST_RUNS)
         ],
     }
 
 
 def read_run_budget(run_id: str) -> dict[str, Any]:
-    (run,) = query("SELECT state, budget_micros, pause_reason, is_simulated FROM runs WHERE id = :id", {"id": run_id})
-    rows = query(
-        f"SELECT phase_key, state, {_SUMS} FROM ledger l WHERE run_id = :id GROUP BY phase_key, state "  # noqa: S608
-        "ORDER BY phase_key",
-        {"id": run_id},
-    )
-    total, simulated = (_sum(rows, name) for name in ("spent_micros", "simulated_micros"))
+    """Return what a run may spend and what it spent, in all and by phase."""
+    run, rows = get_run(run_id), sum_costs(run_id, "phase_key", "state", "is_simulated")
+    real_rows = [row for row in rows if not row["is_simulated"]]
+    simulated_rows = [row for row in rows if row["is_simulated"]]
+    real, simulated = _sum(real_rows), _sum(simulated_rows)
     limit, waits_for = run["budget_micros"], run["pause_reason"]
-    counted = simulated if run["is_simulated"] else total  # a rehearsal's own limit is rehearsed with play money
+    counted = simulated if run["is_simulated"] else real  # a rehearsal's own limit is rehearsed with play money
     return {
         "run_id": run_id,
         "state": run["state"],
         "waiting_for": waits_for,
         "limit_hit": find_exhausted(run_id).get("limit") if waits_for == "budget" else None,
         "is_simulated": bool(run["is_simulated"]),
-        "spent_usd": _usd(total),
+        "spent_usd": _usd(real),
         "simulated_usd": _usd(simulated),
-        "reserved_usd": _usd(_sum((row for row in rows if row["state"] == "reserved"), "spent_micros")),
+        "reserved_usd": _usd(_sum(row for row in real_rows if row["state"] == "reserved")),
         "limit_usd": _usd(limit),
         "left_usd": None if limit is None else _usd(max(limit - counted, 0)),
         "phases": [
             {
                 "key": key,
-                "spent_usd": _usd(_sum(of_phase := [row for row in rows if row["phase_key"] == key], "spent_micros")),
-                "simulated_usd": _usd(_sum(of_phase, "simulated_micros")),
+                "spent_usd": _usd(_sum(row for row in real_rows if row["phase_key"] == key)),
+                "simulated_usd": _usd(_sum(row for row in simulated_rows if row["phase_key"] == key)),
             }
             for key in dict.fromkeys(row["phase_key"] for row in rows)
         ],
     }
 
 
-def _sum(rows: "Iterable[dict[str, Any]]", name: str) -> int:
-    return sum(int(row[name] or 0) for row in rows)
+def _sum(rows: "Iterable[dict[str, Any]]") -> int:
+    return sum(int(row["total"] or 0) for row in rows)
 
 
 def _usd(micros: Any) -> float | None:

@@ -120,13 +120,12 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
 
     from holdfast.cli.terminal.arguments import find_repository
     from holdfast.cli.terminal.output import finish, plain, say, waiting_notice
-    from holdfast.persistence.raw_sql import query
+    from holdfast.persistence.raw_sql import read_phase_keys
 
     with waiting_notice("starting …"):
         from holdfast.cli.terminal.drive import drive
         from holdfast.cli.terminal.engine import YesToAll, open_engine
 
-    phases = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
     callback = YesToAll() if is_yes else None
     interrupted = asyncio.Event()
     opened = open_engine(
@@ -142,7 +141,7 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
             db,
             run_id,
             lambda: getattr(engine, verb)(run_id, **options),
-            phase_keys=[row["phase_key"] for row in phases],
+            phase_keys=read_phase_keys(run_id),
             can_ask=is_interactive() and not is_json,
             after=db.store.read_heads([run_id]).get(run_id, 0),
             interrupted=interrupted,
@@ -199,10 +198,9 @@ def _check_phase(prefix: str, phase: str) -> None:
     from holdfast.cli.lazy import did_you_mean
     from holdfast.cli.terminal.arguments import find_run_id
     from holdfast.errors import ConfigInvalid
-    from holdfast.persistence.raw_sql import query
+    from holdfast.persistence.raw_sql import read_phase_keys
 
-    rows = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": find_run_id(prefix)})
-    keys = [row["phase_key"] for row in rows]
+    keys = read_phase_keys(find_run_id(prefix))
     if keys and phase not in keys:
         hint = did_you_mean(phase, keys).strip() or f"Its phases are {', '.join(keys)}."
         raise ConfigInvalid(f"The run has no phase {phase!r}.", hint=hint, key="phase")

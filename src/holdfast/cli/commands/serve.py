@@ -108,12 +108,9 @@ def list_all(as_json: JSON = False) -> None:
     Example: holdfast token list
     """
     from holdfast.cli.terminal.output import print_json, table
-    from holdfast.persistence.raw_sql import query
+    from holdfast.persistence.raw_sql import read_tokens
 
-    found = query(
-        "SELECT id, name, role, created_at, created_by, expires_at, last_used_at, revoked_at, revoked_by FROM tokens "
-        "ORDER BY created_at, id"
-    )
+    found = read_tokens()
     if as_json:
         print_json(found)
         return

@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.cli.commands.runs.list import read_run
 from holdfast.cli.commands.runs.watch import open_configured_store
 from holdfast.cli.demo.workflow_project import SuiteResult
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence.raw_sql import sum_costs
 from holdfast.runtime.events import Event, EventKind
 
 _CALLS = (EventKind.MODEL_RESPONSE, EventKind.TOOL_RESULT)
@@ -60,7 +60,7 @@ def read_proof(run_id: str, pids: Sequence[int]) -> Proof:
         store.close()
     facts = read_run(run_id)
     phases = tuple(phase["key"] for phase in facts["phases"])
-    money = query("SELECT state, amount_micros FROM ledger WHERE run_id = :id", {"id": run_id})
+    costs = {row["state"]: row for row in sum_costs(run_id, "state")}
     return Proof(
         pids=tuple(pids),
         phases=phases,
@@ -69,10 +69,10 @@ def read_proof(run_id: str, pids: Sequence[int]) -> Proof:
         state=facts["state"],
         report=str(facts["final_report_path"] or ""),
         artifacts=tuple(phase["artifact"] for phase in facts["phases"] if phase["artifact"]),
-        spent_micros=sum(row["amount_micros"] for row in money),
-        settled=sum(1 for row in money if row["state"] == "settled"),
+        spent_micros=sum(int(row["total"]) for row in costs.values()),
+        settled=int(costs["settled"]["calls"]) if "settled" in costs else 0,
         worktree=Path(str(facts["worktree_root"])),
-        unanswered_micros=sum(row["amount_micros"] for row in money if row["state"] == "reserved"),
+        unanswered_micros=int(costs["reserved"]["total"]) if "reserved" in costs else 0,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.catalog import Catalog
 from holdfast.cli.commands.catalog import describe_readiness, read_personas
 from holdfast.cli.commands.runs.diff import coloured, read_diff
-from holdfast.cli.commands.runs.list import approvals, list_runs, read_approvals
+from holdfast.cli.commands.runs.list import approvals, list_runs
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.repl.conversation import Talk
 from holdfast.cli.repl.conversation_list import find_conversation, list_conversations, to_table
@@ -22,7 +22,7 @@ from holdfast.cli.terminal.output import Cell, describe_cost, folded, paint, pla
 from holdfast.consent import open_consents
 from holdfast.engine.conversation.persona_choice import Entries, get_persona, with_model
 from holdfast.errors import ConfigInvalid
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence.raw_sql import read_approvals, sum_costs
 
 _MOST_RUNS = 10
 _EXPANDED_LINES = 60
@@ -153,11 +153,7 @@ class Commands:
         self._talk.tell(coloured(plain(text)).rstrip() if text else "  No file was changed.")
 
     async def _cost(self, _rest: str) -> None:
-        rows = query(
-            "SELECT attempt, is_simulated, COUNT(*) AS calls, SUM(amount_micros) AS total FROM ledger "
-            "WHERE run_id = :id GROUP BY attempt, is_simulated ORDER BY attempt, is_simulated",
-            {"id": self._talk.run_id or ""},
-        )
+        rows = sum_costs(self._talk.run_id or "", "attempt", "is_simulated")
         for row in rows:
             calls = f"{row['calls']} model call{'s' if row['calls'] != 1 else ''}"
             played = " simulated" if row["is_simulated"] else ""

@@ -26,8 +26,8 @@ from holdfast.engine.conversation.journal import (
 from holdfast.engine.results import RunResult
 from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.errors import ApprovalNotFound, ApprovalStale, HoldfastError, RunBusy
+from holdfast.persistence import raw_sql
 from holdfast.persistence.db import Database
-from holdfast.persistence.raw_sql import query
 from holdfast.persona import AgentPersona
 from holdfast.runtime.stores import open_journal
 
@@ -301,9 +301,5 @@ class Talk:
 
 def find_bound_persona(run_id: str) -> AgentPersona | None:
     """Return the persona that answers in a conversation until a message names another."""
-    rows = query(
-        "SELECT p.definition FROM run_bindings b JOIN agent_personas p ON p.id = b.persona_id "
-        "WHERE b.run_id = :id AND b.role_id = :role",
-        {"id": run_id, "role": ROLE},
-    )
-    return AgentPersona.model_validate(rows[0]["definition"]) if rows else None
+    definition = raw_sql.find_bound_persona(run_id, ROLE)
+    return AgentPersona.model_validate(definition) if definition is not None else None

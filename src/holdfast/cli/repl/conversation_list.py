@@ -10,7 +10,7 @@ from holdfast.cli.terminal.arguments import find_run_id
 from holdfast.cli.terminal.output import Cell, plain, table
 from holdfast.engine.conversation.journal import NAME
 from holdfast.errors import ConfigInvalid, RunNotFound
-from holdfast.persistence.raw_sql import find_driven, query
+from holdfast.persistence.raw_sql import find_driven, get_run, read_open_runs
 from holdfast.presentation.format import duration
 
 _LISTED = 20
@@ -57,11 +57,7 @@ def read_git(folder: Path, *words: str) -> str:
 
 def list_conversations(repo: Path, *, limit: int = _LISTED) -> list[PastConversation]:
     """Return the conversations about a repository that are not over, the one used last first."""
-    rows = query(
-        "SELECT id, title, state, pause_reason, updated_at FROM runs WHERE workflow = :name AND repo_path = :repo "
-        "AND state IN ('pending', 'running', 'paused') ORDER BY updated_at DESC, id LIMIT :limit",
-        {"name": NAME, "repo": str(repo), "limit": limit},
-    )
+    rows = read_open_runs(workflow=NAME, repo=str(repo), limit=limit)
     driven = find_driven([row["id"] for row in rows if row["state"] == "running"])
     now = datetime.now(UTC)
     return [
@@ -88,8 +84,7 @@ def find_conversation(text: str, repo: Path) -> str:
     """
     if text and not (text.isdecimal() and len(text) <= _NUMBER_CHARS):
         run_id = find_run_id(text)
-        (row,) = query("SELECT workflow FROM runs WHERE id = :id", {"id": run_id})
-        if row["workflow"] != NAME:
+        if get_run(run_id)["workflow"] != NAME:
             hint = f"Go on with it: holdfast resume {run_id[:8]}"
             raise ConfigInvalid(f"Run {run_id[:8]} is no conversation.", hint=hint, key="--resume")
         return run_id

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import typer
 
 from holdfast.cli.terminal.arguments import is_interactive
+from holdfast.enums import RunStatus
 from holdfast.errors import ConfigInvalid
-from holdfast.persistence.raw_sql import find_driven, query
+from holdfast.persistence.raw_sql import count_waiting_approvals, find_driven, read_open_runs
 
 _MOST_INTERRUPTED = 5
 _NO_REPOSITORY = "This folder is in no git repository, so there is nothing to talk about."
@@ -80,15 +81,12 @@ def _answer(options: HomeOptions, text: str, *, piped: str = "") -> int:
 
 
 def show_home(help_text: str) -> None:
+    """Print the help, then what waits for a person, runs, or was interrupted."""
     typer.echo(help_text)
-    waiting = query(
-        "SELECT COUNT(*) AS n FROM approvals a JOIN runs r ON r.id = a.run_id "
-        "WHERE a.state = 'pending' AND r.state IN ('pending', 'running', 'paused')"
-    )
-    if waiting and waiting[0]["n"]:
-        many = "approval waits" if waiting[0]["n"] == 1 else "approvals wait"
-        typer.echo(f"\n◔ {waiting[0]['n']} {many} for you: holdfast approvals")
-    running = [str(row["id"]) for row in query("SELECT id FROM runs WHERE state = 'running'")]
+    if waiting := count_waiting_approvals():
+        many = "approval waits" if waiting == 1 else "approvals wait"
+        typer.echo(f"\n◔ {waiting} {many} for you: holdfast approvals")
+    running = [str(row["id"]) for row in read_open_runs() if row["state"] == RunStatus.RUNNING]
     driven = find_driven(running)
     if driven:
         typer.echo(f"● {len(driven)} running: holdfast runs list --state running")

@@ -19,7 +19,7 @@ from holdfast.cli.terminal.output import folded, paint, plain, print_text
 from holdfast.cli.terminal.questions import in_rows, is_in_doubt
 from holdfast.enums import Backend
 from holdfast.errors import HoldfastError, WorkspaceError
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence.raw_sql import find_run
 from holdfast.workspace.instruction_files import read_folder_instructions
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -144,8 +144,8 @@ class _Repl:
         """Return where the agent of this conversation works, for a command that looks there."""
         if self._talk.run_id is None:
             return None
-        rows = query("SELECT worktree_root FROM runs WHERE id = :id", {"id": self._talk.run_id})
-        return Path(rows[0]["worktree_root"]) if rows and rows[0]["worktree_root"] else None
+        run = find_run(self._talk.run_id)
+        return Path(run["worktree_root"]) if run and run["worktree_root"] else None
 
     async def _interrupt(self) -> None:
         # Not waited for: the prompt stays, and says that it is under way.

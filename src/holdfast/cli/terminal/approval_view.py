@@ -7,21 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.commands.runs.diff import coloured
-from holdfast.cli.commands.runs.list import IN_DOUBT, describe_change, describe_deadline, read_approvals
+from holdfast.cli.commands.runs.list import IN_DOUBT, describe_change, describe_deadline
 from holdfast.cli.terminal.arguments import JSON, find_approval_id
 from holdfast.cli.terminal.completion import complete_approvals
 from holdfast.cli.terminal.output import has_colour, mark, paint, plain, print_json, print_text
-from holdfast.persistence.raw_sql import query
-
-_RUN = (
-    "SELECT r.state, r.workflow, r.title, r.requirements_md, r.repo_path, r.worktree_root, t.definition "
-    "FROM runs r LEFT JOIN workflow_templates t ON t.id = r.template_id WHERE r.id = :id"
-)
-_CONTENT = (
-    "SELECT content FROM artifacts WHERE run_id = :run_id AND phase_key = :phase_key AND attempt = :attempt "
-    "AND hash = :hash ORDER BY turn DESC"
-)
-_OPEN = ("pending", "running", "paused")
+from holdfast.enums import RunStatus
+from holdfast.persistence.raw_sql import find_artifact_text, find_template, get_run, read_approvals
 
 
 def show_approval(
@@ -52,9 +43,9 @@ def read_approval(approval_id: str) -> dict[str, Any]:
     """Return everything a person asks about one approval; `shown` is what was recorded when it was asked."""
     (row,) = read_approvals(approval_id=approval_id)
     details = row["shown"] = row["shown"] if isinstance(row["shown"], dict) else {}
-    (run,) = query(_RUN, {"id": row["run_id"]})
-    row["risk"] = _find_risk(run["definition"], row["phase_key"])
-    is_open = row["state"] == "pending" and run["state"] in _OPEN
+    run = get_run(row["run_id"])
+    row["risk"] = _find_risk(find_template(row["run_id"]), row["phase_key"])
+    is_open = row["state"] == "pending" and not RunStatus(run["state"]).is_terminal
     return {
         **row,
         "workflow": run["workflow"],
@@ -92,10 +83,9 @@ def _find_risk(definition: Any, phase_key: str) -> str:
 
 def _read_content(row: dict[str, Any]) -> str:
     """Return the whole artifact; what was recorded with the question is cut where it is very long."""
-    seen = row["shown"].get("subject") or {}
-    about = {name: row[name] for name in ("run_id", "phase_key", "attempt")}
-    found = query(_CONTENT, {**about, "hash": seen.get("artifact_hash")})
-    return str(found[0]["content"] if found else row["shown"].get("content") or "")
+    digest = (row["shown"].get("subject") or {}).get("artifact_hash")
+    text = find_artifact_text(row["run_id"], row["phase_key"], row["attempt"], digest)
+    return text if text is not None else str(row["shown"].get("content") or "")
 
 
 def _commands(row: dict[str, Any]) -> Iterator[tuple[str, str]]:

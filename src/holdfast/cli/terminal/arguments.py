@@ -2,13 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from holdfast.cli.terminal.completion import complete_runs
 from holdfast.errors import ApprovalNotFound, RunNotFound
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence.raw_sql import find_ids, find_run, read_approvals
 
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 YES = Annotated[bool, typer.Option("--yes", help="Approve everything.")]
@@ -58,7 +58,7 @@ def find_approval(prefix: str) -> tuple[str, str]:
     if len(ids) != 1:
         what = "is the beginning of several approvals" if ids else "is no approval"
         raise ApprovalNotFound(f"{prefix!r} {what}.", hint="See what waits: holdfast approvals")
-    (row,) = query("SELECT run_id FROM approvals WHERE id = :id", {"id": ids[0]})
+    (row,) = read_approvals(approval_id=ids[0])
     return ids[0], str(row["run_id"])
 
 
@@ -70,8 +70,7 @@ def find_approval_id(prefix: str) -> str:
     runs = [] if _find_ids("approvals", prefix) else _find_ids("runs", prefix)
     if len(runs) != 1:
         return find_approval(prefix)[0]
-    rows = query("SELECT id FROM approvals WHERE run_id = :id AND state = 'pending' ORDER BY id", {"id": runs[0]})
-    ids = [str(row["id"]) for row in rows]
+    ids = sorted(str(row["approval_id"]) for row in read_approvals(runs[0], state="pending"))
     if not ids:
         raise ApprovalNotFound(f"Run {runs[0]} waits for no approval.", hint="See what waits: holdfast approvals")
     if len(ids) > 1:
@@ -80,18 +79,14 @@ def find_approval_id(prefix: str) -> str:
     return ids[0]
 
 
-def _find_ids(table: str, prefix: str) -> list[str]:
-    # Not LIKE: the text may hold its wildcards.
-    rows = query(
-        f"SELECT id FROM {table} WHERE id = :prefix OR substr(id, 1, :chars) = :prefix ORDER BY id LIMIT 5",  # noqa: S608
-        {"prefix": prefix, "chars": len(prefix)},
-    )
-    ids = [str(row["id"]) for row in rows]
+def _find_ids(table: Literal["runs", "approvals"], prefix: str) -> list[str]:
+    ids = find_ids(table, prefix)
     if prefix in ids:
         return [prefix]
     return ids if len(prefix) >= _MIN_PREFIX_CHARS else []
 
 
 def find_repository(run_id: str) -> Path | None:
-    rows = query("SELECT repo_path FROM runs WHERE id = :id", {"id": run_id})
-    return Path(rows[0]["repo_path"]) if rows else None
+    """Return the repository of a run; `None` if there is no such run."""
+    run = find_run(run_id)
+    return Path(run["repo_path"]) if run else None

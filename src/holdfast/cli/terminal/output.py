@@ -196,10 +196,10 @@ def next_step(
 
 def _find_waiting(run_id: str) -> str:
     """Return the beginning of the id of the one approval that a run waits for; nothing if there are several."""
-    from holdfast.persistence.raw_sql import query
+    from holdfast.persistence.raw_sql import read_approvals
 
-    rows = query("SELECT id FROM approvals WHERE run_id = :id AND state = 'pending'", {"id": run_id})
-    return str(rows[0]["id"])[:8] if len(rows) == 1 else ""
+    rows = read_approvals(run_id, state="pending")
+    return str(rows[0]["approval_id"])[:8] if len(rows) == 1 else ""
 
 
 @contextlib.contextmanager

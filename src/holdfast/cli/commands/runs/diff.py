@@ -7,14 +7,11 @@ import typer
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import RUN_ID, find_run_id
 from holdfast.cli.terminal.output import has_colour, plain, say
+from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunNotInState
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence.raw_sql import find_template, get_run, read_phases
 
-_DEFINITION = "SELECT t.definition FROM workflow_templates t JOIN runs r ON r.template_id = t.id WHERE r.id = :id"
-_UNFINISHED = (
-    "SELECT p.phase_key, p.state FROM run_phases p JOIN runs r ON r.id = p.run_id WHERE p.run_id = :id "
-    "AND r.state IN ('running', 'paused') AND p.state IN ('running', 'awaiting_approval') ORDER BY p.position"
-)
+_UNFINISHED = (RunPhaseState.RUNNING, RunPhaseState.AWAITING_APPROVAL)
 _DIFF_TONES = {"+": "32", "-": "31", "@": "36"}
 
 
@@ -50,10 +47,9 @@ def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = F
     from holdfast.engine.patch import read_patch
 
     trees = _read_trees(run_id)
-    definition = query(_DEFINITION, {"id": run_id})
-    made_from = definition[0]["definition"] if definition else None
     try:
-        return read_patch(load_config().data_dir, run_id, trees, made_from, phase, with_own=with_artifacts)
+        template = find_template(run_id)
+        return read_patch(load_config().data_dir, run_id, trees, template, phase, with_own=with_artifacts)
     except RunNotInState as error:
         error.hint = did_you_mean(phase or "", list(trees)).strip() or error.hint
         raise
@@ -61,7 +57,10 @@ def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = F
 
 def _find_unfinished_phases(run_id: str) -> dict[str, str]:
     """Return the phases of an open run that wait or are under way, and their states."""
-    return {row["phase_key"]: row["state"] for row in query(_UNFINISHED, {"id": run_id})}
+    if get_run(run_id)["state"] not in (RunStatus.RUNNING, RunStatus.PAUSED):
+        return {}
+    states = {row["phase_key"]: row["state"] for row in read_phases(run_id)}
+    return {key: state for key, state in states.items() if state in _UNFINISHED}
 
 
 def _read_trees(run_id: str) -> dict[str, str]:
@@ -69,11 +68,10 @@ def _read_trees(run_id: str) -> dict[str, str]:
     from holdfast.config import load_config
     from holdfast.engine.patch import find_unfinished, order_trees
 
-    rows = query("SELECT phase_key, tree, ended_at FROM run_phases WHERE run_id = :id", {"id": run_id})
     open_phases = _find_unfinished_phases(run_id)
     recorded = _read_recorded_trees(run_id) if open_phases else {}
     unfinished = find_unfinished(load_config().data_dir, run_id, recorded, open_phases)
-    return order_trees(((row["phase_key"], row["tree"], row["ended_at"]) for row in rows), unfinished)
+    return order_trees(((row["phase_key"], row["tree"], row["ended_at"]) for row in read_phases(run_id)), unfinished)
 
 
 def _read_recorded_trees(run_id: str) -> dict[str, tuple[str, float]]:

@@ -21,16 +21,24 @@ from holdfast.cli.terminal.output import (
     table,
 )
 from holdfast.enums import RunStatus
-from holdfast.persistence.raw_sql import find_driven, query
+from holdfast.persistence.raw_sql import (
+    RunQuery,
+    find_driven,
+    find_last_payload,
+    get_run,
+    read_approvals,
+    read_artifacts,
+    read_open_runs,
+    read_phases,
+    read_runs,
+    sum_costs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_OPEN = "state IN ('pending', 'running', 'paused')"
-_OF_OPEN_RUNS = f"run_id IN (SELECT id FROM runs WHERE {_OPEN})"  # noqa: S608
 _RUN_HEADINGS = ["STATE", "RUN", "REPO", "WHAT", "NOW", "SPENT", "STARTED"]
 IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
-_SUM = "SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = runs.id AND"
 STATES = [status.value for status in RunStatus]
 
 
@@ -52,7 +60,7 @@ def list_runs(
     if state is not None and state not in STATES:
         hint = did_you_mean(state, STATES) or f" The states are {', '.join(STATES)}."
         raise typer.BadParameter(f"{state!r} is no state of a run.{hint}", param_hint="--state")
-    found = read_runs(state=state, workflow=workflow, repo=repo, text=text, limit=limit)
+    found = read_runs(_to_query(state, workflow, repo, text), limit=limit)
     if as_json:
         print_json(found)
     elif found:
@@ -63,49 +71,13 @@ def list_runs(
         print_text("There are no runs yet. Start one: holdfast run WORKFLOW --repo PATH")
 
 
-def read_runs(
-    *, state: str | None, workflow: str | None, repo: str | None, text: str | None, limit: int
-) -> list[dict[str, Any]]:
-    conditions = {
-        "state = :state": ("state", state),
-        "workflow = :workflow": ("workflow", workflow),
-        _in_repository(repo): ("repo", repo and _find_repository(repo)),
-        "(title LIKE :text OR requirements_md LIKE :text)": ("text", text and f"%{text}%"),
-    }
-    filters = {sql: pair for sql, pair in conditions.items() if pair[1] is not None}
-    where = f"WHERE {' AND '.join(filters)}" if filters else ""
-    found = query(
-        f"SELECT id AS run_id, state, workflow, title, repo_path, created_at, updated_at, ended_at, error, "  # noqa: S608
-        f"pause_reason, requirements_md, "
-        f"is_simulated, ({_SUM} is_simulated = 0) AS cost_micros, ({_SUM} is_simulated <> 0) AS simulated_micros, "
-        f"({_SUM} is_simulated = 0 AND state = 'reserved') AS reserved_micros "
-        f"FROM runs {where} ORDER BY created_at DESC, id DESC LIMIT :limit",
-        {**dict(filters.values()), "limit": limit},
-    )
-    driven = find_driven([row["run_id"] for row in found if row["state"] == "running"])
-    for row in found:
-        row["cost_usd"] = int(row.pop("cost_micros") or 0) / 1_000_000
-        row["simulated_usd"] = int(row.pop("simulated_micros") or 0) / 1_000_000
-        row["reserved_usd"] = int(row.pop("reserved_micros") or 0) / 1_000_000
-        row["is_simulated"] = bool(row["is_simulated"])
-        row["is_driven"] = row["run_id"] in driven
-    return found
-
-
-def _in_repository(repo: str | None) -> str:
-    """Return the condition for runs of a repository: they may have been started in a folder of it."""
+def _to_query(state: str | None, workflow: str | None, repo: str | None, text: str | None) -> RunQuery:
+    """Return which runs the options mean: `--repo` is a folder of a repository, or a part of its path."""
     if repo is None or not Path(repo).is_dir():
-        return "repo_path LIKE :repo"
-    return "(repo_path = :repo OR substr(repo_path, 1, length(:repo) + 1) = :repo || '/')"
-
-
-def _find_repository(repo: str) -> str:
-    """Return the repository a folder lies in, or the folder; for a text that is no folder, a pattern for `LIKE`."""
-    path = Path(repo)
-    if not path.is_dir():
-        return f"%{repo}%"
-    path = path.resolve()
-    return str(next((folder for folder in (path, *path.parents) if (folder / ".git").exists()), path))
+        return RunQuery(state, workflow, repo_text=repo, text=text)
+    path = Path(repo).resolve()
+    root = next((folder for folder in (path, *path.parents) if (folder / ".git").exists()), path)
+    return RunQuery(state, workflow, repository=str(root), text=text)
 
 
 def _run_row(row: dict[str, Any]) -> list[str | Cell]:
@@ -231,19 +203,9 @@ def read_run(run_id: str) -> dict[str, Any]:
     """Return everything a person asks about one run; a phase's `status` is its state as people read it."""
     from holdfast.presentation.format import phase_status
 
-    (run,) = query("SELECT * FROM runs WHERE id = :id", {"id": run_id})
-    phases = query("SELECT * FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
-    artifacts = query(
-        "SELECT phase_key, attempt, turn, path, schema_id, hash, state, findings, created_at FROM artifacts "
-        "WHERE run_id = :id ORDER BY created_at, attempt, turn",
-        {"id": run_id},
-    )
+    run, artifacts = get_run(run_id), read_artifacts(run_id)
     accepted = {item["phase_key"]: item["path"] for item in artifacts if item["state"] == "accepted"}
-    spent = query(
-        "SELECT state, is_simulated, SUM(amount_micros) AS total FROM ledger WHERE run_id = :id "
-        "GROUP BY state, is_simulated",
-        {"id": run_id},
-    )
+    spent = sum_costs(run_id, "state", "is_simulated")
     real = [row for row in spent if not row["is_simulated"]]
     is_driven = run["state"] == "running" and bool(find_driven([run_id]))
     return {
@@ -261,7 +223,7 @@ def read_run(run_id: str) -> dict[str, Any]:
                 "ended_at": row["ended_at"],
                 "error": row["error"],
             }
-            for row in phases
+            for row in read_phases(run_id)
         ],
         "artifacts": artifacts,
         "approvals": read_approvals(run_id),
@@ -277,34 +239,9 @@ def _sum_usd(rows: "Iterable[dict[str, Any]]") -> float:
 
 def find_exhausted(run_id: str) -> dict[str, Any]:
     """Return which limit did not allow a run's next call, the last time that happened; empty if it never did."""
-    rows = query(
-        "SELECT body FROM events WHERE run_id = :id AND type = 'budget.exhausted' ORDER BY seq DESC LIMIT 1",
-        {"id": run_id},
-    )
-    payload = json.loads(rows[0]["body"]).get("payload") if rows else {}
-    return payload if isinstance(payload, dict) else {}
+    from holdfast.runtime.events import EventKind
 
-
-def read_approvals(
-    run_id: str | None = None,
-    *,
-    state: str | None = None,
-    of_open_runs: bool = False,
-    approval_id: str | None = None,
-) -> list[dict[str, Any]]:
-    conditions = {
-        "run_id = :run_id": run_id,
-        "state = :state": state,
-        "id = :approval_id": approval_id,
-        _OF_OPEN_RUNS: of_open_runs or None,
-    }
-    where = " AND ".join(sql for sql, value in conditions.items() if value is not None)
-    return query(
-        "SELECT id AS approval_id, run_id, phase_key, attempt, about, state, digest, requested_at, deadline_at, "  # noqa: S608
-        "decided_at, action, comment, decided_by, first_by, shown FROM approvals "
-        f"{f'WHERE {where}' if where else ''} ORDER BY requested_at",
-        {"run_id": run_id, "state": state, "approval_id": approval_id},
-    )
+    return find_last_payload(run_id, EventKind.BUDGET_EXHAUSTED)
 
 
 def read_waiting() -> list[dict[str, Any]]:
@@ -375,8 +312,7 @@ def approvals(as_json: JSON = False) -> None:
 
 def _read_places() -> dict[str, tuple[str, str]]:
     """Return the workflow and the repository's name of each run that is not over, by run."""
-    rows = query(f"SELECT id AS run_id, workflow, repo_path FROM runs WHERE {_OPEN}")  # noqa: S608
-    return {row["run_id"]: (row["workflow"], PurePath(row["repo_path"]).name) for row in rows}
+    return {row["id"]: (row["workflow"], PurePath(row["repo_path"]).name) for row in read_open_runs()}
 
 
 def _show_doubt(row: dict[str, Any], details: dict[str, Any], since: str) -> None:

@@ -12,7 +12,7 @@ from holdfast.cli.commands.runs.watch import open_configured_store
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
 from holdfast.cli.terminal.output import paint, plain, print_text, say
-from holdfast.persistence.raw_sql import find_driven, query
+from holdfast.persistence.raw_sql import find_driven, read_phase_keys
 from holdfast.presentation.command_log import CommandCall, CommandLog
 from holdfast.presentation.format import duration
 
@@ -58,8 +58,7 @@ def list_logs(
 
 
 def _check_phase(run_id: str, phase: str | None) -> None:
-    rows = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
-    known = ["setup", *(str(row["phase_key"]) for row in rows)]
+    known = ["setup", *read_phase_keys(run_id)]
     if phase is not None and phase not in known:
         hint = did_you_mean(phase, known) or f" There are {', '.join(known)}."
         raise typer.BadParameter(f"The run has no phase {phase!r}.{hint}", param_hint="--phase")

@@ -6,7 +6,7 @@ import typer
 
 from holdfast.cli.terminal.arguments import RUN_ID, find_run_id
 from holdfast.cli.terminal.output import exit_code, next_step, print_text
-from holdfast.persistence.raw_sql import find_driven, query
+from holdfast.persistence.raw_sql import find_driven, get_run, read_phase_keys
 
 _LAST_EVENTS = 50  # a pause and what led to it
 
@@ -45,7 +45,7 @@ def watch_run(run_id: RUN_ID) -> None:
 
     full_id = find_run_id(run_id)
     state = asyncio.run(_watch(full_id))
-    (row,) = query("SELECT state, pause_reason, final_report_path FROM runs WHERE id = :id", {"id": full_id})
+    row = get_run(full_id)
     print_text(f"run {full_id[:8]} is {row['state']}")
     if following := next_step(full_id, row["state"], row["pause_reason"], row["final_report_path"]):
         print_text(following)
@@ -57,10 +57,9 @@ async def _watch(run_id: str) -> str:
 
     from holdfast.cli.terminal.progress import give_notice, progress_display
 
-    phases = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
     store = open_configured_store()
     try:
-        async with progress_display(store, run_id, phase_keys=[row["phase_key"] for row in phases]) as view:
+        async with progress_display(store, run_id, phase_keys=read_phase_keys(run_id)) as view:
             quiet_s = 0.0
             while not view.is_still:  # the journal wakes the view; this only looks at it
                 await asyncio.sleep(0.1)
