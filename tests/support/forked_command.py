@@ -26,9 +26,10 @@ from tests.support.progress_limit import wait_until
 _ROOT = Path(__file__).parents[2]
 _COMMAND = "holdfast.cli.app:main"
 _MODULES = (
-    *("cli.app", "cli.repl", "cli.running", "cli.moving", "cli.live", "cli.progress", "cli.logs", "engine.middleware"),
-    *("engine.conversation_agent", "agents.build", "agents.simulated", "agents.chat_openai", "persistence.schema"),
-    *("runtime.checkpoint.sqlite", "runtime.checkpoint.postgres", "api.app", "api.running", "cli.serving"),
+    *("cli.app", "cli.repl.loop", "cli.commands.run", "cli.commands.resume", "cli.commands.serve", "cli.log_output"),
+    *("cli.terminal.live_tree", "cli.terminal.progress", "engine.phase.middleware", "engine.conversation.messages"),
+    *("agents.build", "agents.simulated.model", "agents.models.openai", "persistence.schema", "api.app", "api.serve"),
+    *("runtime.checkpoint.sqlite.store", "runtime.checkpoint.postgres.store"),
 )
 
 
