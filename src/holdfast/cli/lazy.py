@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 # What commands need beside the core, by module or by command; they say so before they do anything. What is missing
 # only on some way through another command is found on that way.
 _EXTRAS: "dict[str, Extra]" = {
-    **dict.fromkeys(("commands.init", "commands.run", "commands.resume", "commands.approvals"), "agents"),
-    **dict.fromkeys(("commands.catalog", "commands.trust", "commands.merge"), "agents"),
+    **dict.fromkeys(("commands.init", "commands.run", "commands.merge", "commands.trust"), "agents"),
+    **dict.fromkeys(
+        ("commands.resume", "commands.retry", "commands.pause", "commands.abort", "commands.fork"), "agents"
+    ),
+    **dict.fromkeys(("commands.approvals:approve", "commands.approvals:reject"), "agents"),
+    **dict.fromkeys(("commands.workflows", "commands.personas"), "agents"),
     **dict.fromkeys(("commands.db:upgrade", "commands.db:check"), "agents"),
-    "commands.serve": "server",
+    **dict.fromkeys(("commands.serve", "commands.token"), "server"),
 }
 
 

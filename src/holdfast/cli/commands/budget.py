@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.commands.runs.list import find_exhausted
 from holdfast.cli.terminal.arguments import JSON, find_run_id, get_user
 from holdfast.cli.terminal.completion import complete_runs
 from holdfast.cli.terminal.output import Cell, describe_cost, paint, print_json, print_text, table
-from holdfast.persistence.raw_sql import get_run, read_run_costs, sum_costs, sum_day
+from holdfast.persistence.raw_sql import find_last_payload, get_run, read_run_costs, sum_costs, sum_day
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,12 +20,12 @@ def budget(
         str | None,
         typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of it.", autocompletion=complete_runs),
     ] = None,
-    add: Annotated[float | None, typer.Option("--add", metavar="USD", help="Let the run spend so much more.")] = None,
+    add: Annotated[float | None, typer.Option("--add", metavar="USD", help="Raise the run's limit by this.")] = None,
     as_json: JSON = False,
 ) -> None:
-    """What was spent, what may be; give a run more.
+    """Show what was spent and what may be spent, or raise a run's limit.
 
-    Without RUN it tells of today and of the runs that spent most.
+    Without RUN it shows today and the newest runs.
 
     Example: holdfast budget 3f2a --add 2.50
     """
@@ -98,6 +97,13 @@ def read_run_budget(run_id: str) -> dict[str, Any]:
             for key in dict.fromkeys(row["phase_key"] for row in rows)
         ],
     }
+
+
+def find_exhausted(run_id: str) -> dict[str, Any]:
+    """Return which limit did not allow a run's next call, the last time that happened; empty if it never did."""
+    from holdfast.runtime.events import EventKind
+
+    return find_last_payload(run_id, EventKind.BUDGET_EXHAUSTED)
 
 
 def _sum(rows: "Iterable[dict[str, Any]]") -> int:

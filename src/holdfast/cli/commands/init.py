@@ -74,7 +74,7 @@ def init(
     repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to prepare.")] = Path(),
     as_json: JSON = False,
 ) -> None:
-    """Prepare a repository: commented settings, an example workflow, and a look at which models could be used.
+    """Prepare a repository: write commented settings and an example workflow, and list the models you can use.
 
     Example: holdfast init
     """

@@ -68,25 +68,27 @@ def run(
     repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository, or any folder.")] = Path(),
     base: Annotated[
         str | None,
-        typer.Option("--base", metavar="BRANCH", help="The branch to start from; else the one that is checked out."),
+        typer.Option(
+            "--base", metavar="BRANCH", help="The branch to start from; by default the one that is checked out."
+        ),
     ] = None,
     requirements: REQUIREMENTS = None,
     requirements_file: REQUIREMENTS_FILE = None,
     persona: PERSONA = None,
     simulate: Annotated[
-        bool, typer.Option("--simulate", help="Rehearse with the simulated model; costs nothing.")
+        bool, typer.Option("--simulate", help="Rehearse with the simulated model, at no cost.")
     ] = False,
     yes: YES = False,
     budget: Annotated[
         float | None, typer.Option("--budget", metavar="USD", min=0, help="Spend no more than this.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Leave it to holdfast serve.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Leave the run to holdfast serve.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Start a workflow on a repository.
 
-    It starts from the branch that is checked out, and holdfast merge brings the result back there. On a terminal
-    you watch it and answer its questions; Ctrl-C pauses it, holdfast resume goes on.
+    The run starts from the branch that is checked out; holdfast merge brings the result back. On a terminal you
+    watch it and answer its questions. Ctrl-C pauses it; holdfast resume continues it.
 
     Example: holdfast run feature-delivery --repo . --requirements "Add a --verbose flag" --simulate
     """
@@ -179,8 +181,8 @@ async def _create(request: _RunOptions) -> int:
 
 def _prepare(request: _RunOptions) -> tuple[Any, Any, Any]:
     """Return the template, the consents once a person has agreed to what needs one, and who is ready."""
-    from holdfast.cli.commands.catalog import get_workflow
     from holdfast.cli.commands.trust import agree
+    from holdfast.cli.terminal.catalog import get_workflow
     from holdfast.cli.terminal.output import say
 
     if not request.repo.expanduser().is_dir():

@@ -12,12 +12,12 @@ from holdfast.cli.terminal.streams import open_closed_streams
 def demo(
     fast: Annotated[bool, typer.Option("--fast", help="Do not pause for reading, and ask nothing.")] = False,
     flow: Annotated[bool, typer.Option("--flow", help="Show the durable steps of plain Python code instead.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the folder there, to look around in it.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder, to look around in it.")] = False,
 ) -> None:
-    """Watch a run being killed, resumed and finished; needs no key.
+    """Watch a run being killed, resumed and finished. Needs no key.
 
-    A small project with a bug is made in a temporary folder. A workflow fixes it with a model that plays a script; its
-    process is killed, another one goes on, you approve, a third one finishes.
+    The demo makes a small project with a bug in a temporary folder. A workflow fixes it with a model that plays a
+    script. Its process is killed, another one continues, you approve, and a third one finishes.
 
     Example: holdfast demo
     """

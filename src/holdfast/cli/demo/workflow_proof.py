@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.cli.commands.runs.list import read_run
-from holdfast.cli.commands.runs.watch import open_configured_store
+from holdfast.cli.commands.runs.show import read_run
 from holdfast.cli.demo.workflow_project import SuiteResult
+from holdfast.cli.terminal.store import read_events
 from holdfast.persistence.raw_sql import sum_costs
 from holdfast.runtime.events import Event, EventKind
 
@@ -53,12 +53,8 @@ class Proof:
 
 
 def read_proof(run_id: str, pids: Sequence[int]) -> Proof:
-    store = open_configured_store()
-    try:
-        events = store.list_events(run_id)
-    finally:
-        store.close()
-    facts = read_run(run_id)
+    """Read the journal and the rows of a run that these processes drove, in this order."""
+    events, facts = read_events(run_id), read_run(run_id)
     phases = tuple(phase["key"] for phase in facts["phases"])
     costs = {row["state"]: row for row in sum_costs(run_id, "state")}
     return Proof(

@@ -18,7 +18,6 @@ from typing import Any
 
 from rich.console import Console
 
-from holdfast.cli.commands.runs.watch import open_configured_store
 from holdfast.cli.demo.workflow_project import (
     REQUEST,
     SuiteResult,
@@ -32,7 +31,8 @@ from holdfast.cli.demo.workflow_proof import Proof, check, find_in_flight, read_
 from holdfast.cli.demo.workflow_view import StoryView
 from holdfast.cli.terminal.arguments import is_interactive
 from holdfast.cli.terminal.questions import ApprovalInput, ask, find_question
-from holdfast.runtime.events import Event, EventKind
+from holdfast.cli.terminal.store import read_events
+from holdfast.runtime.events import EventKind
 
 WORKFLOW = "feature-delivery"
 KILLED_IN = "plan"
@@ -88,7 +88,7 @@ class WorkflowStory:
             ["run", WORKFLOW, "--repo", str(self.project), "--simulate", "--requirements", REQUEST], is_killed=True
         )
         self._run_id = self.parts[0].run_id
-        view.show_in_flight(find_in_flight(_read_events(self._run_id)))
+        view.show_in_flight(find_in_flight(read_events(self._run_id)))
         self._wait()
         view.show_act(3, "Another process resumes the run; what is recorded is not done again")
         self._start(["resume", self._run_id])
@@ -206,19 +206,10 @@ def _is_near(lines: list[str]) -> bool:
 def _kill_in_model_call(process: "subprocess.Popen[str]", run_id: str) -> None:
     """Wait until the journal says that the model was asked and has not answered, and kill the process then."""
     while process.poll() is None:
-        if any(event.kind == EventKind.MODEL_REQUEST for event in find_in_flight(_read_events(run_id))):
+        if any(event.kind == EventKind.MODEL_REQUEST for event in find_in_flight(read_events(run_id))):
             process.send_signal(signal.SIGKILL)
             return
         time.sleep(_LOOK_S)
-
-
-def _read_events(run_id: str) -> list[Event]:
-    store = open_configured_store()
-    try:
-        found: list[Event] = store.list_events(run_id)
-        return found
-    finally:
-        store.close()
 
 
 def play(*, is_fast: bool = False, keeps_folder: bool = False, view: StoryView | None = None) -> int:

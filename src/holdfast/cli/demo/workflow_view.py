@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 
 from holdfast.cli.commands.runs.diff import read_diff
-from holdfast.cli.commands.runs.list import describe_change
 from holdfast.cli.demo.flow_view import View
+from holdfast.cli.terminal.approval_text import describe_change
 from holdfast.runtime.events import EventKind
 
 if TYPE_CHECKING:

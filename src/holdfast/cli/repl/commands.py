@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.catalog import Catalog
-from holdfast.cli.commands.catalog import describe_readiness, read_personas
-from holdfast.cli.commands.runs.diff import coloured, read_diff
-from holdfast.cli.commands.runs.list import approvals, list_runs
+from holdfast.cli.commands.approvals import approvals
+from holdfast.cli.commands.personas import describe_readiness, read_personas
+from holdfast.cli.commands.runs.diff import read_diff
+from holdfast.cli.commands.runs.list import list_runs
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.repl.conversation import Talk
 from holdfast.cli.repl.conversation_list import find_conversation, list_conversations, to_table
@@ -18,7 +19,7 @@ from holdfast.cli.repl.shell import ShellCommands
 from holdfast.cli.repl.view import TalkView
 from holdfast.cli.repl.workflows import start_workflow
 from holdfast.cli.terminal.arguments import find_approval, get_user
-from holdfast.cli.terminal.output import Cell, describe_cost, folded, paint, plain, table
+from holdfast.cli.terminal.output import Cell, describe_cost, folded, paint, paint_diff, plain, table
 from holdfast.consent import open_consents
 from holdfast.engine.conversation.persona_choice import Entries, get_persona, with_model
 from holdfast.errors import ConfigInvalid
@@ -150,7 +151,7 @@ class Commands:
 
     async def _diff(self, _rest: str) -> None:
         text = await asyncio.to_thread(read_diff, self._talk.run_id) if self._talk.run_id else ""
-        self._talk.tell(coloured(plain(text)).rstrip() if text else "  No file was changed.")
+        self._talk.tell(paint_diff(plain(text)).rstrip() if text else "  No file was changed.")
 
     async def _cost(self, _rest: str) -> None:
         rows = sum_costs(self._talk.run_id or "", "attempt", "is_simulated")

@@ -2,41 +2,12 @@
 
 import shutil
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from holdfast.cli.commands.runs.diff import coloured
-from holdfast.cli.commands.runs.list import IN_DOUBT, describe_change, describe_deadline
-from holdfast.cli.terminal.arguments import JSON, find_approval_id
-from holdfast.cli.terminal.completion import complete_approvals
-from holdfast.cli.terminal.output import has_colour, mark, paint, plain, print_json, print_text
+from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_deadline
+from holdfast.cli.terminal.output import has_colour, mark, paint, paint_diff, plain
 from holdfast.enums import RunStatus
 from holdfast.persistence.raw_sql import find_artifact_text, find_template, get_run, read_approvals
-
-
-def show_approval(
-    approval: Annotated[
-        str,
-        typer.Argument(
-            metavar="APPROVAL",
-            help="An approval's id, or the beginning of it, or a run's.",
-            autocompletion=complete_approvals,
-        ),
-    ],
-    as_json: JSON = False,
-) -> None:
-    """What is to be approved, why it is asked, and the commands to answer.
-
-    Example: holdfast approvals show 91c4
-    """
-    facts = read_approval(find_approval_id(approval))
-    if as_json:
-        print_json(facts)
-        return
-    for part in (_head, _subject, _since_answer, _answers):
-        for lines in part(facts):
-            print_text(lines)
 
 
 def read_approval(approval_id: str) -> dict[str, Any]:
@@ -60,6 +31,12 @@ def read_approval(approval_id: str) -> dict[str, Any]:
         "since_answer": details.get("since_answer"),
         "commands": dict(_commands(row)) if is_open else {},
     }
+
+
+def describe_approval(facts: dict[str, Any]) -> Iterator[str]:
+    """Describe an approval to a person: what it is about, what changed since the last answer, and how to answer."""
+    for part in (_head, _subject, _since_answer, _answers):
+        yield from part(facts)
 
 
 def _explain(row: dict[str, Any]) -> str:
@@ -201,7 +178,7 @@ def _to_diff(text: str) -> str:
     import sys
 
     text = plain(text)
-    return (coloured(text) if has_colour(sys.stdout) else text).rstrip("\n")
+    return (paint_diff(text) if has_colour(sys.stdout) else text).rstrip("\n")
 
 
 def _without_artifact(patch: str, artifact: str) -> str:

@@ -16,7 +16,9 @@ RUN_ID = Annotated[
     str,
     typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.", autocompletion=complete_runs),
 ]
-REPO = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository whose .holdfast folder counts too.")]
+REPO = Annotated[
+    Path, typer.Option("--repo", metavar="PATH", help="The repository whose .holdfast folder is read too.")
+]
 
 
 def get_user() -> str:

@@ -39,14 +39,14 @@ def _find_approvals() -> Iterator[Completion]:
 
 
 def _find_workflows() -> Iterator[Completion]:
-    from holdfast.cli.commands.catalog import open_catalog
+    from holdfast.cli.terminal.catalog import open_catalog
 
     for entry in open_catalog(Path()).list_workflows():
         yield entry.definition.name, entry.definition.description
 
 
 def _find_personas() -> Iterator[Completion]:
-    from holdfast.cli.commands.catalog import open_catalog
+    from holdfast.cli.terminal.catalog import open_catalog
 
     for entry in open_catalog(Path()).list_personas():
         yield entry.definition.name, entry.definition.description

@@ -41,6 +41,7 @@ TONES = {
     "bold": "1",
     "dim": "2",
 }
+_DIFF_TONES = {"+": "32", "-": "31", "@": "36"}
 
 
 class Cell(NamedTuple):
@@ -57,6 +58,15 @@ def has_colour(stream: Any) -> bool:
 def paint(text: str, tone: str, stream: Any = None) -> str:
     code = TONES.get(tone)
     return f"\x1b[{code}m{text}\x1b[0m" if code and has_colour(stream or sys.stdout) else text
+
+
+def paint_diff(text: str) -> str:
+    """Colour the lines of a diff, whatever they are printed to."""
+    lines = []
+    for line in text.splitlines():
+        code = "1" if line.startswith(("diff ", "+++", "---")) else _DIFF_TONES.get(line[:1])
+        lines.append(f"\x1b[{code}m{line}\x1b[0m\n" if code else f"{line}\n")
+    return "".join(lines)
 
 
 def plain(text: str) -> str:

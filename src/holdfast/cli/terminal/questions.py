@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.cli.commands.runs.list import IN_DOUBT, describe_change, describe_request
 from holdfast.cli.terminal.answer_input import read_answer
+from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_request
 from holdfast.cli.terminal.output import paint, plain, say
 from holdfast.cli.terminal.pager import show_in_pager
 from holdfast.persistence.raw_sql import read_approvals

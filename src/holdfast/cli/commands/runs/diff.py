@@ -1,4 +1,4 @@
-"""What a run changed, as a diff."""
+"""The command runs diff: what a run changed in the repository."""
 
 from typing import Annotated
 
@@ -6,13 +6,12 @@ import typer
 
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import RUN_ID, find_run_id
-from holdfast.cli.terminal.output import has_colour, plain, say
+from holdfast.cli.terminal.output import has_colour, paint_diff, plain, say
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunNotInState
 from holdfast.persistence.raw_sql import find_template, get_run, read_phases
 
 _UNFINISHED = (RunPhaseState.RUNNING, RunPhaseState.AWAITING_APPROVAL)
-_DIFF_TONES = {"+": "32", "-": "31", "@": "36"}
 
 
 def show_diff(
@@ -20,7 +19,7 @@ def show_diff(
     phase: Annotated[str | None, typer.Option("--phase", help="Only what this phase changed.")] = None,
     with_artifacts: Annotated[bool, typer.Option("--artifacts", help="Show holdfast's own files too.")] = False,
 ) -> None:
-    """What a run changed in the repository, in all or in one phase.
+    """Show what a run changed in the repository, in all or in one phase.
 
     Example: holdfast runs diff 3f2a --phase implement
     """
@@ -35,7 +34,7 @@ def show_diff(
         say("No file was changed.")
     if sys.stdout.isatty():
         text = plain(text)
-    sys.stdout.write(coloured(text) if has_colour(sys.stdout) else text)
+    sys.stdout.write(paint_diff(text) if has_colour(sys.stdout) else text)
     sys.stdout.flush()
     for line in _read_left_out(full_id):
         say(plain(line))
@@ -75,14 +74,10 @@ def _read_trees(run_id: str) -> dict[str, str]:
 
 
 def _read_recorded_trees(run_id: str) -> dict[str, tuple[str, float]]:
-    from holdfast.cli.commands.runs.watch import open_configured_store
+    from holdfast.cli.terminal.store import read_events
     from holdfast.presentation.trace import Chronicle
 
-    store = open_configured_store()
-    try:
-        return Chronicle.of(store.list_events(run_id)).trees
-    finally:
-        store.close()
+    return Chronicle.of(read_events(run_id)).trees
 
 
 def _explain_unfinished(run_id: str, key: str, state: str) -> str:
@@ -98,11 +93,3 @@ def _read_left_out(run_id: str) -> list[str]:
 
     trees = _read_trees(run_id)
     return describe_left_out(find_left_out(load_config().data_dir, run_id, trees)) if trees else []
-
-
-def coloured(text: str) -> str:
-    lines = []
-    for line in text.splitlines():
-        code = "1" if line.startswith(("diff ", "+++", "---")) else _DIFF_TONES.get(line[:1])
-        lines.append(f"\x1b[{code}m{line}\x1b[0m\n" if code else f"{line}\n")
-    return "".join(lines)

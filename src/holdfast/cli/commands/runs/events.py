@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.commands.runs.watch import open_configured_store
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
 from holdfast.cli.terminal.output import paint, plain, print_text
+from holdfast.cli.terminal.store import open_configured_store, read_events
 from holdfast.runtime.event_text import clean, describe_event
 from holdfast.runtime.events import Event, EventKind
 
@@ -40,10 +40,10 @@ def list_events(
             "--kind", metavar="KIND", help="Only of this kind, such as tool.result, or tool. for all of them."
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new ones until the run is over.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new events until the run is over.")] = False,
     as_json: JSON = False,
 ) -> None:
-    """The journal of a run as a transcript; with --json one object a line.
+    """Print the journal of a run as a transcript, with --json as one object a line.
 
     Example: holdfast runs events 3f2a --kind tool. --follow
     """
@@ -54,11 +54,7 @@ def list_events(
 
         asyncio.run(_follow(full_id, since, matches, is_json=as_json))
         return
-    store = open_configured_store()
-    try:
-        events = store.list_events(full_id, since if as_json else 0)
-    finally:
-        store.close()
+    events = read_events(full_id, since if as_json else 0)
     if as_json:
         for event in filter(matches, events):
             print_text(json.dumps(event.to_dict(), ensure_ascii=False))

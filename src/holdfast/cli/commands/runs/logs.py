@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.commands.runs.watch import open_configured_store
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
 from holdfast.cli.terminal.output import paint, plain, print_text, say
+from holdfast.cli.terminal.store import open_configured_store, read_events
 from holdfast.persistence.raw_sql import find_driven, read_phase_keys
 from holdfast.presentation.command_log import CommandCall, CommandLog
 from holdfast.presentation.format import duration
@@ -26,14 +26,12 @@ def list_logs(
     step: Annotated[
         str | None, typer.Option("--step", metavar="STEP", help="Only this command, such as check1 or spec/1/check1.")
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is printed until the run is over.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new output until the run is over.")] = False,
     as_json: JSON = False,
 ) -> None:
-    """What commands, checks and coding agents of a run printed; with --json one object a line.
+    """Print the output of a run's commands, checks and coding agents, with --json as one object a line.
 
-    Standard output and standard error of a command are one stream, as they came.
+    Standard output and standard error of a command are one stream, in the order they came.
 
     Example: holdfast runs logs 3f2a --phase implement --follow
     """
@@ -72,12 +70,9 @@ def _to_filter(phase: str | None, step: str | None) -> Callable[[CommandCall], b
 
 
 def _read_calls(run_id: str) -> list[CommandCall]:
-    log, store = CommandLog(), open_configured_store()
-    try:
-        for event in store.list_events(run_id):
-            log.add(event)
-    finally:
-        store.close()
+    log = CommandLog()
+    for event in read_events(run_id):
+        log.add(event)
     return list(log.calls.values())
 
 

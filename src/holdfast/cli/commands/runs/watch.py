@@ -1,43 +1,17 @@
-"""Reading journals: the store that is configured, and the command runs watch."""
-
-from typing import Any
+"""The command runs watch: a run in front of a person, whichever process drives it."""
 
 import typer
 
 from holdfast.cli.terminal.arguments import RUN_ID, find_run_id
 from holdfast.cli.terminal.output import exit_code, next_step, print_text
+from holdfast.cli.terminal.store import open_configured_store
 from holdfast.persistence.raw_sql import find_driven, get_run, read_phase_keys
 
-_LAST_EVENTS = 50  # a pause and what led to it
-
-
-def find_diagnosis(run_id: str) -> str:
-    """Return why a run that is paused as stalled got nowhere, in the journal's last words on it."""
-    store = open_configured_store()
-    try:
-        head = store.read_heads([run_id]).get(run_id, 0)
-        reasons = [event.payload.get("stalled") for event in store.list_events(run_id, max(head - _LAST_EVENTS, 0))]
-    finally:
-        store.close()
-    return next((str(text) for text in reversed(reasons) if text), "")
-
-
-def open_configured_store() -> Any:
-    """Open the store of the configured database; whoever opens it closes it."""
-    from holdfast.config import load_config
-
-    config = load_config()
-    if config.database_path is not None:
-        from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
-
-        return SQLiteCheckpointer(config.database_path)
-    from holdfast.runtime.stores import open_store
-
-    return open_store(config.database_url)
+_EXPLAIN_AFTER_S = 2.0
 
 
 def watch_run(run_id: RUN_ID) -> None:
-    """Watch a run that any process drives, until it ends or waits; the exit code says which.
+    """Watch a run until it ends or waits, whichever process drives it. The exit code says which.
 
     Example: holdfast runs watch 3f2a
     """
@@ -69,6 +43,3 @@ async def _watch(run_id: str) -> str:
             return view.state
     finally:
         store.close()
-
-
-_EXPLAIN_AFTER_S = 2.0
