@@ -1,4 +1,4 @@
-"""Runs git the same way on every machine. Git is never called from anywhere else in the project.
+"""Runs git the same way on every machine. Nothing outside this package calls git.
 
 Nothing of the user's runs along: no hook, no signing, no prompt, no background clean-up, no `GIT_*` variable. In the
 run's own worktree (`is_exact`) the settings that change what a tree holds are fixed too, so that a tree id does not

@@ -1,4 +1,4 @@
-"""As `crash_server`, with commands: those of a deep agent's `execute`, and a command persona as a whole."""
+"""As `phase_server`, with commands: those of a deep agent's `execute`, and a command persona as a whole."""
 
 import asyncio
 from pathlib import Path

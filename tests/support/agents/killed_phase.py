@@ -28,7 +28,7 @@ class Player:
 
 @contextlib.contextmanager
 def starting_player(module: str) -> Iterator[Player]:
-    command = [sys.executable, "-m", f"tests.integration.agents.{module}"]
+    command = [sys.executable, "-m", f"tests.support.agents.{module}"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as process:
         yield Player(process)

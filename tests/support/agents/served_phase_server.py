@@ -1,4 +1,4 @@
-"""As `crash_server`, with a phase whose model is a server in another process: the real client, over real HTTP."""
+"""As `phase_server`, with a phase whose model is a server in another process: the real client, over real HTTP."""
 
 import asyncio
 import json

@@ -17,7 +17,7 @@ MODELS = ["rehearsal-1:delegate", "rehearsal-1:garbage-tools"]
 
 @pytest.fixture(scope="module")
 def player() -> Iterator[Player]:
-    with starting_player("crash_server") as player:
+    with starting_player("phase_server") as player:
         yield player
 
 

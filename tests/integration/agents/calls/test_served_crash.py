@@ -45,7 +45,7 @@ def _edit(old: str, new: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def player() -> Iterator[Player]:
-    with starting_player("served_crash_server") as player:
+    with starting_player("served_phase_server") as player:
         yield player
 
 

@@ -12,7 +12,7 @@ from tests.support.agents.killed_phase import Player, starting_player
 
 @pytest.fixture(scope="module")
 def player() -> Iterator[Player]:
-    with starting_player("crash_shell_server") as player:
+    with starting_player("command_phase_server") as player:
         yield player
 
 
