@@ -154,7 +154,7 @@ def reject(
     ] = False,
     as_json: JSON = False,
 ) -> None:
-    """Reject: the run fails. With --changes the phase runs again with your comment.
+    """Reject what a phase made: the run fails. With --changes the phase runs again with your comment.
 
     A tool call is not made, and the agent learns why. A call in doubt counts as failed.
 

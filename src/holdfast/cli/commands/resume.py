@@ -47,7 +47,6 @@ def drive_on(
 
 
 async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change: dict[str, Any], **options: Any) -> int:
-    import asyncio
 
     from holdfast.cli.commands.trust import agree_to_change
     from holdfast.cli.terminal.arguments import find_repository
@@ -59,7 +58,6 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
         from holdfast.cli.terminal.engine import YesToAll, open_engine
 
     callback = YesToAll() if is_yes else None
-    interrupted = asyncio.Event()
     opened = open_engine(
         repo=find_repository(run_id),
         callback=callback,
@@ -70,14 +68,12 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
             changed = await engine.change(run_id, is_retry=verb == "retry", by=get_user(), **change)
             # crash: the change stands, and the run is as it was otherwise; the same command again goes on.
             say(plain(changed.describe()))
-        result = await drive(
+        end = await drive(
             engine,
             db,
             run_id,
             lambda: getattr(engine, verb)(run_id, **options),
             phase_keys=read_phase_keys(run_id),
             can_ask=is_interactive() and not is_json,
-            after=db.store.read_heads([run_id]).get(run_id, 0),
-            interrupted=interrupted,
         )
-        return finish(result, is_json=is_json, is_interrupted=interrupted.is_set())
+        return finish(end.result, is_json=is_json, is_interrupted=end.is_interrupted)

@@ -129,7 +129,6 @@ def _rehearsal_command(request: _RunOptions) -> str:
 
 
 async def _run(request: _RunOptions) -> int:
-    import asyncio
     import uuid
 
     from holdfast.cli.terminal.output import finish, waiting_notice
@@ -149,17 +148,16 @@ async def _run(request: _RunOptions) -> int:
         readiness=readiness,
     )
     async with opened as (engine, db, _config):
-        run_id, interrupted = str(uuid.uuid4()), asyncio.Event()
-        result = await drive(
+        run_id = str(uuid.uuid4())
+        end = await drive(
             engine,
             db,
             run_id,
             lambda: engine.run(template, repo_path=request.repo, pre_allocated_run_id=run_id, **request.options),
             phase_keys=[phase.key for phase in template.phases],
             can_ask=request.can_ask,
-            interrupted=interrupted,
         )
-        return finish(result, is_json=request.is_json, is_interrupted=interrupted.is_set())
+        return finish(end.result, is_json=request.is_json, is_interrupted=end.is_interrupted)
 
 
 async def _create(request: _RunOptions) -> int:

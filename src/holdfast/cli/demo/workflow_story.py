@@ -23,7 +23,6 @@ from holdfast.cli.demo.workflow_project import (
     SuiteResult,
     install_engineer,
     make_project,
-    read_status,
     run_tests,
     see_bug,
 )
@@ -33,6 +32,7 @@ from holdfast.cli.terminal.arguments import is_interactive
 from holdfast.cli.terminal.questions import ApprovalInput, ask, find_question
 from holdfast.cli.terminal.store import read_events
 from holdfast.runtime.events import EventKind
+from holdfast.workspace.user_checkout import read_status
 
 WORKFLOW = "feature-delivery"
 KILLED_IN = "plan"

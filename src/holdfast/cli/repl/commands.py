@@ -20,6 +20,7 @@ from holdfast.cli.repl.view import TalkView
 from holdfast.cli.repl.workflows import start_workflow
 from holdfast.cli.terminal.arguments import find_approval, get_user
 from holdfast.cli.terminal.output import Cell, describe_cost, folded, paint, paint_diff, plain, table
+from holdfast.cli.terminal.questions import ApprovalInput
 from holdfast.consent import open_consents
 from holdfast.engine.conversation.persona_choice import Entries, get_persona, with_model
 from holdfast.errors import ConfigInvalid
@@ -219,7 +220,7 @@ class Commands:
         if not waiting:
             self._talk.tell("  Nothing in this conversation waits for you; /approvals shows all.")
             return
-        await self._talk.decide(waiting[0], action, comment)
+        await self._talk.decide(waiting[0], ApprovalInput(action, comment))
         if waiting[0]["run_id"] != self._talk.run_id:
             self._talk.tell(f"  Recorded. Go on with that run: holdfast resume {waiting[0]['run_id'][:8]}")
 

@@ -13,9 +13,9 @@ from typing import Any
 from holdfast.cli.repl.files import include_files
 from holdfast.cli.repl.view import TalkView
 from holdfast.cli.terminal.arguments import get_user
+from holdfast.cli.terminal.engine import OpenEngine
 from holdfast.cli.terminal.output import paint, plain
-from holdfast.cli.terminal.questions import find_question, notify_person, show_question
-from holdfast.config import Config
+from holdfast.cli.terminal.questions import ApprovalInput, find_question, notify_person, send_answer, show_question
 from holdfast.engine.conversation.journal import (
     ROLE,
     Conversation,
@@ -24,10 +24,8 @@ from holdfast.engine.conversation.journal import (
     send_message,
 )
 from holdfast.engine.results import RunResult
-from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.errors import ApprovalNotFound, ApprovalStale, HoldfastError, RunBusy
 from holdfast.persistence import raw_sql
-from holdfast.persistence.db import Database
 from holdfast.persona import AgentPersona
 from holdfast.runtime.stores import open_journal
 
@@ -41,9 +39,7 @@ class Talk:
 
     def __init__(
         self,
-        engine: WorkflowEngine,
-        db: Database,
-        config: Config,
+        opened: OpenEngine,
         *,
         repo: Path,
         branch: str,
@@ -53,7 +49,7 @@ class Talk:
         view: type[TalkView] = TalkView,
         can_ask: bool = True,
     ) -> None:
-        self.engine, self.db, self.config = engine, db, config
+        self.engine, self.db, self.config = opened
         self.repo, self.branch = repo, branch
         self.persona = persona
         self.tell = tell
@@ -190,24 +186,10 @@ class Talk:
                 show_question(self.question)
         return True
 
-    async def decide(
-        self, question: dict[str, Any], action: str, comment: str = "", *, result: str | None = None
-    ) -> None:
-        """Answer a question, and let the conversation go on if it is its own.
-
-        `result` is what a call gave whose outcome was in doubt, and that has happened.
-        """
-        outcome: dict[str, Any] = {} if result is None else {"result": result}
+    async def decide(self, question: dict[str, Any], answer: ApprovalInput) -> None:
+        """Answer a question, and let the conversation go on if it is its own."""
         try:
-            await self.engine.decide(
-                str(question["run_id"]),
-                question["approval_id"],
-                action,
-                comment=comment,
-                by=get_user(),
-                digest=question["digest"],
-                **outcome,
-            )
+            await send_answer(self.engine, question, answer)
         except (ApprovalStale, ApprovalNotFound) as error:
             self.tell(f"  {error.message}")
         if self.question is not None and self.question["approval_id"] == question["approval_id"]:

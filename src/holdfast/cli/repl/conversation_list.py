@@ -1,17 +1,18 @@
 """The conversations there are about a repository: which one is meant, and how each stands."""
 
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from holdfast.cli.terminal.answer_input import read_answer
 from holdfast.cli.terminal.arguments import find_run_id
 from holdfast.cli.terminal.output import Cell, plain, table
 from holdfast.engine.conversation.journal import NAME
 from holdfast.errors import ConfigInvalid, RunNotFound
 from holdfast.persistence.raw_sql import find_driven, get_run, read_open_runs
 from holdfast.presentation.format import duration
+from holdfast.workspace.user_checkout import find_checkout
 
 _LISTED = 20
 _RECENT_S = 60.0
@@ -38,21 +39,7 @@ class PastConversation:
 
 def find_folder() -> Path | None:
     """Return the repository one stands in, or `None`."""
-    found = read_git(Path(), "rev-parse", "--show-toplevel")
-    return Path(found) if found else None
-
-
-def find_branch(repo: Path) -> str:
-    return read_git(repo, "symbolic-ref", "--short", "-q", "HEAD") or "HEAD"
-
-
-def read_git(folder: Path, *words: str) -> str:
-    """Return what git prints, or nothing where it fails."""
-    try:
-        done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return done.stdout.rstrip("\n") if done.returncode == 0 else ""
+    return find_checkout(Path())
 
 
 def list_conversations(repo: Path, *, limit: int = _LISTED) -> list[PastConversation]:
@@ -112,7 +99,7 @@ def to_table(known: Sequence[PastConversation], current: str | None = None) -> s
     return table(rows, elastic=3)
 
 
-def choose_conversation(repo: Path, read: Callable[[str], str], show: Callable[[str], None]) -> str | None:
+def choose_conversation(repo: Path, show: Callable[[str], None]) -> str | None:
     """Let the person choose among several; the last one if there is no other, `None` if they end their input.
 
     Raises `RunNotFound` if there is none.
@@ -122,9 +109,8 @@ def choose_conversation(repo: Path, read: Callable[[str], str], show: Callable[[
         return find_conversation("", repo)
     show(f"Conversations about {repo.name}:\n{to_table(known)}")
     while True:
-        try:
-            answer = read(f"Go on with which? (1 to {len(known)}, Enter is 1) > ").strip()
-        except EOFError:
+        answer = read_answer(f"Go on with which? (1 to {len(known)}, Enter is 1) > ")
+        if answer is None:
             return None
         try:
             return find_conversation(answer, repo) if answer else known[0].run_id

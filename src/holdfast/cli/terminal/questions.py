@@ -1,4 +1,4 @@
-"""A question to the person at the terminal: what a phase made, and what they say to it."""
+"""A question to the person at the terminal: what a phase made, what they say to it, and how that is recorded."""
 
 import contextlib
 import os
@@ -6,13 +6,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.cli.terminal.answer_input import read_answer
 from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_request
+from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.output import paint, plain, say
 from holdfast.cli.terminal.pager import show_in_pager
 from holdfast.persistence.raw_sql import read_approvals
+
+if TYPE_CHECKING:
+    from holdfast.engine.workflow_engine import WorkflowEngine
 
 _CHOICES = {
     "approve": "approve (a)",
@@ -32,6 +36,20 @@ _OUTCOME_CHOICES = {
 }
 _OUTCOME_KEYS = {"h": "happened", "a": "approve", "f": "reject", "x": "abort", "l": "later"}
 _MOST_LINES = 30
+# In a conversation the whole answer is one line: a word, and behind it what belongs to it.
+_REPLIES = ("approve (a)", "reject (r WHY)", "later (l)")
+_REPLY_WORDS = {
+    **dict.fromkeys(("a", "approve", "y", "yes"), "approve"),
+    **dict.fromkeys(("r", "reject", "n", "no"), "reject"),
+    **dict.fromkeys(("l", "later"), "later"),
+}
+_OUTCOME_REPLIES = ("it happened (h WHAT IT GAVE)", "run it again (a)", "end the answer (r)", "later (l)")
+_OUTCOME_REPLY_WORDS = {
+    **dict.fromkeys(("h", "happened"), "happened"),
+    **dict.fromkeys(("a", "again"), "approve"),
+    **dict.fromkeys(("r", "reject"), "reject"),
+    **dict.fromkeys(("l", "later"), "later"),
+}
 
 
 class ApprovalInput(NamedTuple):
@@ -82,6 +100,40 @@ def _ask_what_became() -> ApprovalInput | None:
         result = read_answer("What did it give? The agent reads this (empty is fine) > ")
         return None if result is None else ApprovalInput("approve", "", result=result)
     return None if action == "later" else ApprovalInput(action, "")
+
+
+def list_replies(question: dict[str, Any]) -> Sequence[str]:
+    """Return the answers that a question takes in one line, for `parse_reply`."""
+    return _OUTCOME_REPLIES if is_in_doubt(question) else _REPLIES
+
+
+def parse_reply(question: dict[str, Any], line: str) -> ApprovalInput | None:
+    """Read an answer from one line; `None` is "later". Raises `ValueError` for a word that is none of the answers."""
+    word, _, rest = line.strip().partition(" ")
+    action = (_OUTCOME_REPLY_WORDS if is_in_doubt(question) else _REPLY_WORDS).get(word.lower())
+    if action is None:
+        raise ValueError(f"{word!r} is none of these.")
+    if action == "happened":
+        return ApprovalInput("approve", "", result=rest)
+    return None if action == "later" else ApprovalInput(action, rest)
+
+
+async def send_answer(engine: "WorkflowEngine", question: dict[str, Any], answer: ApprovalInput) -> None:
+    """Record a person's answer to the question as it was shown to them.
+
+    Raises `ApprovalStale` if that is no longer what is asked, and `ApprovalAnswered` if someone else was faster.
+    """
+    result: dict[str, Any] = {} if answer.result is None else {"result": answer.result}
+    await engine.decide(
+        str(question["run_id"]),
+        question["approval_id"],
+        answer.action,
+        comment=answer.comment,
+        by=get_user(),
+        digest=question["digest"],
+        args=answer.args,
+        **result,
+    )
 
 
 def _choose(choices: Mapping[str, str], keys: Mapping[str, str]) -> str:
