@@ -92,7 +92,7 @@ _LIVING = "SELECT run_id, owner FROM journal_runs WHERE owner IS NOT NULL AND le
 
 
 def find_driven(run_ids: Collection[str], *, config: Config | None = None) -> set[str]:
-    """Return those of these runs that somebody drives now; one of which that cannot be known counts as driven."""
+    """Find those of these runs that somebody drives now; one of which that cannot be known counts as driven."""
     config = config or load_config()
     if not run_ids:
         return set()

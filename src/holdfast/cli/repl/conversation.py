@@ -24,6 +24,7 @@ from holdfast.engine.conversation.journal import (
     send_message,
 )
 from holdfast.engine.results import RunResult
+from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound, ApprovalStale, HoldfastError, RunBusy
 from holdfast.persistence import raw_sql
 from holdfast.persona import AgentPersona
@@ -159,7 +160,7 @@ class Talk:
         while True:
             await asyncio.sleep(_OTHER_LOOK_S)
             result = await self.engine.result(self.run_id)
-            if result.state.value not in ("running", "pending"):
+            if result.state not in (RunStatus.RUNNING, RunStatus.PENDING):
                 return result
             with contextlib.suppress(RunBusy):
                 return await self.engine.resume(self.run_id)
@@ -226,7 +227,7 @@ class Talk:
         result = await self.engine.result(run_id)
         if result.waiting_for in ("approval", "outcome"):
             self._put_question()
-        if result.state.value in ("running", "pending") or conversation.waiting:
+        if result.state in (RunStatus.RUNNING, RunStatus.PENDING) or conversation.waiting:
             self.tell(paint("  goes on with the answer that was under way", "dim"))
             self.answer()
 

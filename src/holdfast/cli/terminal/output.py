@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.enums import RunStatus
+
 if TYPE_CHECKING:
     from holdfast.engine.results import RunResult
 
@@ -115,9 +117,10 @@ def to_json(result: "RunResult") -> dict[str, Any]:
 
 
 def exit_code(state: str) -> int:
-    if state in ("paused", "pending", "running"):
+    """Return the exit code that says how a run stands."""
+    if not RunStatus(state).is_terminal:
         return EXIT_WAITING
-    return EXIT_DONE if state == "completed" else EXIT_FAILED
+    return EXIT_DONE if state == RunStatus.COMPLETED else EXIT_FAILED
 
 
 def finish(result: "RunResult", *, is_json: bool, is_interrupted: bool = False) -> int:
