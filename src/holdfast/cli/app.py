@@ -16,69 +16,75 @@ from holdfast.cli.terminal.streams import open_closed_streams
 
 RUNS = {
     "list": Entry("List runs, newest first.", "commands.runs.list:list_runs"),
-    "show": Entry("What a run is doing, made, cost and waits for.", "commands.runs.list:show_run"),
-    "events": Entry("The journal of a run, event by event.", "commands.runs.events:list_events"),
-    "logs": Entry("What commands, checks and coding agents of a run printed.", "commands.runs.logs:list_logs"),
-    "watch": Entry("Watch a run that any process drives, until it ends or waits.", "commands.runs.watch:watch_run"),
-    "diff": Entry("What a run changed in the repository.", "commands.runs.diff:show_diff"),
-    "rm": Entry("Delete runs for good: journal, files, refs.", "commands.gc:remove"),
+    "show": Entry("Show what a run is doing, made, cost and waits for.", "commands.runs.show:show_run"),
+    "events": Entry("Print the journal of a run, event by event.", "commands.runs.events:list_events"),
+    "logs": Entry("Print the output of a run's commands, checks and agents.", "commands.runs.logs:list_logs"),
+    "watch": Entry("Watch a run until it ends or waits, whichever process drives it.", "commands.runs.watch:watch_run"),
+    "diff": Entry("Show what a run changed in the repository.", "commands.runs.diff:show_diff"),
+    "rm": Entry("Delete runs for good: journal, files and refs.", "commands.runs.rm:remove"),
 }
 WORKFLOWS = {
-    "list": Entry("The workflows there are, and where each comes from.", "commands.catalog:list_workflows"),
-    "show": Entry("The phases of a workflow: roles, risks, approvals and artifacts.", "commands.catalog:show_workflow"),
-    "validate": Entry("Check a workflow file of your own.", "commands.catalog:validate_workflow"),
+    "list": Entry("List workflows and where each comes from.", "commands.workflows:list_workflows"),
+    "show": Entry(
+        "Show the phases of a workflow: roles, risks, approvals, artifacts.", "commands.workflows:show_workflow"
+    ),
+    "validate": Entry("Check a workflow file of your own.", "commands.workflows:validate_workflow"),
 }
 PERSONAS = {
-    "list": Entry("The personas there are, their models and where each comes from.", "commands.catalog:list_personas"),
-    "show": Entry("One persona in full.", "commands.catalog:show_persona"),
+    "list": Entry(
+        "List personas: who is ready, their models, where each comes from.", "commands.personas:list_personas"
+    ),
+    "show": Entry("Show one persona in full.", "commands.personas:show_persona"),
 }
 DATABASE = {
-    "upgrade": Entry("Make the database, or bring it up to date. Safe to repeat.", "commands.db:upgrade"),
+    "upgrade": Entry("Create the database, or bring it up to date. Safe to repeat.", "commands.db:upgrade"),
     "check": Entry("Compare every row with the journal.", "commands.db:check"),
     "backup": Entry("Copy the database while it is in use.", "commands.db:backup"),
 }
 TOKENS = {
-    "create": Entry("Make a token; it is shown once.", "commands.serve:create"),
-    "list": Entry("The tokens there are.", "commands.serve:list_all"),
-    "revoke": Entry("Make a token useless at once.", "commands.serve:revoke"),
+    "create": Entry("Create a token and print it, this once.", "commands.token:create"),
+    "list": Entry("List tokens, revoked ones too.", "commands.token:list_all"),
+    "revoke": Entry("Revoke a token; it stops working at once.", "commands.token:revoke"),
 }
 APPROVALS = {
-    "list": Entry("What waits for a person.", "commands.runs.list:approvals"),
-    "show": Entry("What is to be approved, why, and the commands to answer.", "terminal.approval_view:show_approval"),
+    "list": Entry("List what waits for a person.", "commands.approvals:approvals"),
+    "show": Entry("Show what is to be approved, why, and how to answer.", "commands.approvals:show_approval"),
 }
 SECTIONS = {
-    "Begin": {
-        "demo": Entry("Watch a run being killed, resumed and finished; needs no key.", "demo.__main__:demo"),
+    "Start": {
+        "demo": Entry("Watch a run being killed, resumed and finished. Needs no key.", "demo.__main__:demo"),
         "init": Entry("Prepare a repository: settings and an example workflow.", "commands.init:init"),
         "run": Entry("Start a workflow on a repository.", "commands.run:run"),
     },
     "Runs": {
-        "runs": Entry("Look at runs: list, show, events, logs, watch, diff; rm deletes.", members=RUNS),
-        "resume": Entry("Go on with a run that was interrupted, or that waited for you.", "commands.resume:resume"),
-        "pause": Entry("Stop a run durably until someone resumes it.", "commands.resume:pause"),
-        "retry": Entry("Open a failed run again at the phase that failed.", "commands.resume:retry"),
-        "abort": Entry("End a run for good; what it made is kept.", "commands.resume:abort"),
-        "fork": Entry("Start a new run from where another stood before a phase.", "commands.resume:fork"),
-        "merge": Entry("Bring a run's result to your branch.", "commands.merge:merge"),
+        "runs": Entry("List, show, follow and delete runs.", members=RUNS),
+        "resume": Entry("Continue a run that was interrupted, or that waited for you.", "commands.resume:resume"),
+        "pause": Entry("Pause a run until someone resumes it.", "commands.pause:pause"),
+        "retry": Entry("Reopen a failed run at the phase that failed.", "commands.retry:retry"),
+        "abort": Entry("End a run for good. What it made stays.", "commands.abort:abort"),
+        "fork": Entry("Start a new run from where another stood before a phase.", "commands.fork:fork"),
+        "merge": Entry("Merge a run's result into your branch.", "commands.merge:merge"),
     },
-    "What waits for you": {
-        "approvals": Entry("What waits for a person; show one in full.", "commands.runs.list:approvals", APPROVALS),
-        "approve": Entry("Say yes to what a phase made.", "commands.approvals:approve"),
-        "reject": Entry("Say no, or ask for changes.", "commands.approvals:reject"),
-        "budget": Entry("What was spent, what may be; give a run more.", "commands.budget:budget"),
+    "Approvals and budget": {
+        "approvals": Entry(
+            "List what waits for a person, or show one approval in full.", "commands.approvals:approvals", APPROVALS
+        ),
+        "approve": Entry("Approve what a phase made, or a tool call.", "commands.approvals:approve"),
+        "reject": Entry("Reject it, or request changes.", "commands.approvals:reject"),
+        "budget": Entry("Show what was spent and may be spent, or raise a run's limit.", "commands.budget:budget"),
     },
-    "What there is": {
-        "workflows": Entry("Look at workflows, check your own.", members=WORKFLOWS),
-        "personas": Entry("Look at personas.", members=PERSONAS),
+    "Catalog": {
+        "workflows": Entry("List and show workflows, validate your own.", members=WORKFLOWS),
+        "personas": Entry("List and show personas.", members=PERSONAS),
         "trust": Entry("Agree to what a repository or a persona needs consent for.", "commands.trust:trust"),
     },
-    "Looking after it": {
+    "Server and maintenance": {
         "serve": Entry("Serve the API and the web pages, and drive runs.", "commands.serve:serve"),
-        "token": Entry("Tokens for the API: create, list, revoke.", members=TOKENS),
+        "token": Entry("Manage tokens for the API.", members=TOKENS),
         "explain": Entry("Explain an error code, or print a page of the documentation.", "commands.explain:explain"),
-        "doctor": Entry("Check this machine, with a remedy for what is missing.", "commands.doctor:doctor"),
+        "doctor": Entry("Check this machine and name a remedy for what is missing.", "commands.doctor:doctor"),
         "gc": Entry("Clean up after runs that are over: worktrees, or whole runs.", "commands.gc:collect"),
-        "db": Entry("Look after the database: upgrade, check, backup.", members=DATABASE),
+        "db": Entry("Upgrade, check or back up the database.", members=DATABASE),
     },
 }
 
@@ -105,16 +111,16 @@ class _Root(LazyGroup):
 app = typer.Typer(
     name="holdfast",
     cls=_Root,
-    help="Agent work on a repository that survives what kills its process.",
-    epilog="Start with: holdfast demo. Alone in a repository, holdfast is a conversation with an agent about it.",
+    help="Run agents on a repository. Whatever kills their process, the work goes on where it stopped.",
+    epilog="New here? Try: holdfast demo",
     rich_markup_mode=None,  # rich help takes three times as long to start
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _show_version(is_wanted: bool) -> None:
-    if is_wanted:
+def _show_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"holdfast {__version__}")
         raise typer.Exit
 
@@ -126,26 +132,29 @@ def holdfast(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
     data_dir: Annotated[
-        str | None, typer.Option("--data-dir", metavar="FOLDER", help="Where database and worktrees are.")
+        str | None, typer.Option("--data-dir", metavar="FOLDER", help="The folder of the database and the worktrees.")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log.")] = False,
     log_json: Annotated[bool, typer.Option("--log-json", help="Show the log as JSON, one object a line.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     resume: Annotated[
-        str | None, typer.Option("--resume", metavar="[RUN]", help="Go on: choose a conversation, or name it.")
+        str | None,
+        typer.Option("--resume", metavar="[RUN]", help="Continue a conversation: the named one, or one you choose."),
     ] = None,
-    persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Who to talk with.")] = None,
+    persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Talk with this persona.")] = None,
     simulate: Annotated[bool, typer.Option("--simulate", help="Talk with the simulated model.")] = False,
     question: Annotated[
         str | None,
-        typer.Option("--print", "-p", metavar="[TEXT]", help="Answer this and what is piped in, print it, and exit."),
+        typer.Option(
+            "--print", "-p", metavar="[TEXT]", help="Print the answer to this and to what is piped in, and exit."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With -p: print the answer as JSON.")] = False,
 ) -> None:
-    """Agent work on a repository that survives what kills its process.
+    """Run agents on a repository. Whatever kills their process, the work goes on where it stopped.
 
-    Alone, in a terminal and in a repository, it is a conversation with an agent about it. With -p, or with a
-    question piped in, the answer is printed and that is all.
+    Without a command, in a terminal and in a repository, holdfast starts a conversation with an agent. With -p, or
+    with a question piped in, it prints the answer and exits.
 
     Example: git diff | holdfast -p "Review this."
     """
@@ -165,6 +174,7 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
+    """Run the command of `sys.argv` and exit with its code; the whole program begins here."""
     open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ✓ gets a question mark
@@ -212,14 +222,16 @@ def _describe(error: Exception) -> str:
     from holdfast.errors import HoldfastError
 
     if isinstance(error, HoldfastError):
-        told = _one_line(f"{error.code}: {error.message}")
+        problem = _one_line(f"{error.code}: {error.message}")
         # A hint of several lines is several ways to go on; every other error is one line.
         first, *others = error.hint.splitlines() or [""]
         return (
-            "\n".join([told, *(f"  {line}" for line in (first, *others))]) if others else _one_line(f"{told} {first}")
+            "\n".join([problem, *(f"  {line}" for line in (first, *others))])
+            if others
+            else _one_line(f"{problem} {first}")
         )
-    told = _one_line(f"internal_error: {type(error).__name__}: {error}")
-    return f"{told} What was acknowledged is safe; --debug shows where it was."
+    problem = _one_line(f"internal_error: {type(error).__name__}: {error}")
+    return f"{problem} What was acknowledged is safe; --debug shows where it was."
 
 
 def _one_line(text: str) -> str:
@@ -230,25 +242,25 @@ _FLAGS = {"--debug", "--verbose", "--log-json"}
 
 
 def take_global_options(arguments: list[str]) -> tuple[list[str], set[str]]:
-    """Options about the whole count wherever they stand, as users expect; the rest is for the commands."""
-    kept: list[str] = []
+    """Take the options about the whole program out, wherever they stand; return the other arguments and the flags."""
+    others: list[str] = []
     flags: set[str] = set()
     waiting = iter(arguments)
     for argument in waiting:
         if argument == "--":
-            return [*kept, argument, *waiting], flags
+            return [*others, argument, *waiting], flags
         if argument in _FLAGS:
             flags.add(argument)
         elif argument == "--data-dir":
             folder = next(waiting, None)
             if folder is None:
-                return [*kept, argument], flags  # the parser says what is missing
+                return [*others, argument], flags  # the parser says what is missing
             os.environ["HOLDFAST_DATA_DIR"] = folder
         elif argument.startswith("--data-dir="):
             os.environ["HOLDFAST_DATA_DIR"] = argument.partition("=")[2]
         else:
-            kept.append(argument)
-    return _with_values(_without_words(kept)), flags
+            others.append(argument)
+    return _with_values(_without_words(others)), flags
 
 
 def _without_words(arguments: list[str]) -> list[str]:
@@ -263,7 +275,7 @@ _VALUED = {*_OPTIONAL, "--persona"}
 
 
 def _with_values(arguments: list[str]) -> list[str]:
-    """The text after `--resume` and `-p` can be left out; the parser knows only options that always have a value."""
+    """Give `--resume` and `-p` an empty value where theirs is left out; the parser knows no optional values."""
     filled: list[str] = []
     waiting = list(arguments)
     while waiting and waiting[0].startswith("-") and waiting[0] != "--":  # then comes a command, with its own options

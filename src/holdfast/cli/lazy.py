@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 # What commands need beside the core, by module or by command; they say so before they do anything. What is missing
 # only on some way through another command is found on that way.
 _EXTRAS: "dict[str, Extra]" = {
-    **dict.fromkeys(("commands.init", "commands.run", "commands.resume", "commands.approvals"), "agents"),
-    **dict.fromkeys(("commands.catalog", "commands.trust", "commands.merge"), "agents"),
+    **dict.fromkeys(("commands.init", "commands.run", "commands.merge", "commands.trust"), "agents"),
+    **dict.fromkeys(
+        ("commands.resume", "commands.retry", "commands.pause", "commands.abort", "commands.fork"), "agents"
+    ),
+    **dict.fromkeys(("commands.approvals:approve", "commands.approvals:reject"), "agents"),
+    **dict.fromkeys(("commands.workflows", "commands.personas"), "agents"),
     **dict.fromkeys(("commands.db:upgrade", "commands.db:check"), "agents"),
-    "commands.serve": "server",
+    **dict.fromkeys(("commands.serve", "commands.token"), "server"),
 }
 
 
@@ -87,7 +91,7 @@ class DefaultGroup(LazyGroup):
 
 
 def load(name: str, entry: Entry) -> Any:
-    """The command itself: its module is imported now."""
+    """Import the module of a command and return the command."""
     if entry.members is not None:
         return _load_group(name, entry, entry.members)
     module_name, _, function_name = entry.target.partition(":")
@@ -188,6 +192,7 @@ class LightCommand(TyperCommand):
 
 
 def make_group(name: str, summary: str, sections: Mapping[str, Mapping[str, Entry]]) -> LazyGroup:
+    """Return a group that prints its help where no member is named."""
     group = LazyGroup(name=name, help=summary, no_args_is_help=True, rich_markup_mode=None)
     group.sections = sections
     return group

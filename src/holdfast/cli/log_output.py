@@ -20,24 +20,24 @@ _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"
 class _Redacted(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         facts = _facts(record)
-        told = f" {json.dumps(facts, ensure_ascii=False, default=str)}" if facts else ""
+        fields = f" {json.dumps(facts, ensure_ascii=False, default=str)}" if facts else ""
         first, line_end, rest = super().format(record).partition("\n")
-        return without_secrets(f"{first}{told}{line_end}{rest}")
+        return without_secrets(f"{first}{fields}{line_end}{rest}")
 
 
 class _Json(_Redacted):
     def format(self, record: logging.LogRecord) -> str:
-        told: dict[str, Any] = {"ts": record.created, "level": record.levelname.lower(), "logger": record.name}
-        told |= {"message": record.getMessage(), **_facts(record)}
+        entry: dict[str, Any] = {"ts": record.created, "level": record.levelname.lower(), "logger": record.name}
+        entry |= {"message": record.getMessage(), **_facts(record)}
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
+            entry["exception"] = self.formatException(record.exc_info)
         # Blanked before it is encoded: a key with a quotation mark in it looks otherwise afterwards.
-        plain = json.loads(json.dumps(told, ensure_ascii=False, default=str))
+        plain = json.loads(json.dumps(entry, ensure_ascii=False, default=str))
         return json.dumps(_blanked(plain), ensure_ascii=False)
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    """What was logged beside the message, as `extra`."""
+    """Return the fields logged beside the message, as `extra`, without secrets."""
     facts = {name: value for name, value in vars(record).items() if name not in _OWN_FIELDS}
     blanked: dict[str, Any] = _blanked(json.loads(json.dumps(facts, default=str)))
     return blanked

@@ -9,11 +9,16 @@ from pathlib import Path
 
 import httpx
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from holdfast.cli.commands import serve
+from holdfast.cli.commands import serve, token
 from holdfast.errors import ConfigInvalid, TokenNotFound
 
+TOKENS = typer.Typer()
+TOKENS.command("create")(token.create)
+TOKENS.command("list")(token.list_all)
+TOKENS.command("revoke")(token.revoke)
 SERVE = "import typer; from holdfast.cli.commands.serve import serve; typer.run(serve)"
 
 
@@ -24,19 +29,19 @@ def _own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_DATA_DIR", str(tmp_path / "data"))
 
 
-def token(*arguments: str) -> str:
-    answer = CliRunner().invoke(serve.token, list(arguments), catch_exceptions=False)
+def call_token(*arguments: str) -> str:
+    answer = CliRunner().invoke(TOKENS, list(arguments), catch_exceptions=False)
     assert answer.exit_code == 0, answer.output
     return answer.stdout
 
 
 def test_tokens_are_made_listed_and_revoked() -> None:
-    assert json.loads(token("list", "--json")) == []
-    made = json.loads(token("create", "--name", "ana", "--role", "approver", "--days", "3", "--json"))
+    assert json.loads(call_token("list", "--json")) == []
+    made = json.loads(call_token("create", "--name", "ana", "--role", "approver", "--days", "3", "--json"))
 
-    (listed,) = json.loads(token("list", "--json"))
-    token("revoke", made["id"])
-    (revoked,) = json.loads(token("list", "--json"))
+    (listed,) = json.loads(call_token("list", "--json"))
+    call_token("revoke", made["id"])
+    (revoked,) = json.loads(call_token("list", "--json"))
 
     assert set(made) == {"id", "token"}
     assert (listed["name"], listed["role"], listed["revoked_at"]) == ("ana", "approver", None)
@@ -44,13 +49,13 @@ def test_tokens_are_made_listed_and_revoked() -> None:
     assert made["token"] not in json.dumps(listed)
     assert revoked["revoked_at"] is not None
     with pytest.raises(TokenNotFound):
-        token("revoke", "nothing")
+        call_token("revoke", "nothing")
 
 
 @pytest.mark.parametrize("wrong", [["--role", "king"], ["--name", ""], ["--days", "-1"]])
 def test_a_token_that_makes_no_sense_is_refused(wrong: list[str]) -> None:
     with pytest.raises(ConfigInvalid):
-        token("create", "--name", "x", *wrong)
+        call_token("create", "--name", "x", *wrong)
 
 
 def test_no_auth_is_refused_outside_of_loopback() -> None:

@@ -1,10 +1,23 @@
-"""Whether a process drives a run is known to others, and asking does not disturb it."""
+"""The readers without an ORM, on every database; whether a run is driven is known to others without disturbing it."""
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.config import Config
+from holdfast.errors import RunNotFound
 from holdfast.persistence.db import Database
-from holdfast.persistence.raw_sql import find_driven
+from holdfast.persistence.models import LedgerRow, RunRow, WorkflowTemplateRow
+from holdfast.persistence.raw_sql import (
+    RunQuery,
+    find_driven,
+    find_ids,
+    get_run,
+    read_open_runs,
+    read_runs,
+    sum_costs,
+    sum_day,
+)
 from holdfast.runtime.stores import open_store
 
 
@@ -24,3 +37,54 @@ async def test_a_run_is_driven_from_its_claim_to_its_release(database_url: str, 
         store.close()
 
     assert (before, during, after) == (set(), {"one"}, set())
+
+
+async def test_the_readers_find_runs_by_text_beginning_and_cost(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", database_url)
+    monkeypatch.setenv("HOLDFAST_DATA_DIR", str(tmp_path))
+    now = "2026-01-01T00:00:00Z"
+    db = Database(database_url)
+    await db.init_schema()
+    async with db.session() as session, session.begin():
+        session.add(WorkflowTemplateRow(id="t", name="w", version=1, hash="h", definition="{}", created_at=now))
+        await session.flush()
+        for run_id, state in (("ab_1", "paused"), ("abx2", "completed")):
+            session.add(
+                RunRow(
+                    id=run_id,
+                    template_id="t",
+                    template_hash="h",
+                    state=state,
+                    workflow="w",
+                    repo_path="/src/till",
+                    base_branch="main",
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+        await session.flush()
+        for number, amount in enumerate((3, 4)):
+            session.add(
+                LedgerRow(
+                    id=str(number),
+                    run_id="ab_1",
+                    phase_key="plan",
+                    attempt=1,
+                    state="settled",
+                    amount_micros=amount,
+                    day=now[:10],
+                    created_at=now,
+                )
+            )
+    await db.dispose()
+
+    assert find_ids("runs", "ab_") == ["ab_1"]  # the underscore is no wildcard
+    assert [row["run_id"] for row in read_runs(RunQuery(repository="/src"), limit=5)] == ["abx2", "ab_1"]
+    assert read_runs(RunQuery(repository="/sr"), limit=5) == []
+    assert [row["id"] for row in read_open_runs(workflow="w")] == ["ab_1"]
+    assert [(row["calls"], int(row["total"])) for row in sum_costs("ab_1", "state")] == [(2, 7)]
+    assert sum_day(now[:10]) == (7, 0)
+    with pytest.raises(RunNotFound):
+        get_run("ab_")

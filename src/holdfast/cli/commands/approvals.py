@@ -1,13 +1,22 @@
-"""The commands that answer: approve and reject."""
+"""The commands about questions to a person: approvals, approvals show, approve and reject."""
 
+from pathlib import PurePath
 from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.terminal.answer_input import read_answer
-from holdfast.cli.terminal.arguments import JSON, find_approval, find_repository, get_user, is_interactive
+from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_deadline, describe_request
+from holdfast.cli.terminal.arguments import (
+    JSON,
+    find_approval,
+    find_approval_id,
+    find_repository,
+    get_user,
+    is_interactive,
+)
 from holdfast.cli.terminal.completion import complete_approvals
-from holdfast.cli.terminal.output import print_json, print_text, waiting_notice
+from holdfast.cli.terminal.output import mark, paint, print_json, print_text, waiting_notice
+from holdfast.persistence.raw_sql import read_approvals, read_open_runs
 
 APPROVAL = Annotated[
     str,
@@ -16,8 +25,99 @@ APPROVAL = Annotated[
     ),
 ]
 COMMENT = Annotated[
-    str, typer.Option("--comment", metavar="TEXT", help="Why; the agent reads it if it has to change something.")
+    str, typer.Option("--comment", metavar="TEXT", help="The reason; the agent reads it if it has to change something.")
 ]
+
+
+def approvals(as_json: JSON = False) -> None:
+    """List what waits for a person.
+
+    Example: holdfast approvals
+    """
+    found = read_waiting()
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        print_text("Nothing waits for you.")
+    places = _read_places() if found else {}
+    for row in found:
+        details = row["shown"] if isinstance(row["shown"], dict) else {}
+        short = paint(row["approval_id"][:8], "bold")
+        workflow, repository = places.get(row["run_id"], ("", ""))
+        where = f"run {row['run_id'][:8]} in {repository}"
+        print_text(f"{mark('paused')} {short}  {row['phase_key']} of {workflow}, {where}")
+        since = row["requested_at"][:16].replace("T", " ")
+        if row["about"] == "outcome":
+            _show_doubt(row, details, since)
+            continue
+        if details.get("question"):
+            print_text(f"    {details['question']}\n    {describe_request(details)}\n    since {since}")
+            print_text(f"    holdfast approve {row['approval_id'][:8]}, or holdfast reject {row['approval_id'][:8]}")
+            print_text(f"    in full: holdfast approvals show {row['approval_id'][:8]}")
+            continue
+        when = f"since {since}{describe_deadline(row)}"
+        print_text(f"    {details.get('artifact', '')} · {describe_change(details)} · {when}")
+        following = ", ".join(details.get("next") or []) or "the run's end"
+        print_text(f"    approve leads to {following}: holdfast approve {row['approval_id'][:8]}")
+        print_text(f"    in full: holdfast approvals show {row['approval_id'][:8]}")
+
+
+def read_waiting() -> list[dict[str, Any]]:
+    """Return the approvals that wait for a person now. Those past their deadline are answered first, durably."""
+    from holdfast.persistence.statements import now_text
+
+    found = read_approvals(state="pending", of_open_runs=True)
+    if any(row["deadline_at"] and row["deadline_at"] <= now_text() for row in found):
+        import asyncio
+
+        asyncio.run(_decide_overdue())
+        found = read_approvals(state="pending", of_open_runs=True)
+    return found
+
+
+async def _decide_overdue() -> None:
+    from holdfast.cli.terminal.engine import open_engine
+
+    async with open_engine() as (engine, _db, _config):
+        await engine.decide_overdue()
+
+
+def _read_places() -> dict[str, tuple[str, str]]:
+    """Return the workflow and the repository's name of each run that is not over, by run."""
+    return {row["id"]: (row["workflow"], PurePath(row["repo_path"]).name) for row in read_open_runs()}
+
+
+def _show_doubt(row: dict[str, Any], details: dict[str, Any], since: str) -> None:
+    short = row["approval_id"][:8]
+    print_text(f"    {IN_DOUBT}\n    {describe_request(details)}\n    since {since}")
+    print_text(f"    it happened: holdfast approve {short} --result TEXT")
+    print_text(f"    run it again: holdfast approve {short} · fail the phase: holdfast reject {short}")
+
+
+def show_approval(
+    approval: Annotated[
+        str,
+        typer.Argument(
+            metavar="APPROVAL",
+            help="An approval's id, or the beginning of it, or a run's.",
+            autocompletion=complete_approvals,
+        ),
+    ],
+    as_json: JSON = False,
+) -> None:
+    """Show what is to be approved, why it is asked, and the commands to answer.
+
+    Example: holdfast approvals show 91c4
+    """
+    from holdfast.cli.terminal.approval_view import describe_approval, read_approval
+
+    facts = read_approval(find_approval_id(approval))
+    if as_json:
+        print_json(facts)
+        return
+    for text in describe_approval(facts):
+        print_text(text)
 
 
 def approve(
@@ -25,36 +125,38 @@ def approve(
     comment: COMMENT = "",
     result: Annotated[
         str | None,
-        typer.Option("--result", metavar="TEXT", help="Of a call in doubt: it happened, and this is what it gave."),
+        typer.Option("--result", metavar="TEXT", help="For a call in doubt: it happened and returned this."),
     ] = None,
     args: Annotated[
         str | None,
-        typer.Option("--args", metavar="JSON", help="Of a tool call: make it with these arguments instead."),
+        typer.Option("--args", metavar="JSON", help="For a tool call: make it with these arguments instead."),
     ] = None,
     as_json: JSON = False,
 ) -> None:
-    """Say yes to what a phase made or a tool wants; holdfast resume then goes on.
+    """Approve what a phase made, or a tool call. Then continue with holdfast resume.
 
-    A call whose outcome is unknown is made again, unless --result says what it gave.
+    A call whose outcome is unknown is made again, unless --result says what it returned.
 
     Example: holdfast approve 91c4
     """
-    told: dict[str, Any] = {} if result is None else {"result": result}
+    answer: dict[str, Any] = {} if result is None else {"result": result}
     if args is not None:
-        told["args"] = read_args(args)
-    _decide(approval, "approve", comment, is_json=as_json, **told)
+        answer["args"] = read_args(args)
+    _decide(approval, "approve", comment, is_json=as_json, **answer)
 
 
 def reject(
     approval: APPROVAL,
     why: Annotated[str, typer.Argument(metavar="[COMMENT]", help="Why, or what to change.")] = "",
     comment: COMMENT = "",
-    changes: Annotated[bool, typer.Option("--changes", help="Ask for another attempt instead of failing.")] = False,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="Request another attempt instead of failing the run.")
+    ] = False,
     as_json: JSON = False,
 ) -> None:
-    """Say no: the run fails, or with --changes the phase runs again with your comment.
+    """Reject what a phase made: the run fails. With --changes the phase runs again with your comment.
 
-    The tool call in question is not made, and the agent learns why. A call in doubt counts as failed.
+    A tool call is not made, and the agent learns why. A call in doubt counts as failed.
 
     Example: holdfast reject 91c4 --changes "Handle the empty file too"
     """
@@ -62,6 +164,8 @@ def reject(
         raise typer.BadParameter("A comment was given twice.", param_hint="--comment")
     text = why or comment
     if changes and not text.strip():
+        from holdfast.cli.terminal.answer_input import read_answer
+
         text = read_answer("What should change? > ") or "" if is_interactive() and not as_json else ""
         if not text:
             raise typer.BadParameter("Say what should change: --changes TEXT.", param_hint="--changes")
@@ -69,7 +173,7 @@ def reject(
 
 
 def read_args(text: str) -> dict[str, Any]:
-    """The arguments of a tool call as a person writes them. Raises `ConfigInvalid`."""
+    """Parse the arguments of a tool call as a person writes them, in JSON. Raises `ConfigInvalid`."""
     import json
 
     from holdfast.errors import ConfigInvalid
@@ -87,20 +191,20 @@ def read_args(text: str) -> dict[str, Any]:
     return found
 
 
-def _decide(given: str, action: str, comment: str, *, is_json: bool, **told: Any) -> None:
+def _decide(approval: str, action: str, comment: str, *, is_json: bool, **answer: Any) -> None:
     import asyncio
 
-    approval_id, run_id = find_approval(given)
-    asyncio.run(_send(run_id, approval_id, action, comment, **told))
+    approval_id, run_id = find_approval(approval)
+    asyncio.run(_send(run_id, approval_id, action, comment, **answer))
     if is_json:
         print_json({"approval_id": approval_id, "run_id": run_id, "action": action})
     else:
         print_text(f"✓ {action.replace('_', ' ')}: recorded. Go on: holdfast resume {run_id[:8]}")
 
 
-async def _send(run_id: str, approval_id: str, action: str, comment: str, **told: Any) -> None:
+async def _send(run_id: str, approval_id: str, action: str, comment: str, **answer: Any) -> None:
     with waiting_notice("writing it down …"):
         from holdfast.cli.terminal.engine import open_engine
 
     async with open_engine(repo=find_repository(run_id)) as (engine, _db, _config):
-        await engine.decide(run_id, approval_id, action, comment=comment, by=get_user(), **told)
+        await engine.decide(run_id, approval_id, action, comment=comment, by=get_user(), **answer)

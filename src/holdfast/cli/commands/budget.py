@@ -4,19 +4,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.commands.runs.list import find_exhausted
 from holdfast.cli.terminal.arguments import JSON, find_run_id, get_user
 from holdfast.cli.terminal.completion import complete_runs
 from holdfast.cli.terminal.output import Cell, describe_cost, paint, print_json, print_text, table
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence.raw_sql import find_last_payload, get_run, read_run_costs, sum_costs, sum_day
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SUMS = (
-    "SUM(CASE WHEN l.is_simulated = 0 THEN l.amount_micros ELSE 0 END) AS spent_micros, "
-    "SUM(CASE WHEN l.is_simulated <> 0 THEN l.amount_micros ELSE 0 END) AS simulated_micros"
-)
+_MOST_RUNS = 20
 
 
 def budget(
@@ -24,12 +20,12 @@ def budget(
         str | None,
         typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of it.", autocompletion=complete_runs),
     ] = None,
-    add: Annotated[float | None, typer.Option("--add", metavar="USD", help="Let the run spend so much more.")] = None,
+    add: Annotated[float | None, typer.Option("--add", metavar="USD", help="Raise the run's limit by this.")] = None,
     as_json: JSON = False,
 ) -> None:
-    """What was spent, what may be; give a run more.
+    """Show what was spent and what may be spent, or raise a run's limit.
 
-    Without RUN it tells of today and of the runs that spent most.
+    Without RUN it shows today and the newest runs.
 
     Example: holdfast budget 3f2a --add 2.50
     """
@@ -45,26 +41,18 @@ def budget(
 
 
 def read_day() -> dict[str, Any]:
-    """Today's money, and the runs of the last time by what they cost."""
+    """Return what was spent today, the limits, and the newest runs with what they cost."""
     from datetime import UTC, datetime
 
     from holdfast.config import load_config
 
     config = load_config()
     today = datetime.now(UTC).date().isoformat()
-    days = [
-        (query(f"SELECT {_SUMS} FROM {table} l WHERE day = :day", {"day": today}) or [{}])[0]  # noqa: S608 - ours
-        for table in ("ledger", "past_spending")  # the second has what deleted runs spent
-    ]
-    runs = query(
-        f"SELECT r.id AS run_id, r.state, r.workflow, r.budget_micros, {_SUMS} "  # noqa: S608
-        "FROM ledger l JOIN runs r ON r.id = l.run_id "
-        "GROUP BY r.id, r.state, r.workflow, r.budget_micros, r.created_at ORDER BY r.created_at DESC LIMIT 20"
-    )
+    real, simulated = sum_day(today)
     return {
         "day": today,
-        "spent_usd": sum(_usd(row.get("spent_micros")) or 0.0 for row in days),
-        "simulated_usd": sum(_usd(row.get("simulated_micros")) or 0.0 for row in days),
+        "spent_usd": _usd(real),
+        "simulated_usd": _usd(simulated),
         "day_limit_usd": config.day_budget_usd,
         "run_limit_usd": config.run_budget_usd,
         "runs": [
@@ -76,45 +64,50 @@ def read_day() -> dict[str, Any]:
                 "simulated_usd": _usd(row["simulated_micros"]),
                 "limit_usd": _usd(row["budget_micros"]),
             }
-            for row in runs
+            for row in read_run_costs(limit=_MOST_RUNS)
         ],
     }
 
 
 def read_run_budget(run_id: str) -> dict[str, Any]:
-    (run,) = query("SELECT state, budget_micros, pause_reason, is_simulated FROM runs WHERE id = :id", {"id": run_id})
-    rows = query(
-        f"SELECT phase_key, state, {_SUMS} FROM ledger l WHERE run_id = :id GROUP BY phase_key, state "  # noqa: S608
-        "ORDER BY phase_key",
-        {"id": run_id},
-    )
-    total, simulated = (_sum(rows, name) for name in ("spent_micros", "simulated_micros"))
+    """Return what a run may spend and what it spent, in all and by phase."""
+    run, rows = get_run(run_id), sum_costs(run_id, "phase_key", "state", "is_simulated")
+    real_rows = [row for row in rows if not row["is_simulated"]]
+    simulated_rows = [row for row in rows if row["is_simulated"]]
+    real, simulated = _sum(real_rows), _sum(simulated_rows)
     limit, waits_for = run["budget_micros"], run["pause_reason"]
-    counted = simulated if run["is_simulated"] else total  # a rehearsal's own limit is rehearsed with play money
+    counted = simulated if run["is_simulated"] else real  # a rehearsal's own limit is rehearsed with play money
     return {
         "run_id": run_id,
         "state": run["state"],
         "waiting_for": waits_for,
         "limit_hit": find_exhausted(run_id).get("limit") if waits_for == "budget" else None,
         "is_simulated": bool(run["is_simulated"]),
-        "spent_usd": _usd(total),
+        "spent_usd": _usd(real),
         "simulated_usd": _usd(simulated),
-        "reserved_usd": _usd(_sum((row for row in rows if row["state"] == "reserved"), "spent_micros")),
+        "reserved_usd": _usd(_sum(row for row in real_rows if row["state"] == "reserved")),
         "limit_usd": _usd(limit),
         "left_usd": None if limit is None else _usd(max(limit - counted, 0)),
         "phases": [
             {
                 "key": key,
-                "spent_usd": _usd(_sum(of_phase := [row for row in rows if row["phase_key"] == key], "spent_micros")),
-                "simulated_usd": _usd(_sum(of_phase, "simulated_micros")),
+                "spent_usd": _usd(_sum(row for row in real_rows if row["phase_key"] == key)),
+                "simulated_usd": _usd(_sum(row for row in simulated_rows if row["phase_key"] == key)),
             }
             for key in dict.fromkeys(row["phase_key"] for row in rows)
         ],
     }
 
 
-def _sum(rows: "Iterable[dict[str, Any]]", name: str) -> int:
-    return sum(int(row[name] or 0) for row in rows)
+def find_exhausted(run_id: str) -> dict[str, Any]:
+    """Return which limit did not allow a run's next call, the last time that happened; empty if it never did."""
+    from holdfast.runtime.events import EventKind
+
+    return find_last_payload(run_id, EventKind.BUDGET_EXHAUSTED)
+
+
+def _sum(rows: "Iterable[dict[str, Any]]") -> int:
+    return sum(int(row["total"] or 0) for row in rows)
 
 
 def _usd(micros: Any) -> float | None:
@@ -159,8 +152,8 @@ def _show_run(facts: dict[str, Any], *, is_added: bool, is_json: bool) -> None:
 
 def _describe_spent(facts: dict[str, Any]) -> str:
     limit = facts.get("limit_usd")
-    told = describe_cost(facts["spent_usd"], facts["simulated_usd"])
-    return told + (f" of ${limit:.2f}" if limit is not None else "")
+    cost = describe_cost(facts["spent_usd"], facts["simulated_usd"])
+    return cost + (f" of ${limit:.2f}" if limit is not None else "")
 
 
 def _top_up(run_id: str, amount: float) -> None:

@@ -11,7 +11,7 @@ from holdfast.cli.terminal.output import print_json, print_text
 
 
 def upgrade(as_json: JSON = False) -> None:
-    """Make the database, or bring it up to date. Safe to repeat.
+    """Create the database, or bring it up to date. Safe to repeat.
 
     Example: holdfast db upgrade
     """
@@ -25,7 +25,7 @@ def upgrade(as_json: JSON = False) -> None:
 
 
 def check(as_json: JSON = False) -> None:
-    """Fold every run's journal and report each row that disagrees with it; exit code 1 if one does.
+    """Compare every row with the journal and report those that disagree. Exit code 1 if one does.
 
     Example: holdfast db check
     """
@@ -46,7 +46,7 @@ def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes; it must not be there yet.")],
     as_json: JSON = False,
 ) -> None:
-    """Copy the database while it is in use: one moment of it, whole.
+    """Copy the database while it is in use. The copy is one consistent moment of it.
 
     Example: holdfast db backup before-upgrade.db
     """

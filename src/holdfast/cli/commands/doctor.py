@@ -11,7 +11,7 @@ _MARKS = {"good": ("✓", "completed"), "warning": ("!", "paused"), "bad": ("✕
 
 
 def doctor(as_json: JSON = False) -> None:
-    """Check this machine, with a remedy for what is missing; exit code 1 if something stands in the way.
+    """Check this machine and name a remedy for what is missing. Exit code 1 if something stands in the way.
 
     Example: holdfast doctor
     """

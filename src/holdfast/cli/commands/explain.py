@@ -26,7 +26,7 @@ def explain(
 ) -> None:
     """Explain an error code, or print a page of the documentation.
 
-    Without a topic it lists them.
+    Without a topic, list the topics.
 
     Example: holdfast explain run_busy
     """

@@ -74,7 +74,7 @@ def init(
     repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to prepare.")] = Path(),
     as_json: JSON = False,
 ) -> None:
-    """Prepare a repository: commented settings, an example workflow, and a look at which models could be used.
+    """Prepare a repository: write commented settings and an example workflow, and list the models you can use.
 
     Example: holdfast init
     """
@@ -96,8 +96,8 @@ def init(
         backends = [
             {"backend": name, "ready": is_ready, "found": finding} for name, (is_ready, finding, _) in models.items()
         ]
-        files_told = [{"path": path, "written": is_new} for path, is_new in written.items()]
-        print_json({"files": files_told, "backends": backends, "next": following})
+        file_list = [{"path": path, "written": is_new} for path, is_new in written.items()]
+        print_json({"files": file_list, "backends": backends, "next": following})
         return
     for path, is_new in written.items():
         print_text(f"{'✓ wrote' if is_new else '– kept'}  {path}")

@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 def merge(
     run_id: RUN_ID,
     into: Annotated[
-        str | None, typer.Option("--into", metavar="BRANCH", help="The branch to bring it to; else the run's base.")
+        str | None,
+        typer.Option("--into", metavar="BRANCH", help="The branch to merge into; by default the run's base."),
     ] = None,
-    create: Annotated[bool, typer.Option("--create", help="Make the branch if there is none of that name.")] = False,
-    squash: Annotated[bool, typer.Option("--squash", help="Bring it as one commit.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the branch if there is none of that name.")] = False,
+    squash: Annotated[bool, typer.Option("--squash", help="Merge as one commit.")] = False,
     message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="The commit's message.")] = "",
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the run's worktree and branch where they are.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Do not remove the run's worktree and branch.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and change nothing.")] = False,
     as_json: JSON = False,
 ) -> None:
-    """Bring a run's result to your branch as commits, without holdfast's own files and what setup made.
+    """Merge a run's result into your branch as commits, without holdfast's own files and what setup made.
 
-    The worktree and the branch of a run that is over are removed then; runs show and runs diff go on working.
+    Then the worktree and the branch of a run that is over are removed; runs show and runs diff still work.
 
     Example: holdfast merge 3f2a --squash -m "Add a --verbose flag"
     """

@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from holdfast.workflow import WorkflowTemplate
 
 
-_SHOWN = 3
+_MOST_NAMED = 3
 
 
 def describe_uncommitted(repo: Path) -> str:
-    """The changed files a run would not see, the first of them by name; empty where there are none."""
+    """Name the first of the changed files that a run would not see; return the empty text where there are none."""
     try:
         found = find_repository(repo.expanduser().absolute())
         dirty = find_dirty_paths(found, data_dir=load_config().data_dir) if found else ()
     except WorkspaceError:
         return ""  # the run itself says what is wrong with it
     paths = [path for path in dirty if not path.startswith(".holdfast/")]  # definitions are read where they lie
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return f"{', '.join(paths[:_SHOWN])}{more}"
+    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    return f"{', '.join(paths[:_MOST_NAMED])}{more}"
 
 
 _SHORT_CHARS = 60
@@ -68,25 +68,27 @@ def run(
     repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository, or any folder.")] = Path(),
     base: Annotated[
         str | None,
-        typer.Option("--base", metavar="BRANCH", help="The branch to start from; else the one that is checked out."),
+        typer.Option(
+            "--base", metavar="BRANCH", help="The branch to start from; by default the one that is checked out."
+        ),
     ] = None,
     requirements: REQUIREMENTS = None,
     requirements_file: REQUIREMENTS_FILE = None,
     persona: PERSONA = None,
     simulate: Annotated[
-        bool, typer.Option("--simulate", help="Rehearse with the simulated model; costs nothing.")
+        bool, typer.Option("--simulate", help="Rehearse with the simulated model, at no cost.")
     ] = False,
     yes: YES = False,
     budget: Annotated[
         float | None, typer.Option("--budget", metavar="USD", min=0, help="Spend no more than this.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Leave it to holdfast serve.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Leave the run to holdfast serve.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Start a workflow on a repository.
 
-    It starts from the branch that is checked out, and holdfast merge brings the result back there. On a terminal
-    you watch it and answer its questions; Ctrl-C pauses it, holdfast resume goes on.
+    The run starts from the branch that is checked out; holdfast merge brings the result back. On a terminal you
+    watch it and answer its questions. Ctrl-C pauses it; holdfast resume continues it.
 
     Example: holdfast run feature-delivery --repo . --requirements "Add a --verbose flag" --simulate
     """
@@ -99,26 +101,26 @@ def run(
         "budget_usd": budget,
         "started_by": get_user(),
     }
-    wish = _RunOptions(workflow, repo, options, simulate, yes, as_json)
+    request = _RunOptions(workflow, repo, options, simulate, yes, as_json)
     try:
-        code = asyncio.run(_create(wish) if detach else _run(wish))
+        code = asyncio.run(_create(request) if detach else _run(request))
     except PersonaIneligible as error:
         if missing := error.facts.get("missing"):
-            error.hint = f"{_describe_remedy(missing)}\nOr rehearse without: {_rehearsal_command(wish)}"
+            error.hint = f"{_describe_remedy(missing)}\nOr rehearse without: {_rehearsal_command(request)}"
         raise
     raise typer.Exit(code)
 
 
 def _describe_remedy(missing: "Sequence[Mapping[str, str]]") -> str:
-    """What to do for the first that lacks a key, else for the first."""
+    """Say what to do for the first that lacks a key, else for the first."""
     entry = next((entry for entry in missing if entry["finding"] == f"{entry['thing']} is not set"), None)
     remedy = missing[0]["remedy"] if entry is None else f"Set a key: export {entry['thing']}=…"
     return f"{remedy}   Who is ready: holdfast personas list"
 
 
-def _rehearsal_command(wish: _RunOptions) -> str:
-    words = ["holdfast", "run", wish.workflow, "--repo", str(wish.repo)]
-    requirements = wish.options["requirements_md"]
+def _rehearsal_command(request: _RunOptions) -> str:
+    words = ["holdfast", "run", request.workflow, "--repo", str(request.repo)]
+    requirements = request.options["requirements_md"]
     if requirements and len(requirements) <= _SHORT_CHARS and requirements.isprintable():
         words += ["--requirements", requirements]
     elif requirements:
@@ -126,8 +128,7 @@ def _rehearsal_command(wish: _RunOptions) -> str:
     return shlex.join([*words, "--simulate"])
 
 
-async def _run(wish: _RunOptions) -> int:
-    import asyncio
+async def _run(request: _RunOptions) -> int:
     import uuid
 
     from holdfast.cli.terminal.output import finish, waiting_notice
@@ -136,69 +137,73 @@ async def _run(wish: _RunOptions) -> int:
         from holdfast.cli.terminal.drive import drive
         from holdfast.cli.terminal.engine import YesToAll, open_engine
 
-    template, consents, readiness = _prepare(wish)
-    callback = YesToAll() if wish.is_yes else None
+    template, consents, readiness = _prepare(request)
+    callback = YesToAll() if request.is_yes else None
     opened = open_engine(
-        repo=wish.repo,
+        repo=request.repo,
         is_starting=True,
-        is_simulated=wish.is_simulated,
+        is_simulated=request.is_simulated,
         callback=callback,
         consents=consents,
         readiness=readiness,
     )
     async with opened as (engine, db, _config):
-        run_id, interrupted = str(uuid.uuid4()), asyncio.Event()
-        result = await drive(
+        run_id = str(uuid.uuid4())
+        end = await drive(
             engine,
             db,
             run_id,
-            lambda: engine.run(template, repo_path=wish.repo, pre_allocated_run_id=run_id, **wish.options),
+            lambda: engine.run(template, repo_path=request.repo, pre_allocated_run_id=run_id, **request.options),
             phase_keys=[phase.key for phase in template.phases],
-            can_ask=wish.can_ask,
-            interrupted=interrupted,
+            can_ask=request.can_ask,
         )
-        return finish(result, is_json=wish.is_json, is_interrupted=interrupted.is_set())
+        return finish(end.result, is_json=request.is_json, is_interrupted=end.is_interrupted)
 
 
-async def _create(wish: _RunOptions) -> int:
+async def _create(request: _RunOptions) -> int:
     from holdfast.cli.terminal.engine import open_engine
     from holdfast.cli.terminal.output import print_json, say
 
-    template, consents, readiness = _prepare(wish)
+    template, consents, readiness = _prepare(request)
     opened = open_engine(
-        repo=wish.repo, is_starting=True, is_simulated=wish.is_simulated, consents=consents, readiness=readiness
+        repo=request.repo, is_starting=True, is_simulated=request.is_simulated, consents=consents, readiness=readiness
     )
     async with opened as (engine, _db, _config):
-        run_id = await engine.create(template, repo_path=wish.repo, **wish.options)
-    if wish.is_json:
+        run_id = await engine.create(template, repo_path=request.repo, **request.options)
+    if request.is_json:
         print_json({"run_id": run_id, "state": "pending"})
     say(f"Run {run_id} waits for holdfast serve.")
     say(f"Watch it: holdfast runs watch {run_id[:8]}   Drive it here: holdfast resume {run_id[:8]}")
     return 0
 
 
-def _prepare(wish: _RunOptions) -> tuple[Any, Any, Any]:
-    """The template, where consents are found once a person has agreed to what needs it, and who is ready."""
-    from holdfast.cli.commands.catalog import get_workflow
+def _prepare(request: _RunOptions) -> tuple[Any, Any, Any]:
+    """Return the template, the consents once a person has agreed to what needs one, and who is ready."""
     from holdfast.cli.commands.trust import agree
+    from holdfast.cli.terminal.catalog import get_workflow
     from holdfast.cli.terminal.output import say
 
-    if not wish.repo.expanduser().is_dir():
-        raise ConfigInvalid(f"{wish.repo} is no folder.", hint="Name a repository with --repo.", key="--repo")
-    entry = get_workflow(wish.workflow, wish.repo)
-    overrides = wish.options["persona_overrides"]
-    origin = _complete(wish, entry.definition) if wish.repo.is_dir() else ""  # else the engine refuses it
+    if not request.repo.expanduser().is_dir():
+        raise ConfigInvalid(f"{request.repo} is no folder.", hint="Name a repository with --repo.", key="--repo")
+    entry = get_workflow(request.workflow, request.repo)
+    overrides = request.options["persona_overrides"]
+    origin = _complete(request, entry.definition) if request.repo.is_dir() else ""  # else the engine refuses it
     consents, readiness = agree(
-        wish.repo, entry, overrides, is_simulated=wish.is_simulated, is_yes=wish.is_yes, can_ask=wish.can_ask
+        request.repo,
+        entry,
+        overrides,
+        is_simulated=request.is_simulated,
+        is_yes=request.is_yes,
+        can_ask=request.can_ask,
     )
     if origin:
         say(origin)
-    if named := describe_uncommitted(wish.repo):
+    if named := describe_uncommitted(request.repo):
         say(f"Not committed, so not among the run's files: {named}.")
     return entry.definition, consents, readiness
 
 
-def _complete(wish: _RunOptions, template: "WorkflowTemplate") -> str:
+def _complete(request: _RunOptions, template: "WorkflowTemplate") -> str:
     """Fix the branch to start from, and ask what is wanted if nobody has said that; return the line that says where
     the run starts, unless it was said before the question.
 
@@ -207,14 +212,14 @@ def _complete(wish: _RunOptions, template: "WorkflowTemplate") -> str:
     from holdfast.cli.terminal.output import plain, say
     from holdfast.workspace.start import find_start
 
-    options = wish.options
+    options = request.options
     options["requirements_md"] = options["requirements_md"] or ""
-    start = find_start(wish.repo.expanduser().resolve(), options["base_branch"])
+    start = find_start(request.repo.expanduser().resolve(), options["base_branch"])
     options["base_branch"] = start.name
     origin = plain(start.describe())
     if options["requirements_md"].strip() or not template.requires_text:
         return origin
-    if wish.can_ask:
+    if request.can_ask:
         say(origin)
         options["requirements_md"] = ask_requirements()
     if not options["requirements_md"].strip():

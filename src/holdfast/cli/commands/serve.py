@@ -1,24 +1,13 @@
-"""The commands that let others in: serve, and tokens for the API."""
+"""The command serve: the API and the pages, and a process that drives runs."""
 
-import asyncio
-import contextlib
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from holdfast.errors import ConfigInvalid
 
-if TYPE_CHECKING:
-    from holdfast.persistence.db import Database
-    from holdfast.runtime.journal import Journal
-
-JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_T = TypeVar("_T")
-
-token = typer.Typer(name="token", help="Tokens for the API.", no_args_is_help=True, rich_markup_mode=None)
 
 
 def serve(
@@ -32,7 +21,7 @@ def serve(
     no_auth: Annotated[bool, typer.Option("--no-auth", help="Let everybody in; only on this machine.")] = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
 ) -> None:
-    """Serve the API and the pages, and drive runs.
+    """Serve the API and the web pages, and drive runs.
 
     Example: holdfast serve --port 8000
     """
@@ -58,116 +47,3 @@ def serve(
         opens_browser=not no_browser and sys.stdin.isatty() and sys.stdout.isatty(),
         say=lambda text: typer.echo(text),
     )
-
-
-@token.command("create")
-def create(
-    name: Annotated[str, typer.Option("--name", help="Who or what it is for; the journal shows it.")],
-    role: Annotated[str, typer.Option("--role", help="viewer, operator, approver or admin.")] = "viewer",
-    days: Annotated[float | None, typer.Option("--days", help="How long it works; for ever if not given.")] = None,
-    as_json: JSON = False,
-) -> None:
-    """Make a token and show it, this once.
-
-    Example: holdfast token create --name ci --role operator --days 90
-    """
-    from holdfast.cli.terminal.output import print_json
-    from holdfast.enums import Role
-
-    if role not in list(Role):
-        raise ConfigInvalid(f"{role!r} is no role.", hint=f"Use one of {', '.join(Role)}.", key="--role")
-    if not name.strip() or not name.isprintable() or len(name) > 200:
-        raise ConfigInvalid("A token's name is 1 to 200 printable characters.", key="--name")
-    if days is not None and not 0 < days <= 3650:
-        raise ConfigInvalid("A token works for up to 3650 days.", key="--days")
-    token_id, text = _with_journal(lambda _db, journal: _create(journal, name, role, days))
-    if as_json:
-        print_json({"id": token_id, "token": text})
-    else:
-        typer.echo(text)
-        typer.echo(f"Token {token_id} for {name!r} as {role}. It is not stored and cannot be shown again.", err=True)
-
-
-async def _create(journal: "Journal", name: str, role: str, days: float | None) -> tuple[str, str]:
-    from datetime import UTC, datetime, timedelta
-
-    from holdfast.cli.terminal.arguments import get_user
-    from holdfast.enums import Role
-    from holdfast.persistence.access import create_token
-    from holdfast.persistence.statements import to_time_text
-
-    expires_at = None if days is None else to_time_text(datetime.now(UTC) + timedelta(days=days))
-    new = await create_token(journal, name=name, role=Role(role), expires_at=expires_at, by=get_user())
-    return new.token_id, new.token
-
-
-@token.command("list")
-def list_all(as_json: JSON = False) -> None:
-    """List tokens, revoked ones too.
-
-    Example: holdfast token list
-    """
-    from holdfast.cli.terminal.output import print_json, table
-    from holdfast.persistence.raw_sql import query
-
-    found = query(
-        "SELECT id, name, role, created_at, created_by, expires_at, last_used_at, revoked_at, revoked_by FROM tokens "
-        "ORDER BY created_at, id"
-    )
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        typer.echo("There are no tokens. Make one: holdfast token create --name NAME --role ROLE")
-        return
-    rows = [[row["id"], row["name"], row["role"], row["last_used_at"] or "never used", _standing(row)] for row in found]
-    typer.echo(table(rows, headings=["ID", "NAME", "ROLE", "LAST USE", "STANDING"]))
-
-
-def _standing(row: dict[str, str | None]) -> str:
-    if row["revoked_at"]:
-        return f"revoked by {row['revoked_by'] or 'someone'}"
-    return f"until {row['expires_at']}" if row["expires_at"] else "no end"
-
-
-@token.command("revoke")
-def revoke(
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `token list` shows.")],
-    as_json: JSON = False,
-) -> None:
-    """Take a token back; it stops working at once, with every login that began with it.
-
-    Example: holdfast token revoke 4be1c90a77f2
-    """
-    from holdfast.cli.terminal.arguments import get_user
-    from holdfast.cli.terminal.output import print_json
-    from holdfast.persistence.access import revoke_token
-
-    _with_journal(lambda _db, journal: revoke_token(journal, token_id, by=get_user()))
-    if as_json:
-        print_json({"id": token_id, "state": "revoked"})
-    else:
-        typer.echo(f"Token {token_id} is revoked.")
-
-
-def _with_journal(work: "Callable[[Database, Journal], Awaitable[_T]]") -> _T:
-    async def run() -> _T:
-        async with _opened() as (db, journal):
-            return await work(db, journal)
-
-    return asyncio.run(run())
-
-
-@contextlib.asynccontextmanager
-async def _opened() -> AsyncIterator[tuple["Database", "Journal"]]:
-    from holdfast.config import load_config
-    from holdfast.persistence.db import Database
-    from holdfast.runtime.stores import open_journal
-
-    db = Database(load_config().database_url)
-    try:
-        await db.init_schema()
-        async with open_journal(db.store) as journal:
-            yield db, journal
-    finally:
-        await db.dispose()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.terminal.answer_input import confirm
-from holdfast.cli.terminal.arguments import JSON, get_user
+from holdfast.cli.terminal.arguments import JSON, find_repository, get_user, is_interactive
 from holdfast.cli.terminal.completion import complete_personas
 from holdfast.cli.terminal.output import plain, print_json, print_text, say
 
@@ -28,12 +28,12 @@ def trust(
 ) -> None:
     """Agree, once, to a persona, or to what a repository's own workflows and personas run.
 
-    It counts until one of them changes. Read them first: holdfast workflows show, holdfast personas show.
+    Your consent holds until one of them changes. Read them first: holdfast workflows show, holdfast personas show.
 
     Example: holdfast trust --repo .
     """
     from holdfast.catalog import Catalog, find_demands
-    from holdfast.cli.commands.catalog import get_persona
+    from holdfast.cli.terminal.catalog import get_persona
     from holdfast.config import load_config
     from holdfast.consent import open_consents
 
@@ -63,7 +63,7 @@ def agree(
     is_yes: bool,
     can_ask: bool,
 ) -> "tuple[PersonaConsentStore, Readiness]":
-    """The consents to run this with, and who is ready for it.
+    """Return the consents to run a workflow with, and who is ready for it.
 
     A person who can be asked is asked for what is missing; `--yes` is consent.
 
@@ -86,7 +86,7 @@ def agree(
 
 
 def agree_to_personas(repo: Path, names: set[str], *, is_yes: bool, can_ask: bool) -> "PersonaConsentStore":
-    """The consents to give a run these personas with, as `agree` has them. A name that nobody has is passed over."""
+    """Return the consents to give a run these personas with, as `agree` does. A name that nobody has is passed over."""
     from holdfast.catalog import Catalog
     from holdfast.config import load_config
     from holdfast.consent import AnyConsent, open_consents
@@ -97,6 +97,17 @@ def agree_to_personas(repo: Path, names: set[str], *, is_yes: bool, can_ask: boo
     catalog = Catalog.for_repository(repo, config.config_dir)
     used = [entry for entry in catalog.list_personas() if entry.definition.name in names]
     return _settle(repo, used, used, open_consents(config), can_ask=can_ask)
+
+
+def agree_to_change(
+    run_id: str, change: Mapping[str, Any], *, is_yes: bool, is_json: bool
+) -> "PersonaConsentStore | None":
+    """Ask for consent to the personas of a change; return where consents are found, `None` for the usual place."""
+    repo = find_repository(run_id)
+    if repo is None or not change.get("persona_overrides"):
+        return None
+    can_ask = is_interactive() and not is_json
+    return agree_to_personas(repo, set(change["persona_overrides"].values()), is_yes=is_yes, can_ask=can_ask)
 
 
 def _settle(
@@ -119,11 +130,11 @@ def _settle(
     return consents
 
 
-def _ask(consents: "PersonaConsentStore", wanted: "Agreeable", *lines: str) -> None:
-    if consents.has_consent(wanted):
+def _ask(consents: "PersonaConsentStore", subject: "Agreeable", *lines: str) -> None:
+    if consents.has_consent(subject):
         return
-    say(f"Nobody here has agreed to this yet ({plain(wanted.name)}):")
+    say(f"Nobody here has agreed to this yet ({plain(subject.name)}):")
     for line in lines:
         say(f"  {plain(line)}")
     if confirm("Agree to it, until it changes?"):
-        consents.grant(wanted, by=get_user())
+        consents.grant(subject, by=get_user())

@@ -30,7 +30,7 @@ _ANSWER_S = 10.0  # how long the call in KILLED_IN goes on after its effect; its
 
 
 async def deliver(ctx: Context, feature: str, pace_s: float) -> dict[str, Any]:
-    """Spec → plan → implement → review → publish. Each step writes one file and one line of the ledger."""
+    """Take a feature through spec, plan, implement, review and publish; each step writes a file and a ledger line."""
     do = _Desk(ctx, pace_s).do
     await do("spec", f"build {feature}")
     await do("plan", "list, store, tests")

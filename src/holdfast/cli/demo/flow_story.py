@@ -31,19 +31,19 @@ _READ_S = 0.6
 
 
 @dataclass
-class Part:
-    """One process's part in the run: what it told, and how it ended."""
+class FlowPart:
+    """One process's part in the run: the facts it reported, and how it ended."""
 
     pid: int
     facts: list[dict[str, Any]] = field(default_factory=list)
     exit_code: int = 0
 
     def keys(self, fact: str) -> list[str]:
-        return [told["key"] for told in self.facts if told["fact"] == fact]
+        return [report["key"] for report in self.facts if report["fact"] == fact]
 
 
 @dataclass(frozen=True)
-class Claim:
+class FlowClaim:
     text: str
     holds: bool
 
@@ -52,14 +52,14 @@ class _Broken(Exception):
     """A process of the demo did not end as it must; it has said why on the standard error."""
 
 
-class Story:
+class FlowStory:
     """The demo in two halves: `act` runs the processes, `report` shows what the files and the journal say of it."""
 
     def __init__(self, folder: Path, view: View, *, is_fast: bool) -> None:
         self._folder = folder
         self._view = view
         self._is_fast = is_fast
-        self._parts: list[Part] = []
+        self._parts: list[FlowPart] = []
 
     def act(self) -> None:
         view = self._view
@@ -105,19 +105,19 @@ class Story:
             time.sleep(_READ_S)
 
 
-def _watch(folder: Path, pace_s: float, show: Callable[[dict[str, Any]], None], kill_at: str | None) -> Part:
+def _watch(folder: Path, pace_s: float, show: Callable[[dict[str, Any]], None], kill_at: str | None) -> FlowPart:
     """Run the flow in a process of its own, to its end or until the effect of `kill_at` is there."""
     command = [sys.executable, "-m", "holdfast.cli.demo.flow_process", str(pace_s)]
     # A session of its own: Ctrl-C is for the parent, which ends the process itself.
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        part = Part(process.pid)
+        part = FlowPart(process.pid)
         try:
             assert process.stdout is not None
             for line in process.stdout:
-                told = json.loads(line)
-                part.facts.append(told)
-                show(told)
-                if told["fact"] == "effect" and told["key"] == kill_at:
+                report = json.loads(line)
+                part.facts.append(report)
+                show(report)
+                if report["fact"] == "effect" and report["key"] == kill_at:
                     time.sleep(2 * pace_s)
                     process.send_signal(signal.SIGKILL)
         except BaseException:
@@ -136,30 +136,30 @@ def _read_journal(path: Path) -> list[Event]:
 
 
 def _read_ledger(path: Path) -> list[tuple[str, int]]:
-    """The key and the process of every side effect, in the order they happened."""
+    """Return the key and the process of every side effect, in the order they happened."""
     fields = [line.split(" ") for line in path.read_text().splitlines()]
     return [(key.partition(":")[2], int(pid)) for key, pid, _ in fields]
 
 
-def _check(parts: Sequence[Part], events: Sequence[Event], folder: Path) -> list[Claim]:
+def _check(parts: Sequence[FlowPart], events: Sequence[Event], folder: Path) -> list[FlowClaim]:
     killed, resumed, last = parts
     calls = Counter(key for key, _ in _read_ledger(folder / LEDGER))
     recorded = killed.keys("called")
     return [
-        Claim(
+        FlowClaim(
             f"Process {killed.pid} was killed by signal 9 in node 3 of 5",
             killed.exit_code == -signal.SIGKILL and killed.keys("effect")[-1] == KILLED_IN,
         ),
-        Claim("Three different processes took part", len({part.pid for part in parts}) == 3),
-        Claim(
+        FlowClaim("Three different processes took part", len({part.pid for part in parts}) == 3),
+        FlowClaim(
             f"The {len(recorded)} steps recorded before the kill were replayed, not called again",
             resumed.keys("replayed")[: len(recorded)] == recorded and not set(recorded) & set(resumed.keys("called")),
         ),
-        Claim("The step in flight was found to be done, and not done again", resumed.keys("found") == [KILLED_IN]),
-        Claim(f"Each of the {len(FILES)} side effects happened exactly once", calls == dict.fromkeys(FILES, 1)),
-        Claim("Every file is there", all((folder / name).is_file() for name in FILES.values())),
-        Claim("Nothing was published before a person had approved", _is_published_last(events, last)),
-        Claim(
+        FlowClaim("The step in flight was found to be done, and not done again", resumed.keys("found") == [KILLED_IN]),
+        FlowClaim(f"Each of the {len(FILES)} side effects happened exactly once", calls == dict.fromkeys(FILES, 1)),
+        FlowClaim("Every file is there", all((folder / name).is_file() for name in FILES.values())),
+        FlowClaim("Nothing was published before a person had approved", _is_published_last(events, last)),
+        FlowClaim(
             f"The journal has {len(events)} events, numbered without a gap, and ends with the result",
             [event.seq for event in events] == list(range(1, len(events) + 1))
             and events[-1].kind == EventKind.RUN_COMPLETED
@@ -168,18 +168,18 @@ def _check(parts: Sequence[Part], events: Sequence[Event], folder: Path) -> list
     ]
 
 
-def _is_published_last(events: Sequence[Event], last: Part) -> bool:
+def _is_published_last(events: Sequence[Event], last: FlowPart) -> bool:
     published = [event.seq for event in events if event.payload.get("key") == "publish" and "step" in event.kind]
     answered = [event.seq for event in events if event.kind == EventKind.HUMAN_APPROVAL_RECEIVED]
     return len(answered) == 1 and bool(published) and published[0] > answered[0] and last.keys("called") == ["publish"]
 
 
 def play(*, is_fast: bool = False, console: Console | None = None) -> int:
-    """Tell the story on a console; returns the exit code. The scratch folder is gone afterwards."""
+    """Tell the story on a console and return the exit code. The scratch folder is gone afterwards."""
     _clean_up_when_ended()
     view = View(console or Console(highlight=False))
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
-        story = Story(Path(folder), view, is_fast=is_fast)
+        story = FlowStory(Path(folder), view, is_fast=is_fast)
         try:
             story.act()
             return 0 if story.report() else 1

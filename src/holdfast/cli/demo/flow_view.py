@@ -43,15 +43,15 @@ class View:
         self._print()
         self._print((f"{number}  {title}", "bold"), indent=2)
 
-    def show_fact(self, told: Mapping[str, Any]) -> None:
-        """Show what a process told its parent."""
-        fact, key = told["fact"], told["key"]
+    def show_fact(self, report: Mapping[str, Any]) -> None:
+        """Show a fact that a process has reported to its parent."""
+        fact, key = report["fact"], report["key"]
         if fact == "replayed":
             self._replayed.append(key)
         elif self._replayed:
             self._show_replayed()
         if fact == "started":
-            self._print(f"process {told['pid']}", indent=_INDENT)
+            self._print(f"process {report['pid']}", indent=_INDENT)
         elif fact == "effect" and key == KILLED_IN:
             self._show_step("…", "yellow", key, f"{FILES[key]} is written, its result is not recorded yet")
         elif fact == "called" and key != KILLED_IN:
@@ -135,7 +135,7 @@ class View:
             self._console.print(Text(" " * (indent + hang)) + line, soft_wrap=True)
 
     def _break(self, text: Text, width: int) -> tuple[Text, Text]:
-        """What fits into one line, and what is left."""
+        """Split a text into what fits into one line and the rest."""
         line = next(iter(text.wrap(self._console, max(width, 10))), Text())
         rest = text[len(line) :]
         line.rstrip()

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.workspace.git import Author
+from holdfast.workspace.user_checkout import commit_new_repository
+
 REQUEST = "total() leaves out the last price of the list. Fix it."
 _ENGINEER = Path(__file__).with_name("engineer.yaml")
 _FILES = {
@@ -50,11 +53,7 @@ def make_project(folder: Path) -> None:
     folder.mkdir()
     for name, text in _FILES.items():
         (folder / name).write_text(text)
-    _git(folder, "init", "--quiet", "--initial-branch=main")
-    _git(folder, "config", "user.name", "holdfast demo")
-    _git(folder, "config", "user.email", "demo@example.invalid")
-    _git(folder, "add", "--all")
-    _git(folder, "commit", "--quiet", "--message", "Add up prices")
+    commit_new_repository(folder, Author("holdfast demo", "demo@example.invalid"), "Add up prices")
 
 
 def install_engineer(config_dir: Path) -> None:
@@ -85,12 +84,3 @@ def run_tests(folder: Path) -> SuiteResult:
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     tests = next((int(line.split()[1]) for line in lines if line.startswith("Ran ")), 0)
     return SuiteResult(done.returncode == 0 and tests > 0, tests, lines[-1] if lines else "")
-
-
-def read_status(folder: Path) -> str:
-    """Return the commit that is checked out and what differs from it: the same text means that nothing was touched."""
-    return _git(folder, "rev-parse", "HEAD") + _git(folder, "status", "--porcelain")
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout

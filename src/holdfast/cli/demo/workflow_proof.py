@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.cli.commands.runs.list import read_run
-from holdfast.cli.commands.runs.watch import open_configured_store
+from holdfast.cli.commands.runs.show import read_run
 from holdfast.cli.demo.workflow_project import SuiteResult
-from holdfast.persistence.raw_sql import query
-from holdfast.runtime.events import Event
+from holdfast.cli.terminal.store import read_events
+from holdfast.persistence.raw_sql import sum_costs
+from holdfast.runtime.events import Event, EventKind
 
-_CALLS = ("model.response", "tool.result")
-_BEGINNINGS = {"model.request": "model.response", "tool.started": "tool.result"}
+_CALLS = (EventKind.MODEL_RESPONSE, EventKind.TOOL_RESULT)
+_BEGINNINGS = {EventKind.MODEL_REQUEST: EventKind.MODEL_RESPONSE, EventKind.TOOL_STARTED: EventKind.TOOL_RESULT}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Proof:
     @property
     def cut_off(self) -> list[str]:
         """The keys of the calls that were in flight when the first process was killed."""
-        killed_at = next((event.seq for event in self.events if event.kind == "run.resumed"), 0)
+        killed_at = next((event.seq for event in self.events if event.kind == EventKind.RUN_RESUMED), 0)
         return [str(e.payload.get("key")) for e in find_in_flight([e for e in self.events if e.seq < killed_at])]
 
     def keys(self, kind: str) -> list[str]:
@@ -53,14 +53,10 @@ class Proof:
 
 
 def read_proof(run_id: str, pids: Sequence[int]) -> Proof:
-    store = open_configured_store()
-    try:
-        events = store.list_events(run_id)
-    finally:
-        store.close()
-    facts = read_run(run_id)
+    """Read the journal and the rows of a run that these processes drove, in this order."""
+    events, facts = read_events(run_id), read_run(run_id)
     phases = tuple(phase["key"] for phase in facts["phases"])
-    money = query("SELECT state, amount_micros FROM ledger WHERE run_id = :id", {"id": run_id})
+    costs = {row["state"]: row for row in sum_costs(run_id, "state")}
     return Proof(
         pids=tuple(pids),
         phases=phases,
@@ -69,10 +65,10 @@ def read_proof(run_id: str, pids: Sequence[int]) -> Proof:
         state=facts["state"],
         report=str(facts["final_report_path"] or ""),
         artifacts=tuple(phase["artifact"] for phase in facts["phases"] if phase["artifact"]),
-        spent_micros=sum(row["amount_micros"] for row in money),
-        settled=sum(1 for row in money if row["state"] == "settled"),
+        spent_micros=sum(int(row["total"]) for row in costs.values()),
+        settled=int(costs["settled"]["calls"]) if "settled" in costs else 0,
         worktree=Path(str(facts["worktree_root"])),
-        unanswered_micros=sum(row["amount_micros"] for row in money if row["state"] == "reserved"),
+        unanswered_micros=int(costs["reserved"]["total"]) if "reserved" in costs else 0,
     )
 
 
@@ -84,17 +80,17 @@ def find_in_flight(events: Sequence[Event]) -> list[Event]:
 
 
 def _share_out(events: Sequence[Event], phases: Sequence[str], pids: Sequence[int]) -> dict[tuple[int, str], Share]:
-    """Each process's part of the journal begins with `run.started` or `run.resumed`."""
+    """Count who made and who replayed the calls: each process's part begins with `run.started` or `run.resumed`."""
     shares: dict[tuple[int, str], Share] = {}
     recorded: Counter[str] = Counter()
-    begins = [event.seq for event in events if event.kind in ("run.started", "run.resumed")]
+    begins = [event.seq for event in events if event.kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED)]
     for pid, first, end in zip(pids, begins, [*begins[1:], len(events) + 1], strict=False):
         own = [event for event in events if first <= event.seq < end]
         for phase in phases:
             mine = [event for event in own if event.lane_id.startswith(f"{phase}/")]
             made = sum(1 for event in mine if event.kind in _CALLS)
-            is_skipped = any(event.kind == "phase.skipped" for event in mine)
-            attempts = {_attempt_of(event) for event in mine if event.kind in ("agent.started", *_CALLS)}
+            is_skipped = any(event.kind == EventKind.PHASE_SKIPPED for event in mine)
+            attempts = {_attempt_of(event) for event in mine if event.kind in (EventKind.AGENT_STARTED, *_CALLS)}
             replayed = 0 if is_skipped else sum(recorded[attempt] for attempt in attempts)
             shares[pid, phase] = Share(made, replayed, is_skipped)
         recorded.update(_attempt_of(event) for event in own if event.kind in _CALLS)
@@ -102,7 +98,7 @@ def _share_out(events: Sequence[Event], phases: Sequence[str], pids: Sequence[in
 
 
 def _attempt_of(event: Event) -> str:
-    """The phase and the number of its attempt, which is as far as a replay goes."""
+    """Return the phase and the number of its attempt, which is as far as a replay goes."""
     return "/".join(event.lane_id.split("/")[:2])
 
 
@@ -111,7 +107,7 @@ def check(
 ) -> list[tuple[str, bool]]:
     """Return every claim with whether it holds. `tests` are the project's, before and in what the run made."""
     before, after = tests
-    answers, results = proof.keys("model.response"), proof.keys("tool.result")
+    answers, results = proof.keys(EventKind.MODEL_RESPONSE), proof.keys(EventKind.TOOL_RESULT)
     replayed = sum(share.replayed for share in proof.shares.values())
     first = proof.phases[0]
     return [
@@ -135,7 +131,9 @@ def check(
         ("No model call was paid twice", proof.settled == len(answers)),
         (
             "Nothing was implemented before the plan was approved",
-            0 < proof.seq_of("human.approval.received", "plan") < proof.seq_of("phase.started", "implement"),
+            0
+            < proof.seq_of(EventKind.HUMAN_APPROVAL_RECEIVED, "plan")
+            < proof.seq_of(EventKind.PHASE_STARTED, "implement"),
         ),
         (f"All {len(proof.phases)} artifacts are there and valid", len(proof.artifacts) == len(proof.phases)),
         (
@@ -146,6 +144,6 @@ def check(
         (
             f"The journal has {len(proof.events)} events without a gap and ends with the run completed",
             [event.seq for event in proof.events] == list(range(1, len(proof.events) + 1))
-            and proof.events[-1].kind == "run.completed",
+            and proof.events[-1].kind == EventKind.RUN_COMPLETED,
         ),
     ]

@@ -18,21 +18,21 @@ from typing import Any
 
 from rich.console import Console
 
-from holdfast.cli.commands.runs.watch import open_configured_store
 from holdfast.cli.demo.workflow_project import (
     REQUEST,
     SuiteResult,
     install_engineer,
     make_project,
-    read_status,
     run_tests,
     see_bug,
 )
 from holdfast.cli.demo.workflow_proof import Proof, check, find_in_flight, read_proof
 from holdfast.cli.demo.workflow_view import StoryView
 from holdfast.cli.terminal.arguments import is_interactive
-from holdfast.cli.terminal.questions import Answer, ask, find_question
-from holdfast.runtime.events import Event
+from holdfast.cli.terminal.questions import ApprovalInput, ask, find_question
+from holdfast.cli.terminal.store import read_events
+from holdfast.runtime.events import EventKind
+from holdfast.workspace.user_checkout import read_status
 
 WORKFLOW = "feature-delivery"
 KILLED_IN = "plan"
@@ -47,7 +47,7 @@ class _Broken(Exception):
 
 
 @dataclass
-class Part:
+class ProcessPart:
     """One process's part in the run."""
 
     pid: int
@@ -61,12 +61,12 @@ class Part:
         return next((line.removeprefix("run ").strip() for line in self.lines if line.startswith("run ")), "")
 
 
-class Story:
+class WorkflowStory:
     """The acts in order; each leaves what happened in `parts`."""
 
     def __init__(self, folder: Path, view: StoryView, *, is_fast: bool) -> None:
         self.project = folder / "till"
-        self.parts: list[Part] = []
+        self.parts: list[ProcessPart] = []
         self._view = view
         self._is_fast = is_fast
         self._can_ask = is_interactive() and not is_fast
@@ -88,7 +88,7 @@ class Story:
             ["run", WORKFLOW, "--repo", str(self.project), "--simulate", "--requirements", REQUEST], is_killed=True
         )
         self._run_id = self.parts[0].run_id
-        view.show_in_flight(find_in_flight(_read_events(self._run_id)))
+        view.show_in_flight(find_in_flight(read_events(self._run_id)))
         self._wait()
         view.show_act(3, "Another process resumes the run; what is recorded is not done again")
         self._start(["resume", self._run_id])
@@ -130,14 +130,14 @@ class Story:
             else:
                 self._call(["approve", short])
 
-    def _get_answer(self, question: dict[str, Any]) -> Answer:
+    def _get_answer(self, question: dict[str, Any]) -> ApprovalInput:
         if not self._can_ask:
             self._view.show_own_answer(question)
-            return Answer("approve", "")
+            return ApprovalInput("approve", "")
         answer = ask(question)
         if answer is None or answer.action == "reject":
             self._view.say("The demo needs a yes to go on, and says it for you.")
-            return Answer("approve", "")
+            return ApprovalInput("approve", "")
         return answer
 
     def _call(self, arguments: list[str]) -> None:
@@ -166,7 +166,7 @@ class Story:
 _HOLDFAST = (sys.executable, "-m", "holdfast")
 
 
-def _watch(arguments: list[str], pace_s: float, show: Callable[[str], None], *, is_killed: bool) -> Part:
+def _watch(arguments: list[str], pace_s: float, show: Callable[[str], None], *, is_killed: bool) -> ProcessPart:
     """Run a holdfast command in a process of its own, to its end or until it is killed in phase `KILLED_IN`."""
     environment = {**os.environ, "HOLDFAST_SIMULATE_DELAY_S": str(pace_s)}
     with subprocess.Popen(
@@ -178,7 +178,7 @@ def _watch(arguments: list[str], pace_s: float, show: Callable[[str], None], *, 
         text=True,
         start_new_session=True,  # Ctrl-C is for the parent, which ends the process itself
     ) as process:
-        part = Part(process.pid)
+        part = ProcessPart(process.pid)
         try:
             assert process.stdout is not None
             assert process.stderr is not None
@@ -188,17 +188,17 @@ def _watch(arguments: list[str], pace_s: float, show: Callable[[str], None], *, 
                 if is_killed and _is_near(part.lines):
                     _kill_in_model_call(process, part.run_id)
                     is_killed = False
-            told = process.stdout.read()
+            output = process.stdout.read()
         except BaseException:
             process.kill()
             raise
         part.exit_code = process.wait()
-    part.answer = json.loads(told) if told else {}
+    part.answer = json.loads(output) if output else {}
     return part
 
 
 def _is_near(lines: list[str]) -> bool:
-    """Whether the phase has looked around and run the tests, so that its next model call writes the artifact."""
+    """Return whether the phase has looked around and run the tests, so that its next model call writes the artifact."""
     begun = next((index for index, line in enumerate(lines) if f"{KILLED_IN}: started" in line), None)
     return begun is not None and any("execute" in line for line in lines[begun:])
 
@@ -206,40 +206,31 @@ def _is_near(lines: list[str]) -> bool:
 def _kill_in_model_call(process: "subprocess.Popen[str]", run_id: str) -> None:
     """Wait until the journal says that the model was asked and has not answered, and kill the process then."""
     while process.poll() is None:
-        if any(event.kind == "model.request" for event in find_in_flight(_read_events(run_id))):
+        if any(event.kind == EventKind.MODEL_REQUEST for event in find_in_flight(read_events(run_id))):
             process.send_signal(signal.SIGKILL)
             return
         time.sleep(_LOOK_S)
 
 
-def _read_events(run_id: str) -> list[Event]:
-    store = open_configured_store()
-    try:
-        found: list[Event] = store.list_events(run_id)
-        return found
-    finally:
-        store.close()
-
-
-def play(*, is_fast: bool = False, is_kept: bool = False, view: StoryView | None = None) -> int:
-    """Tell the story on a console; returns the exit code. The folder is gone afterwards, unless it is to be kept."""
+def play(*, is_fast: bool = False, keeps_folder: bool = False, view: StoryView | None = None) -> int:
+    """Tell the story on a console and return the exit code. The folder is gone afterwards, unless it is to stay."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     view = view or StoryView(Console(highlight=False))
-    if is_kept:
-        return _play_in(Path(tempfile.mkdtemp(prefix="holdfast-demo-")), view, is_fast=is_fast, is_kept=True)
+    if keeps_folder:
+        return _play_in(Path(tempfile.mkdtemp(prefix="holdfast-demo-")), view, is_fast=is_fast, keeps_folder=True)
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
-        return _play_in(Path(folder), view, is_fast=is_fast, is_kept=False)
+        return _play_in(Path(folder), view, is_fast=is_fast, keeps_folder=False)
 
 
-def _play_in(folder: Path, view: StoryView, *, is_fast: bool, is_kept: bool) -> int:
+def _play_in(folder: Path, view: StoryView, *, is_fast: bool, keeps_folder: bool) -> int:
     # The whole demo, its questions included, has a place of its own: nothing of the user's is read or written.
     os.environ["HOLDFAST_DATA_DIR"] = str(folder / "data")
     os.environ["XDG_CONFIG_HOME"] = str(folder / "config")
     for name in ("HOLDFAST_DATABASE_URL", "HOLDFAST_CONFIG", "HOLDFAST_RUN_BUDGET_USD", "HOLDFAST_DAY_BUDGET_USD"):
         os.environ.pop(name, None)
     install_engineer(folder / "config" / "holdfast")
-    story = Story(folder, view, is_fast=is_fast)
+    story = WorkflowStory(folder, view, is_fast=is_fast)
     try:
         story.act()
         is_proved = story.prove()
@@ -247,10 +238,10 @@ def _play_in(folder: Path, view: StoryView, *, is_fast: bool, is_kept: bool) -> 
         view.show_broken(story.parts[-1].lines if story.parts else [])
         return 1
     except KeyboardInterrupt:
-        view.show_stopped(folder if is_kept else None)
+        view.show_stopped(folder if keeps_folder else None)
         return 130
-    view.show_farewell(folder if is_kept else None)
+    view.show_farewell(folder if keeps_folder else None)
     return 0 if is_proved else 1
 
 
-__all__ = ["Proof", "Story", "play"]
+__all__ = ["Proof", "WorkflowStory", "play"]

@@ -10,8 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 
 from holdfast.cli.commands.runs.diff import read_diff
-from holdfast.cli.commands.runs.list import describe_change
 from holdfast.cli.demo.flow_view import View
+from holdfast.cli.terminal.approval_text import describe_change
+from holdfast.runtime.events import EventKind
 
 if TYPE_CHECKING:
     from holdfast.cli.demo.workflow_proof import Proof, Share
@@ -28,8 +29,8 @@ class StoryView(View):
     def show_title(self, feature: str = "") -> None:
         self._print()
         self._print(("holdfast", "bold"), "  A workflow is killed, goes on, asks you, and is done")
-        told = "The model plays a script: no key, no network. All else is real."
-        self._print((told, "dim"), indent=10)
+        note = "The model plays a script: no key, no network. All else is real."
+        self._print((note, "dim"), indent=10)
 
     def show_project(self, folder: Path, bug: str, tests: str, request: str) -> None:
         self._print(("repository  ", "dim"), str(folder), indent=_INDENT, hang=12)
@@ -41,11 +42,11 @@ class StoryView(View):
         )
 
     def show_command(self, arguments: list[str]) -> None:
-        shown = [argument[:8] if len(argument) == 36 else argument for argument in arguments]
-        self._print((f"$ holdfast {shlex.join(shown)}", "bold"), indent=_INDENT, hang=4)
+        words = [argument[:8] if len(argument) == 36 else argument for argument in arguments]
+        self._print((f"$ holdfast {shlex.join(words)}", "bold"), indent=_INDENT, hang=4)
 
     def show_line(self, line: str) -> None:
-        """One line of a process's own progress."""
+        """Show one line of a process's own progress."""
         text = line.rstrip()
         style = _STYLES.get(text[:1], "dim" if text.startswith(" ") else "")
         self._print((text, style), indent=_INDENT + 2, hang=4)
@@ -56,23 +57,23 @@ class StoryView(View):
                 (f"✗ kill -9 {pid}", "bold red"), ("  gone at once, in the middle of its work", "red"), indent=_INDENT
             )
         else:
-            told = {0: "done", 3: "the run waits for a person"}.get(exit_code, "failed")
-            self._print((f"process {pid} ended with exit code {exit_code}: {told}", "dim"), indent=_INDENT, hang=2)
+            meaning = {0: "done", 3: "the run waits for a person"}.get(exit_code, "failed")
+            self._print((f"process {pid} ended with exit code {exit_code}: {meaning}", "dim"), indent=_INDENT, hang=2)
 
     def show_in_flight(self, events: "Sequence[Event]") -> None:
         """Say what the kill cut off, as the journal has it."""
         for event in events:
             phase = event.lane_id.partition("/")[0]
-            is_model = event.kind == "model.request"
+            is_model = event.kind == EventKind.MODEL_REQUEST
             call = f"a model call of phase {phase}" if is_model else f"{event.payload.get('tool')} in phase {phase}"
-            told = f"In flight was {call}: cut off, so it is made again."
-            self._print((told, "yellow"), indent=_INDENT, hang=2)
+            sentence = f"In flight was {call}: cut off, so it is made again."
+            self._print((sentence, "yellow"), indent=_INDENT, hang=2)
 
     def show_own_answer(self, question: dict[str, Any]) -> None:
-        shown = question["shown"]
+        details = question["shown"]
         self._print(
-            f"Phase {question['phase_key']} is done and waits for approval ({shown.get('artifact')}, "
-            f"{describe_change(shown)}). Nobody can be asked here, so the demo says yes.",
+            f"Phase {question['phase_key']} is done and waits for approval ({details.get('artifact')}, "
+            f"{describe_change(details)}). Nobody can be asked here, so the demo says yes.",
             indent=_INDENT,
         )
 
@@ -129,15 +130,18 @@ class StoryView(View):
             self._print((line, "red"), indent=_INDENT)
         self._print(("The demo did not go as it must; the exit code says so.", "bold red"))
 
-    def show_stopped(self, kept: Path | None = None) -> None:
+    def show_stopped(self, folder_left: Path | None = None) -> None:
         self._print()
-        self._print(f"Stopped; {kept} is left as it is." if kept else "Stopped; the temporary folder is removed.")
+        self._print(
+            f"Stopped; {folder_left} is left as it is." if folder_left else "Stopped; the temporary folder is removed."
+        )
 
-    def show_farewell(self, kept: Path | None) -> None:
+    def show_farewell(self, folder_left: Path | None) -> None:
         self._print()
-        if kept is not None:
+        if folder_left is not None:
             self._print(
-                f"Look around: export HOLDFAST_DATA_DIR={kept}/data; holdfast runs list; holdfast serve", indent=2
+                f"Look around: export HOLDFAST_DATA_DIR={folder_left}/data; holdfast runs list; holdfast serve",
+                indent=2,
             )
         self._print(
             "Next, in a repository of yours: holdfast init. In the browser: holdfast serve prints the link.",

@@ -11,7 +11,7 @@ _OFTEN_CHARS = 8_000
 
 
 def cut_row(line: str, width: int) -> tuple[str, str]:
-    """A row that fits, ended between words where there are any, and the rest."""
+    """Cut a row that fits, between words where there are any, and return it and the rest."""
     end = line.rfind(" ", 1, width + 1)
     return (line[:end], line[end + 1 :]) if end > 0 else (line[:width], line[width:])
 
@@ -54,7 +54,7 @@ class AnswerText:
         self._start()
 
     def last_rows(self, many: int) -> list[str]:
-        """The end of `tail`, in rows that fit the terminal; lines that are empty at its end are left out."""
+        """Return the end of `tail`, in rows that fit the terminal; lines that are empty at its end are left out."""
         width = text_width(len(INDENT))
         rows: list[str] = []
         for line in reversed(self.tail.rstrip().expandtabs().splitlines()):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.catalog import Catalog
-from holdfast.cli.commands.catalog import describe_readiness, read_personas
-from holdfast.cli.commands.runs.diff import coloured, read_diff
-from holdfast.cli.commands.runs.list import approvals, list_runs, read_approvals
+from holdfast.cli.commands.approvals import approvals
+from holdfast.cli.commands.personas import describe_readiness, read_personas
+from holdfast.cli.commands.runs.diff import read_diff
+from holdfast.cli.commands.runs.list import list_runs
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.repl.conversation import Talk
 from holdfast.cli.repl.conversation_list import find_conversation, list_conversations, to_table
@@ -18,13 +19,14 @@ from holdfast.cli.repl.shell import ShellCommands
 from holdfast.cli.repl.view import TalkView
 from holdfast.cli.repl.workflows import start_workflow
 from holdfast.cli.terminal.arguments import find_approval, get_user
-from holdfast.cli.terminal.output import Cell, describe_cost, folded, paint, plain, table
+from holdfast.cli.terminal.output import Cell, describe_cost, folded, paint, paint_diff, plain, table
+from holdfast.cli.terminal.questions import ApprovalInput
 from holdfast.consent import open_consents
 from holdfast.engine.conversation.persona_choice import Entries, get_persona, with_model
 from holdfast.errors import ConfigInvalid
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence.raw_sql import read_approvals, sum_costs
 
-_SHOWN_RUNS = 10
+_MOST_RUNS = 10
 _EXPANDED_LINES = 60
 _HINTS = (
     "!command runs in your folder ($AGENT_WORKTREE is the agent's); its output goes along with your next message.",
@@ -88,7 +90,7 @@ class Commands:
         }
 
     async def do(self, line: str) -> None:
-        """Raises `Leave`, and `HoldfastError` for what cannot be done."""
+        """Do what a line says. Raises `Leave`, and `HoldfastError` for what cannot be done."""
         name, _, rest = line.strip().partition(" ")
         command = self.table.get(name)
         if command is None:
@@ -104,11 +106,11 @@ class Commands:
             for name, command in self.table.items()
         ]
         self._talk.tell(table(rows))
-        for told in _HINTS:
-            self._talk.tell(paint(folded(told), "dim"))
+        for hint in _HINTS:
+            self._talk.tell(paint(folded(hint), "dim"))
 
     async def _runs(self, _rest: str) -> None:
-        await asyncio.to_thread(list_runs, None, None, None, None, _SHOWN_RUNS, False)
+        await asyncio.to_thread(list_runs, None, None, None, None, _MOST_RUNS, False)
 
     async def _approvals(self, _rest: str) -> None:
         await asyncio.to_thread(approvals, False)
@@ -150,14 +152,10 @@ class Commands:
 
     async def _diff(self, _rest: str) -> None:
         text = await asyncio.to_thread(read_diff, self._talk.run_id) if self._talk.run_id else ""
-        self._talk.tell(coloured(plain(text)).rstrip() if text else "  No file was changed.")
+        self._talk.tell(paint_diff(plain(text)).rstrip() if text else "  No file was changed.")
 
     async def _cost(self, _rest: str) -> None:
-        rows = query(
-            "SELECT attempt, is_simulated, COUNT(*) AS calls, SUM(amount_micros) AS total FROM ledger "
-            "WHERE run_id = :id GROUP BY attempt, is_simulated ORDER BY attempt, is_simulated",
-            {"id": self._talk.run_id or ""},
-        )
+        rows = sum_costs(self._talk.run_id or "", "attempt", "is_simulated")
         for row in rows:
             calls = f"{row['calls']} model call{'s' if row['calls'] != 1 else ''}"
             played = " simulated" if row["is_simulated"] else ""
@@ -207,22 +205,22 @@ class Commands:
             self._talk.answer()
 
     async def _approve(self, rest: str) -> None:
-        given, _, comment = rest.partition(" ")
-        await self._decide(given, "approve", comment)
+        prefix, _, comment = rest.partition(" ")
+        await self._decide(prefix, "approve", comment)
 
     async def _reject(self, rest: str) -> None:
-        given, _, comment = rest.partition(" ")
-        await self._decide(given, "reject", comment)
+        prefix, _, comment = rest.partition(" ")
+        await self._decide(prefix, "reject", comment)
 
-    async def _decide(self, given: str, action: str, comment: str) -> None:
-        waiting = read_approvals(self._talk.run_id, state="pending") if self._talk.run_id and not given else []
-        if given:
-            approval_id, run_id = find_approval(given)
+    async def _decide(self, prefix: str, action: str, comment: str) -> None:
+        waiting = read_approvals(self._talk.run_id, state="pending") if self._talk.run_id and not prefix else []
+        if prefix:
+            approval_id, run_id = find_approval(prefix)
             waiting = [row for row in read_approvals(run_id) if row["approval_id"] == approval_id]
         if not waiting:
             self._talk.tell("  Nothing in this conversation waits for you; /approvals shows all.")
             return
-        await self._talk.decide(waiting[0], action, comment)
+        await self._talk.decide(waiting[0], ApprovalInput(action, comment))
         if waiting[0]["run_id"] != self._talk.run_id:
             self._talk.tell(f"  Recorded. Go on with that run: holdfast resume {waiting[0]['run_id'][:8]}")
 

@@ -13,9 +13,9 @@ from typing import Any
 from holdfast.cli.repl.files import include_files
 from holdfast.cli.repl.view import TalkView
 from holdfast.cli.terminal.arguments import get_user
+from holdfast.cli.terminal.engine import OpenEngine
 from holdfast.cli.terminal.output import paint, plain
-from holdfast.cli.terminal.questions import find_question, notify_person, show_question
-from holdfast.config import Config
+from holdfast.cli.terminal.questions import ApprovalInput, find_question, notify_person, send_answer, show_question
 from holdfast.engine.conversation.journal import (
     ROLE,
     Conversation,
@@ -24,14 +24,13 @@ from holdfast.engine.conversation.journal import (
     send_message,
 )
 from holdfast.engine.results import RunResult
-from holdfast.engine.workflow_engine import WorkflowEngine
+from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound, ApprovalStale, HoldfastError, RunBusy
-from holdfast.persistence.db import Database
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence import raw_sql
 from holdfast.persona import AgentPersona
 from holdfast.runtime.stores import open_journal
 
-SHOWN_TURNS = 3
+LAST_TURNS = 3
 _OTHER_LOOK_S = 0.2
 _LAST_RECORD_S = 2.0
 
@@ -41,9 +40,7 @@ class Talk:
 
     def __init__(
         self,
-        engine: WorkflowEngine,
-        db: Database,
-        config: Config,
+        opened: OpenEngine,
         *,
         repo: Path,
         branch: str,
@@ -53,7 +50,7 @@ class Talk:
         view: type[TalkView] = TalkView,
         can_ask: bool = True,
     ) -> None:
-        self.engine, self.db, self.config = engine, db, config
+        self.engine, self.db, self.config = opened
         self.repo, self.branch = repo, branch
         self.persona = persona
         self.tell = tell
@@ -66,7 +63,7 @@ class Talk:
         self.notice = ""
         self.last_error: dict[str, str] | None = None
         """Why the last answer could not be made at all."""
-        self._told_persona = ""
+        self._journal_persona = ""
         self._answering: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._moved = asyncio.Condition()
@@ -86,11 +83,11 @@ class Talk:
         if self.run_id is None:
             await self._begin(text)
         assert self.run_id is not None
-        changed = self.persona if self.persona.content_hash != self._told_persona else None
+        changed = self.persona if self.persona.content_hash != self._journal_persona else None
         content = f"{mentioned.content}\n\n{attachment}" if attachment else mentioned.content
         await send_message(self.db, self.run_id, text, content=content, persona=changed, by=get_user())
         # crash: the message stands; whoever resumes the conversation answers it.
-        self._told_persona = self.persona.content_hash
+        self._journal_persona = self.persona.content_hash
         for line in (*(f"with {name}" for name in mentioned.included), *mentioned.refused):
             self.tell(paint(f"  {line}", "dim"))
         self.answer()
@@ -111,7 +108,7 @@ class Talk:
         if result.error is not None:
             raise HoldfastError(result.error.message, hint=result.error.hint)
         self.run_id = str(result.run_id)
-        self._told_persona = self.persona.content_hash
+        self._journal_persona = self.persona.content_hash
         self.follow()
 
     def answer(self) -> None:
@@ -126,11 +123,11 @@ class Talk:
         except HoldfastError as error:
             self.last_error = {"code": error.code, "message": error.message, "hint": error.hint}
         except Exception as error:  # the prompt goes on, and so does the conversation
-            told = f"{type(error).__name__}: {error}"
-            self.last_error = {"code": "internal_error", "message": told, "hint": "What was recorded is safe."}
+            problem = f"{type(error).__name__}: {error}"
+            self.last_error = {"code": "internal_error", "message": problem, "hint": "What was recorded is safe."}
         if self.last_error is not None:
-            told = plain(" ".join(self.last_error[name] for name in ("message", "hint")).strip())
-            self.tell(f"  {paint('✕', 'failed')} {self.last_error['code']}: {told}")
+            text = plain(" ".join(self.last_error[name] for name in ("message", "hint")).strip())
+            self.tell(f"  {paint('✕', 'failed')} {self.last_error['code']}: {text}")
 
     async def _drive_on(self) -> None:
         assert self.run_id is not None
@@ -158,12 +155,12 @@ class Talk:
                 self.notice = ""
 
     async def _wait_for_other(self) -> RunResult:
-        """Another process drives the conversation; what it does is shown here all the same."""
+        """Wait for the process that drives the conversation; what it does is shown here all the same."""
         assert self.run_id is not None
         while True:
             await asyncio.sleep(_OTHER_LOOK_S)
             result = await self.engine.result(self.run_id)
-            if result.state.value not in ("running", "pending"):
+            if result.state not in (RunStatus.RUNNING, RunStatus.PENDING):
                 return result
             with contextlib.suppress(RunBusy):
                 return await self.engine.resume(self.run_id)
@@ -190,24 +187,10 @@ class Talk:
                 show_question(self.question)
         return True
 
-    async def decide(
-        self, question: dict[str, Any], action: str, comment: str = "", *, result: str | None = None
-    ) -> None:
-        """Answer a question, and let the conversation go on if it is its own.
-
-        `result` is what a call gave whose outcome was in doubt, and that has happened.
-        """
-        given: dict[str, Any] = {} if result is None else {"result": result}
+    async def decide(self, question: dict[str, Any], answer: ApprovalInput) -> None:
+        """Answer a question, and let the conversation go on if it is its own."""
         try:
-            await self.engine.decide(
-                str(question["run_id"]),
-                question["approval_id"],
-                action,
-                comment=comment,
-                by=get_user(),
-                digest=question["digest"],
-                **given,
-            )
+            await send_answer(self.engine, question, answer)
         except (ApprovalStale, ApprovalNotFound) as error:
             self.tell(f"  {error.message}")
         if self.question is not None and self.question["approval_id"] == question["approval_id"]:
@@ -240,15 +223,15 @@ class Talk:
 
     async def take_up(self, run_id: str, *, keeps_persona: bool = False) -> None:
         """Go on with a conversation: show how it stood, and have answered what was not."""
-        conversation = await self.join(run_id, shown_turns=SHOWN_TURNS, keeps_persona=keeps_persona)
+        conversation = await self.join(run_id, last_turns=LAST_TURNS, keeps_persona=keeps_persona)
         result = await self.engine.result(run_id)
         if result.waiting_for in ("approval", "outcome"):
             self._put_question()
-        if result.state.value in ("running", "pending") or conversation.waiting:
+        if result.state in (RunStatus.RUNNING, RunStatus.PENDING) or conversation.waiting:
             self.tell(paint("  goes on with the answer that was under way", "dim"))
             self.answer()
 
-    async def join(self, run_id: str, *, shown_turns: int = 0, keeps_persona: bool = False) -> Conversation:
+    async def join(self, run_id: str, *, last_turns: int = 0, keeps_persona: bool = False) -> Conversation:
         """Make a conversation this one: read how it stands, show its last turns, and follow it from there.
 
         Who answered there goes on, unless the persona here was named: then it answers from the next message on.
@@ -257,24 +240,24 @@ class Talk:
         async with open_journal(self.db.store) as journal:
             events = await journal.read(run_id)
         conversation = Conversation.of(events)
-        shown = conversation.turns[-shown_turns:] if shown_turns else []
+        turns = conversation.turns[-last_turns:] if last_turns else []
         last_seq = events[-1].seq if events else 0
-        first = min((seq for turn in shown for seq in turn.messages), default=last_seq + 1 if not shown_turns else 0)
-        if shown_turns and len(conversation.turns) > len(shown):
-            self.tell(paint(f"  {len(conversation.turns) - len(shown)} earlier turns: /history", "dim"))
+        first = min((seq for turn in turns for seq in turn.messages), default=last_seq + 1 if not last_turns else 0)
+        if last_turns and len(conversation.turns) > len(turns):
+            self.tell(paint(f"  {len(conversation.turns) - len(turns)} earlier turns: /history", "dim"))
         for event in events:
             self.view.is_muted = event.seq < first
             self.view.apply(event)
         self.view.is_muted = False
         known = conversation.persona_at(conversation.messages, find_bound_persona(run_id) or self.persona)
-        self._told_persona = known.content_hash
+        self._journal_persona = known.content_hash
         if not keeps_persona:
             self.persona = known
         self.follow()
         return conversation
 
     async def is_quiet(self) -> bool:
-        """Whether no answer is under way. One whose end is on the screen already has only its last record to write."""
+        """Return whether no answer is under way; one whose end is on the screen has only its last record to write."""
         if self._answering is not None and not self.view.is_answering:
             await asyncio.wait({self._answering}, timeout=_LAST_RECORD_S)
         return not self.is_busy
@@ -300,10 +283,6 @@ class Talk:
 
 
 def find_bound_persona(run_id: str) -> AgentPersona | None:
-    """Who answers in a conversation until a message names someone else."""
-    rows = query(
-        "SELECT p.definition FROM run_bindings b JOIN agent_personas p ON p.id = b.persona_id "
-        "WHERE b.run_id = :id AND b.role_id = :role",
-        {"id": run_id, "role": ROLE},
-    )
-    return AgentPersona.model_validate(rows[0]["definition"]) if rows else None
+    """Return the persona that answers in a conversation until a message names another."""
+    definition = raw_sql.find_bound_persona(run_id, ROLE)
+    return AgentPersona.model_validate(definition) if definition is not None else None

@@ -1,17 +1,18 @@
 """The conversations there are about a repository: which one is meant, and how each stands."""
 
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from holdfast.cli.terminal.answer_input import read_answer
 from holdfast.cli.terminal.arguments import find_run_id
 from holdfast.cli.terminal.output import Cell, plain, table
 from holdfast.engine.conversation.journal import NAME
 from holdfast.errors import ConfigInvalid, RunNotFound
-from holdfast.persistence.raw_sql import find_driven, query
+from holdfast.persistence.raw_sql import find_driven, get_run, read_open_runs
 from holdfast.presentation.format import duration
+from holdfast.workspace.user_checkout import find_checkout
 
 _LISTED = 20
 _RECENT_S = 60.0
@@ -37,31 +38,13 @@ class PastConversation:
 
 
 def find_folder() -> Path | None:
-    """The repository one stands in, or `None`."""
-    found = read_git(Path(), "rev-parse", "--show-toplevel")
-    return Path(found) if found else None
-
-
-def find_branch(repo: Path) -> str:
-    return read_git(repo, "symbolic-ref", "--short", "-q", "HEAD") or "HEAD"
-
-
-def read_git(folder: Path, *words: str) -> str:
-    """What git prints, or nothing where it fails."""
-    try:
-        done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return done.stdout.rstrip("\n") if done.returncode == 0 else ""
+    """Return the repository one stands in, or `None`."""
+    return find_checkout(Path())
 
 
 def list_conversations(repo: Path, *, limit: int = _LISTED) -> list[PastConversation]:
-    """The conversations about a repository that are not over, the one used last first."""
-    rows = query(
-        "SELECT id, title, state, pause_reason, updated_at FROM runs WHERE workflow = :name AND repo_path = :repo "
-        "AND state IN ('pending', 'running', 'paused') ORDER BY updated_at DESC, id LIMIT :limit",
-        {"name": NAME, "repo": str(repo), "limit": limit},
-    )
+    """Return the conversations about a repository that are not over, the one used last first."""
+    rows = read_open_runs(workflow=NAME, repo=str(repo), limit=limit)
     driven = find_driven([row["id"] for row in rows if row["state"] == "running"])
     now = datetime.now(UTC)
     return [
@@ -81,29 +64,28 @@ def _describe_state(state: str, reason: str | None, *, is_driven: bool) -> str:
     return "is being answered" if is_driven else "an answer was interrupted"
 
 
-def find_conversation(given: str, repo: Path) -> str:
-    """The conversation that is meant by an id, its beginning, a number of the list, or by nothing: the last one.
+def find_conversation(text: str, repo: Path) -> str:
+    """Return the conversation for an id, the beginning of one, a number of the list, or nothing: the last one.
 
     Raises `RunNotFound`, and `ConfigInvalid` for a run that is no conversation.
     """
-    if given and not (given.isdecimal() and len(given) <= _NUMBER_CHARS):
-        run_id = find_run_id(given)
-        (row,) = query("SELECT workflow FROM runs WHERE id = :id", {"id": run_id})
-        if row["workflow"] != NAME:
+    if text and not (text.isdecimal() and len(text) <= _NUMBER_CHARS):
+        run_id = find_run_id(text)
+        if get_run(run_id)["workflow"] != NAME:
             hint = f"Go on with it: holdfast resume {run_id[:8]}"
             raise ConfigInvalid(f"Run {run_id[:8]} is no conversation.", hint=hint, key="--resume")
         return run_id
     known = list_conversations(repo)
     if not known:
         raise RunNotFound(f"There is no conversation about {repo} yet.", hint="Begin one: holdfast")
-    number = int(given or 1)
+    number = int(text or 1)
     if not 1 <= number <= len(known):
         raise RunNotFound(f"There is no conversation {number} in the list.", hint=f"Name one of 1 to {len(known)}.")
     return known[number - 1].run_id
 
 
 def to_table(known: Sequence[PastConversation], current: str | None = None) -> str:
-    """The list as a person reads it, numbered from 1."""
+    """Return the list as a person reads it, numbered from 1."""
     rows: list[list[str | Cell]] = [
         [
             Cell(f"{'›' if item.run_id == current else ' '} {number}", "bold"),
@@ -117,7 +99,7 @@ def to_table(known: Sequence[PastConversation], current: str | None = None) -> s
     return table(rows, elastic=3)
 
 
-def choose_conversation(repo: Path, read: Callable[[str], str], show: Callable[[str], None]) -> str | None:
+def choose_conversation(repo: Path, show: Callable[[str], None]) -> str | None:
     """Let the person choose among several; the last one if there is no other, `None` if they end their input.
 
     Raises `RunNotFound` if there is none.
@@ -127,9 +109,8 @@ def choose_conversation(repo: Path, read: Callable[[str], str], show: Callable[[
         return find_conversation("", repo)
     show(f"Conversations about {repo.name}:\n{to_table(known)}")
     while True:
-        try:
-            answer = read(f"Go on with which? (1 to {len(known)}, Enter is 1) > ").strip()
-        except EOFError:
+        answer = read_answer(f"Go on with which? (1 to {len(known)}, Enter is 1) > ")
+        if answer is None:
             return None
         try:
             return find_conversation(answer, repo) if answer else known[0].run_id

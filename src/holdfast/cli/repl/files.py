@@ -1,7 +1,6 @@
 """`@file` in a message: the file goes along, as it is in the person's own folder, unless it must not be read."""
 
 import re
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,13 +17,6 @@ class Mentioned(NamedTuple):
     content: str
     included: list[str]
     refused: list[str]
-
-
-def list_files(repo: Path) -> list[str]:
-    """What git knows of the folder, and what it would add; `[]` where git does not answer."""
-    command = ["git", "-C", str(repo), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, capture_output=True, check=False)
-    return sorted(set(listed.stdout.decode(errors="replace").split("\0")) - {""}) if listed.returncode == 0 else []
 
 
 def include_files(text: str, repo: Path, permissions: Permissions) -> Mentioned:

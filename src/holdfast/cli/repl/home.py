@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import typer
 
 from holdfast.cli.terminal.arguments import is_interactive
+from holdfast.enums import RunStatus
 from holdfast.errors import ConfigInvalid
-from holdfast.persistence.raw_sql import find_driven, query
+from holdfast.persistence.raw_sql import count_waiting_approvals, find_driven, read_open_runs
 
-_SHOWN_INTERRUPTED = 5
+_MOST_INTERRUPTED = 5
 _NO_REPOSITORY = "This folder is in no git repository, so there is nothing to talk about."
 _NO_TERMINAL = "A conversation needs a terminal, or a question: holdfast -p TEXT."
 
@@ -30,7 +31,7 @@ class HomeOptions:
 
 
 def open_home(help_text: str, options: HomeOptions) -> int:
-    """A conversation where a person can be spoken with and stands in a repository; else what there is to say."""
+    """Open a conversation where a person is at a terminal and in a repository; else print what waits and the help."""
     if options.question is not None:
         return _answer(options, options.question, piped=_read_piped())
     why = _NO_TERMINAL
@@ -65,10 +66,10 @@ def _require_agents() -> None:
 def _answer(options: HomeOptions, text: str, *, piped: str = "") -> int:
     _require_agents()
     from holdfast.cli.repl.conversation_list import find_conversation, find_folder
-    from holdfast.cli.repl.single_question import Question, answer_once
+    from holdfast.cli.repl.single_question import SingleQuestion, answer_once
     from holdfast.cli.repl.start import TalkOptions
 
-    question = Question(text.strip(), piped) if text.strip() else Question(piped)
+    question = SingleQuestion(text.strip(), piped) if text.strip() else SingleQuestion(piped)
     repo = find_folder()
     if repo is None:
         raise ConfigInvalid(_NO_REPOSITORY, hint="Go to a repository, then ask again.", key="--print")
@@ -80,17 +81,14 @@ def _answer(options: HomeOptions, text: str, *, piped: str = "") -> int:
 
 
 def show_home(help_text: str) -> None:
+    """Print the help, then what waits for a person, runs, or was interrupted."""
     typer.echo(help_text)
-    waiting = query(
-        "SELECT COUNT(*) AS n FROM approvals a JOIN runs r ON r.id = a.run_id "
-        "WHERE a.state = 'pending' AND r.state IN ('pending', 'running', 'paused')"
-    )
-    if waiting and waiting[0]["n"]:
-        many = "approval waits" if waiting[0]["n"] == 1 else "approvals wait"
-        typer.echo(f"\n◔ {waiting[0]['n']} {many} for you: holdfast approvals")
-    running = [str(row["id"]) for row in query("SELECT id FROM runs WHERE state = 'running'")]
+    if waiting := count_waiting_approvals():
+        many = "approval waits" if waiting == 1 else "approvals wait"
+        typer.echo(f"\n◔ {waiting} {many} for you: holdfast approvals")
+    running = [str(row["id"]) for row in read_open_runs() if row["state"] == RunStatus.RUNNING]
     driven = find_driven(running)
     if driven:
         typer.echo(f"● {len(driven)} running: holdfast runs list --state running")
-    for run_id in sorted(set(running) - driven)[:_SHOWN_INTERRUPTED]:
+    for run_id in sorted(set(running) - driven)[:_MOST_INTERRUPTED]:
         typer.echo(f"◌ {run_id[:8]} was interrupted: holdfast resume {run_id[:8]}")

@@ -11,41 +11,28 @@ from holdfast.cli.commands.run import describe_uncommitted
 from holdfast.cli.repl.commands import Commands, Leave
 from holdfast.cli.repl.conversation import Talk
 from holdfast.cli.repl.conversation_list import choose_conversation, find_conversation
-from holdfast.cli.repl.files import list_files
 from holdfast.cli.repl.prompt import INTERRUPT, TalkCompleter, TalkPrompt
 from holdfast.cli.repl.shell import ShellCommands
 from holdfast.cli.repl.start import OpenTalk, TalkOptions, open_talk
 from holdfast.cli.terminal.output import folded, paint, plain, print_text
-from holdfast.cli.terminal.questions import in_rows, is_in_doubt
+from holdfast.cli.terminal.questions import in_rows, list_replies, parse_reply
 from holdfast.enums import Backend
 from holdfast.errors import HoldfastError, WorkspaceError
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence.raw_sql import find_run
 from holdfast.workspace.instruction_files import read_folder_instructions
+from holdfast.workspace.user_checkout import list_files
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TICK_S = 0.125
 _FILES_AGE_S = 5.0
 _LIVE_ROWS = 10
-_CHOICES = ("approve (a)", "reject (r WHY)", "later (l)")
-_WORDS = {
-    **dict.fromkeys(("a", "approve", "y", "yes"), "approve"),
-    **dict.fromkeys(("r", "reject", "n", "no"), "reject"),
-    **dict.fromkeys(("l", "later"), "later"),
-}
-_IN_DOUBT_CHOICES = ("it happened (h WHAT IT GAVE)", "run it again (a)", "end the answer (r)", "later (l)")
-_IN_DOUBT_WORDS = {
-    **dict.fromkeys(("h", "happened"), "happened"),
-    **dict.fromkeys(("a", "again"), "approve"),
-    **dict.fromkeys(("r", "reject"), "reject"),
-    **dict.fromkeys(("l", "later"), "later"),
-}
 
 
 def start_repl(repo: Path, *, resume: str | None, persona: str | None, is_simulated: bool) -> int:
     """Talk until the person leaves. `resume` is a run's id, or the empty text for one of the old conversations."""
     run_id = None
     if resume is not None:
-        run_id = find_conversation(resume, repo) if resume else choose_conversation(repo, input, _tell)
+        run_id = find_conversation(resume, repo) if resume else choose_conversation(repo, _tell)
         if run_id is None:
             return 0
     with contextlib.suppress(KeyboardInterrupt):
@@ -57,7 +44,7 @@ async def _talk(repo: Path, options: TalkOptions) -> None:
     async with open_talk(repo, options, _tell) as opened:
         repl = _Repl(opened)
         with repl.prompt.held():
-            _greet(opened.talk, is_asked_for=options != TalkOptions())
+            _greet(opened.talk, is_chosen=options != TalkOptions())
             if options.run_id is not None:
                 await opened.talk.take_up(options.run_id, keeps_persona=options.is_persona_named)
             await repl.run()
@@ -141,11 +128,11 @@ class _Repl:
             await self._sending
 
     def _find_worktree(self) -> Path | None:
-        """Where the agent of this conversation works, for a command that wants to look there."""
+        """Return where the agent of this conversation works, for a command that looks there."""
         if self._talk.run_id is None:
             return None
-        rows = query("SELECT worktree_root FROM runs WHERE id = :id", {"id": self._talk.run_id})
-        return Path(rows[0]["worktree_root"]) if rows and rows[0]["worktree_root"] else None
+        run = find_run(self._talk.run_id)
+        return Path(run["worktree_root"]) if run and run["worktree_root"] else None
 
     async def _interrupt(self) -> None:
         # Not waited for: the prompt stays, and says that it is under way.
@@ -161,16 +148,15 @@ class _Repl:
     async def _answer_question(self, line: str) -> None:
         question = self._talk.question
         assert question is not None
-        word, _, comment = line.strip().partition(" ")
-        action = (_IN_DOUBT_WORDS if is_in_doubt(question) else _WORDS).get(word.lower())
-        if action == "later":
+        try:
+            answer = parse_reply(question, line)
+        except ValueError as error:
+            _tell(f"  {error}")
+            return
+        if answer is None:
             self._put_off()
-        elif action == "happened":
-            await self._talk.decide(question, "approve", result=comment)
-        elif action is not None:
-            await self._talk.decide(question, action, comment)
         else:
-            _tell(f"  {word!r} is none of these.")
+            await self._talk.decide(question, answer)
 
     def _put_off(self) -> None:
         question, self._talk.question = self._talk.question, None
@@ -210,8 +196,7 @@ class _Repl:
             many = f"{self._shell.waiting} outputs" if self._shell.waiting > 1 else "the output"
             lines.append(("live", f"  with your next message: {many} of ! · /drop leaves it out"))
         if talk.question is not None:
-            choices = _IN_DOUBT_CHOICES if is_in_doubt(talk.question) else _CHOICES
-            lines.append(("question", in_rows(choices)))
+            lines.append(("question", in_rows(list_replies(talk.question))))
         return lines
 
     def _below(self) -> str:
@@ -229,24 +214,24 @@ class _Repl:
         return files
 
 
-def _greet(talk: Talk, *, is_asked_for: bool) -> None:
+def _greet(talk: Talk, *, is_chosen: bool) -> None:
     persona = talk.persona
     _tell(f"{paint('holdfast', 'bold')} · {persona.name} on {talk.repo.name} ({talk.branch})")
     if persona.backend is Backend.SIMULATED:
         _tell(paint(folded("This is a rehearsal: a simulated model answers, and costs nothing."), "paused"))
-        if not is_asked_for:
+        if not is_chosen:
             _tell(paint(folded("Nobody else is ready: export OPENROUTER_API_KEY=…, or see /personas."), "paused"))
         _tell(paint(folded(HOW_TO_TRY), "dim"))
     if files := _name_instructions(talk):
         _tell(paint(folded(f"Project instructions: {files}"), "dim"))
     if named := describe_uncommitted(talk.repo):
-        told = f"Not committed, so not in the agent's worktree: {named}. Mention a file with @."
-        _tell(paint(folded(told), "dim"))
+        note = f"Not committed, so not in the agent's worktree: {named}. Mention a file with @."
+        _tell(paint(folded(note), "dim"))
     _tell(paint("  /help shows what can be said; Ctrl-D leaves.", "dim"))
 
 
 def _name_instructions(talk: Talk) -> str:
-    """The instruction files that the agent is given, of the commit it starts from."""
+    """Name the instruction files that the agent gets, of the commit it starts from."""
     try:
         return ", ".join(plain(name) for name in read_folder_instructions(talk.repo).names)
     except WorkspaceError:

@@ -4,14 +4,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from holdfast.cli.repl.conversation import Talk
-from holdfast.cli.terminal.answer_input import choose
 from holdfast.cli.terminal.arguments import get_user
-from holdfast.cli.terminal.editor import edit_text
+from holdfast.cli.terminal.editor import review_text
 from holdfast.cli.terminal.output import paint, plain
 from holdfast.engine.merge import MergeRequest, merge_run
 from holdfast.engine.merge_preview import MergePreview, preview_merge
 
-_SHOWN_FILES = 30
+_MOST_FILES = 30
 _NOTHING = "  Nothing was changed; there is nothing to merge."
 
 
@@ -24,33 +23,23 @@ async def merge(talk: Talk, message: str, *, lent: Callable[[], AbstractContextM
     for line in _describe(preview):
         talk.tell(line)
     with lent():
-        chosen = _ask(message or preview.message)
+        heading, text = "  Commit message:", (message or preview.message).strip()
+        chosen = review_text(text, heading, accept="merge", edit="edit the message", indent="    ", suffix=".txt")
     if chosen is None:
         talk.tell("  Nothing was merged.")
         return
-    merged = await merge_run(talk.db, talk.config, talk.run_id, MergeRequest(message=chosen), by=get_user())
+    merged = await merge_run(
+        talk.db, talk.config, talk.run_id, MergeRequest(message=f"{chosen.strip()}\n"), by=get_user()
+    )
     talk.tell(f"  {merged['message']}")
 
 
 def _describe(preview: MergePreview) -> list[str]:
     many = f"{len(preview.files)} file{'s' if len(preview.files) != 1 else ''}"
     lines = [f"  {many} to {paint(plain(preview.target), 'bold')}:"]
-    for file in preview.files[:_SHOWN_FILES]:
+    for file in preview.files[:_MOST_FILES]:
         counts = "binary" if file.added is None else f"+{file.added} −{file.removed}"
         lines.append(f"    {preview.kinds.get(file.path, 'M')} {plain(file.path)}  {paint(counts, 'dim')}")
-    if len(preview.files) > _SHOWN_FILES:
-        lines.append(paint(f"    and {len(preview.files) - _SHOWN_FILES} more: /diff shows all", "dim"))
+    if len(preview.files) > _MOST_FILES:
+        lines.append(paint(f"    and {len(preview.files) - _MOST_FILES} more: /diff shows all", "dim"))
     return lines
-
-
-def _ask(message: str) -> str | None:
-    """The commit message to merge under, or `None`."""
-    while True:
-        print("  Commit message:")  # noqa: T201 - read by a person, here and now
-        print("\n".join(f"    {plain(line)}".rstrip() for line in message.strip().splitlines()))  # noqa: T201
-        answer = choose("\nmerge (m)  edit the message (e)  cancel (c) > ", "mec")
-        if answer == "m":
-            return f"{message.strip()}\n"
-        if answer != "e":
-            return None
-        message = edit_text(message, suffix=".txt")

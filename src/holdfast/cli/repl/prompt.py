@@ -57,7 +57,7 @@ class TalkCompleter(Completer):
 
 
 def _complete(word: str, known: Iterable[str]) -> Iterator[Completion]:
-    """What begins with the word, then what holds it."""
+    """Offer what begins with the word, then what holds it."""
     lower = word.lower()
     found = [name for name in known if lower in name.lower()]
     found.sort(key=lambda name: (not name.lower().startswith(lower), name))
@@ -113,7 +113,7 @@ class TalkPrompt:
         return self._cooked_mode()
 
     async def read(self) -> str:
-        """What was typed; `INTERRUPT` for Ctrl-C. Raises `EOFError` for Ctrl-D."""
+        """Return what was typed; `INTERRUPT` for Ctrl-C. Raises `EOFError` for Ctrl-D."""
         with patch_stdout(raw=True):
             return await self._session.prompt_async()
 
@@ -168,7 +168,7 @@ def _bind_keys(is_busy: Callable[[], bool]) -> KeyBindings:
 
 
 def open_history() -> History:
-    """What was typed before, in the user's state folder; readable by nobody else."""
+    """Open the history of what was typed, in the user's state folder; readable by nobody else."""
     named = Path(os.environ.get("XDG_STATE_HOME", ""))
     folder = (named if named.is_absolute() else Path.home() / ".local/state") / "holdfast"
     try:

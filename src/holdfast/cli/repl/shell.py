@@ -13,9 +13,9 @@ from pathlib import Path
 from holdfast.cli.terminal.output import paint, plain
 from holdfast.errors import ConfigInvalid
 
-MAX_KEPT_CHARS = 32_000
+MAX_OUTPUT_CHARS = 32_000
 _HEAD_CHARS = 8_000
-_SHOWN_LINES = 1_000
+_MAX_LINES = 1_000
 _LINE_BYTES = 64 * 1024
 _END_S = 2.0
 
@@ -32,7 +32,7 @@ class OutputText:
         room = _HEAD_CHARS - len(self._head)
         self._head += text[:room] if room > 0 else ""
         self._tail += text[max(room, 0) :]
-        too_much = len(self._tail) - (MAX_KEPT_CHARS - _HEAD_CHARS)
+        too_much = len(self._tail) - (MAX_OUTPUT_CHARS - _HEAD_CHARS)
         if too_much > 0:
             self._left_out += too_much
             self._tail = self._tail[too_much:]
@@ -104,18 +104,18 @@ class ShellCommands:
 
     async def _show(self, process: asyncio.subprocess.Process, output: OutputText) -> None:
         assert process.stdout is not None
-        rest, shown = "", 0
+        rest, count = "", 0
         while piece := await process.stdout.read(_LINE_BYTES):
             text = piece.decode(errors="replace")
             output.add(text)
             *lines, rest = (rest + text).split("\n")
             rest = rest[-_LINE_BYTES:]
-            for line in lines[: max(_SHOWN_LINES - shown, 0)]:
+            for line in lines[: max(_MAX_LINES - count, 0)]:
                 self._tell(f"  {plain(line)}")
-            if shown <= _SHOWN_LINES < shown + len(lines):
-                self._tell(paint(f"  more than {_SHOWN_LINES} lines; the rest is not shown", "dim"))
-            shown += len(lines)
-        if rest and shown < _SHOWN_LINES:
+            if count <= _MAX_LINES < count + len(lines):
+                self._tell(paint(f"  more than {_MAX_LINES} lines; the rest is not shown", "dim"))
+            count += len(lines)
+        if rest and count < _MAX_LINES:
             self._tell(f"  {plain(rest)}")
 
     async def stop(self) -> None:
@@ -134,11 +134,11 @@ class ShellCommands:
         self._running.cancel()
 
     def take(self) -> str:
-        """The outputs since the last message, for the agent; they are taken once."""
+        """Return the outputs since the last message, for the agent, and forget them."""
         outputs, self._outputs = self._outputs, []
         text = ""
         for number, output in enumerate(reversed(outputs)):
-            if number and len(text) + len(output) > 2 * MAX_KEPT_CHARS:
+            if number and len(text) + len(output) > 2 * MAX_OUTPUT_CHARS:
                 break  # the newest ones, as many as fit
             text = f"{output}\n\n{text}"
         return text.strip()

@@ -23,7 +23,7 @@ from holdfast.runtime.events import Event
 
 
 @dataclass(frozen=True)
-class Question:
+class SingleQuestion:
     text: str
     piped: str = ""
     """What came on standard input beside the question. Without a text, what waits for an answer is gone on with."""
@@ -33,7 +33,7 @@ class Question:
         return f"<stdin>\n{self.piped.rstrip()}\n</stdin>" if self.piped.strip() else ""
 
 
-def answer_once(repo: Path, question: Question, options: TalkOptions, *, is_json: bool) -> int:
+def answer_once(repo: Path, question: SingleQuestion, options: TalkOptions, *, is_json: bool) -> int:
     """Have one question answered, and return the exit code: 0 answered, 3 a person must do something first, 1 failed.
 
     Raises `HoldfastError` where nobody can answer, and `KeyboardInterrupt` when the answer was interrupted.
@@ -51,7 +51,7 @@ class ProgressView(TalkView):
         self._said[key] = self._said.get(key, "") + text
 
 
-async def _answer(repo: Path, question: Question, options: TalkOptions, *, is_json: bool) -> int:
+async def _answer(repo: Path, question: SingleQuestion, options: TalkOptions, *, is_json: bool) -> int:
     async with open_talk(repo, options, say, view=ProgressView, can_ask=False) as opened:
         talk = opened.talk
         if talk.persona.backend is Backend.SIMULATED and not options.is_persona_named and options.run_id is None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from holdfast.catalog import Catalog
 from holdfast.cli.repl.conversation import Talk, find_bound_persona
-from holdfast.cli.repl.conversation_list import find_branch
 from holdfast.cli.repl.view import TalkView
 from holdfast.cli.terminal.engine import open_engine
 from holdfast.config import load_config
@@ -18,6 +17,7 @@ from holdfast.consent import open_consents
 from holdfast.engine.conversation.persona_choice import choose_persona
 from holdfast.enums import Backend
 from holdfast.readiness import open_readiness
+from holdfast.workspace.user_checkout import find_branch
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ async def open_talk(
     view: type[TalkView] = TalkView,
     can_ask: bool = True,
 ) -> AsyncIterator[OpenTalk]:
-    """A conversation with whoever was named, was spoken with before, or can answer here. Raises as `choose_persona`."""
+    """Open a conversation with who was named, was spoken with before, or can answer. Raises as `choose_persona`."""
     config = load_config()
     catalog = Catalog.for_repository(repo, config.config_dir)
     persona = find_bound_persona(options.run_id) if options.run_id and not options.is_persona_named else None
@@ -63,9 +63,9 @@ async def open_talk(
     # Importing what agents need takes a second or two, which a person spends typing.
     loading = asyncio.create_task(asyncio.to_thread(_load, persona.backend))
     is_rehearsal = persona.backend is Backend.SIMULATED
-    async with open_engine(repo=repo, is_simulated=is_rehearsal, readiness=readiness) as (engine, db, _):
+    async with open_engine(repo=repo, is_simulated=is_rehearsal, readiness=readiness) as opened:
         talk = Talk(
-            *(engine, db, config),
+            opened,
             repo=repo,
             branch=find_branch(repo),
             persona=persona,

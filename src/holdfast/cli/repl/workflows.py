@@ -8,10 +8,9 @@ from holdfast.catalog import Catalog, CatalogEntry
 from holdfast.cli.commands.trust import agree
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.repl.conversation import Talk
-from holdfast.cli.terminal.answer_input import choose
 from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.drive import drive
-from holdfast.cli.terminal.editor import edit_text
+from holdfast.cli.terminal.editor import review_text
 from holdfast.cli.terminal.output import finish, paint
 from holdfast.engine.conversation.journal import read_conversation
 from holdfast.enums import Backend
@@ -40,7 +39,7 @@ async def start_workflow(
     template = entry.definition
     draft = await draft_requirements(talk)
     with lent():
-        requirements = _confirm(draft, template)
+        requirements = review_text(draft, paint(f"\nRequirements for {template.name}:", "bold"), accept="start")
         if requirements is None:
             talk.tell("  Nothing was started.")
         else:
@@ -49,7 +48,7 @@ async def start_workflow(
 
 async def _run(talk: Talk, template: WorkflowTemplate, requirements: str) -> None:
     run_id = str(uuid.uuid4())
-    result = await drive(
+    end = await drive(
         talk.engine,
         talk.db,
         run_id,
@@ -64,7 +63,7 @@ async def _run(talk: Talk, template: WorkflowTemplate, requirements: str) -> Non
         phase_keys=[phase.key for phase in template.phases],
         can_ask=True,
     )
-    finish(result, is_json=False)
+    finish(end.result, is_json=False)
 
 
 def _get_workflow(catalog: Catalog, name: str) -> CatalogEntry[WorkflowTemplate]:
@@ -79,7 +78,7 @@ def _get_workflow(catalog: Catalog, name: str) -> CatalogEntry[WorkflowTemplate]
 
 
 async def draft_requirements(talk: Talk) -> str:
-    """The agent's own summary; of a simulated one, who cannot sum up, what the person has said."""
+    """Have the agent sum up what was discussed; of a simulated one, who cannot, return what the person has said."""
     assert talk.run_id is not None
     if talk.persona.backend is Backend.SIMULATED:
         conversation = await read_conversation(talk.db, talk.run_id)
@@ -87,16 +86,3 @@ async def draft_requirements(talk: Talk) -> str:
     await talk.say(_DRAFT)
     await talk.wait()
     return talk.view.answer
-
-
-def _confirm(draft: str, template: WorkflowTemplate) -> str | None:
-    """The requirements as the person wants them, or `None`."""
-    while True:
-        print(paint(f"\nRequirements for {template.name}:", "bold"))  # noqa: T201 - read by a person, here and now
-        print("\n".join(f"  {line}" for line in draft.splitlines()))  # noqa: T201
-        answer = choose("\nstart (s)  edit (e)  cancel (c) > ", "sec")
-        if answer == "s":
-            return draft
-        if answer != "e":
-            return None
-        draft = edit_text(draft)

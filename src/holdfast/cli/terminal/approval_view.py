@@ -2,59 +2,21 @@
 
 import shutil
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from holdfast.cli.commands.runs.diff import coloured
-from holdfast.cli.commands.runs.list import IN_DOUBT, describe_change, describe_deadline, read_approvals
-from holdfast.cli.terminal.arguments import JSON, find_shown_approval
-from holdfast.cli.terminal.completion import complete_approvals
-from holdfast.cli.terminal.output import has_colour, mark, paint, plain, print_json, print_text
-from holdfast.persistence.raw_sql import query
-
-_RUN = (
-    "SELECT r.state, r.workflow, r.title, r.requirements_md, r.repo_path, r.worktree_root, t.definition "
-    "FROM runs r LEFT JOIN workflow_templates t ON t.id = r.template_id WHERE r.id = :id"
-)
-_CONTENT = (
-    "SELECT content FROM artifacts WHERE run_id = :run_id AND phase_key = :phase_key AND attempt = :attempt "
-    "AND hash = :hash ORDER BY turn DESC"
-)
-_OPEN = ("pending", "running", "paused")
-
-
-def show_approval(
-    approval: Annotated[
-        str,
-        typer.Argument(
-            metavar="APPROVAL",
-            help="An approval's id, or the beginning of it, or a run's.",
-            autocompletion=complete_approvals,
-        ),
-    ],
-    as_json: JSON = False,
-) -> None:
-    """What is to be approved, why it is asked, and the commands to answer.
-
-    Example: holdfast approvals show 91c4
-    """
-    facts = read_approval(find_shown_approval(approval))
-    if as_json:
-        print_json(facts)
-        return
-    for part in (_head, _subject, _since_answer, _answers):
-        for lines in part(facts):
-            print_text(lines)
+from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_deadline
+from holdfast.cli.terminal.output import has_colour, mark, paint, paint_diff, plain
+from holdfast.enums import RunStatus
+from holdfast.persistence.raw_sql import find_artifact_text, find_template, get_run, read_approvals
 
 
 def read_approval(approval_id: str) -> dict[str, Any]:
-    """Everything a person asks about one approval; `shown` is what was recorded when it was asked."""
+    """Return everything a person asks about one approval; `shown` is what was recorded when it was asked."""
     (row,) = read_approvals(approval_id=approval_id)
-    shown = row["shown"] = row["shown"] if isinstance(row["shown"], dict) else {}
-    (run,) = query(_RUN, {"id": row["run_id"]})
-    row["risk"] = _find_risk(run["definition"], row["phase_key"])
-    is_open = row["state"] == "pending" and run["state"] in _OPEN
+    details = row["shown"] = row["shown"] if isinstance(row["shown"], dict) else {}
+    run = get_run(row["run_id"])
+    row["risk"] = _find_risk(find_template(row["run_id"]), row["phase_key"])
+    is_open = row["state"] == "pending" and not RunStatus(run["state"]).is_terminal
     return {
         **row,
         "workflow": run["workflow"],
@@ -63,12 +25,18 @@ def read_approval(approval_id: str) -> dict[str, Any]:
         "worktree": run["worktree_root"],
         "run_state": run["state"],
         "reason": _explain(row),
-        "artifact": shown.get("artifact"),
+        "artifact": details.get("artifact"),
         "content": _read_content(row) if row["about"] == "phase" else None,
-        "diff": shown.get("diff"),
-        "since_answer": shown.get("since_answer"),
+        "diff": details.get("diff"),
+        "since_answer": details.get("since_answer"),
         "commands": dict(_commands(row)) if is_open else {},
     }
+
+
+def describe_approval(facts: dict[str, Any]) -> Iterator[str]:
+    """Describe an approval to a person: what it is about, what changed since the last answer, and how to answer."""
+    for part in (_head, _subject, _since_answer, _answers):
+        yield from part(facts)
 
 
 def _explain(row: dict[str, Any]) -> str:
@@ -91,15 +59,14 @@ def _find_risk(definition: Any, phase_key: str) -> str:
 
 
 def _read_content(row: dict[str, Any]) -> str:
-    """The whole artifact; what was recorded with the question is cut where it is very long."""
-    seen = row["shown"].get("subject") or {}
-    about = {name: row[name] for name in ("run_id", "phase_key", "attempt")}
-    found = query(_CONTENT, {**about, "hash": seen.get("artifact_hash")})
-    return str(found[0]["content"] if found else row["shown"].get("content") or "")
+    """Return the whole artifact; what was recorded with the question is cut where it is very long."""
+    digest = (row["shown"].get("subject") or {}).get("artifact_hash")
+    text = find_artifact_text(row["run_id"], row["phase_key"], row["attempt"], digest)
+    return text if text is not None else str(row["shown"].get("content") or "")
 
 
 def _commands(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The commands to answer with, by what they do."""
+    """Yield the commands to answer with, and what each does."""
     short = row["approval_id"][:8]
     yield "approve", f"holdfast approve {short}"
     if row["about"] == "phase":
@@ -147,27 +114,27 @@ def _headline(facts: dict[str, Any]) -> str:
 
 
 def _subject(facts: dict[str, Any]) -> Iterator[str]:
-    shown = facts["shown"]
+    details = facts["shown"]
     if facts["about"] != "phase":
         yield from _call(facts)
         return
     yield f"\n{paint(str(facts['artifact'] or 'The artifact'), 'bold')}\n{_indented(facts['content'])}"
-    yield f"\n{paint(f'Changed since the last accepted state: {describe_change(shown)}', 'bold')}"
+    yield f"\n{paint(f'Changed since the last accepted state: {describe_change(details)}', 'bold')}"
     if others := _without_artifact(str(facts["diff"] or ""), str(facts["artifact"])):
         yield _to_diff(others)
         yield f"  Again, and in full: holdfast runs diff {facts['run_id'][:8]} --phase {facts['phase_key']}"
-    elif shown.get("files"):
+    elif details.get("files"):
         yield "  Only the artifact."
 
 
 def _call(facts: dict[str, Any]) -> Iterator[str]:
     import json
 
-    shown = facts["shown"]
-    args = shown.get("args") or shown.get("argv")
+    details = facts["shown"]
+    args = details.get("args") or details.get("argv")
     if facts["about"] == "outcome":
         yield f"\n{IN_DOUBT}"
-    yield f"\n{paint(str(shown.get('tool') or shown.get('key') or ''), 'bold')}"
+    yield f"\n{paint(str(details.get('tool') or details.get('key') or ''), 'bold')}"
     yield _indented(args if isinstance(args, str) else json.dumps(args, indent=2, ensure_ascii=False))
     yield f"\n  What the phase has changed so far: holdfast runs diff {facts['run_id'][:8]}"
 
@@ -211,10 +178,10 @@ def _to_diff(text: str) -> str:
     import sys
 
     text = plain(text)
-    return (coloured(text) if has_colour(sys.stdout) else text).rstrip("\n")
+    return (paint_diff(text) if has_colour(sys.stdout) else text).rstrip("\n")
 
 
 def _without_artifact(patch: str, artifact: str) -> str:
-    """The other files of a patch: the artifact itself is shown in full."""
+    """Return the other files of a patch: the artifact itself is shown in full."""
     files = [f"diff --git {part}" for part in patch.split("diff --git ") if part.strip()]
     return "".join(file for file in files if f"{artifact} b/" not in file.partition("\n")[0])

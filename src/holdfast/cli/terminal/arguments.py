@@ -2,13 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from holdfast.cli.terminal.completion import complete_runs
 from holdfast.errors import ApprovalNotFound, RunNotFound
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence.raw_sql import find_ids, find_run, read_approvals
 
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 YES = Annotated[bool, typer.Option("--yes", help="Approve everything.")]
@@ -16,11 +16,13 @@ RUN_ID = Annotated[
     str,
     typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.", autocompletion=complete_runs),
 ]
-REPO = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository whose .holdfast folder counts too.")]
+REPO = Annotated[
+    Path, typer.Option("--repo", metavar="PATH", help="The repository whose .holdfast folder is read too.")
+]
 
 
 def get_user() -> str:
-    """Who is typing, as far as the machine knows."""
+    """Return who is typing, as far as the machine knows."""
     import getpass
 
     try:
@@ -30,7 +32,7 @@ def get_user() -> str:
 
 
 def is_interactive() -> bool:
-    """Whether a person can be asked something: what they read and what they type is a terminal."""
+    """Return whether a person can be asked something: what they read and what they type is a terminal."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
@@ -38,40 +40,39 @@ _MIN_PREFIX_CHARS = 4  # shorter ones are typing errors more often than ids
 _MORE = f"Give at least {_MIN_PREFIX_CHARS} characters of it."
 
 
-def find_run_id(given: str) -> str:
-    """The full id for an unambiguous beginning of one. Raises `RunNotFound`."""
-    ids = _find_ids("runs", given)
-    if not ids and len(given) < _MIN_PREFIX_CHARS:
-        raise RunNotFound(f"{given!r} is too short for the beginning of a run's id.", hint=_MORE)
+def find_run_id(prefix: str) -> str:
+    """Return the full id for an unambiguous beginning of one. Raises `RunNotFound`."""
+    ids = _find_ids("runs", prefix)
+    if not ids and len(prefix) < _MIN_PREFIX_CHARS:
+        raise RunNotFound(f"{prefix!r} is too short for the beginning of a run's id.", hint=_MORE)
     if len(ids) > 1:
-        raise RunNotFound(f"{given!r} is the beginning of several runs.", hint=f"Give more of it: {', '.join(ids)}.")
+        raise RunNotFound(f"{prefix!r} is the beginning of several runs.", hint=f"Give more of it: {', '.join(ids)}.")
     if not ids:
-        raise RunNotFound(f"There is no run {given!r}.", hint="See which there are: holdfast runs list")
+        raise RunNotFound(f"There is no run {prefix!r}.", hint="See which there are: holdfast runs list")
     return ids[0]
 
 
-def find_approval(given: str) -> tuple[str, str]:
-    """The ids of an approval and its run, for an unambiguous beginning. Raises `ApprovalNotFound`."""
-    ids = _find_ids("approvals", given)
-    if not ids and len(given) < _MIN_PREFIX_CHARS:
-        raise ApprovalNotFound(f"{given!r} is too short for the beginning of an approval's id.", hint=_MORE)
+def find_approval(prefix: str) -> tuple[str, str]:
+    """Return the ids of an approval and its run, for an unambiguous beginning. Raises `ApprovalNotFound`."""
+    ids = _find_ids("approvals", prefix)
+    if not ids and len(prefix) < _MIN_PREFIX_CHARS:
+        raise ApprovalNotFound(f"{prefix!r} is too short for the beginning of an approval's id.", hint=_MORE)
     if len(ids) != 1:
         what = "is the beginning of several approvals" if ids else "is no approval"
-        raise ApprovalNotFound(f"{given!r} {what}.", hint="See what waits: holdfast approvals")
-    (row,) = query("SELECT run_id FROM approvals WHERE id = :id", {"id": ids[0]})
+        raise ApprovalNotFound(f"{prefix!r} {what}.", hint="See what waits: holdfast approvals")
+    (row,) = read_approvals(approval_id=ids[0])
     return ids[0], str(row["run_id"])
 
 
-def find_shown_approval(given: str) -> str:
-    """The id of an approval for the beginning of its id, or of the id of the one run that waits for it.
+def find_approval_id(prefix: str) -> str:
+    """Return the id of an approval for the beginning of its id, or of the id of the one run that waits for it.
 
     Raises `ApprovalNotFound`, also where a run waits for several.
     """
-    runs = [] if _find_ids("approvals", given) else _find_ids("runs", given)
+    runs = [] if _find_ids("approvals", prefix) else _find_ids("runs", prefix)
     if len(runs) != 1:
-        return find_approval(given)[0]
-    rows = query("SELECT id FROM approvals WHERE run_id = :id AND state = 'pending' ORDER BY id", {"id": runs[0]})
-    ids = [str(row["id"]) for row in rows]
+        return find_approval(prefix)[0]
+    ids = sorted(str(row["approval_id"]) for row in read_approvals(runs[0], state="pending"))
     if not ids:
         raise ApprovalNotFound(f"Run {runs[0]} waits for no approval.", hint="See what waits: holdfast approvals")
     if len(ids) > 1:
@@ -80,18 +81,14 @@ def find_shown_approval(given: str) -> str:
     return ids[0]
 
 
-def _find_ids(table: str, given: str) -> list[str]:
-    # Not LIKE: what is given may hold its wildcards.
-    rows = query(
-        f"SELECT id FROM {table} WHERE id = :given OR substr(id, 1, :chars) = :given ORDER BY id LIMIT 5",  # noqa: S608
-        {"given": given, "chars": len(given)},
-    )
-    ids = [str(row["id"]) for row in rows]
-    if given in ids:
-        return [given]
-    return ids if len(given) >= _MIN_PREFIX_CHARS else []
+def _find_ids(table: Literal["runs", "approvals"], prefix: str) -> list[str]:
+    ids = find_ids(table, prefix)
+    if prefix in ids:
+        return [prefix]
+    return ids if len(prefix) >= _MIN_PREFIX_CHARS else []
 
 
 def find_repository(run_id: str) -> Path | None:
-    rows = query("SELECT repo_path FROM runs WHERE id = :id", {"id": run_id})
-    return Path(rows[0]["repo_path"]) if rows else None
+    """Return the repository of a run; `None` if there is no such run."""
+    run = find_run(run_id)
+    return Path(run["repo_path"]) if run else None

@@ -25,33 +25,28 @@ def _quiet(find: Callable[[], Iterator[Completion]]) -> Callable[[str], list[Com
 
 
 def _find_runs() -> Iterator[Completion]:
-    from holdfast.persistence.raw_sql import query
+    from holdfast.persistence.raw_sql import read_newest_runs
 
-    rows = query("SELECT id, state, workflow, title FROM runs ORDER BY created_at DESC LIMIT :most", {"most": _MOST})
-    for row in rows:
+    for row in read_newest_runs(_MOST):
         yield str(row["id"])[:8], f"{row['state']} {row['workflow']}: {row['title']}".rstrip(": ")
 
 
 def _find_approvals() -> Iterator[Completion]:
-    from holdfast.persistence.raw_sql import query
+    from holdfast.persistence.raw_sql import read_approvals
 
-    rows = query(
-        "SELECT id, phase_key, run_id FROM approvals WHERE state = 'pending' ORDER BY requested_at LIMIT :most",
-        {"most": _MOST},
-    )
-    for row in rows:
-        yield str(row["id"])[:8], f"{row['phase_key']} of run {str(row['run_id'])[:8]}"
+    for row in read_approvals(state="pending")[:_MOST]:
+        yield str(row["approval_id"])[:8], f"{row['phase_key']} of run {str(row['run_id'])[:8]}"
 
 
 def _find_workflows() -> Iterator[Completion]:
-    from holdfast.cli.commands.catalog import open_catalog
+    from holdfast.cli.terminal.catalog import open_catalog
 
     for entry in open_catalog(Path()).list_workflows():
         yield entry.definition.name, entry.definition.description
 
 
 def _find_personas() -> Iterator[Completion]:
-    from holdfast.cli.commands.catalog import open_catalog
+    from holdfast.cli.terminal.catalog import open_catalog
 
     for entry in open_catalog(Path()).list_personas():
         yield entry.definition.name, entry.definition.description

@@ -6,14 +6,14 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any
+from typing import NamedTuple
 
 from holdfast.agents.framework import importing_framework
 from holdfast.cli.terminal.answer_input import plain_interrupts
 from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.output import say
-from holdfast.cli.terminal.progress import give_notice, shown_progress
-from holdfast.cli.terminal.questions import ask, find_question, notify_person
+from holdfast.cli.terminal.progress import give_notice, progress_display
+from holdfast.cli.terminal.questions import ask, find_question, notify_person, send_answer
 from holdfast.cli.terminal.run_view import RunView
 from holdfast.engine.results import RunResult
 from holdfast.engine.workflow_engine import WorkflowEngine
@@ -24,46 +24,43 @@ from holdfast.persistence.db import Database
 Act = Callable[[], Awaitable[RunResult]]
 
 
-async def drive(
-    engine: WorkflowEngine,
-    db: Database,
-    run_id: str,
-    act: Act,
-    *,
-    phase_keys: Iterable[str],
-    can_ask: bool,
-    after: int = 0,
-    interrupted: asyncio.Event | None = None,
-) -> RunResult:
-    """Do it and show it. With `can_ask` a person answers each approval here, and the run goes on.
+class DriveEnd(NamedTuple):
+    """How a run stands when driving it is over, and whether it was Ctrl-C that left it paused."""
 
-    The run is paused while they think, so whatever happens to this process then, the question stays. `interrupted` is
-    set if it was Ctrl-C that left the run paused.
+    result: RunResult
+    is_interrupted: bool = False
+
+
+async def drive(
+    engine: WorkflowEngine, db: Database, run_id: str, act: Act, *, phase_keys: Iterable[str], can_ask: bool
+) -> DriveEnd:
+    """Start or continue a run with `act`, and show it until it ends or waits.
+
+    With `can_ask` a person answers each approval here, and the run goes on. The run is paused while they think, so
+    whatever happens to this process then, the question stays.
     """
-    interrupted = interrupted or asyncio.Event()
     keys = list(phase_keys)
+    after = db.store.read_heads([run_id]).get(run_id, 0)
     while True:
-        showing = shown_progress(db.store, run_id, phase_keys=keys, after=after)
+        showing = progress_display(db.store, run_id, phase_keys=keys, after=after)
         async with showing as view, _stoppable(engine, run_id, view) as pausing:
             with importing_framework():  # while git makes the worktree; the first phase would wait for it
                 result = await act()
         after = view.last_seq
         if pausing and result.state is RunStatus.PAUSED:
-            interrupted.set()
-            return result
+            return DriveEnd(result, is_interrupted=True)
         if result.state is not RunStatus.PAUSED or result.waiting_for == "person":
-            return result
+            return DriveEnd(result)
         notify_person(f"holdfast: run {run_id[:8]} waits for you ({result.waiting_for})")
         if not can_ask or result.waiting_for not in ("approval", "outcome"):
-            return result
+            return DriveEnd(result)
         try:
             is_settled = await _settle(engine, run_id)
         except KeyboardInterrupt:
             say()
-            interrupted.set()
-            return result
+            return DriveEnd(result, is_interrupted=True)
         if not is_settled:
-            return result
+            return DriveEnd(result)
         act = lambda: engine.resume(run_id)  # noqa: E731
 
 
@@ -76,18 +73,8 @@ async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
         answer = ask(question)
     if answer is None:
         return False
-    given: dict[str, Any] = {} if answer.result is None else {"result": answer.result}
     try:
-        await engine.decide(
-            run_id,
-            question["approval_id"],
-            answer.action,
-            comment=answer.comment,
-            by=get_user(),
-            digest=question["digest"],
-            args=answer.args,
-            **given,
-        )
+        await send_answer(engine, question, answer)
     except ApprovalStale as error:
         say(f"{error.message} It is shown again.")
     except ApprovalAnswered as error:
@@ -97,7 +84,7 @@ async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def _stoppable(engine: WorkflowEngine, run_id: str, view: RunView) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Ctrl-C once pauses the run durably; twice leaves at once, and the run can be resumed all the same.
+    """Let Ctrl-C pause the run durably, and a second one leave at once; the run can be resumed all the same.
 
     What it yields holds something once Ctrl-C was pressed. Before there is a run, it raises `KeyboardInterrupt`.
     """

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.catalog import Catalog
 from holdfast.config import Config, load_config
@@ -14,6 +15,14 @@ from holdfast.persistence.db import Database
 from holdfast.readiness import Readiness, find_available, open_readiness
 
 
+class OpenEngine(NamedTuple):
+    """An engine that is ready to work, with its database and its settings."""
+
+    engine: WorkflowEngine
+    db: Database
+    config: Config
+
+
 @contextlib.asynccontextmanager
 async def open_engine(
     *,
@@ -23,8 +32,8 @@ async def open_engine(
     callback: ApprovalCallback | None = None,
     consents: PersonaConsentStore | None = None,
     readiness: Readiness | None = None,
-) -> AsyncIterator[tuple[WorkflowEngine, Database, Config]]:
-    """An engine on the configured database, which is made or brought up to date first.
+) -> AsyncIterator[OpenEngine]:
+    """Open an engine on the configured database, which is made or brought up to date first.
 
     Only for runs that start, a broken persona file is an error. `readiness` is one that was asked before.
     """
@@ -46,7 +55,7 @@ async def open_engine(
             available_backends=find_available(is_simulated=is_simulated, readiness=ready),
             approval_callback=callback,
         )
-        yield engine, db, config
+        yield OpenEngine(engine, db, config)
     finally:
         await db.dispose()
 

@@ -38,7 +38,7 @@ _STYLES = {
 
 
 def can_draw() -> bool:
-    """Whether standard output is a terminal that can show more than plain lines."""
+    """Return whether standard output is a terminal that can show more than plain lines."""
     return bool(sys.stdout.isatty()) and os.environ.get("TERM") != "dumb"
 
 
@@ -47,7 +47,7 @@ def text_width(indent: int) -> int:
 
 
 def split_complete(text: str) -> tuple[list[str], str]:
-    """The blocks that nothing can be added to any more, and the rest.
+    """Split a text into the blocks that nothing can be added to any more, and the rest.
 
     A block is complete when another one has begun on a whole line after it: a paragraph can become a heading, a list
     goes on after an empty line.
@@ -63,7 +63,7 @@ def split_complete(text: str) -> tuple[list[str], str]:
 
 
 def draw(text: str, width: int) -> list[str]:
-    """The lines of a Markdown text, with colours where standard output has them."""
+    """Return the lines of a Markdown text, with colours where standard output has them."""
     text = plain(text)
     try:
         rows = _render(text, width)
@@ -91,8 +91,8 @@ def _render(text: str, width: int) -> list[str]:
 def _to_line(parts: "list[Segment]", colours: Any) -> str:
     while parts and not parts[-1].text.strip():
         parts.pop()
-    shown = [(plain(part.text).replace("\n", " ").replace("\t", " "), part.style) for part in parts]
-    return "".join(style.render(text, color_system=colours) if style else text for text, style in shown).rstrip()
+    pieces = [(plain(part.text).replace("\n", " ").replace("\t", " "), part.style) for part in parts]
+    return "".join(style.render(text, color_system=colours) if style else text for text, style in pieces).rstrip()
 
 
 @functools.cache
@@ -105,7 +105,7 @@ def _parser() -> "MarkdownIt":
 
 
 def _parse(text: str) -> "list[Token]":
-    """The tokens of a text; a line stays a line, as whoever wrote it saw it."""
+    """Parse a text into tokens; a line stays a line, as whoever wrote it saw it."""
     tokens = _parser().parse(text)
     for token in tokens:
         for child in token.children or ():

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.enums import RunStatus
+
 if TYPE_CHECKING:
     from holdfast.engine.results import RunResult
 
@@ -41,6 +43,7 @@ TONES = {
     "bold": "1",
     "dim": "2",
 }
+_DIFF_TONES = {"+": "32", "-": "31", "@": "36"}
 
 
 class Cell(NamedTuple):
@@ -59,8 +62,17 @@ def paint(text: str, tone: str, stream: Any = None) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if code and has_colour(stream or sys.stdout) else text
 
 
+def paint_diff(text: str) -> str:
+    """Colour the lines of a diff, whatever they are printed to."""
+    lines = []
+    for line in text.splitlines():
+        code = "1" if line.startswith(("diff ", "+++", "---")) else _DIFF_TONES.get(line[:1])
+        lines.append(f"\x1b[{code}m{line}\x1b[0m\n" if code else f"{line}\n")
+    return "".join(lines)
+
+
 def plain(text: str) -> str:
-    """Text that an agent wrote, without anything a terminal would obey."""
+    """Replace everything a terminal would obey in a text that an agent wrote."""
     return "".join(letter if letter.isprintable() or letter in "\n\t" else "\ufffd" for letter in text)
 
 
@@ -80,7 +92,7 @@ def say(text: str = "") -> None:
 
 
 def folded(text: str) -> str:
-    """An indented sentence or two, broken between words where the terminal ends."""
+    """Indent a sentence or two and break them between words where the terminal ends."""
     import textwrap
 
     room = max(shutil.get_terminal_size().columns - 1, 20)
@@ -105,9 +117,10 @@ def to_json(result: "RunResult") -> dict[str, Any]:
 
 
 def exit_code(state: str) -> int:
-    if state in ("paused", "pending", "running"):
+    """Return the exit code that says how a run stands."""
+    if not RunStatus(state).is_terminal:
         return EXIT_WAITING
-    return EXIT_DONE if state == "completed" else EXIT_FAILED
+    return EXIT_DONE if state == RunStatus.COMPLETED else EXIT_FAILED
 
 
 def finish(result: "RunResult", *, is_json: bool, is_interrupted: bool = False) -> int:
@@ -141,7 +154,7 @@ def mark(state: str) -> str:
 
 
 def phase_row(phase: dict[str, Any]) -> list[str | Cell]:
-    """A phase with its status, tries, and error or artifact, as columns of a table."""
+    """Return a phase with its status, tries, and error or artifact, as columns of a table."""
     error = phase.get("error")
     message = error.get("message", "") if isinstance(error, dict) else getattr(error, "message", "")
     status = phase["status"]
@@ -170,7 +183,7 @@ def next_step(
     *,
     exhausted: Mapping[str, Any] | None = None,
 ) -> str:
-    """What a person does next, as commands to copy; `exhausted` is which limit a run without money has hit."""
+    """Say what a person does next, as commands to copy; `exhausted` is which limit a run without money has hit."""
     short = run_id[:8]
     if state == "paused" and waiting_for == "budget":
         from holdfast.runtime.run_fold.payload_text import advise_on_budget
@@ -178,9 +191,9 @@ def next_step(
         return advise_on_budget(run_id, exhausted or {})
     if state == "paused" and waiting_for in ("approval", "outcome"):
         approval = _find_waiting(run_id)
-        shown = approval or short
+        subject = approval or short
         answer = f"Then: holdfast approve {approval or 'ID'}, and holdfast resume {short}"
-        return f"It waits for you: holdfast approvals show {shown}\n{answer}"
+        return f"It waits for you: holdfast approvals show {subject}\n{answer}"
     if state == "paused" and waiting_for == "stalled":
         return f"Let it go on: holdfast resume {short}   Give up: holdfast abort {short}"
     if state == "paused" and waiting_for == "message":
@@ -196,23 +209,23 @@ def next_step(
 
 def _find_waiting(run_id: str) -> str:
     """Return the beginning of the id of the one approval that a run waits for; nothing if there are several."""
-    from holdfast.persistence.raw_sql import query
+    from holdfast.persistence.raw_sql import read_approvals
 
-    rows = query("SELECT id FROM approvals WHERE run_id = :id AND state = 'pending'", {"id": run_id})
-    return str(rows[0]["id"])[:8] if len(rows) == 1 else ""
+    rows = read_approvals(run_id, state="pending")
+    return str(rows[0]["approval_id"])[:8] if len(rows) == 1 else ""
 
 
 @contextlib.contextmanager
 def waiting_notice(text: str) -> Iterator[None]:
     """Say on a terminal that something takes a moment, and wipe that away when it is over."""
-    is_shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    if is_shown:
+    is_visible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    if is_visible:
         sys.stderr.write(paint(text, "dim", sys.stderr))
         sys.stderr.flush()
     try:
         yield
     finally:
-        if is_shown:
+        if is_visible:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
@@ -224,7 +237,7 @@ def table(
     elastic: int | Sequence[int] = (),
     optional: int = 0,
 ) -> str:
-    """Columns as wide as they need to be. On a terminal lines are cut to its width; in a pipe nothing is lost.
+    """Lay rows out in columns. On a terminal lines are cut to its width; in a pipe nothing is lost.
 
     The `elastic` columns give up room first, in this order, so that those behind them stay readable; of the last
     columns as many as are `optional` are left out where there is still no room for them.
@@ -242,7 +255,7 @@ def table(
 
 
 def _fit(widths: Sequence[int], room: int, elastic: Sequence[int], optional: int) -> list[int]:
-    """The widths that fit into the room, as far as elastic and optional columns let them."""
+    """Return the widths that fit into the room, as far as elastic and optional columns let them."""
     fitting = list(widths)
 
     def too_much() -> int:
@@ -264,13 +277,13 @@ def _cut(cell: Cell, width: int) -> Cell:
 
 def _to_line(row: Sequence[Cell], widths: Sequence[int], room: int | None) -> str:
     last = max((index for index, cell in enumerate(row) if cell.text), default=0)
-    shown = []
+    cells = []
     used = 0
     for index, (cell, width) in enumerate(zip(row[: last + 1], widths, strict=False)):
         text = " ".join(cell.text.splitlines()) if "\n" in cell.text else cell.text
         text = text if index == last else text.ljust(width)
         if room is not None and used + len(text) > room:
             text = text[: max(room - used - 1, 0)] + "…" if room > used else ""
-        shown.append(paint(text, cell.tone))
+        cells.append(paint(text, cell.tone))
         used += len(text) + 2
-    return "  ".join(shown).rstrip()
+    return "  ".join(cells).rstrip()

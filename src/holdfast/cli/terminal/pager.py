@@ -33,14 +33,14 @@ def show_in_pager(text: str) -> None:
 
 
 def _find_program(command: str) -> list[str]:
-    """The words of a pager of the user's choice, or nothing if there is no such program."""
+    """Return the words of a pager of the user's choice, or nothing if there is no such program."""
     words = command.split()
     program = shutil.which(words[0]) if words else None
     return [program, *words[1:]] if program else []
 
 
 def _reads_keys(less: str) -> bool:
-    """Whether it is a `less` that can be told its keys; busybox has another one of that name."""
+    """Return whether it is a `less` that takes a file of keys; busybox has another one of that name."""
     try:
         said = subprocess.run([less, "--version"], capture_output=True, text=True, check=False, timeout=5).stdout
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
@@ -58,7 +58,7 @@ def _run_less(less: str, text: str) -> None:
 
 
 def _run(argv: list[str], text: str, settings: dict[str, str]) -> None:
-    """The user's own settings come before ours."""
+    """Run a pager on a text; the user's own settings come before ours."""
     environment = {**settings, **os.environ}
     with contextlib.suppress(OSError):  # a pager that cannot be started, or ends while it is written to
         subprocess.run(argv, input=text.encode(errors="replace"), env=environment, check=False)
@@ -120,7 +120,7 @@ def _take_keys_one_by_one() -> bool:
 
 
 def _ask_for_key() -> str:
-    """The next key; the empty text at the end of input."""
+    """Wait for the next key and return it; the empty text at the end of input."""
     _write(HELP)
     try:
         wait_for_input()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.terminal.output import say
 from holdfast.cli.terminal.run_view import RunView, describe_call
-from holdfast.runtime.events import Event
+from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
 
@@ -25,7 +25,7 @@ def can_draw() -> bool:
 
 
 @contextlib.asynccontextmanager
-async def shown_progress(
+async def progress_display(
     store: "JournalStore", run_id: str, *, phase_keys: Iterable[str], after: int = 0
 ) -> AsyncIterator[RunView]:
     """Show what happens in a run until the block is left; what was committed by then is shown.
@@ -80,40 +80,40 @@ def _tell_after(after: int) -> Callable[[Event], None]:
 
 
 def to_line(event: Event) -> str | None:
-    """One event for a person; `None` if it says nothing they would ask for."""
+    """Describe an event to a person in a line; `None` if it says nothing they would ask for."""
     payload = event.payload
     phase = str(payload.get("phase") or event.lane_id.partition("/")[0])
     lines: dict[str, str] = {
-        "run.created": f"run {event.run_id}",
-        "run.started": "● run started",
-        "run.resumed": "● run resumed",
-        "phase.skipped": f"↷ {phase}: done before, not repeated",
-        "phase.started": f"● {phase}: started",
-        "artifact.accepted": f"  {phase}: artifact is valid",
-        "artifact.rejected": f"  {phase}: artifact is not right, the agent corrects it",
-        "phase.completed": f"✓ {phase}: completed",
-        "phase.failed": f"✕ {phase}: {_error(payload)}",
-        "phase.reopened": f"↻ {phase}: another attempt",
-        "human.approval.requested": f"◔ {phase}: waits for a person",
-        "human.approval.received": f"  answered: {payload.get('action')} by {payload.get('by') or 'someone'}",
-        "budget.exhausted": f"◔ {payload.get('message')}",
-        "budget.raised": f"  the budget was raised by ${int(payload.get('amount_micros') or 0) / 1_000_000:.2f}",
-        "run.changed": f"  {_describe_change(payload)}",
-        "run.pause.requested": "  someone asked for a pause",
-        "run.paused": f"◔ run paused ({payload.get('reason')})",
-        "run.failed": f"✕ run failed: {_error(payload)}",
-        "run.cancelled": "⊘ run cancelled",
-        "run.completed": "✓ run completed",
+        EventKind.RUN_CREATED: f"run {event.run_id}",
+        EventKind.RUN_STARTED: "● run started",
+        EventKind.RUN_RESUMED: "● run resumed",
+        EventKind.PHASE_SKIPPED: f"↷ {phase}: done before, not repeated",
+        EventKind.PHASE_STARTED: f"● {phase}: started",
+        EventKind.ARTIFACT_ACCEPTED: f"  {phase}: artifact is valid",
+        EventKind.ARTIFACT_REJECTED: f"  {phase}: artifact is not right, the agent corrects it",
+        EventKind.PHASE_COMPLETED: f"✓ {phase}: completed",
+        EventKind.PHASE_FAILED: f"✕ {phase}: {_error(payload)}",
+        EventKind.PHASE_REOPENED: f"↻ {phase}: another attempt",
+        EventKind.HUMAN_APPROVAL_REQUESTED: f"◔ {phase}: waits for a person",
+        EventKind.HUMAN_APPROVAL_RECEIVED: f"  answered: {payload.get('action')} by {payload.get('by') or 'someone'}",
+        EventKind.BUDGET_EXHAUSTED: f"◔ {payload.get('message')}",
+        EventKind.BUDGET_RAISED: f"  the budget was raised by ${_usd(payload.get('amount_micros')):.2f}",
+        EventKind.RUN_CHANGED: f"  {_describe_change(payload)}",
+        EventKind.RUN_PAUSE_REQUESTED: "  someone asked for a pause",
+        EventKind.RUN_PAUSED: f"◔ run paused ({payload.get('reason')})",
+        EventKind.RUN_FAILED: f"✕ run failed: {_error(payload)}",
+        EventKind.RUN_CANCELLED: "⊘ run cancelled",
+        EventKind.RUN_COMPLETED: "✓ run completed",
     }
-    if event.kind == "agent.progress" and payload.get("stalled"):
+    if event.kind == EventKind.AGENT_PROGRESS and payload.get("stalled"):
         return f"◔ {payload['stalled']}"
-    if event.kind in ("tool.result", "tool.started"):
+    if event.kind in (EventKind.TOOL_RESULT, EventKind.TOOL_STARTED):
         return _tool_line(event)
     return lines.get(event.kind)
 
 
 def _tool_line(event: Event) -> str | None:
-    if not event.payload.get("tool") or (event.kind != "tool.started" and event.payload.get("attempt")):
+    if not event.payload.get("tool") or (event.kind != EventKind.TOOL_STARTED and event.payload.get("attempt")):
         return None
     return f"    {describe_call(event.payload)}"
 
@@ -123,6 +123,10 @@ def _describe_change(payload: dict[str, Any]) -> str:
     parts = ["the requirements"] if "requirements_md" in payload else []
     parts += [f"{role} is {one.get('name')}" for role, one in (personas or {}).items() if isinstance(one, dict)]
     return f"changed by {payload.get('by') or 'someone'}: {', '.join(parts)}"
+
+
+def _usd(micros: Any) -> float:
+    return int(micros or 0) / 1_000_000
 
 
 def _error(payload: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A question to the person at the terminal: what a phase made, and what they say to it."""
+"""A question to the person at the terminal: what a phase made, what they say to it, and how that is recorded."""
 
 import contextlib
 import os
@@ -6,12 +6,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.cli.commands.runs.list import IN_DOUBT, describe_asked, describe_change, read_approvals
 from holdfast.cli.terminal.answer_input import read_answer
+from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_request
+from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.output import paint, plain, say
 from holdfast.cli.terminal.pager import show_in_pager
+from holdfast.persistence.raw_sql import read_approvals
+
+if TYPE_CHECKING:
+    from holdfast.engine.workflow_engine import WorkflowEngine
 
 _CHOICES = {
     "approve": "approve (a)",
@@ -30,10 +35,26 @@ _OUTCOME_CHOICES = {
     "later": "later (l)",
 }
 _OUTCOME_KEYS = {"h": "happened", "a": "approve", "f": "reject", "x": "abort", "l": "later"}
-_SHOWN_LINES = 30
+_MOST_LINES = 30
+# In a conversation the whole answer is one line: a word, and behind it what belongs to it.
+_REPLIES = ("approve (a)", "reject (r WHY)", "later (l)")
+_REPLY_WORDS = {
+    **dict.fromkeys(("a", "approve", "y", "yes"), "approve"),
+    **dict.fromkeys(("r", "reject", "n", "no"), "reject"),
+    **dict.fromkeys(("l", "later"), "later"),
+}
+_OUTCOME_REPLIES = ("it happened (h WHAT IT GAVE)", "run it again (a)", "end the answer (r)", "later (l)")
+_OUTCOME_REPLY_WORDS = {
+    **dict.fromkeys(("h", "happened"), "happened"),
+    **dict.fromkeys(("a", "again"), "approve"),
+    **dict.fromkeys(("r", "reject"), "reject"),
+    **dict.fromkeys(("l", "later"), "later"),
+}
 
 
-class Answer(NamedTuple):
+class ApprovalInput(NamedTuple):
+    """What a person typed to a question."""
+
     action: str
     comment: str
     args: dict[str, Any] | None = None
@@ -43,11 +64,11 @@ class Answer(NamedTuple):
 
 
 def find_question(run_id: str) -> dict[str, Any] | None:
-    """The approval that a run waits for, if it still does."""
+    """Return the approval that a run waits for, or `None` if it no longer does."""
     return next((row for row in read_approvals(run_id, state="pending")), None)
 
 
-def ask(question: dict[str, Any]) -> Answer | None:
+def ask(question: dict[str, Any]) -> ApprovalInput | None:
     """Show what is to be approved and read the answer; `None` is "later", and so is the end of input.
 
     Raises `KeyboardInterrupt` for Ctrl-C.
@@ -55,7 +76,7 @@ def ask(question: dict[str, Any]) -> Answer | None:
     show_question(question)
     if is_in_doubt(question):
         return _ask_what_became()
-    choices = {word: told for word, told in _CHOICES.items() if word not in _find_senseless(question)}
+    choices = {word: label for word, label in _CHOICES.items() if word not in _find_unfit(question)}
     while True:
         action = _choose(choices, _KEYS)
         if action == "diff":
@@ -63,40 +84,74 @@ def ask(question: dict[str, Any]) -> Answer | None:
         elif action == "later":
             return None
         elif action == "approve":
-            return Answer(action, "")
+            return ApprovalInput(action, "")
         elif (text := read_answer(_MORE[action])) is None:
             return None
         elif action == "edit":
             if (args := _parse_args(text)) is not None:
-                return Answer("approve", "", args)
+                return ApprovalInput("approve", "", args)
         elif text or action == "reject":
-            return Answer(action, text)
+            return ApprovalInput(action, text)
 
 
-def _ask_what_became() -> Answer | None:
+def _ask_what_became() -> ApprovalInput | None:
     action = _choose(_OUTCOME_CHOICES, _OUTCOME_KEYS)
     if action == "happened":
         result = read_answer("What did it give? The agent reads this (empty is fine) > ")
-        return None if result is None else Answer("approve", "", result=result)
-    return None if action == "later" else Answer(action, "")
+        return None if result is None else ApprovalInput("approve", "", result=result)
+    return None if action == "later" else ApprovalInput(action, "")
+
+
+def list_replies(question: dict[str, Any]) -> Sequence[str]:
+    """Return the answers that a question takes in one line, for `parse_reply`."""
+    return _OUTCOME_REPLIES if is_in_doubt(question) else _REPLIES
+
+
+def parse_reply(question: dict[str, Any], line: str) -> ApprovalInput | None:
+    """Read an answer from one line; `None` is "later". Raises `ValueError` for a word that is none of the answers."""
+    word, _, rest = line.strip().partition(" ")
+    action = (_OUTCOME_REPLY_WORDS if is_in_doubt(question) else _REPLY_WORDS).get(word.lower())
+    if action is None:
+        raise ValueError(f"{word!r} is none of these.")
+    if action == "happened":
+        return ApprovalInput("approve", "", result=rest)
+    return None if action == "later" else ApprovalInput(action, rest)
+
+
+async def send_answer(engine: "WorkflowEngine", question: dict[str, Any], answer: ApprovalInput) -> None:
+    """Record a person's answer to the question as it was shown to them.
+
+    Raises `ApprovalStale` if that is no longer what is asked, and `ApprovalAnswered` if someone else was faster.
+    """
+    result: dict[str, Any] = {} if answer.result is None else {"result": answer.result}
+    await engine.decide(
+        str(question["run_id"]),
+        question["approval_id"],
+        answer.action,
+        comment=answer.comment,
+        by=get_user(),
+        digest=question["digest"],
+        args=answer.args,
+        **result,
+    )
 
 
 def _choose(choices: Mapping[str, str], keys: Mapping[str, str]) -> str:
-    """One of the choices, asked for until it is one; the end of input is "later"."""
+    """Ask until the answer is one of the choices and return it; the end of input is "later"."""
     while True:
         say()
         answer = read_answer(f"{in_rows(list(choices.values()))} > ")
         if answer is None:
             return "later"
-        given = answer.lower()
-        action = keys.get(given) or next((word for word in choices if given and word.startswith(given)), "")
+        typed = answer.lower()
+        action = keys.get(typed) or next((word for word in choices if typed and word.startswith(typed)), "")
         if action in choices:
             return action
-        say(f"{given!r} is none of these." if given else "Nothing was chosen yet.")
+        say(f"{typed!r} is none of these." if typed else "Nothing was chosen yet.")
 
 
 def in_rows(choices: Sequence[str]) -> str:
-    """Choices side by side, in as many rows as a narrow terminal needs."""
+    """Lay choices out side by side, in as many rows as a narrow terminal needs."""
     room = shutil.get_terminal_size().columns - len(" > x")
     rows = [choices[0]]
     for choice in choices[1:]:
@@ -114,8 +169,8 @@ _MORE = {
 }
 
 
-def _find_senseless(question: dict[str, Any]) -> set[str]:
-    """The choices that a question does not have."""
+def _find_unfit(question: dict[str, Any]) -> set[str]:
+    """Return the choices that a question does not have."""
     if _is_phase(question):
         return {"edit"}
     is_tool_call = "args" in question["shown"]
@@ -134,36 +189,36 @@ def _parse_args(text: str) -> dict[str, Any] | None:
 
 
 def _is_phase(question: dict[str, Any]) -> bool:
-    """Whether a phase's result is in question, and not a call that an agent wants to make or may have made."""
+    """Return whether a phase's result is in question, and not a call that an agent wants to make or may have made."""
     return not (isinstance(question["shown"], dict) and question["shown"].get("question"))
 
 
 def is_in_doubt(question: dict[str, Any]) -> bool:
-    """Whether it is about a call of which nobody knows if it happened."""
+    """Return whether it is about a call of which nobody knows if it happened."""
     return bool(question["about"] == "outcome")
 
 
 def show_question(question: dict[str, Any]) -> None:
-    shown = question["shown"] if isinstance(question["shown"], dict) else {}
+    details = question["shown"] if isinstance(question["shown"], dict) else {}
     if is_in_doubt(question):
         say(f"\n{paint(f'◔ {IN_DOUBT}', 'paused', sys.stderr)}\n")
-        show_long(describe_asked(shown))
+        show_long(describe_request(details))
         return
     if not _is_phase(question):
-        say(f"\n{paint('◔ ' + str(shown['question']), 'paused', sys.stderr)}\n")
-        show_long(describe_asked(shown))
+        say(f"\n{paint('◔ ' + str(details['question']), 'paused', sys.stderr)}\n")
+        show_long(describe_request(details))
         return
-    following = ", ".join(shown.get("next") or []) or "the run's end"
-    since = shown.get("since_answer") or {}
-    heading = f"◔ Phase {question['phase_key']} waits for your approval: {shown.get('artifact', '')}"
-    say(f"\n{paint(heading, 'paused', sys.stderr)}\n  attempt {question['attempt']}, {describe_change(shown)}")
+    following = ", ".join(details.get("next") or []) or "the run's end"
+    since = details.get("since_answer") or {}
+    heading = f"◔ Phase {question['phase_key']} waits for your approval: {details.get('artifact', '')}"
+    say(f"\n{paint(heading, 'paused', sys.stderr)}\n  attempt {question['attempt']}, {describe_change(details)}")
     say()
-    show_long(str(shown.get("content") or ""))
+    show_long(str(details.get("content") or ""))
     say()
-    for path in shown.get("files") or []:
+    for path in details.get("files") or []:
         say(f"  changed: {plain(str(path))}")
-    if shown.get("reason"):
-        say(f"You are asked because {shown['reason']}.")
+    if details.get("reason"):
+        say(f"You are asked because {details['reason']}.")
     if "files" in since:
         say(f"Since your last answer: {describe_change(since)}")
         show_long(str(since.get("diff") or "No file was changed."))
@@ -172,10 +227,10 @@ def show_question(question: dict[str, Any]) -> None:
 
 
 def show_long(text: str) -> None:
-    """A short text as it is, a long one in the pager."""
+    """Print a short text as it is, and show a long one in the pager."""
     text = plain(text)
     lines = text.splitlines()
-    if len(lines) <= min(_SHOWN_LINES, max(shutil.get_terminal_size().lines - 12, 8)):
+    if len(lines) <= min(_MOST_LINES, max(shutil.get_terminal_size().lines - 12, 8)):
         say("\n".join(f"  {line}" for line in lines))
     else:
         show_in_pager(text)

@@ -3,7 +3,7 @@
 import select
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,16 +11,16 @@ from holdfast.cli.terminal.answer_input import read_line
 from holdfast.cli.terminal.completion import complete_role_personas
 from holdfast.cli.terminal.output import say
 
-REQUIREMENTS = Annotated[str | None, typer.Option("--requirements", metavar="TEXT", help="What is wanted.")]
+REQUIREMENTS = Annotated[str | None, typer.Option("--requirements", metavar="TEXT", help="What the run is to do.")]
 REQUIREMENTS_FILE = Annotated[
-    str | None, typer.Option("--requirements-file", metavar="FILE", help="What is wanted; - is standard input.")
+    str | None, typer.Option("--requirements-file", metavar="FILE", help="The same from a file; - is standard input.")
 ]
 PERSONA = Annotated[
     list[str] | None,
     typer.Option(
         "--persona",
         metavar="ROLE=NAME",
-        help="Who fills a role; can be repeated.",
+        help="The persona for a role; can be repeated.",
         autocompletion=complete_role_personas,
     ),
 ]
@@ -43,6 +43,19 @@ def read_requirements(text: str | None, file: str | None) -> str | None:
 def read_overrides(personas: list[str] | None) -> dict[str, str]:
     """Read `ROLE=NAME` pairs. Raises `BadParameter`."""
     return dict(_split(item) for item in personas or ())
+
+
+def read_change(text: str | None, file: str | None, personas: list[str] | None) -> dict[str, Any]:
+    """Read what is to be different, as the engine takes it; empty if nothing is. Raises `BadParameter`."""
+    change: dict[str, Any] = {}
+    if overrides := read_overrides(personas):
+        change["persona_overrides"] = overrides
+    new_text = read_requirements(text, file)
+    if new_text is not None:
+        if not new_text.strip():
+            raise refuse_missing()
+        change["requirements_md"] = new_text
+    return change
 
 
 def refuse_missing() -> typer.BadParameter:

@@ -12,7 +12,7 @@ _NOTICE_S = 1.0
 
 
 def read_stdin() -> str:
-    """What stands on standard input if that is no terminal; nothing if it is one, or is closed.
+    """Read what stands on standard input if that is no terminal; nothing if it is one, or is closed.
 
     Raises `ConfigInvalid` for more than `MAX_STDIN_BYTES`, and for what is no text.
     """

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.repl.shell import MAX_KEPT_CHARS, ShellCommands
+from holdfast.cli.repl.shell import MAX_OUTPUT_CHARS, ShellCommands
 from holdfast.errors import ConfigInvalid
 
 
@@ -61,7 +61,7 @@ async def test_an_endless_output_is_kept_within_bounds(shell: Shell) -> None:
     assert len(shown) < 100_000
     assert "the rest is not shown" in shown
     taken = shell.commands.take()
-    assert len(taken) < MAX_KEPT_CHARS + 1000
+    assert len(taken) < MAX_OUTPUT_CHARS + 1000
     assert "characters are left out here" in taken
 
 

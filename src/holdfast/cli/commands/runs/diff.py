@@ -1,4 +1,4 @@
-"""What a run changed, as a diff."""
+"""The command runs diff: what a run changed in the repository."""
 
 from typing import Annotated
 
@@ -6,16 +6,12 @@ import typer
 
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import RUN_ID, find_run_id
-from holdfast.cli.terminal.output import has_colour, plain, say
+from holdfast.cli.terminal.output import has_colour, paint_diff, plain, say
+from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunNotInState
-from holdfast.persistence.raw_sql import query
+from holdfast.persistence.raw_sql import find_template, get_run, read_phases
 
-_DEFINITION = "SELECT t.definition FROM workflow_templates t JOIN runs r ON r.template_id = t.id WHERE r.id = :id"
-_UNFINISHED = (
-    "SELECT p.phase_key, p.state FROM run_phases p JOIN runs r ON r.id = p.run_id WHERE p.run_id = :id "
-    "AND r.state IN ('running', 'paused') AND p.state IN ('running', 'awaiting_approval') ORDER BY p.position"
-)
-_DIFF_TONES = {"+": "32", "-": "31", "@": "36"}
+_UNFINISHED = (RunPhaseState.RUNNING, RunPhaseState.AWAITING_APPROVAL)
 
 
 def show_diff(
@@ -23,7 +19,7 @@ def show_diff(
     phase: Annotated[str | None, typer.Option("--phase", help="Only what this phase changed.")] = None,
     with_artifacts: Annotated[bool, typer.Option("--artifacts", help="Show holdfast's own files too.")] = False,
 ) -> None:
-    """What a run changed in the repository, in all or in one phase.
+    """Show what a run changed in the repository, in all or in one phase.
 
     Example: holdfast runs diff 3f2a --phase implement
     """
@@ -38,30 +34,32 @@ def show_diff(
         say("No file was changed.")
     if sys.stdout.isatty():
         text = plain(text)
-    sys.stdout.write(coloured(text) if has_colour(sys.stdout) else text)
+    sys.stdout.write(paint_diff(text) if has_colour(sys.stdout) else text)
     sys.stdout.flush()
     for line in _read_left_out(full_id):
         say(plain(line))
 
 
 def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = False) -> str:
-    """The change as git would print it. Raises `RunNotInState` for a phase that has handed nothing in."""
+    """Return the change as git would print it. Raises `RunNotInState` for a phase that has handed nothing in."""
     from holdfast.config import load_config
     from holdfast.engine.patch import read_patch
 
     trees = _read_trees(run_id)
-    definition = query(_DEFINITION, {"id": run_id})
-    made_from = definition[0]["definition"] if definition else None
     try:
-        return read_patch(load_config().data_dir, run_id, trees, made_from, phase, with_own=with_artifacts)
+        template = find_template(run_id)
+        return read_patch(load_config().data_dir, run_id, trees, template, phase, with_own=with_artifacts)
     except RunNotInState as error:
         error.hint = did_you_mean(phase or "", list(trees)).strip() or error.hint
         raise
 
 
 def _find_unfinished_phases(run_id: str) -> dict[str, str]:
-    """Phases of an open run that wait or are under way, and their states."""
-    return {row["phase_key"]: row["state"] for row in query(_UNFINISHED, {"id": run_id})}
+    """Return the phases of an open run that wait or are under way, and their states."""
+    if get_run(run_id)["state"] not in (RunStatus.RUNNING, RunStatus.PAUSED):
+        return {}
+    states = {row["phase_key"]: row["state"] for row in read_phases(run_id)}
+    return {key: state for key, state in states.items() if state in _UNFINISHED}
 
 
 def _read_trees(run_id: str) -> dict[str, str]:
@@ -69,22 +67,17 @@ def _read_trees(run_id: str) -> dict[str, str]:
     from holdfast.config import load_config
     from holdfast.engine.patch import find_unfinished, order_trees
 
-    rows = query("SELECT phase_key, tree, ended_at FROM run_phases WHERE run_id = :id", {"id": run_id})
     open_phases = _find_unfinished_phases(run_id)
     recorded = _read_recorded_trees(run_id) if open_phases else {}
     unfinished = find_unfinished(load_config().data_dir, run_id, recorded, open_phases)
-    return order_trees(((row["phase_key"], row["tree"], row["ended_at"]) for row in rows), unfinished)
+    return order_trees(((row["phase_key"], row["tree"], row["ended_at"]) for row in read_phases(run_id)), unfinished)
 
 
 def _read_recorded_trees(run_id: str) -> dict[str, tuple[str, float]]:
-    from holdfast.cli.commands.runs.watch import open_configured_store
+    from holdfast.cli.terminal.store import read_events
     from holdfast.presentation.trace import RunTrace
 
-    store = open_configured_store()
-    try:
-        return RunTrace.of(store.list_events(run_id)).trees
-    finally:
-        store.close()
+    return RunTrace.of(read_events(run_id)).trees
 
 
 def _explain_unfinished(run_id: str, key: str, state: str) -> str:
@@ -100,11 +93,3 @@ def _read_left_out(run_id: str) -> list[str]:
 
     trees = _read_trees(run_id)
     return describe_left_out(find_left_out(load_config().data_dir, run_id, trees)) if trees else []
-
-
-def coloured(text: str) -> str:
-    lines = []
-    for line in text.splitlines():
-        code = "1" if line.startswith(("diff ", "+++", "---")) else _DIFF_TONES.get(line[:1])
-        lines.append(f"\x1b[{code}m{line}\x1b[0m\n" if code else f"{line}\n")
-    return "".join(lines)

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.commands.runs.watch import open_configured_store
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
 from holdfast.cli.terminal.output import paint, plain, print_text
+from holdfast.cli.terminal.store import open_configured_store, read_events
 from holdfast.runtime.event_text import clean, describe_event
 from holdfast.runtime.events import Event, EventKind
 
@@ -21,8 +21,14 @@ _MAX_PHRASE_CHARS = 2_000
 _MAX_OUTPUT_LINES = 8  # of a tool; `runs logs` and --json have it all
 _MAX_LANE_CHARS = 20
 _LEAST_ROOM = 20
-_QUIET = ("budget.reserved", "budget.settled", "checkpoint.saved", "model.request", "state.")
-_TONES = {"run.failed": "failed", "phase.failed": "failed", "tool.error": "failed", "model.error": "failed"}
+_QUIET = (
+    EventKind.BUDGET_RESERVED,
+    EventKind.BUDGET_SETTLED,
+    EventKind.CHECKPOINT_SAVED,
+    EventKind.MODEL_REQUEST,
+    "state.",
+)
+_FAILURES = (EventKind.RUN_FAILED, EventKind.PHASE_FAILED, EventKind.TOOL_ERROR, EventKind.MODEL_ERROR)
 
 
 def list_events(
@@ -34,47 +40,46 @@ def list_events(
             "--kind", metavar="KIND", help="Only of this kind, such as tool.result, or tool. for all of them."
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new ones until the run is over.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new events until the run is over.")] = False,
     as_json: JSON = False,
 ) -> None:
-    """The journal of a run as a transcript; with --json one object a line.
+    """Print the journal of a run as a transcript, with --json as one object a line.
 
     Example: holdfast runs events 3f2a --kind tool. --follow
     """
-    is_wanted = to_filter(kind or [])
+    matches = to_filter(kind or [])
     full_id = find_run_id(run_id)
     if follow:
         import asyncio
 
-        asyncio.run(_follow(full_id, since, is_wanted, is_json=as_json))
+        asyncio.run(_follow(full_id, since, matches, is_json=as_json))
         return
-    store = open_configured_store()
-    try:
-        events = store.list_events(full_id, since if as_json else 0)
-    finally:
-        store.close()
+    events = read_events(full_id, since if as_json else 0)
     if as_json:
-        for event in filter(is_wanted, events):
+        for event in filter(matches, events):
             print_text(json.dumps(event.to_dict(), ensure_ascii=False))
         return
     printer = Printer()
     for event in _join_texts(events):
-        printer.print(event, is_shown=event.seq > since and is_wanted(event))
+        printer.print(event, is_printed=event.seq > since and matches(event))
 
 
 def to_filter(kinds: Iterable[str]) -> Callable[[Event], bool]:
-    """Whether an event is of one of these kinds, or of a family such as `tool.`; without kinds every event is."""
-    families = tuple(each for kind in EventKind for each in _beginnings(kind.value))
-    for given in kinds:
-        if given.rstrip(".") not in families:
-            hint = did_you_mean(given, list(families)) or f" The families are {', '.join(_list_families())}."
-            raise typer.BadParameter(f"{given!r} is no kind of event.{hint}", param_hint="--kind")
-    exact, beginnings = set(kinds), tuple(f"{given.rstrip('.')}." for given in kinds)
+    """Return a test for events of these kinds, or of a family such as `tool.`; without kinds every event passes.
+
+    Raises `BadParameter` for a kind that there is not.
+    """
+    families = tuple(each for kind in EventKind for each in _prefixes(kind.value))
+    for name in kinds:
+        if name.rstrip(".") not in families:
+            hint = did_you_mean(name, list(families)) or f" The families are {', '.join(_list_families())}."
+            raise typer.BadParameter(f"{name!r} is no kind of event.{hint}", param_hint="--kind")
+    exact, beginnings = set(kinds), tuple(f"{name.rstrip('.')}." for name in kinds)
     return lambda event: not exact or event.kind in exact or event.kind.startswith(beginnings)
 
 
-def _beginnings(kind: str) -> Iterator[str]:
-    """The kind itself, and what comes before each of its dots."""
+def _prefixes(kind: str) -> Iterator[str]:
+    """Yield what comes before each dot of a kind, and the kind itself."""
     parts = kind.split(".")
     yield from (".".join(parts[: count + 1]) for count in range(len(parts)))
 
@@ -83,7 +88,7 @@ def _list_families() -> list[str]:
     return sorted({kind.value.partition(".")[0] for kind in EventKind})
 
 
-async def _follow(run_id: str, since: int, is_wanted: Callable[[Event], bool], *, is_json: bool) -> None:
+async def _follow(run_id: str, since: int, matches: Callable[[Event], bool], *, is_json: bool) -> None:
     from holdfast.runtime.stores import open_journal
 
     store = open_configured_store()
@@ -91,10 +96,10 @@ async def _follow(run_id: str, since: int, is_wanted: Callable[[Event], bool], *
     try:
         async with open_journal(store) as journal:
             async for event in journal.follow(run_id, since if is_json else 0):
-                is_shown = event.seq > since and is_wanted(event)
+                is_printed = event.seq > since and matches(event)
                 if not is_json:
-                    printer.print(event, is_shown=is_shown)
-                elif is_shown:
+                    printer.print(event, is_printed=is_printed)
+                elif is_printed:
                     print_text(json.dumps(event.to_dict(), ensure_ascii=False))
                 sys.stdout.flush()
                 if event.is_terminal:
@@ -111,12 +116,12 @@ class Printer:
         self._calls: dict[str, str] = {}
         self._last_detail = ""
 
-    def print(self, event: Event, *, is_shown: bool = True) -> None:
-        """Print one event; one that is not shown still counts for the time and for names of later ones."""
+    def print(self, event: Event, *, is_printed: bool = True) -> None:
+        """Print one event; one that is not printed still counts for the time and for names of later ones."""
         self._first_at = event.ts if self._first_at is None else self._first_at
         if event.kind == EventKind.TOOL_STARTED:
             self._calls[str(event.payload.get("key"))] = str(event.payload.get("tool") or "")
-        if is_shown:
+        if is_printed:
             print_text("\n".join(self._to_lines(event)))
 
     def _to_lines(self, event: Event) -> Iterator[str]:
@@ -144,7 +149,7 @@ class Printer:
 
 
 def _to_place(event: Event) -> str:
-    """Phase, and which attempt where it is not the first."""
+    """Name the phase of an event, and the attempt where it is not the first."""
     phase, _, rest = event.lane_id.partition("/")
     attempt = rest.partition("/")[0]
     if event.lane_id == "main":
@@ -162,12 +167,12 @@ def _to_detail(text: str, room: int, *, is_output: bool) -> Iterator[str]:
 
 
 def _find_width() -> int:
-    """The terminal's width; what goes into a pipe is not wrapped, so that each line can be searched as a whole."""
+    """Return the terminal's width; what goes into a pipe is not wrapped, so that a search finds whole lines."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else sys.maxsize
 
 
 def _wrap(line: str, room: int, *, is_prose: bool = False) -> list[str]:
-    """A line in pieces that fit; the spaces between them stay unless it is prose."""
+    """Break a line into pieces that fit; the spaces between them stay unless it is prose."""
     if len(line) <= room:
         return [line]
     wrapped = textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False, drop_whitespace=is_prose)
@@ -184,7 +189,9 @@ def _cut_word(text: str, room: int) -> list[str]:
 def _find_tone(event: Event) -> str:
     if event.kind.startswith(_QUIET):
         return "dim"
-    return _TONES.get(event.kind, "bold" if event.kind.startswith(("run.", "phase.", "human.")) else "")
+    if event.kind in _FAILURES:
+        return "failed"
+    return "bold" if event.kind.startswith(("run.", "phase.", "human.")) else ""
 
 
 def _join_texts(events: list[Any]) -> Iterable[Event]:

@@ -1,36 +1,18 @@
-"""The commands that look at rows: runs list, runs show and approvals."""
+"""The command runs list: runs in a table, newest first."""
 
-import json
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli.lazy import did_you_mean
-from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
-from holdfast.cli.terminal.output import (
-    MARKS,
-    Cell,
-    describe_cost,
-    mark,
-    next_step,
-    paint,
-    phase_row,
-    print_json,
-    print_text,
-    table,
-)
-from holdfast.persistence.raw_sql import find_driven, query
+from holdfast.cli.terminal.arguments import JSON
+from holdfast.cli.terminal.output import MARKS, Cell, print_json, print_text, table
+from holdfast.enums import RunStatus
+from holdfast.persistence.raw_sql import RunQuery, read_runs
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-_OPEN = "state IN ('pending', 'running', 'paused')"
-_OF_OPEN_RUNS = f"run_id IN (SELECT id FROM runs WHERE {_OPEN})"  # noqa: S608
 _RUN_HEADINGS = ["STATE", "RUN", "REPO", "WHAT", "NOW", "SPENT", "STARTED"]
-IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
-_SUM = "SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = runs.id AND"
-STATES = ["pending", "running", "paused", "completed", "failed", "cancelled"]
+STATES = [status.value for status in RunStatus]
 
 
 def list_runs(
@@ -41,7 +23,7 @@ def list_runs(
         typer.Option("--repo", metavar="PATH", help="Only runs of this repository, or with this in its path."),
     ] = None,
     text: Annotated[str | None, typer.Option("--text", help="Only runs whose title or requirements hold this.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="List at most this many.")] = 50,
     as_json: JSON = False,
 ) -> None:
     """List runs, newest first.
@@ -51,7 +33,7 @@ def list_runs(
     if state is not None and state not in STATES:
         hint = did_you_mean(state, STATES) or f" The states are {', '.join(STATES)}."
         raise typer.BadParameter(f"{state!r} is no state of a run.{hint}", param_hint="--state")
-    found = read_runs(state=state, workflow=workflow, repo=repo, text=text, limit=limit)
+    found = read_runs(_to_query(state, workflow, repo, text), limit=limit)
     if as_json:
         print_json(found)
     elif found:
@@ -62,58 +44,22 @@ def list_runs(
         print_text("There are no runs yet. Start one: holdfast run WORKFLOW --repo PATH")
 
 
-def read_runs(
-    *, state: str | None, workflow: str | None, repo: str | None, text: str | None, limit: int
-) -> list[dict[str, Any]]:
-    conditions = {
-        "state = :state": ("state", state),
-        "workflow = :workflow": ("workflow", workflow),
-        _in_repository(repo): ("repo", repo and _find_repository(repo)),
-        "(title LIKE :text OR requirements_md LIKE :text)": ("text", text and f"%{text}%"),
-    }
-    given = {sql: pair for sql, pair in conditions.items() if pair[1] is not None}
-    where = f"WHERE {' AND '.join(given)}" if given else ""
-    found = query(
-        f"SELECT id AS run_id, state, workflow, title, repo_path, created_at, updated_at, ended_at, error, "  # noqa: S608
-        f"pause_reason, requirements_md, "
-        f"is_simulated, ({_SUM} is_simulated = 0) AS cost_micros, ({_SUM} is_simulated <> 0) AS simulated_micros, "
-        f"({_SUM} is_simulated = 0 AND state = 'reserved') AS reserved_micros "
-        f"FROM runs {where} ORDER BY created_at DESC, id DESC LIMIT :limit",
-        {**dict(given.values()), "limit": limit},
-    )
-    driven = find_driven([row["run_id"] for row in found if row["state"] == "running"])
-    for row in found:
-        row["cost_usd"] = int(row.pop("cost_micros") or 0) / 1_000_000
-        row["simulated_usd"] = int(row.pop("simulated_micros") or 0) / 1_000_000
-        row["reserved_usd"] = int(row.pop("reserved_micros") or 0) / 1_000_000
-        row["is_simulated"] = bool(row["is_simulated"])
-        row["is_driven"] = row["run_id"] in driven
-    return found
-
-
-def _in_repository(repo: str | None) -> str:
-    """The condition for runs of a repository: they may have been started in a folder of it."""
+def _to_query(state: str | None, workflow: str | None, repo: str | None, text: str | None) -> RunQuery:
+    """Return which runs the options mean: `--repo` is a folder of a repository, or a part of its path."""
     if repo is None or not Path(repo).is_dir():
-        return "repo_path LIKE :repo"
-    return "(repo_path = :repo OR substr(repo_path, 1, length(:repo) + 1) = :repo || '/')"
-
-
-def _find_repository(repo: str) -> str:
-    """The repository that a folder lies in, or the folder itself; of a text that is no folder, a pattern for `LIKE`."""
-    path = Path(repo)
-    if not path.is_dir():
-        return f"%{repo}%"
-    path = path.resolve()
-    return str(next((folder for folder in (path, *path.parents) if (folder / ".git").exists()), path))
+        return RunQuery(state, workflow, repo_text=repo, text=text)
+    path = Path(repo).resolve()
+    root = next((folder for folder in (path, *path.parents) if (folder / ".git").exists()), path)
+    return RunQuery(state, workflow, repository=str(root), text=text)
 
 
 def _run_row(row: dict[str, Any]) -> list[str | Cell]:
-    wanted = row["title"] or (row["requirements_md"] or "").strip().partition("\n")[0]
+    subject = row["title"] or (row["requirements_md"] or "").strip().partition("\n")[0]
     return [
         _state_cell(row),
         row["run_id"][:8],
         PurePath(row["repo_path"]).name,
-        f"{row['workflow']}: {wanted[:40]}" if wanted else row["workflow"],
+        f"{row['workflow']}: {subject[:40]}" if subject else row["workflow"],
         _now(row),
         "rehearsal" if row["is_simulated"] else f"${row['cost_usd'] - row['reserved_usd']:.4f}",
         _started(row["created_at"]),
@@ -126,8 +72,10 @@ def _state_cell(row: dict[str, Any]) -> Cell:
 
 
 def _started(created_at: str) -> str:
-    """Day and minute; the day alone, with its year, where that is another."""
-    is_this_year = created_at[:4] == _now_text()[:4]
+    """Format day and minute; in another year the day alone, with its year."""
+    from holdfast.persistence.statements import now_text
+
+    is_this_year = created_at[:4] == now_text()[:4]
     return created_at[5:16].replace("T", " ") if is_this_year else created_at[:10]
 
 
@@ -135,263 +83,3 @@ def _now(row: dict[str, Any]) -> str:
     from holdfast.presentation.status import RunFacts, describe_in_list
 
     return describe_in_list(RunFacts(**{name: row[name] for name in ("state", "pause_reason", "is_driven", "error")}))
-
-
-def _tell(run: dict[str, Any]) -> str:
-    """What a run is doing and why, in the sentence that the pages say too."""
-    from holdfast.presentation.status import OpenApproval, PhaseFacts, RunFacts, describe_run
-
-    asked = [item for item in run["approvals"] if item["state"] == "pending"]
-    facts = RunFacts(
-        **{name: run[name] for name in ("state", "created_at", "updated_at", "started_at", "ended_at")},
-        pause_reason=run["pause_reason"],
-        is_driven=run["is_driven"],
-        error=run["error"],
-        phases=[
-            PhaseFacts(**{name: phase[name] for name in ("key", "state", "attempts", "started_at", "error")})
-            for phase in run["phases"]
-        ],
-        questions=[
-            OpenApproval(
-                **{name: item[name] for name in ("about", "phase_key", "attempt", "requested_at")},
-                details=item["shown"] if isinstance(item["shown"], dict) else {},
-            )
-            for item in asked
-        ],
-    )
-    return describe_run(facts).text
-
-
-def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
-    """What a run is doing, made, cost and waits for.
-
-    Example: holdfast runs show 3f2a
-    """
-    facts = read_run(find_run_id(run_id))
-    if as_json:
-        print_json(facts)
-        return
-    state, limit = facts["state"], facts["budget_micros"]
-    is_over = state in ("completed", "failed", "cancelled")
-    money = describe_cost(facts["cost_usd"], facts["simulated_usd"], facts["unsettled_usd"])
-    money += f" of ${limit / 1_000_000:.2f}" if limit is not None else ""
-    waits = f" ({facts['pause_reason']})" if facts["pause_reason"] else ""
-    print_text(f"{mark(state)} {paint(facts['workflow'], 'bold')} · {state}{waits} · {money}")
-    print_text(f"  {_tell(facts)}")
-    print_text(f"  run {facts['run_id']}\n  on {facts['repo_path']} ({facts['base_branch']})")
-    if not is_over and facts["worktree_root"]:
-        print_text(f"  worktree {facts['worktree_root']}")
-    if wanted := facts["requirements_md"].strip():
-        print_text(f"  wanted: {wanted.splitlines()[0][:100]}")
-    print_text()
-    print_text(table([[*phase_row(phase)[:3], _took(phase), phase_row(phase)[3]] for phase in facts["phases"]]))
-    if isinstance(facts["error"], dict):
-        print_text(f"\n  {facts['error'].get('code')}: {facts['error'].get('message')}")
-    if facts["pause_reason"] == "stalled":
-        from holdfast.cli.commands.runs.watch import find_diagnosis
-
-        print_text(f"\n  {find_diagnosis(facts['run_id'])}")
-    waiting = [item for item in facts["approvals"] if item["state"] == "pending" and not is_over]
-    for item in waiting:
-        print_text(f"\n◔ Phase {item['phase_key']} waits for you: {_summarize(item)}{describe_deadline(item)}")
-        short = item["approval_id"][:8]
-        print_text(f"  Look: holdfast approvals show {short}   Approve: holdfast approve {short}")
-    exhausted = find_exhausted(facts["run_id"]) if facts["pause_reason"] == "budget" else {}
-    following = next_step(
-        facts["run_id"], state, facts["pause_reason"], facts["final_report_path"], exhausted=exhausted
-    )
-    if facts["is_driven"]:
-        following = f"Watch it: holdfast runs watch {facts['run_id'][:8]}"
-    if following and not waiting:
-        print_text(f"\n{following}")
-
-
-def _summarize(approval: dict[str, Any]) -> str:
-    """What an approval is about, in a few words."""
-    shown = approval["shown"] if isinstance(approval["shown"], dict) else {}
-    if approval["about"] == "outcome":
-        return f"what became of a call is not known: {describe_asked(shown)}"
-    if approval["about"] == "tool":
-        return describe_asked(shown)
-    return f"{shown.get('artifact', '')} · {describe_change(shown)}"
-
-
-def _took(phase: dict[str, Any]) -> str:
-    if not phase["started_at"] or not phase["ended_at"]:
-        return ""
-    from datetime import datetime
-
-    start, end = (datetime.fromisoformat(phase[name]) for name in ("started_at", "ended_at"))
-    seconds = round((end - start).total_seconds())
-    return f"{seconds // 60}:{seconds % 60:02}"
-
-
-def read_run(run_id: str) -> dict[str, Any]:
-    """Everything a person asks about one run; a phase's `status` is its state as people read it."""
-    from holdfast.runtime.run_fold.payload_text import phase_status
-
-    (run,) = query("SELECT * FROM runs WHERE id = :id", {"id": run_id})
-    phases = query("SELECT * FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
-    artifacts = query(
-        "SELECT phase_key, attempt, turn, path, schema_id, hash, state, findings, created_at FROM artifacts "
-        "WHERE run_id = :id ORDER BY created_at, attempt, turn",
-        {"id": run_id},
-    )
-    accepted = {item["phase_key"]: item["path"] for item in artifacts if item["state"] == "accepted"}
-    spent = query(
-        "SELECT state, is_simulated, SUM(amount_micros) AS total FROM ledger WHERE run_id = :id "
-        "GROUP BY state, is_simulated",
-        {"id": run_id},
-    )
-    real = [row for row in spent if not row["is_simulated"]]
-    is_driven = run["state"] == "running" and bool(find_driven([run_id]))
-    return {
-        "run_id": run.pop("id"),
-        **run,
-        "is_driven": is_driven,
-        "phases": [
-            {
-                "key": row["phase_key"],
-                "state": row["state"],
-                "status": phase_status(row["state"], run["state"], is_driven=is_driven),
-                "attempts": row["attempt"],
-                "artifact": accepted.get(row["phase_key"]),
-                "started_at": row["started_at"],
-                "ended_at": row["ended_at"],
-                "error": row["error"],
-            }
-            for row in phases
-        ],
-        "artifacts": artifacts,
-        "approvals": read_approvals(run_id),
-        "cost_usd": _sum_usd(real),
-        "simulated_usd": _sum_usd(row for row in spent if row["is_simulated"]),
-        "unsettled_usd": _sum_usd(row for row in real if row["state"] == "reserved"),
-    }
-
-
-def _sum_usd(rows: "Iterable[dict[str, Any]]") -> float:
-    return sum(int(row["total"] or 0) for row in rows) / 1_000_000
-
-
-def find_exhausted(run_id: str) -> dict[str, Any]:
-    """Which limit did not allow a run's next call, the last time that happened."""
-    rows = query(
-        "SELECT body FROM events WHERE run_id = :id AND type = 'budget.exhausted' ORDER BY seq DESC LIMIT 1",
-        {"id": run_id},
-    )
-    payload = json.loads(rows[0]["body"]).get("payload") if rows else {}
-    return payload if isinstance(payload, dict) else {}
-
-
-def read_approvals(
-    run_id: str | None = None,
-    *,
-    state: str | None = None,
-    of_open_runs: bool = False,
-    approval_id: str | None = None,
-) -> list[dict[str, Any]]:
-    conditions = {
-        "run_id = :run_id": run_id,
-        "state = :state": state,
-        "id = :approval_id": approval_id,
-        _OF_OPEN_RUNS: of_open_runs or None,
-    }
-    where = " AND ".join(sql for sql, value in conditions.items() if value is not None)
-    return query(
-        "SELECT id AS approval_id, run_id, phase_key, attempt, about, state, digest, requested_at, deadline_at, "  # noqa: S608
-        "decided_at, action, comment, decided_by, first_by, shown FROM approvals "
-        f"{f'WHERE {where}' if where else ''} ORDER BY requested_at",
-        {"run_id": run_id, "state": state, "approval_id": approval_id},
-    )
-
-
-def read_waiting() -> list[dict[str, Any]]:
-    """What waits for a person now. What nobody answered until its deadline is answered first, durably."""
-    found = read_approvals(state="pending", of_open_runs=True)
-    if any(row["deadline_at"] and row["deadline_at"] <= _now_text() for row in found):
-        import asyncio
-
-        asyncio.run(_decide_overdue())
-        found = read_approvals(state="pending", of_open_runs=True)
-    return found
-
-
-def _now_text() -> str:
-    from holdfast.persistence.statements import now_text
-
-    return now_text()
-
-
-async def _decide_overdue() -> None:
-    from holdfast.cli.terminal.engine import open_engine
-
-    async with open_engine() as (engine, _db, _config):
-        await engine.decide_overdue()
-
-
-def describe_deadline(row: dict[str, Any]) -> str:
-    """Until when an approval can be answered, and what happens then."""
-    if not row["deadline_at"]:
-        return ""
-    action = row["shown"].get("on_deadline", "reject") if isinstance(row["shown"], dict) else "reject"
-    return f" · until {row['deadline_at'][:16].replace('T', ' ')} UTC, then {action}"
-
-
-def approvals(as_json: JSON = False) -> None:
-    """What waits for a person.
-
-    Example: holdfast approvals
-    """
-    found = read_waiting()
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        print_text("Nothing waits for you.")
-    places = _read_places() if found else {}
-    for row in found:
-        shown = row["shown"] if isinstance(row["shown"], dict) else {}
-        short = paint(row["approval_id"][:8], "bold")
-        workflow, repository = places.get(row["run_id"], ("", ""))
-        where = f"run {row['run_id'][:8]} in {repository}"
-        print_text(f"{mark('paused')} {short}  {row['phase_key']} of {workflow}, {where}")
-        since = row["requested_at"][:16].replace("T", " ")
-        if row["about"] == "outcome":
-            _tell_doubt(row, shown, since)
-            continue
-        if shown.get("question"):
-            print_text(f"    {shown['question']}\n    {describe_asked(shown)}\n    since {since}")
-            print_text(f"    holdfast approve {row['approval_id'][:8]}, or holdfast reject {row['approval_id'][:8]}")
-            print_text(f"    in full: holdfast approvals show {row['approval_id'][:8]}")
-            continue
-        when = f"since {since}{describe_deadline(row)}"
-        print_text(f"    {shown.get('artifact', '')} · {describe_change(shown)} · {when}")
-        following = ", ".join(shown.get("next") or []) or "the run's end"
-        print_text(f"    approve leads to {following}: holdfast approve {row['approval_id'][:8]}")
-        print_text(f"    in full: holdfast approvals show {row['approval_id'][:8]}")
-
-
-def _read_places() -> dict[str, tuple[str, str]]:
-    """By run that waits its workflow and the name of its repository."""
-    rows = query(f"SELECT id AS run_id, workflow, repo_path FROM runs WHERE {_OPEN}")  # noqa: S608
-    return {row["run_id"]: (row["workflow"], PurePath(row["repo_path"]).name) for row in rows}
-
-
-def _tell_doubt(row: dict[str, Any], shown: dict[str, Any], since: str) -> None:
-    short = row["approval_id"][:8]
-    print_text(f"    {IN_DOUBT}\n    {describe_asked(shown)}\n    since {since}")
-    print_text(f"    it happened: holdfast approve {short} --result TEXT")
-    print_text(f"    run it again: holdfast approve {short} · fail the phase: holdfast reject {short}")
-
-
-def describe_change(shown: dict[str, Any]) -> str:
-    files = shown.get("files") or []
-    return f"{len(files)} file{'s' if len(files) != 1 else ''}, +{shown.get('added', 0)} −{shown.get('removed', 0)}"
-
-
-def describe_asked(shown: dict[str, Any]) -> str:
-    """The call that a question is about, in a line or two."""
-    args = shown.get("args") or shown.get("argv")
-    told = json.dumps(args, ensure_ascii=False) if isinstance(args, dict | list) else str(args or "")
-    return f"{shown.get('tool', shown.get('key', ''))} {told}".strip()

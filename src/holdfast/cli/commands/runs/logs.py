@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.commands.runs.watch import open_configured_store
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
 from holdfast.cli.terminal.output import paint, plain, print_text, say
-from holdfast.persistence.raw_sql import find_driven, query
+from holdfast.cli.terminal.store import open_configured_store, read_events
+from holdfast.persistence.raw_sql import find_driven, read_phase_keys
 from holdfast.presentation.command_log import CommandCall, CommandLog
 from holdfast.presentation.format import duration
 
@@ -26,26 +26,24 @@ def list_logs(
     step: Annotated[
         str | None, typer.Option("--step", metavar="STEP", help="Only this command, such as check1 or spec/1/check1.")
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is printed until the run is over.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new output until the run is over.")] = False,
     as_json: JSON = False,
 ) -> None:
-    """What commands, checks and coding agents of a run printed; with --json one object a line.
+    """Print the output of a run's commands, checks and coding agents, with --json as one object a line.
 
-    Standard output and standard error of a command are one stream, as they came.
+    Standard output and standard error of a command are one stream, in the order they came.
 
     Example: holdfast runs logs 3f2a --phase implement --follow
     """
     full_id = find_run_id(run_id)
     _check_phase(full_id, phase)
-    is_wanted = _to_filter(phase, step)
+    matches = _to_filter(phase, step)
     if follow:
         import asyncio
 
-        asyncio.run(_follow(full_id, is_wanted, is_json=as_json))
+        asyncio.run(_follow(full_id, matches, is_json=as_json))
         return
-    calls = [call for call in _read_calls(full_id) if is_wanted(call)]
+    calls = [call for call in _read_calls(full_id) if matches(call)]
     is_driven = any(call.ended_at is None for call in calls) and bool(find_driven([full_id]))
     for number, call in enumerate(calls):
         if number and not as_json:
@@ -58,32 +56,28 @@ def list_logs(
 
 
 def _check_phase(run_id: str, phase: str | None) -> None:
-    rows = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
-    known = ["setup", *(str(row["phase_key"]) for row in rows)]
+    known = ["setup", *read_phase_keys(run_id)]
     if phase is not None and phase not in known:
         hint = did_you_mean(phase, known) or f" There are {', '.join(known)}."
         raise typer.BadParameter(f"The run has no phase {phase!r}.{hint}", param_hint="--phase")
 
 
 def _to_filter(phase: str | None, step: str | None) -> Callable[[CommandCall], bool]:
-    def is_wanted(call: CommandCall) -> bool:
+    def matches(call: CommandCall) -> bool:
         return phase in (None, call.phase) and (step is None or call.key == step or call.key.endswith(f"/{step}"))
 
-    return is_wanted
+    return matches
 
 
 def _read_calls(run_id: str) -> list[CommandCall]:
-    log, store = CommandLog(), open_configured_store()
-    try:
-        for event in store.list_events(run_id):
-            log.add(event)
-    finally:
-        store.close()
+    log = CommandLog()
+    for event in read_events(run_id):
+        log.add(event)
     return list(log.calls.values())
 
 
 def read_spool(run_id: str, key: str, after: int = 0) -> tuple[str, int]:
-    """What a command has printed after so many bytes, as far as it lies in the spool; and how many there are then."""
+    """Return what a command has printed after so many bytes, as far as the spool has it, and where that ends."""
     from holdfast.agents.redaction import SECRETS
     from holdfast.config import load_config
     from holdfast.runtime.step import idempotency_key
@@ -135,7 +129,7 @@ def _to_json(call: CommandCall, *, is_driven: bool) -> dict[str, Any]:
     return {**vars(call), "duration_s": call.duration_s, "is_running": is_running}
 
 
-async def _follow(run_id: str, is_wanted: Callable[[CommandCall], bool], *, is_json: bool) -> None:
+async def _follow(run_id: str, matches: Callable[[CommandCall], bool], *, is_json: bool) -> None:
     """Print what is recorded, then what comes: of a command that runs, what lies in the spool so far."""
     import asyncio
 
@@ -154,7 +148,7 @@ async def _follow(run_id: str, is_wanted: Callable[[CommandCall], bool], *, is_j
                         printer.print_more()
                         continue
                     event = coming.result()
-                    if (call := log.add(event)) is not None and is_wanted(call):
+                    if (call := log.add(event)) is not None and matches(call):
                         printer.take(call)
                     if event.is_terminal:
                         return

@@ -1,42 +1,17 @@
-"""Reading journals: the store that is configured, and the command runs watch."""
-
-from typing import Any
+"""The command runs watch: a run in front of a person, whichever process drives it."""
 
 import typer
 
 from holdfast.cli.terminal.arguments import RUN_ID, find_run_id
 from holdfast.cli.terminal.output import exit_code, next_step, print_text
-from holdfast.persistence.raw_sql import find_driven, query
+from holdfast.cli.terminal.store import open_configured_store
+from holdfast.persistence.raw_sql import find_driven, get_run, read_phase_keys
 
-_LAST_EVENTS = 50  # a pause and what led to it
-
-
-def find_diagnosis(run_id: str) -> str:
-    """Why a run that is paused as stalled got nowhere, as its journal tells it last."""
-    store = open_configured_store()
-    try:
-        head = store.read_heads([run_id]).get(run_id, 0)
-        told = [event.payload.get("stalled") for event in store.list_events(run_id, max(head - _LAST_EVENTS, 0))]
-    finally:
-        store.close()
-    return next((str(text) for text in reversed(told) if text), "")
-
-
-def open_configured_store() -> Any:
-    from holdfast.config import load_config
-
-    config = load_config()
-    if config.database_path is not None:
-        from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
-
-        return SQLiteCheckpointer(config.database_path)
-    from holdfast.runtime.stores import open_store
-
-    return open_store(config.database_url)
+_EXPLAIN_AFTER_S = 2.0
 
 
 def watch_run(run_id: RUN_ID) -> None:
-    """Watch a run that any process drives, until it ends or waits; the exit code says which.
+    """Watch a run until it ends or waits, whichever process drives it. The exit code says which.
 
     Example: holdfast runs watch 3f2a
     """
@@ -44,7 +19,7 @@ def watch_run(run_id: RUN_ID) -> None:
 
     full_id = find_run_id(run_id)
     state = asyncio.run(_watch(full_id))
-    (row,) = query("SELECT state, pause_reason, final_report_path FROM runs WHERE id = :id", {"id": full_id})
+    row = get_run(full_id)
     print_text(f"run {full_id[:8]} is {row['state']}")
     if following := next_step(full_id, row["state"], row["pause_reason"], row["final_report_path"]):
         print_text(following)
@@ -54,12 +29,11 @@ def watch_run(run_id: RUN_ID) -> None:
 async def _watch(run_id: str) -> str:
     import asyncio
 
-    from holdfast.cli.terminal.progress import give_notice, shown_progress
+    from holdfast.cli.terminal.progress import give_notice, progress_display
 
-    phases = query("SELECT phase_key FROM run_phases WHERE run_id = :id ORDER BY position", {"id": run_id})
     store = open_configured_store()
     try:
-        async with shown_progress(store, run_id, phase_keys=[row["phase_key"] for row in phases]) as view:
+        async with progress_display(store, run_id, phase_keys=read_phase_keys(run_id)) as view:
             quiet_s = 0.0
             while not view.is_still:  # the journal wakes the view; this only looks at it
                 await asyncio.sleep(0.1)
@@ -69,6 +43,3 @@ async def _watch(run_id: str) -> str:
             return view.state
     finally:
         store.close()
-
-
-_EXPLAIN_AFTER_S = 2.0

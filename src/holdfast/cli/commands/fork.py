@@ -1,0 +1,60 @@
+"""The command fork: a new run from where another stood before a phase."""
+
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.terminal.arguments import JSON, RUN_ID, YES, find_repository, find_run_id, get_user
+from holdfast.cli.terminal.requirements import PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, read_change
+
+
+def fork(
+    run_id: RUN_ID,
+    phase: Annotated[str, typer.Argument(metavar="PHASE", help="The phase to start with.")],
+    yes: YES = False,
+    requirements: REQUIREMENTS = None,
+    requirements_file: REQUIREMENTS_FILE = None,
+    persona: PERSONA = None,
+    as_json: JSON = False,
+) -> None:
+    """Start a new run from where another stood before a phase, files included.
+
+    Other personas and requirements apply to the new run, from that phase on.
+
+    Example: holdfast fork 3f2a implement --requirements "Add a --quiet flag instead"
+    """
+    import asyncio
+
+    full_id = find_run_id(run_id)
+    _check_phase(full_id, phase)
+    change = read_change(requirements, requirements_file, persona)
+    raise typer.Exit(asyncio.run(_fork(full_id, phase, change, is_yes=yes, is_json=as_json)))
+
+
+def _check_phase(run_id: str, phase: str) -> None:
+    from holdfast.cli.lazy import did_you_mean
+    from holdfast.errors import ConfigInvalid
+    from holdfast.persistence.raw_sql import read_phase_keys
+
+    keys = read_phase_keys(run_id)
+    if keys and phase not in keys:
+        hint = did_you_mean(phase, keys).strip() or f"Its phases are {', '.join(keys)}."
+        raise ConfigInvalid(f"The run has no phase {phase!r}.", hint=hint, key="phase")
+
+
+async def _fork(run_id: str, phase: str, change: dict[str, Any], *, is_yes: bool, is_json: bool) -> int:
+    from holdfast.cli.commands.trust import agree_to_change
+    from holdfast.cli.terminal.output import finish, waiting_notice
+
+    with waiting_notice("starting …"):
+        from holdfast.cli.terminal.engine import YesToAll, open_engine
+
+    callback = YesToAll() if is_yes else None
+    consents = agree_to_change(run_id, change, is_yes=is_yes, is_json=is_json)
+    async with open_engine(repo=find_repository(run_id), callback=callback, consents=consents) as (
+        engine,
+        _db,
+        _config,
+    ):
+        result = await engine.fork(run_id, phase, started_by=get_user(), **change)
+        return finish(result, is_json=is_json)

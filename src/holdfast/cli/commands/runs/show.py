@@ -1,0 +1,159 @@
+"""The command runs show: what one run is doing, made, cost and waits for."""
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.commands.budget import find_exhausted
+from holdfast.cli.terminal.approval_text import describe_deadline, summarize_approval
+from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
+from holdfast.cli.terminal.output import (
+    describe_cost,
+    mark,
+    next_step,
+    paint,
+    phase_row,
+    print_json,
+    print_text,
+    table,
+)
+from holdfast.enums import RunStatus
+from holdfast.persistence.raw_sql import (
+    find_driven,
+    get_run,
+    read_approvals,
+    read_artifacts,
+    read_phases,
+    sum_costs,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LAST_EVENTS = 50  # a pause and what led to it
+
+
+def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
+    """Show what a run is doing, made, cost and waits for.
+
+    Example: holdfast runs show 3f2a
+    """
+    facts = read_run(find_run_id(run_id))
+    if as_json:
+        print_json(facts)
+        return
+    state, limit = facts["state"], facts["budget_micros"]
+    is_over = RunStatus(state).is_terminal
+    money = describe_cost(facts["cost_usd"], facts["simulated_usd"], facts["unsettled_usd"])
+    money += f" of ${limit / 1_000_000:.2f}" if limit is not None else ""
+    waits = f" ({facts['pause_reason']})" if facts["pause_reason"] else ""
+    print_text(f"{mark(state)} {paint(facts['workflow'], 'bold')} · {state}{waits} · {money}")
+    print_text(f"  {_describe(facts)}")
+    print_text(f"  run {facts['run_id']}\n  on {facts['repo_path']} ({facts['base_branch']})")
+    if not is_over and facts["worktree_root"]:
+        print_text(f"  worktree {facts['worktree_root']}")
+    if requirements := facts["requirements_md"].strip():
+        print_text(f"  wanted: {requirements.splitlines()[0][:100]}")
+    print_text()
+    print_text(table([[*phase_row(phase)[:3], _took(phase), phase_row(phase)[3]] for phase in facts["phases"]]))
+    if isinstance(facts["error"], dict):
+        print_text(f"\n  {facts['error'].get('code')}: {facts['error'].get('message')}")
+    if facts["pause_reason"] == "stalled":
+        print_text(f"\n  {find_diagnosis(facts['run_id'])}")
+    waiting = [item for item in facts["approvals"] if item["state"] == "pending" and not is_over]
+    for item in waiting:
+        print_text(f"\n◔ Phase {item['phase_key']} waits for you: {summarize_approval(item)}{describe_deadline(item)}")
+        short = item["approval_id"][:8]
+        print_text(f"  Look: holdfast approvals show {short}   Approve: holdfast approve {short}")
+    exhausted = find_exhausted(facts["run_id"]) if facts["pause_reason"] == "budget" else {}
+    following = next_step(
+        facts["run_id"], state, facts["pause_reason"], facts["final_report_path"], exhausted=exhausted
+    )
+    if facts["is_driven"]:
+        following = f"Watch it: holdfast runs watch {facts['run_id'][:8]}"
+    if following and not waiting:
+        print_text(f"\n{following}")
+
+
+def read_run(run_id: str) -> dict[str, Any]:
+    """Return everything a person asks about one run; a phase's `status` is its state as people read it."""
+    from holdfast.runtime.run_fold.payload_text import phase_status
+
+    run, artifacts = get_run(run_id), read_artifacts(run_id)
+    accepted = {item["phase_key"]: item["path"] for item in artifacts if item["state"] == "accepted"}
+    spent = sum_costs(run_id, "state", "is_simulated")
+    real = [row for row in spent if not row["is_simulated"]]
+    is_driven = run["state"] == "running" and bool(find_driven([run_id]))
+    return {
+        "run_id": run.pop("id"),
+        **run,
+        "is_driven": is_driven,
+        "phases": [
+            {
+                "key": row["phase_key"],
+                "state": row["state"],
+                "status": phase_status(row["state"], run["state"], is_driven=is_driven),
+                "attempts": row["attempt"],
+                "artifact": accepted.get(row["phase_key"]),
+                "started_at": row["started_at"],
+                "ended_at": row["ended_at"],
+                "error": row["error"],
+            }
+            for row in read_phases(run_id)
+        ],
+        "artifacts": artifacts,
+        "approvals": read_approvals(run_id),
+        "cost_usd": _sum_usd(real),
+        "simulated_usd": _sum_usd(row for row in spent if row["is_simulated"]),
+        "unsettled_usd": _sum_usd(row for row in real if row["state"] == "reserved"),
+    }
+
+
+def _sum_usd(rows: "Iterable[dict[str, Any]]") -> float:
+    return sum(int(row["total"] or 0) for row in rows) / 1_000_000
+
+
+def _describe(run: dict[str, Any]) -> str:
+    """Say what a run is doing and why, in the sentence that the pages say too."""
+    from holdfast.presentation.status import OpenApproval, PhaseFacts, RunFacts, describe_run
+
+    open_questions = [item for item in run["approvals"] if item["state"] == "pending"]
+    facts = RunFacts(
+        **{name: run[name] for name in ("state", "created_at", "updated_at", "started_at", "ended_at")},
+        pause_reason=run["pause_reason"],
+        is_driven=run["is_driven"],
+        error=run["error"],
+        phases=[
+            PhaseFacts(**{name: phase[name] for name in ("key", "state", "attempts", "started_at", "error")})
+            for phase in run["phases"]
+        ],
+        questions=[
+            OpenApproval(
+                **{name: item[name] for name in ("about", "phase_key", "attempt", "requested_at")},
+                details=item["shown"] if isinstance(item["shown"], dict) else {},
+            )
+            for item in open_questions
+        ],
+    )
+    return describe_run(facts).text
+
+
+def _took(phase: dict[str, Any]) -> str:
+    if not phase["started_at"] or not phase["ended_at"]:
+        return ""
+    from datetime import datetime
+
+    start, end = (datetime.fromisoformat(phase[name]) for name in ("started_at", "ended_at"))
+    seconds = round((end - start).total_seconds())
+    return f"{seconds // 60}:{seconds % 60:02}"
+
+
+def find_diagnosis(run_id: str) -> str:
+    """Return why a run that is paused as stalled got nowhere, in the journal's last words on it."""
+    from holdfast.cli.terminal.store import open_configured_store
+
+    store = open_configured_store()
+    try:
+        head = store.read_heads([run_id]).get(run_id, 0)
+        reasons = [event.payload.get("stalled") for event in store.list_events(run_id, max(head - _LAST_EVENTS, 0))]
+    finally:
+        store.close()
+    return next((str(text) for text in reversed(reasons) if text), "")
