@@ -29,11 +29,12 @@ run: setup ## the main job on the embedded default: a run is killed, resumed and
 test: setup ## every test; crash points are sampled with a printed seed (seed=7 repeats one)
 	@scripts/test.sh "$(seed)"
 
-check: setup ## format, lint, types, layers, unit and conformance tests
+check: setup ## format, lint, types, layers, layout, unit and conformance tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@PYTHONPATH=src $(BIN)/lint-imports --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
+	@$(BIN)/python scripts/check-layout.py
 	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/conformance
 
 fmt: setup ## format and fix what can be fixed

@@ -15,6 +15,7 @@ scripts/install-test-tools.sh
 "$bin/ruff" check --quiet .
 "$bin/mypy" --no-error-summary
 PYTHONPATH=src "$bin/lint-imports" --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
+"$bin/python" scripts/check-layout.py
 # One worker more than cores, since many tests wait for processes and terminals; each has a Postgres of its own. A plugin
 # that comes with the agent framework and serves no test here would take each of them a second to load.
 workers=$(($(nproc) + 1))
