@@ -13,7 +13,7 @@ from holdfast.config import Config, load_config
 from holdfast.enums import TERMINAL_STATES
 from holdfast.errors import HoldfastError
 from holdfast.extras import is_installed
-from holdfast.persistence.inspection import (
+from holdfast.persistence.doctor_queries import (
     count_runs,
     find_damage,
     read_latest_update,

@@ -1,7 +1,7 @@
 """Where a run works: its git worktree, snapshots of it, the way of its result to the user, and detached commands."""
 
-from holdfast.workspace.commands.bubblewrap import SandboxProbe, find_bubblewrap
 from holdfast.workspace.commands.sandbox import Sandbox, to_sandboxed, workspace_sandbox
+from holdfast.workspace.commands.sandbox_probe import SandboxProbe, find_bubblewrap
 from holdfast.workspace.commands.spool import (
     CommandState,
     Outcome,
