@@ -19,11 +19,12 @@ PARTICIPLES = {"told", "given", "asked", "wanted", "shown", "kept"}
 # Functions that users call: their keyword options are the API.
 PUBLIC_FUNCTIONS = {"engine/workflow_engine.py", "runtime/flow.py", "runtime/context.py", "runtime/answers.py"}
 PUBLIC_FUNCTIONS |= {"agents/build.py", "cli/app.py", "runtime/events.py"}
-# Columns and fields of answers: stored or sent under this name.
+# Columns, fields of answers and of what callbacks get: used outside under this name.
 STORED = {
     ("api/preview/cost.py", "told"),
     ("api/schemas.py", "shown"),
     ("api/workflow_statistics.py", "told"),
+    ("engine/scope.py", "shown"),
     ("persistence/models.py", "shown"),
     ("presentation/timeline.py", "told"),
 }

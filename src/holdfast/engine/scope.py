@@ -42,6 +42,11 @@ class ApprovalRequest:
     deadline_at: str | None = None
     """Until when it can be answered; then the template's default is the answer."""
 
+    @property
+    def shown(self) -> Mapping[str, Any]:
+        """The content, under the name that callbacks already use."""
+        return self.content
+
 
 ApprovalCallback = Callable[[ApprovalRequest], Awaitable[ApprovalDecisionAction | str]]
 
