@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.enums import Role
+from holdfast.enums import TERMINAL_STATES, PauseReason, Role
 from holdfast.presentation.format import duration, plural, quoted, sentence_case
 from holdfast.runtime.run_fold.payload_text import error_text, first_line
 
@@ -26,27 +26,27 @@ class Pause(NamedTuple):
     question: str = ""
 
 
-PAUSES = {
-    "approval": Pause("Waits for an approval", "Waiting for you", "It waits for a person's approval."),
-    "budget": Pause(
+PAUSES: Mapping[str, Pause] = {
+    PauseReason.APPROVAL: Pause("Waits for an approval", "Waiting for you", "It waits for a person's approval."),
+    PauseReason.BUDGET: Pause(
         "A budget is used up",
         "Out of budget",
         "A budget is used up. It goes on when the limit is raised.",
         "Out of budget: raise the limit?",
     ),
-    "person": Pause("A person paused it", "Paused", "A person paused it. Resume it to go on."),
-    "outcome": Pause(
+    PauseReason.PERSON: Pause("A person paused it", "Paused", "A person paused it. Resume it to go on."),
+    PauseReason.OUTCOME: Pause(
         "What became of a call is not known",
         "Outcome unknown",
         "A call was in flight when its process died, and only a person can say what became of it.",
     ),
-    "stalled": Pause(
+    PauseReason.STALLED: Pause(
         "The agent made no progress",
         "Stalled",
         "The agent made no progress, so it was stopped. Look at its activity, then resume or abort.",
         "The agent made no progress: go on?",
     ),
-    "message": Pause("Waits for a message", "Your turn", "It waits for what you say next."),
+    PauseReason.MESSAGE: Pause("Waits for a message", "Your turn", "It waits for what you say next."),
 }
 _SOME_PAUSE = Pause("Waits", "Waiting", "It waits.")
 _DONE = ("completed", "skipped")
@@ -239,7 +239,7 @@ def find_refusals(run: RunFacts, role: Role) -> dict[str, str | None]:
     """Say why each verb would be refused now; `None` where it would not be. The verb itself has the last word."""
     too_low = None if role.includes(Role.OPERATOR) else f"This needs the role operator; you are {role.value}."
     word = "aborted" if run.state == "cancelled" else run.state
-    over = f"The run is {word}." if run.state in ("completed", "failed", "cancelled") else None
+    over = f"The run is {word}." if run.state in TERMINAL_STATES else None
     not_resumed = {
         "failed": "It failed: retry it instead.",
         "running": "It is running.",

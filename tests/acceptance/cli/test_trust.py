@@ -57,6 +57,17 @@ def test_what_was_agreed_to_counts_until_it_changes(start: Command, holdfast: Co
     assert "consent_required" in changed.err
 
 
+def test_a_consent_can_be_revoked(start: Command, holdfast: Command, bringing: Path) -> None:
+    repo = str(bringing.parents[2])
+    before = holdfast("trust", "--revoke", "--repo", repo)
+    agreed = holdfast("trust", "--repo", repo, "--json").json["agreed"]
+    revoked = holdfast("trust", "--revoke", "--repo", repo, "--json")
+
+    assert before.out == "You had not agreed to anything there.\n"
+    assert revoked.json == {"revoked": agreed}
+    assert "consent_required" in start().err
+
+
 def test_what_brings_no_command_needs_no_consent(start: Command, holdfast: Command, repo: Path) -> None:
     assert "Nothing there needs consent." in holdfast("trust", "--repo", str(repo)).out
     assert start().json["state"] == "paused"

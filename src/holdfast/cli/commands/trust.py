@@ -24,11 +24,13 @@ def trust(
         typer.Argument(metavar="PERSONA", help="A persona that asks for consent.", autocompletion=complete_personas),
     ] = None,
     repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository.")] = Path(),
+    revoke: Annotated[bool, typer.Option("--revoke", help="Take your consent back.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Agree, once, to a persona, or to what a repository's own workflows and personas run.
 
-    Your consent holds until one of them changes. Read them first: holdfast workflows show, holdfast personas show.
+    Your consent holds until one of them changes, or until you revoke it. Read them first: holdfast workflows show,
+    holdfast personas show.
 
     Example: holdfast trust --repo .
     """
@@ -40,18 +42,29 @@ def trust(
     config = load_config()
     catalog = Catalog.for_repository(repo, config.config_dir)
     entries: list[CatalogEntry[Any]] = [*catalog.list_workflows(), *catalog.list_personas()]
+    named: list[Agreeable] = []
     if persona is not None:
         entries = [get_persona(persona, repo)]
-        open_consents(config).grant(entries[0].definition, by=get_user())
+        named = [entries[0].definition]
     demands = find_demands(repo, entries)
-    for one in demands:
-        open_consents(config).grant(one, by=get_user())
     lines = [plain(line) for one in demands for line in one.lines]
     lines += [f"persona {plain(persona)} may work"] if persona is not None else []
+    consents = open_consents(config)
+    if revoke:
+        count = sum(consents.revoke(one.content_hash) for one in (*named, *demands))
+        _print_lines("revoked", lines if count else [], "You had not agreed to anything there.", as_json=as_json)
+        return
+    for one in (*named, *demands):
+        consents.grant(one, by=get_user())
+    _print_lines("agreed", lines, "Nothing there needs consent.", as_json=as_json)
+
+
+def _print_lines(key: str, lines: list[str], nothing: str, *, as_json: bool) -> None:
     if as_json:
-        print_json({"agreed": lines})
-    else:
-        print_text("\n".join(f"✓ {line}" for line in lines) or "Nothing there needs consent.")
+        print_json({key: lines})
+        return
+    sign = "✓" if key == "agreed" else "✗"
+    print_text("\n".join(f"{sign} {line}" for line in lines) or nothing)
 
 
 def agree(
