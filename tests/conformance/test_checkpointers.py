@@ -33,11 +33,11 @@ def test_numbers_count_per_run(store: Checkpointer) -> None:
 
 
 def test_save_event_returns_the_event_as_stored(store: Checkpointer) -> None:
-    given = progress(n=1, nested={"list": [1, 2.5, None, True, "x"]})
+    event = progress(n=1, nested={"list": [1, 2.5, None, True, "x"]})
 
-    stored = store.save_event(given)
+    stored = store.save_event(event)
 
-    assert stored == dataclasses.replace(given, seq=1)
+    assert stored == dataclasses.replace(event, seq=1)
     assert store.list_events("r") == [stored]
 
 
@@ -112,11 +112,11 @@ def test_the_very_same_big_event_again_changes_nothing(store: Checkpointer) -> N
 
 @pytest.mark.parametrize("since_seq", [-1, 0, 1, 4, 5, 8, 9, 10, 1000, 2**62])
 def test_list_events_gives_what_comes_after_since_seq(store: Checkpointer, since_seq: int) -> None:
-    given = [1, 2, 5, 9]
-    for seq in given:
+    numbers = [1, 2, 5, 9]
+    for seq in numbers:
         store.save_event(progress(seq=seq))
 
-    assert seqs(store, "r", since_seq) == [seq for seq in given if seq > since_seq]
+    assert seqs(store, "r", since_seq) == [seq for seq in numbers if seq > since_seq]
 
 
 def test_the_tail_of_a_long_journal_is_read_exactly(place: Place) -> None:

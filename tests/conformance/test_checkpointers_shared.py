@@ -26,14 +26,14 @@ def in_threads(work: Callable[[int], list[int]]) -> list[int]:
         return work(thread)
 
     with ThreadPoolExecutor(THREADS) as pool:
-        return [seq for given in pool.map(start, range(THREADS)) for seq in given]
+        return [seq for numbers in pool.map(start, range(THREADS)) for seq in numbers]
 
 
 def test_threads_save_into_one_run(store: Checkpointer) -> None:
-    given = in_threads(lambda thread: [store.save_event(progress(n=[thread, n])).seq for n in range(EACH)])
+    numbers = in_threads(lambda thread: [store.save_event(progress(n=[thread, n])).seq for n in range(EACH)])
 
     events = store.list_events("r")
-    assert sorted(given) == [event.seq for event in events] == list(range(1, THREADS * EACH + 1))
+    assert sorted(numbers) == [event.seq for event in events] == list(range(1, THREADS * EACH + 1))
     assert len({tuple(event.payload["n"]) for event in events}) == THREADS * EACH
 
 
@@ -54,9 +54,9 @@ def test_threads_read_while_others_write(store: Checkpointer) -> None:
         assert store.load_latest("r") is not None
         return []
 
-    given = in_threads(use)
+    numbers = in_threads(use)
 
-    assert sorted(given) == seqs(store)
+    assert sorted(numbers) == seqs(store)
 
 
 def test_threads_delete_while_others_write(store: Checkpointer) -> None:
@@ -74,8 +74,8 @@ def test_threads_delete_while_others_write(store: Checkpointer) -> None:
 
 WRITER = """
 import json
-given = [store.save_event(progress(n=[args[0], n])).seq for n in range(int(args[1]))]
-print(json.dumps(given))
+numbers = [store.save_event(progress(n=[args[0], n])).seq for n in range(int(args[1]))]
+print(json.dumps(numbers))
 """
 
 
@@ -84,10 +84,10 @@ def test_processes_save_into_one_run(disk_place: Place) -> None:
     store = disk_place.open()
     mine = [store.save_event(progress(n=["me", n])).seq for n in range(40)]
 
-    given = mine + [seq for process in processes for seq in json.loads(finish(process))]
+    numbers = mine + [seq for process in processes for seq in json.loads(finish(process))]
 
     events = store.list_events("r")
-    assert sorted(given) == [event.seq for event in events] == list(range(1, 161))
+    assert sorted(numbers) == [event.seq for event in events] == list(range(1, 161))
     assert len({tuple(event.payload["n"]) for event in events}) == 160
 
 
@@ -152,8 +152,8 @@ children = []
 for _ in range(2):
     pid = os.fork()
     if pid == 0:
-        given = [store.save_event(progress(n=n)).seq for n in range(10)]
-        assert set(given) <= {event.seq for event in store.list_events('r')}
+        numbers = [store.save_event(progress(n=n)).seq for n in range(10)]
+        assert set(numbers) <= {event.seq for event in store.list_events('r')}
         os._exit(0)
     children.append(pid)
 for n in range(10):

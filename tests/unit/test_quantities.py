@@ -31,7 +31,7 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "told"), [(0, "0 B"), (999, "999 B"), (412_000, "412 kB"), (13_300_000, "13.3 MB"), (2 * 10**12, "2.0 TB")]
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (412_000, "412 kB"), (13_300_000, "13.3 MB"), (2 * 10**12, "2.0 TB")]
 )
-def test_a_size_is_told_in_powers_of_a_thousand(size: int, told: str) -> None:
-    assert format_size(size) == told
+def test_a_size_is_told_in_powers_of_a_thousand(size: int, text: str) -> None:
+    assert format_size(size) == text

@@ -25,8 +25,8 @@ Serve = Callable[..., "Listener"]
 
 
 def persona(backend: str, **options: Any) -> AgentPersona:
-    given = {"name": "one", "version": 1, "backend": backend, "capabilities": ["research"], **options}
-    return AgentPersona.model_validate(given if "argv" in options else {"model": "any", **given})
+    fields = {"name": "one", "version": 1, "backend": backend, "capabilities": ["research"], **options}
+    return AgentPersona.model_validate(fields if "argv" in options else {"model": "any", **fields})
 
 
 class Listener(ThreadingHTTPServer):

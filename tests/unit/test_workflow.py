@@ -151,7 +151,7 @@ def test_in_any_graph_every_phase_comes_after_all_it_needs_and_the_dump_round_tr
 
 
 @pytest.mark.parametrize(
-    ("risk", "approval", "asked"),
+    ("risk", "approval", "requires_approval"),
     [
         ("low", "auto", False),
         ("medium", "auto", True),
@@ -160,10 +160,12 @@ def test_in_any_graph_every_phase_comes_after_all_it_needs_and_the_dump_round_tr
         ("high", "never", False),
     ],
 )
-def test_a_person_is_asked_by_risk_unless_the_template_says_otherwise(risk: str, approval: str, asked: bool) -> None:
+def test_a_person_is_asked_by_risk_unless_the_template_says_otherwise(
+    risk: str, approval: str, requires_approval: bool
+) -> None:
     loaded = load(phase("spec", risk=risk, approval=approval))
 
-    assert loaded.phase("spec").requires_approval is asked
+    assert loaded.phase("spec").requires_approval is requires_approval
 
 
 def test_a_budget_is_counted_in_whole_micro_dollars() -> None:

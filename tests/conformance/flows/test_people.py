@@ -39,8 +39,8 @@ async def test_an_approval_pauses_the_run_until_someone_decides(flows: FlowStore
     kinds = flows.kinds()
     assert kinds[-1] == "run.paused"
     assert kinds.count("human.approval.requested") == kinds.count("run.paused") == 1
-    asked = next(event for event in flows.events() if event.kind == "human.approval.requested")
-    assert asked.payload["show"] == {"notes": "what is new"}
+    request = next(event for event in flows.events() if event.kind == "human.approval.requested")
+    assert request.payload["show"] == {"notes": "what is new"}
 
     await decide("r", "publish", "approve", store=flows.named)
 
@@ -127,13 +127,13 @@ async def test_of_many_answers_at_once_one_counts(flows: FlowStore) -> None:
     with pytest.raises(RunPaused):
         await run_flow(publish, run_id="r", store=flows.named)
 
-    given = await asyncio.gather(
+    answers = await asyncio.gather(
         *(decide("r", "publish", "approve", by=str(number), store=flows.named) for number in range(5)),
         return_exceptions=True,
     )
 
-    assert sum(answer is None for answer in given) == 1
-    assert all(isinstance(answer, ApprovalNotFound) for answer in given if answer is not None)
+    assert sum(answer is None for answer in answers) == 1
+    assert all(isinstance(answer, ApprovalNotFound) for answer in answers if answer is not None)
     assert flows.kinds().count("human.approval.received") == 1
 
 
@@ -183,20 +183,20 @@ async def test_another_process_decides_while_nobody_runs_and_a_third_goes_on(dis
 
 
 async def test_another_thing_shown_is_refused_and_the_old_answer_does_not_count_for_it(flows: FlowStore) -> None:
-    shown = {"price": 1}
+    offer = {"price": 1}
 
     async def flow(ctx: Context) -> str:
-        return await ctx.approval("buy", show=shown)
+        return await ctx.approval("buy", show=offer)
 
     with pytest.raises(RunPaused):
         await run_flow(flow, run_id="r", store=flows.named)
     await decide("r", "buy", "approve", store=flows.named)
-    shown = {"price": 1000}
+    offer = {"price": 1000}
 
     with pytest.raises(Nondeterminism, match="approval 'buy' was recorded with other show"):
         await run_flow(flow, run_id="r", store=flows.named)
 
-    shown = {"price": 1}
+    offer = {"price": 1}
     assert await run_flow(flow, run_id="r", store=flows.named) == "approve"
 
 
@@ -298,16 +298,16 @@ async def in_a_time_limit(ctx: Context, calls: Any) -> str:
 async def test_user_code_cannot_swallow_or_disturb_a_pause(flow: Any) -> None:
     store = InMemoryCheckpointer()
     calls: list[str] = []
-    given = {"calls": _Opaque(calls)}
+    arguments = {"calls": _Opaque(calls)}
 
     with pytest.raises(RunPaused, match="'"):
-        await run_flow(flow, run_id="r", store=store, **given)
+        await run_flow(flow, run_id="r", store=store, **arguments)
     assert [name for name in calls if name != "left the approval"] == []
     kinds = [event.kind for event in store.list_events("r")]
     assert kinds == ["run.created", "run.started", "human.approval.requested", "run.paused"]
     await decide("r", "go", "approve", store=store)
 
-    assert await run_flow(flow, run_id="r", store=store, **given) == "went on"
+    assert await run_flow(flow, run_id="r", store=store, **arguments) == "went on"
 
 
 class _Opaque:

@@ -115,7 +115,7 @@ async def test_other_arguments_are_refused_by_name_and_the_run_goes_on_with_the_
 
 async def test_the_order_of_keywords_and_of_keys_is_no_difference(flows: FlowStore) -> None:
     async def flow(ctx: Context, options: dict[str, int], **more: int) -> int:
-        total = await ctx.step("sum", lambda given, **kw: sum(given.values()) + sum(kw.values()), options, **more)
+        total = await ctx.step("sum", lambda numbers, **kw: sum(numbers.values()) + sum(kw.values()), options, **more)
         if is_broken:
             raise ValueError("after the step")
         return total
@@ -161,20 +161,20 @@ async def test_without_a_run_id_every_call_is_a_new_run(flows: FlowStore) -> Non
 
 
 async def test_results_are_the_callers_own(flows: FlowStore) -> None:
-    kept: list[Any] = []
+    results: list[Any] = []
 
     async def flow(ctx: Context) -> Any:
-        given = {"n": [1]}
-        result = await ctx.step("a", lambda: given)
-        given["n"].append(2)
-        kept.append(result)
+        value = {"n": [1]}
+        result = await ctx.step("a", lambda: value)
+        value["n"].append(2)
+        results.append(result)
         result["n"].append(3)
         return result
 
     first = await run_flow(flow, run_id="r", store=flows.named)
     assert first == {"n": [1, 3]}
     first["n"].append(4)
-    kept[0]["n"].append(5)
+    results[0]["n"].append(5)
 
     second = await run_flow(flow, run_id="r", store=flows.named)
     assert second == {"n": [1, 3]}

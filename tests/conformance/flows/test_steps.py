@@ -177,15 +177,15 @@ async def test_a_circular_or_endless_result_is_refused_like_any_other(flows: Flo
 
 
 async def test_the_first_result_is_what_a_replay_returns(flows: FlowStore) -> None:
-    given = {"tuple": (1, (2,)), "big": 2**80, "float": 1.0, "text": "ä\n\0", "nested": [{"a": None}]}
+    value = {"tuple": (1, (2,)), "big": 2**80, "float": 1.0, "text": "ä\n\0", "nested": [{"a": None}]}
     seen: list[Any] = []
 
     async def flow(ctx: Context) -> None:
-        seen.append(await ctx.step("a", lambda: given))
+        seen.append(await ctx.step("a", lambda: value))
 
     await run_twice(flow, flows.named)
 
-    assert seen[0] == seen[1] == {**given, "tuple": [1, [2]]}
+    assert seen[0] == seen[1] == {**value, "tuple": [1, [2]]}
 
 
 async def test_big_results_come_back_whole(flows: FlowStore) -> None:
@@ -594,13 +594,13 @@ async def test_an_unknown_outcome_can_be_asked_of_the_destination(
     flows: FlowStore, outcome: Done | NotDone, is_async: bool
 ) -> None:
     calls: list[str] = []
-    asked: list[str] = []
+    keys: list[str] = []
 
     async def later(key: str) -> Done | NotDone:
         return reconcile(key)
 
     def reconcile(key: str) -> Done | NotDone:
-        asked.append(key)
+        keys.append(key)
         return outcome
 
     policy = later if is_async else reconcile
@@ -609,10 +609,10 @@ async def test_an_unknown_outcome_can_be_asked_of_the_destination(
     result = await run_flow(paying(policy, calls), run_id="r", store=flows.named)
 
     assert result == (outcome.result if isinstance(outcome, Done) else "paid")
-    assert asked == ["r:pay"]
+    assert keys == ["r:pay"]
     assert calls == ([] if isinstance(outcome, Done) else ["r:pay"])
     assert await run_flow(paying(policy, calls), run_id="r", store=flows.named) == result
-    assert len(asked) == 1
+    assert len(keys) == 1
 
 
 async def leave_in_doubt(flows: FlowStore, policy: Any) -> None:
@@ -748,10 +748,10 @@ async def test_changed_code_is_refused_by_what_changed_and_the_right_code_goes_o
     with pytest.raises(RuntimeError):
         await run_flow(first_version, run_id="r", store=flows.named)
 
-    for changed, told in CHANGES:
+    for changed, parts in CHANGES:
         with pytest.raises(Nondeterminism) as raised:
             await run_flow(changed, run_id="r", store=flows.named)
-        assert all(part in raised.value.message for part in told), raised.value.message
+        assert all(part in raised.value.message for part in parts), raised.value.message
         assert raised.value.hint
     assert await run_flow(mended, run_id="r", store=flows.named) == "XY"
 
@@ -878,20 +878,20 @@ async def test_a_step_that_nobody_awaits_does_not_let_the_flow_complete(flows: F
 
 
 async def test_a_context_is_of_no_use_outside_its_flow(flows: FlowStore) -> None:
-    kept: list[Context] = []
+    contexts: list[Context] = []
     calls: list[str] = []
 
     async def inner(ctx: Context) -> None:
         with pytest.raises(Nondeterminism, match="not the flow"):
-            await kept[0].step("of another", calls.append, "of another")
+            await contexts[0].step("of another", calls.append, "of another")
 
     async def outer(ctx: Context) -> None:
-        kept.append(ctx)
+        contexts.append(ctx)
         await run_flow(inner, run_id="inner", store=flows.named)
 
     await run_flow(outer, run_id="r", store=flows.named)
     with pytest.raises(Nondeterminism, match="is over"):
-        await kept[0].step("too late", calls.append, "too late")
+        await contexts[0].step("too late", calls.append, "too late")
 
     assert calls == []
     assert flows.kinds() == ["run.created", "run.started", "run.completed"]
@@ -901,10 +901,10 @@ async def test_a_store_of_the_users_own_may_keep_what_it_is_given() -> None:
     class Keeping(OwnCheckpointer):
         def __init__(self) -> None:
             super().__init__()
-            self.kept: list[Any] = []
+            self.events: list[Any] = []
 
         def save_event(self, event: Any) -> Any:
-            self.kept.append(event)
+            self.events.append(event)
             return super().save_event(event)
 
     store = Keeping()
@@ -915,7 +915,7 @@ async def test_a_store_of_the_users_own_may_keep_what_it_is_given() -> None:
 
     await run_flow(flow, run_id="r", store=store)
 
-    assert [event.payload["result"] for event in store.kept if event.kind == "step.completed"] == [[1]]
+    assert [event.payload["result"] for event in store.events if event.kind == "step.completed"] == [[1]]
 
 
 async def test_what_a_flow_is_resumed_with_in_a_child_is_what_was_recorded_here(disk_flows: FlowStore) -> None:

@@ -87,9 +87,9 @@ async def test_a_clean_up_killed_anywhere_leaves_no_half_run_and_the_next_goes_o
     world = new_world(kind)
 
     def play(run_id: str, dies_at: int | None) -> dict[str, Any] | None:
-        told = zygote.start(world, "clean", verb, [run_id], dies_at).wait()
-        assert told is None or "result" in told, told
-        return told and told["result"]
+        answer = zygote.start(world, "clean", verb, [run_id], dies_at).wait()
+        assert answer is None or "result" in answer, answer
+        return answer and answer["result"]
 
     undisturbed = play(await make_run(world), None)
     assert undisturbed is not None

@@ -23,7 +23,7 @@ SHARE = 12 if IS_TORTURE else 1
 # Beside what differs from run to run: which numbers events have, since a resumption takes one, and how often a model
 # was asked for one answer.
 _NUMBERS = frozenset({"messages", "until", "attempt"})
-_TOLD_AS_IT_COMES = {"text.delta", "agent.progress"}
+_STREAM_KINDS = {"text.delta", "agent.progress"}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def server() -> Iterator[ModelServer]:
 @pytest.fixture(scope="module")
 def matrix(new_world: NewWorld, zygote: Zygote, server: ModelServer) -> Matrix:
     async def read(world: World) -> dict[str, Any]:
-        return {**await read_talk(world), "last asked": told_last(server)}
+        return {**await read_talk(world), "last asked": last_messages(server)}
 
     return Matrix("talk_on", "paused", read, new_world, zygote, (server.address,))
 
@@ -45,7 +45,7 @@ async def read_talk(world: World) -> dict[str, Any]:
     assert [str(item) for item in await check_database(world.db)] == []
     conversation = await read_conversation(world.db, RUN_ID)
     texts = {seq: message.text for seq, message in conversation.messages.items()}
-    events = [event for event in world.events(RUN_ID) if event.kind not in _TOLD_AS_IT_COMES]
+    events = [event for event in world.events(RUN_ID) if event.kind not in _STREAM_KINDS]
     inboxes = [event for event in events if "/inbox" in str(event.payload.get("key", ""))]
     return {
         "messages": list(texts.values()),
@@ -63,7 +63,7 @@ def _snapshots(world: World) -> list[str]:
     return [ref for ref in listed if "@" not in ref]
 
 
-def told_last(server: ModelServer) -> str:
+def last_messages(server: ModelServer) -> str:
     """The whole conversation, as the model was shown it with the last question."""
     return json.dumps(server.received[-1].body["messages"])
 

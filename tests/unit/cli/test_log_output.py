@@ -20,19 +20,19 @@ def log(
 ) -> Iterator[tuple[logging.Logger, io.StringIO]]:
     monkeypatch.setenv("PLANTED_API_KEY", KEY)
     monkeypatch.setenv("PLANTED_TOKEN", TOKEN)
-    told = io.StringIO()
-    monkeypatch.setattr("sys.stderr", told)
+    output = io.StringIO()
+    monkeypatch.setattr("sys.stderr", output)
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     root.handlers = []
     log_output.show_log(is_json=request.param)
-    yield logging.getLogger("planted"), told
+    yield logging.getLogger("planted"), output
     root.handlers = before
     root.setLevel(level)
 
 
 def test_a_log_never_holds_keys(log: tuple[logging.Logger, io.StringIO]) -> None:
-    logger, told = log
+    logger, output = log
 
     logger.info("asked with %s", KEY)
     logger.warning(f"refused: {TOKEN}", extra={"headers": {"authorization": f"Bearer {KEY}", KEY: 1}})
@@ -43,7 +43,7 @@ def test_a_log_never_holds_keys(log: tuple[logging.Logger, io.StringIO]) -> None
     except RuntimeError:
         logger.exception("it failed")
 
-    text = told.getvalue()
+    text = output.getvalue()
     assert len(text.splitlines()) >= 5
     for secret in (KEY, json.dumps(KEY)[1:-1], TOKEN, FORMED, "hunter2"):
         assert secret not in text
@@ -53,20 +53,20 @@ def test_a_log_never_holds_keys(log: tuple[logging.Logger, io.StringIO]) -> None
 
 
 def test_each_line_of_the_json_log_is_one_object(log: tuple[logging.Logger, io.StringIO]) -> None:
-    logger, told = log
+    logger, output = log
 
     logger.info("one\ntwo", extra={"run_id": "r1"})
 
-    if told.getvalue().startswith("{"):
-        (line,) = told.getvalue().splitlines()
+    if output.getvalue().startswith("{"):
+        (line,) = output.getvalue().splitlines()
         assert json.loads(line).items() >= {"message": "one\ntwo", "run_id": "r1", "level": "info"}.items()
     else:
-        assert '"run_id": "r1"' in told.getvalue()
+        assert '"run_id": "r1"' in output.getvalue()
 
 
 def test_what_is_not_asked_for_is_not_logged(log: tuple[logging.Logger, io.StringIO]) -> None:
-    logger, told = log
+    logger, output = log
 
     logger.debug("a prompt")
 
-    assert told.getvalue() == ""
+    assert output.getvalue() == ""

@@ -8,9 +8,9 @@ from holdfast.presentation.command_log import CommandCall, CommandLog
 from holdfast.runtime.events import Event
 
 
-def fold(*told: tuple[float, str, str, dict[str, Any]]) -> list[CommandCall]:
+def fold(*entries: tuple[float, str, str, dict[str, Any]]) -> list[CommandCall]:
     log = CommandLog()
-    for seq, (ts, kind, lane, payload) in enumerate(told, 1):
+    for seq, (ts, kind, lane, payload) in enumerate(entries, 1):
         log.add(Event(run_id="r", seq=seq, ts=ts, kind=kind, lane_id=lane, payload=payload))
     return list(log.calls.values())
 

@@ -85,9 +85,9 @@ def test_people_are_asked_by_risk_unless_the_workflow_says_otherwise() -> None:
     assert found.phases[4].approval == "A person approves the result: this workflow always asks here."
     assert found.phases[0].approval == "Goes on by itself: its risk is low."
     assert found.summary == "5 phases · 3 approvals · risk up to critical"
-    told = " ".join(found.cautions)
+    text = " ".join(found.cautions)
     for part in ("own branch", "“Deploy”: critical", "nobody is asked", "Runs 1 command of its own: make test"):
-        assert part in told
+        assert part in text
     assert ("Must pass", "make test") in found.phases[2].facts
 
 
@@ -140,8 +140,8 @@ def test_a_patch_is_taken_apart_also_where_its_lines_look_like_headers() -> None
         ("to", "renamed", 0, 0, False, False),
         (".holdfast/x", "added", 1, 0, False, True),
     ]
-    told = [line.text for line in files[0].lines]
-    assert told == ["⋯ top", "-- not a header", "++ not one either", "same", "⋯ ", "a", "b"]
+    texts = [line.text for line in files[0].lines]
+    assert texts == ["⋯ top", "-- not a header", "++ not one either", "same", "⋯ ", "a", "b"]
     assert (files[0].lines[1].a, files[0].lines[2].b, files[2].was) == (1, 1, "from")
     assert parse_patch("") == parse_patch("no patch at all") == []
     assert re.sub(r"\s", "", "".join(line.text for line in files[3].lines)) == "one"

@@ -65,7 +65,7 @@ def test_nothing_spent_has_a_scale_too() -> None:
 
 
 def test_the_reason_of_a_choice_is_its_first_part() -> None:
-    told = "x-y chosen because it covers spec_write and backend openai is choice 2 of the role; after it: z (by name)"
+    reason = "x-y chosen because it covers spec_write and backend openai is choice 2 of the role; after it: z (by name)"
 
-    assert shorten_reason(told) == "It covers spec_write and backend openai is choice 2 of the role."
+    assert shorten_reason(reason) == "It covers spec_write and backend openai is choice 2 of the role."
     assert shorten_reason("") == ""

@@ -29,14 +29,14 @@ from holdfast.runtime.run_fold.payload_text import brief, error_text, first_line
 
 FORMAT = Path(holdfast.__file__).parent / "web" / "js" / "format.js"
 AT = "2026-01-01T00:00:00.000Z"
-ASKED = OpenApproval(about="phase", phase_key="plan", attempt=2, requested_at=AT, details={"next": ["build"]})
+QUESTION = OpenApproval(about="phase", phase_key="plan", attempt=2, requested_at=AT, details={"next": ["build"]})
 WAITING = RunFacts(
     state="paused",
     pause_reason="approval",
     created_at=AT,
     updated_at=AT,
     phases=[PhaseFacts(key="plan", state="awaiting_approval", attempts=2), PhaseFacts(key="build", state="pending")],
-    questions=[ASKED],
+    questions=[QUESTION],
 )
 WORKING = replace(WAITING, state="running", phases=[PhaseFacts(key="plan", state="running", attempts=2)], questions=[])
 
@@ -60,9 +60,9 @@ def test_the_call_under_way_is_part_of_the_sentence() -> None:
         run_id="r", seq=1, ts=7.0, kind="tool.started", lane_id="plan/2/turn1", payload={"key": "k", "tool": "ls"}
     )
 
-    told = describe_run(WORKING, RunTrace.of([call]))
+    status = describe_run(WORKING, RunTrace.of([call]))
 
-    assert (told.text, told.call_since) == ("Working on “plan”, attempt 2: ls.", 7.0)
+    assert (status.text, status.call_since) == ("Working on “plan”, attempt 2: ls.", 7.0)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_every_pause_is_explained(reason: str | None, expected: str) -> None:
 def test_the_pages_have_the_same_marks_for_pauses() -> None:
     (table,) = re.findall(r"^const PAUSES = \{ (.*) \};$", FORMAT.read_text(), re.MULTILINE)
 
-    assert dict(re.findall(r'(\w+): "([^"]+)"', table)) == {reason: told.mark for reason, told in PAUSES.items()}
+    assert dict(re.findall(r'(\w+): "([^"]+)"', table)) == {reason: pause.mark for reason, pause in PAUSES.items()}
 
 
 def test_one_line_says_where_a_run_stands() -> None:
@@ -99,26 +99,28 @@ def test_one_line_says_where_a_run_stands() -> None:
 
 
 def test_each_answer_says_what_it_will_cause() -> None:
-    causes = describe_choices(ASKED)
+    causes = describe_choices(QUESTION)
 
     assert causes["approve"] == ("Approve", "Phase “build” starts.")
     assert causes["request_changes"][1] == "“plan” runs again with your comment, as attempt 3."
-    critical = describe_choices(replace(ASKED, risk="critical"))
+    critical = describe_choices(replace(QUESTION, risk="critical"))
     assert critical["approve"][1] == "A second person must approve too; then phase “build” starts."
-    assert describe_choices(replace(ASKED, risk="critical", first_by="ana"))["approve"][1] == "Phase “build” starts."
-    assert describe_choices(replace(ASKED, details={"next": ["a", "b"]}))["approve"][1] == "Phases “a” and “b” start."
-    assert describe_choices(replace(ASKED, details={}))["approve"][1] == "The run completes."
-    assert "happens twice" in describe_choices(replace(ASKED, about="outcome"))["approve"][1]
-    assert list(describe_choices(replace(ASKED, about="tool", details={"tool": "rm"}))) == ["approve", "reject"]
+    assert describe_choices(replace(QUESTION, risk="critical", first_by="ana"))["approve"][1] == "Phase “build” starts."
+    assert (
+        describe_choices(replace(QUESTION, details={"next": ["a", "b"]}))["approve"][1] == "Phases “a” and “b” start."
+    )
+    assert describe_choices(replace(QUESTION, details={}))["approve"][1] == "The run completes."
+    assert "happens twice" in describe_choices(replace(QUESTION, about="outcome"))["approve"][1]
+    assert list(describe_choices(replace(QUESTION, about="tool", details={"tool": "rm"}))) == ["approve", "reject"]
 
 
 def test_a_question_is_asked_in_words() -> None:
-    assert describe_question(ASKED) == "Approve “plan”, attempt 2?"
-    assert describe_question(replace(ASKED, title="Plan the work", attempt=1)) == "Approve “Plan the work”?"
-    assert describe_question(replace(ASKED, about="tool", details={"tool": "rm"})) == "May the agent call rm?"
-    assert describe_question(replace(ASKED, about="outcome")) == "What became of a call in “plan”?"
-    shown: dict[str, Any] = {"files": ["a"], "added": 3, "removed": 1}
-    assert list_question_facts(replace(ASKED, risk="high", details=shown)) == [
+    assert describe_question(QUESTION) == "Approve “plan”, attempt 2?"
+    assert describe_question(replace(QUESTION, title="Plan the work", attempt=1)) == "Approve “Plan the work”?"
+    assert describe_question(replace(QUESTION, about="tool", details={"tool": "rm"})) == "May the agent call rm?"
+    assert describe_question(replace(QUESTION, about="outcome")) == "What became of a call in “plan”?"
+    details: dict[str, Any] = {"files": ["a"], "added": 3, "removed": 1}
+    assert list_question_facts(replace(QUESTION, risk="high", details=details)) == [
         "Phase plan, attempt 2",
         "Risk high",
         "1 file changed, +3 −1",

@@ -69,9 +69,9 @@ def _decoding() -> Exception:
     ids=lambda error: type(error).__name__,
 )
 def test_a_failure_comes_back_as_its_type(error: Exception) -> None:
-    told = to_json(describe_error(error))[1]
+    description = to_json(describe_error(error))[1]
 
-    rebuilt = rebuild_error("a", told)
+    rebuilt = rebuild_error("a", description)
 
     if isinstance(error, ExceptionGroup):
         assert isinstance(rebuilt, StepFailed)  # what it held is not recorded, and an empty group cannot be
@@ -94,26 +94,26 @@ def test_what_no_code_here_knows_comes_back_as_a_failed_step() -> None:
 @given(
     st.dictionaries(st.sampled_from(["type", "message", "args", "code"]), st.none() | st.text() | st.lists(st.text()))
 )
-def test_whatever_is_recorded_some_exception_comes_of_it(told: dict[str, Any]) -> None:
-    error = rebuild_error("a", told)
+def test_whatever_is_recorded_some_exception_comes_of_it(description: dict[str, Any]) -> None:
+    error = rebuild_error("a", description)
 
     assert isinstance(error, Exception)
     assert failed_steps(error) in (["a"], [])
 
 
 def test_a_failure_is_described_in_few_words_however_big_it_is() -> None:
-    told = describe_error(ValueError("x" * 10_000_000))
+    description = describe_error(ValueError("x" * 10_000_000))
 
-    assert len(to_json(told)[0]) < 100_000
-    assert type(rebuild_error("a", told)) is ValueError
+    assert len(to_json(description)[0]) < 100_000
+    assert type(rebuild_error("a", description)) is ValueError
 
 
 def test_a_failure_that_cannot_be_written_down_is_described_all_the_same() -> None:
     for error in (Mute(), ValueError("\ud800"), ValueError(object()), ValueError(b"x", {1})):
-        told = describe_error(error)
+        description = describe_error(error)
 
-        to_json(told)
-        assert told["type"].endswith(type(error).__qualname__)
+        to_json(description)
+        assert description["type"].endswith(type(error).__qualname__)
 
 
 def carrying(error: Exception, key: str) -> Exception:

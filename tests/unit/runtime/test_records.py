@@ -13,10 +13,10 @@ from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.records import Record, Records, StepState, check_fingerprint, describe, fingerprint_of
 
 
-def records_of(*told: tuple[str, dict[str, Any]] | tuple[str, dict[str, Any], str]) -> Records:
+def records_of(*entries: tuple[str, dict[str, Any]] | tuple[str, dict[str, Any], str]) -> Records:
     events = [
         Event("r", lane_id=item[2] if len(item) > 2 else "main", seq=seq, kind=item[0], payload=item[1])
-        for seq, item in enumerate(told, 1)
+        for seq, item in enumerate(entries, 1)
     ]
     return Records(events)
 
@@ -29,7 +29,7 @@ A = {"key": "a"}
 
 
 @pytest.mark.parametrize(
-    ("told", "state", "attempt"),
+    ("entries", "state", "attempt"),
     [
         ([("step.started", A)], StepState.STARTED, 1),
         ([("step.completed", A)], StepState.COMPLETED, 1),
@@ -45,8 +45,8 @@ A = {"key": "a"}
         ([("tool.started", A), ("tool.result", {**A, "result": 1})], StepState.COMPLETED, 1),
     ],
 )
-def test_a_step_is_what_its_events_say(told: Any, state: StepState, attempt: int) -> None:
-    record = step(records_of(*told))
+def test_a_step_is_what_its_events_say(entries: Any, state: StepState, attempt: int) -> None:
+    record = step(records_of(*entries))
 
     assert (record.state, record.attempt) == (state, attempt)
 
@@ -79,13 +79,13 @@ def test_lanes_keep_the_order_in_which_things_were_first_asked_for() -> None:
 
 
 def test_the_first_answer_counts_and_a_new_question_needs_a_new_one() -> None:
-    asked = ("human.approval.requested", {"key": "go"})
+    request = ("human.approval.requested", {"key": "go"})
     yes, no = (("human.approval.received", {"key": "go", "action": action}) for action in ("approve", "reject"))
 
-    assert records_of(asked, yes, no).by_key["approval", "go"].answer == yes[1]
-    assert records_of(yes, asked).by_key["approval", "go"].answer is None
-    assert [record.key for record in records_of(asked).waiting_for_person()] == ["go"]
-    assert records_of(asked, yes).waiting_for_person() == []
+    assert records_of(request, yes, no).by_key["approval", "go"].answer == yes[1]
+    assert records_of(yes, request).by_key["approval", "go"].answer is None
+    assert [record.key for record in records_of(request).waiting_for_person()] == ["go"]
+    assert records_of(request, yes).waiting_for_person() == []
 
 
 def test_a_step_in_doubt_takes_an_answer_whether_it_was_asked_for_or_not() -> None:
@@ -189,10 +189,10 @@ EVENTS = st.lists(st.tuples(KINDS, PAYLOADS, st.sampled_from(["main", "g1.1", "g
 
 
 @given(EVENTS, st.randoms(use_true_random=False))
-def test_records_take_any_order_of_any_events(told: list[Any], shuffler: random.Random) -> None:
-    shuffler.shuffle(told)
+def test_records_take_any_order_of_any_events(entries: list[Any], shuffler: random.Random) -> None:
+    shuffler.shuffle(entries)
 
-    records = records_of(*told)
+    records = records_of(*entries)
 
     listed = [record for lane in records.lanes.values() for record in lane]
     assert sorted(map(id, listed)) == sorted(map(id, records.by_key.values()))
@@ -200,13 +200,13 @@ def test_records_take_any_order_of_any_events(told: list[Any], shuffler: random.
         check_fingerprint("x", record.fingerprint, {"a": "b"}) if "a" not in record.fingerprint else None
         assert isinstance(record.attempt, int)
         assert record.wake_at + record.retry_at is not None
-    assert records.last_seq == len(told)
+    assert records.last_seq == len(entries)
 
 
 @given(EVENTS, st.integers(0, 25))
-def test_records_can_be_built_in_pieces(told: list[Any], cut: int) -> None:
-    whole, pieces = records_of(*told), records_of(*told[:cut])
-    for seq, (kind, payload, lane_id) in enumerate(told[cut:], len(told[:cut]) + 1):
+def test_records_can_be_built_in_pieces(entries: list[Any], cut: int) -> None:
+    whole, pieces = records_of(*entries), records_of(*entries[:cut])
+    for seq, (kind, payload, lane_id) in enumerate(entries[cut:], len(entries[:cut]) + 1):
         pieces.add(Event("r", lane_id=lane_id, seq=seq, kind=kind, payload=payload))
 
     assert pieces.by_key == whole.by_key

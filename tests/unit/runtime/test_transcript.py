@@ -47,7 +47,7 @@ def test_an_event_of_a_newer_version_keeps_its_kind_and_payload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "payload", "told"),
+    ("kind", "payload", "phrase"),
     [
         ("step.failed", {"key": "a", "error": {"message": "no"}, "attempt": 2}, "a failed (attempt 2): no"),
         ("step.failed", {"key": "a", "error": {"message": "no"}, "retry_at": 1.0}, "a failed: no, to be tried again"),
@@ -89,8 +89,8 @@ def test_an_event_of_a_newer_version_keeps_its_kind_and_payload() -> None:
         ),
     ],
 )
-def test_phrases_say_what_is_there_and_nothing_else(kind: str, payload: dict[str, Any], told: str) -> None:
-    assert tell(kind, **payload) == told
+def test_phrases_say_what_is_there_and_nothing_else(kind: str, payload: dict[str, Any], phrase: str) -> None:
+    assert tell(kind, **payload) == phrase
 
 
 def test_a_lane_is_named_unless_the_key_names_it() -> None:

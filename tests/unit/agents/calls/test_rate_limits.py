@@ -112,16 +112,16 @@ async def test_who_gives_up_waiting_takes_no_place() -> None:
 
 async def test_a_long_wait_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REPORT_AFTER_S", 0.001)
-    rate_limits, told = RateLimits((("*", 1),), ()), list[str]()
+    rate_limits, reasons = RateLimits((("*", 1),), ()), list[str]()
 
     async def tell(reason: str) -> None:
-        told.append(reason)
+        reasons.append(reason)
         rate_limits.leave("openai")
 
     await rate_limits.enter("openai", "a", no_word)
     await rate_limits.enter("openai", "b", tell)
 
-    assert told == ["1 calls to openai are under way, the limit of this process."]
+    assert reasons == ["1 calls to openai are under way, the limit of this process."]
 
 
 async def test_all_runs_of_a_loop_share_one(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_server_of_its_own_is_a_provider_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("limits", "expected"),
     [
         (8, (("*", 8),)),
         ("8", (("*", 8),)),
@@ -154,13 +154,13 @@ def test_a_server_of_its_own_is_a_provider_of_its_own() -> None:
         ({"ollama": 1, "openai_compatible@h": 4}, (("ollama", 1), ("openai_compatible@h", 4))),
     ],
 )
-def test_limits_are_one_number_or_one_for_each_provider(given: object, expected: object) -> None:
-    assert load_config(max_parallel_model_calls=given).max_parallel_model_calls == expected
+def test_limits_are_one_number_or_one_for_each_provider(limits: object, expected: object) -> None:
+    assert load_config(max_parallel_model_calls=limits).max_parallel_model_calls == expected
 
 
-@pytest.mark.parametrize("given", [0, "x", "ollama=0", "nobody=3", {"ollama": "many"}, [1], True, "ollama=", {1: 2}])
-def test_a_limit_that_is_none_is_refused(given: object) -> None:
+@pytest.mark.parametrize("limit", [0, "x", "ollama=0", "nobody=3", {"ollama": "many"}, [1], True, "ollama=", {1: 2}])
+def test_a_limit_that_is_none_is_refused(limit: object) -> None:
     with pytest.raises(ConfigInvalid) as error:
-        load_config(model_calls_per_minute=given)
+        load_config(model_calls_per_minute=limit)
 
     assert error.value.facts["key"] == "model_calls_per_minute"

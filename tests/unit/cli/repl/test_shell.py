@@ -32,10 +32,10 @@ def shell(tmp_path: Path) -> Shell:
 
 
 async def test_a_command_runs_in_the_persons_folder_and_its_output_is_taken_once(shell: Shell, tmp_path: Path) -> None:
-    shown = await shell.run("pwd; echo $AGENT_WORKTREE; echo no >&2; exit 3", worktree=tmp_path / "tree")
+    screen = await shell.run("pwd; echo $AGENT_WORKTREE; echo no >&2; exit 3", worktree=tmp_path / "tree")
 
-    assert f"in {tmp_path}" in shown.splitlines()[1]
-    assert shown.splitlines()[2:] == [f"  {tmp_path}", f"  {tmp_path}/tree", "  no", "  exit code 3"]
+    assert f"in {tmp_path}" in screen.splitlines()[1]
+    assert screen.splitlines()[2:] == [f"  {tmp_path}", f"  {tmp_path}/tree", "  no", "  exit code 3"]
     assert shell.commands.waiting == 1
     taken = shell.commands.take()
     assert taken.startswith('<shell command="pwd;')
@@ -57,18 +57,18 @@ async def test_a_command_can_be_ended_with_its_children(shell: Shell, tmp_path: 
 
 
 async def test_an_endless_output_is_kept_within_bounds(shell: Shell) -> None:
-    shown = await shell.run("i=0; yes 'a long line of text' | head -n 200000")
-    assert len(shown) < 100_000
-    assert "the rest is not shown" in shown
+    screen = await shell.run("i=0; yes 'a long line of text' | head -n 200000")
+    assert len(screen) < 100_000
+    assert "the rest is not shown" in screen
     taken = shell.commands.take()
     assert len(taken) < MAX_OUTPUT_CHARS + 1000
     assert "characters are left out here" in taken
 
 
 async def test_what_a_terminal_would_obey_is_not_shown(shell: Shell) -> None:
-    shown = await shell.run("printf '\\033[2Ja\\rb\\377'")
-    assert "\x1b" not in shown
-    assert "\r" not in shown
+    screen = await shell.run("printf '\\033[2Ja\\rb\\377'")
+    assert "\x1b" not in screen
+    assert "\r" not in screen
 
 
 async def test_it_reads_nothing_from_the_terminal(shell: Shell) -> None:

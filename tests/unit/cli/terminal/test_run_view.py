@@ -21,7 +21,7 @@ class Teller:
         self._view.apply(Event("r", lane_id=lane, seq=self._seq, ts=ts, kind=kind, payload=payload))
 
 
-def shown(view: RunView, *, width: int = 80, now: float = 0.0) -> list[str]:
+def screen_lines(view: RunView, *, width: int = 80, now: float = 0.0) -> list[str]:
     console = Console(width=width, record=True, file=None, quiet=False, force_terminal=False)
     with console.capture() as captured:
         console.print(draw(view, now))
@@ -73,7 +73,7 @@ def test_no_line_is_longer_than_the_terminal() -> None:
         *("tool.result", 1, "a-phase-with-quite-a-long-key/1/turn1"), tool="read_file", args={"file_path": "/x" * 99}
     )
 
-    assert max(map(len, shown(view, width=40))) <= 40
+    assert max(map(len, screen_lines(view, width=40))) <= 40
 
 
 def test_a_models_text_is_found_whatever_form_it_has() -> None:
@@ -90,7 +90,7 @@ def test_what_an_agent_wrote_cannot_command_the_terminal() -> None:
     teller.tell("tool.result", 1, "spec/1/turn1", tool="read_file", args={"file_path": "/\x1b]0;mine\x07"})
     teller.tell("model.response", 1, "spec/1/turn1", result={"$msg": ["AIMessage", {"content": "\x1b[2Jgone"}]})
 
-    assert not any("\x1b" in line or "\x07" in line for line in shown(view))
+    assert not any("\x1b" in line or "\x07" in line for line in screen_lines(view))
 
 
 def test_money_that_is_spent_and_money_that_is_held_stand_apart() -> None:
@@ -100,10 +100,10 @@ def test_money_that_is_spent_and_money_that_is_held_stand_apart() -> None:
     teller.tell("run.started", 1)
     teller.tell("budget.reserved", 1, "spec/1", entry="a", amount_micros=300_000)
     teller.tell("budget.settled", 1, "spec/1", entry="a", amount_micros=120_000)
-    assert shown(view)[0] == "w  r  running  $0.1200 of $1.00"
+    assert screen_lines(view)[0] == "w  r  running  $0.1200 of $1.00"
 
     teller.tell("budget.reserved", 1, "spec/1", entry="b", amount_micros=300_000)
-    assert shown(view)[0] == "w  r  running  $0.1200 spent, $0.3000 reserved of $1.00"
+    assert screen_lines(view)[0] == "w  r  running  $0.1200 spent, $0.3000 reserved of $1.00"
 
 
 def test_no_phase_is_drawn_as_running_in_a_run_that_waits_or_is_over() -> None:
@@ -112,8 +112,8 @@ def test_no_phase_is_drawn_as_running_in_a_run_that_waits_or_is_over() -> None:
         teller = Teller(view)
         teller.tell("run.started", 1)
         teller.tell("phase.started", 1, "spec/1")
-        assert not shown(view)[1].strip().startswith(mark)
+        assert not screen_lines(view)[1].strip().startswith(mark)
 
         teller.tell(kind, 2, reason="person")
 
-        assert shown(view)[1].strip().startswith(f"{mark} spec")
+        assert screen_lines(view)[1].strip().startswith(f"{mark} spec")

@@ -36,14 +36,14 @@ def read(rows: list[RawRow]) -> tuple[list[Event], bytes]:
 @given(st.lists(st.integers(0, 3), max_size=20))
 def test_numbers_go_up_by_one_or_as_given(steps: list[int]) -> None:
     expected: list[int] = []
-    given_seqs: list[int] = []
+    seqs: list[int] = []
     for step in steps:
         last = expected[-1] if expected else 0
-        given_seqs.append(last + step if step else 0)
+        seqs.append(last + step if step else 0)
         expected.append(last + (step or 1))
     head = new_head()
 
-    rows = extend(head, prepared(*given_seqs))
+    rows = extend(head, prepared(*seqs))
 
     assert [row.seq for row in rows] == expected
     assert head.seq == (expected[-1] if expected else 0)

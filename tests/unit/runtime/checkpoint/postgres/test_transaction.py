@@ -6,7 +6,7 @@ from holdfast.runtime.checkpoint.postgres.transaction import to_postgres
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("statement", "expected"),
     [
         ("UPDATE t SET a = :a WHERE b=:b_2", "UPDATE t SET a = %(a)s WHERE b=%(b_2)s"),
         ("SELECT :a::text, now()::date", "SELECT %(a)s::text, now()::date"),
@@ -19,5 +19,5 @@ from holdfast.runtime.checkpoint.postgres.transaction import to_postgres
         ("SELECT :ä", "SELECT :ä"),
     ],
 )
-def test_names_become_parameters_and_nothing_else_changes(given: str, wanted: str) -> None:
-    assert to_postgres(given) == wanted.encode()
+def test_names_become_parameters_and_nothing_else_changes(statement: str, expected: str) -> None:
+    assert to_postgres(statement) == expected.encode()
