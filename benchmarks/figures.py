@@ -85,13 +85,13 @@ def _speed(found: Found, block: str, title: str, targets: dict[str, float]) -> I
         return
     holdfast = f"{rate(ours)} steps/s"
     ratios = [row["steps"] / row["wall_s"] / row["extra"]["raw_rate"] for row in ours]
-    shown = _spread(ratios, lambda value: f"{value:.2f}") + " ×"
+    spread = _spread(ratios, lambda value: f"{value:.2f}") + " ×"
     target = targets["raw"]
     yield (
         title,
         holdfast,
         f"{plan.RAW[block]}: {raw_rate(ours)}",
-        shown,
+        spread,
         f"≥ {target:g} ×",
         _verdict(median(ratios) >= target),
     )
@@ -99,14 +99,14 @@ def _speed(found: Found, block: str, title: str, targets: dict[str, float]) -> I
     for job in jobs[1:]:
         theirs = found["jobs"].get(f"{block}/{job.work}", [])
         kind = job.work.split(".")[0]
-        wanted_ratio = targets.get(kind) or (targets.get("peer", 0) if job.work == best else 0)
-        wanted = f"≥ {wanted_ratio:g} ×" if wanted_ratio else ""
+        minimum = targets.get(kind) or (targets.get("peer", 0) if job.work == best else 0)
+        condition = f"≥ {minimum:g} ×" if minimum else ""
         if not theirs:
-            yield ("", "", job.label, _ABSENT, wanted, "")
+            yield ("", "", job.label, _ABSENT, condition, "")
         else:
             ratio = _ratio(ours, theirs)
-            verdict = _verdict(ratio >= wanted_ratio) if wanted_ratio else ""
-            yield ("", "", f"{job.label}: {rate(theirs)}", f"{ratio:,.3g} ×", wanted, verdict)
+            verdict = _verdict(ratio >= minimum) if minimum else ""
+            yield ("", "", f"{job.label}: {rate(theirs)}", f"{ratio:,.3g} ×", condition, verdict)
 
 
 def _best_peer(found: Found, block: str, ours: Rows) -> str:

@@ -78,8 +78,8 @@ def _past_run(number: int) -> Append:
     created = {"workflow": "bench", "budget_micros": None}
     events = [create_event(run_id, "run.created", **created), create_event(run_id, "run.started")]
     for step in range(EVENTS_PER_RUN - 3):
-        told = {"key": f"p{step % 4}/1/m{step}", "result": {"text": "What a model or a tool said. " * 4}}
-        events.append(create_event(run_id, "tool.result", f"p{step % 4}/1", **told))
+        payload = {"key": f"p{step % 4}/1/m{step}", "result": {"text": "What a model or a tool said. " * 4}}
+        events.append(create_event(run_id, "tool.result", f"p{step % 4}/1", **payload))
     events.append(create_event(run_id, "run.completed"))
     run = Statement(
         "INSERT INTO runs (id, template_id, template_hash, state, workflow, created_at, updated_at) "
@@ -139,7 +139,7 @@ def _open(folder: Path) -> tuple[Database, WorkflowEngine]:
 
 
 def _build_agent(_persona: Any, _config: Any, *, root_dir: Path, **_: Any) -> Any:
-    async def ainvoke(_given: Any, **_: Any) -> dict[str, Any]:
+    async def ainvoke(_state: Any, **_: Any) -> dict[str, Any]:
         (root_dir / "note.json").write_text("{}")
         return {"messages": []}
 
@@ -169,8 +169,8 @@ def main() -> int:
     for question in _ROUNDS:
         small, big = extra[f"{question}_small_s"], extra[f"{question}_big_s"]
         is_met &= big / small <= TARGET
-        told = f"{small * 1000:7.2f} ms among {SMALL} phases, {big * 1000:7.2f} ms among 10,000"
-        print(f"{question:<7} {told}: {big / small:.2f} × (at most {TARGET} ×)")
+        times = f"{small * 1000:7.2f} ms among {SMALL} phases, {big * 1000:7.2f} ms among 10,000"
+        print(f"{question:<7} {times}: {big / small:.2f} × (at most {TARGET} ×)")
     return 0 if is_met else 1
 
 

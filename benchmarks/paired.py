@@ -32,8 +32,8 @@ class _Raw:
         self.commits += commits
 
     def taken_out_of(self, whole: Reading) -> Reading:
-        told = {"raw_rate": self.commits / self.wall_s, "raw_cpu_s": self.cpu_s / self.commits}
-        return Reading(whole.wall_s - self.wall_s, whole.cpu_s - self.cpu_s, told)
+        extra = {"raw_rate": self.commits / self.wall_s, "raw_cpu_s": self.cpu_s / self.commits}
+        return Reading(whole.wall_s - self.wall_s, whole.cpu_s - self.cpu_s, extra)
 
 
 def one_run_sqlite(place: Place) -> Reading:

@@ -23,8 +23,8 @@ class Job:
 
     def is_in(self, number: int, rounds: int) -> bool:
         """Spread over the rounds of a whole bench; in a quick one the slow peers run once."""
-        wanted = self.rounds if rounds == ROUNDS else min(rounds, self.rounds // 2 or 1)
-        return number * wanted // rounds != (number - 1) * wanted // rounds
+        count = self.rounds if rounds == ROUNDS else min(rounds, self.rounds // 2 or 1)
+        return number * count // rounds != (number - 1) * count // rounds
 
 
 OURS = "**holdfast** `run_flow`, `ctx.step`"

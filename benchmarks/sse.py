@@ -73,15 +73,15 @@ async def _stop(server: Any, task: "asyncio.Task[None]") -> None:
     await task
 
 
-async def follow(port: int, path: str, wanted: int, is_ready: asyncio.Event, seen: list[float]) -> None:
+async def follow(port: int, path: str, count: int, is_ready: asyncio.Event, seen: list[float]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
     found = 0
-    while found < wanted:
+    while found < count:
         line = await reader.readline()
         is_ready.set()
-        if told := SENT_AT.search(line):
-            seen.append(time.time() - float(told.group(1)))
+        if stamp := SENT_AT.search(line):
+            seen.append(time.time() - float(stamp.group(1)))
             found += 1
     writer.close()
 
@@ -145,13 +145,17 @@ def main() -> None:
     parser.add_argument("--all-runs", action="store_true")
     parser.add_argument("--no-lists", action="store_true", help="leave the run list out")
     parser.add_argument("--database-url")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     with tempfile.TemporaryDirectory(prefix="hf-sse-") as folder:
-        server = context.Process(target=serve, args=(there, folder, given.events, given.rate, given.database_url))
+        server = context.Process(
+            target=serve, args=(there, folder, arguments.events, arguments.rate, arguments.database_url)
+        )
         server.start()
-        found = measure(here, given.clients, given.events, has_all=given.all_runs, has_lists=not given.no_lists)
+        found = measure(
+            here, arguments.clients, arguments.events, has_all=arguments.all_runs, has_lists=not arguments.no_lists
+        )
         print(json.dumps(asyncio.run(found), indent=2))
         server.join(timeout=30)
         if server.is_alive():

@@ -46,10 +46,10 @@ def paths(members: Mapping[str, Entry], before: tuple[str, ...] = ()) -> Iterato
 
 
 def help_of(path: tuple[str, ...]) -> str:
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         app._run([*path, "--help"], is_debug=True)
-    return told.getvalue()
+    return output.getvalue()
 
 
 def make_files() -> dict[Path, str]:

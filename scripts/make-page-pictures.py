@@ -14,7 +14,9 @@ from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
 from tests.support.browser_world import CHROMIUM, FLAGS, Served  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
-WANTED = "# Let customers pay in instalments\n\n- three, six or twelve months\n- the total stays as it is\n- add tests"
+REQUIREMENTS = (
+    "# Let customers pay in instalments\n\n- three, six or twelve months\n- the total stays as it is\n- add tests"
+)
 
 
 def main() -> None:
@@ -34,13 +36,15 @@ def main() -> None:
 def fill(served: Served) -> str:
     """Some runs of every kind; returns the one that waits for an approval."""
     for title in ("Say what the shop sells", "Show prices in the customer's currency", "Explain every refusal"):
-        done = served.start_run("spec-and-review", title=title, requirements_md=WANTED)
+        done = served.start_run("spec-and-review", title=title, requirements_md=REQUIREMENTS)
         if served.wait_for(done, "paused", "completed", timeout_s=120)["state"] == "paused":
             served.decide(done, "approve")
             served.wait_for(done, "completed", timeout_s=120)
     failed = served.start_run("plain", title="Translate the errors", persona_overrides={"author": "z-spoiler"})
     poor = served.start_run("plain", title="Round prices the same way everywhere", budget_usd=0.05)
-    waiting = served.start_run("feature-delivery", title="Let customers pay in instalments", requirements_md=WANTED)
+    waiting = served.start_run(
+        "feature-delivery", title="Let customers pay in instalments", requirements_md=REQUIREMENTS
+    )
     for run_id in (failed, poor, waiting):
         served.wait_for(run_id, "failed", "paused", timeout_s=120)
     return waiting

@@ -61,7 +61,7 @@ TEMPLATE = """\
 class ShortStoryView(StoryView):
     """The demo as it is, without what a picture has no room for: looking around, the artifacts' names, the end."""
 
-    _SHOWN = (2, 3, 4, 5, 6, 7)
+    _ACTS = (2, 3, 4, 5, 6, 7)
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -69,8 +69,8 @@ class ShortStoryView(StoryView):
 
     def show_act(self, number: int, title: str) -> None:
         self._act = number
-        if number in self._SHOWN:
-            super().show_act(self._SHOWN.index(number) + 1, title)
+        if number in self._ACTS:
+            super().show_act(self._ACTS.index(number) + 1, title)
 
     def show_project(self, *_: Any) -> None:
         pass
@@ -86,14 +86,14 @@ class ShortStoryView(StoryView):
 
     def show_line(self, line: str) -> None:
         is_call = line.startswith("  ")
-        is_shown_call = any(tool in line for tool in ("write_file", "edit_file", "execute"))
-        if is_shown_call or not (is_call or line.startswith(("run ", "● run"))):
+        is_notable_call = any(tool in line for tool in ("write_file", "edit_file", "execute"))
+        if is_notable_call or not (is_call or line.startswith(("run ", "● run"))):
             super().show_line(line)
 
     def show_holds(self, claims: Iterable[tuple[str, bool]]) -> None:
         self._print()
 
-    def show_farewell(self, kept: Path | None) -> None:
+    def show_farewell(self, folder_left: Path | None) -> None:
         pass
 
 

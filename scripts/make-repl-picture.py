@@ -30,7 +30,7 @@ from holdfast.cli.terminal.output import paint  # noqa: E402
 from holdfast.runtime.events import Event  # noqa: E402
 
 PICTURES = runpy.run_path(str(Path(__file__).with_name("make-pictures.py")))
-ASKED = "Why does the till forget the last price?"
+QUESTION = "Why does the till forget the last price?"
 BEGUN = "`total` stops one price too early: `range(len(prices) - 1)`."
 REST = " I made it `sum(prices)`, which has no end to get wrong."
 EDIT = {
@@ -80,7 +80,7 @@ def talk(folder: Path) -> list[Event]:
         (personas / "mine.yaml").write_text(own_persona(server.address, "code_write"))
         with Terminal(env=env, cwd=folder / "till") as first:  # which is killed at the end
             first.wait_for("/help shows")
-            first.type(f"{ASKED}\r")
+            first.type(f"{QUESTION}\r")
             first.wait_for("stops one price")
         with Terminal("--resume", env=env, cwd=folder / "till") as second:
             second.wait_for(" s · $0")

@@ -24,51 +24,51 @@ def run_demo(tmp_path: Path, *, columns: int = 100, **environment: str) -> subpr
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
     done = run_demo(tmp_path_factory.mktemp("scratch"))
 
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-def part(shown: str, number: int) -> str:
-    return shown.partition(f"\n  {number}  ")[2].partition(f"\n  {number + 1}  ")[0]
+def part(output: str, number: int) -> str:
+    return output.partition(f"\n  {number}  ")[2].partition(f"\n  {number + 1}  ")[0]
 
 
-def pids(shown: str) -> list[str]:
-    return re.findall(r"^ +process (\d+)$", shown, re.MULTILINE)
+def pids(output: str) -> list[str]:
+    return re.findall(r"^ +process (\d+)$", output, re.MULTILINE)
 
 
-def test_the_first_process_is_killed_in_the_middle_of_the_third_node(shown: str) -> None:
-    lines = part(shown, 1).splitlines()
+def test_the_first_process_is_killed_in_the_middle_of_the_third_node(output: str) -> None:
+    lines = part(output, 1).splitlines()
 
     assert lines[-2].split("  ")[-1] == "store.py is written, its result is not recorded yet"
-    assert f"kill -9 {pids(shown)[0]}" in lines[-1]
+    assert f"kill -9 {pids(output)[0]}" in lines[-1]
 
 
-def test_three_processes_take_part(shown: str) -> None:
-    assert len(set(pids(shown))) == 3
+def test_three_processes_take_part(output: str) -> None:
+    assert len(set(pids(output))) == 3
 
 
-def test_the_second_process_calls_only_what_is_not_recorded(shown: str) -> None:
-    told = part(shown, 2)
+def test_the_second_process_calls_only_what_is_not_recorded(output: str) -> None:
+    text = part(output, 2)
 
-    assert "spec, plan, implement.list  replayed" in told
-    assert re.findall(r"called, wrote (\S+)", told) == ["test_todo.py", "review.md"]
-    assert "store.py is there" in told
+    assert "spec, plan, implement.list  replayed" in text
+    assert re.findall(r"called, wrote (\S+)", text) == ["test_todo.py", "review.md"]
+    assert "store.py is there" in text
 
 
-def test_nothing_is_published_before_a_person_has_answered(shown: str) -> None:
-    before, _, after = shown.partition('decide("demo", "publish", "approve"')
+def test_nothing_is_published_before_a_person_has_answered(output: str) -> None:
+    before, _, after = output.partition('decide("demo", "publish", "approve"')
 
     assert "release.txt" not in before
     assert re.findall(r"called, wrote (\S+)", part(after, 4)) == ["release.txt"]
 
 
-def test_the_table_says_who_did_what_and_that_each_effect_happened_once(shown: str) -> None:
-    header, _, *rows = [line.split() for line in part(shown, 5).splitlines()[1:]]
+def test_the_table_says_who_did_what_and_that_each_effect_happened_once(output: str) -> None:
+    header, _, *rows = [line.split() for line in part(output, 5).splitlines()[1:]]
 
-    first, second, third = pids(shown)
+    first, second, third = pids(output)
     assert header == ["node", "side", "effect", first, second, third, "times"]
     assert [row[-1] for row in rows] == ["1"] * len(STEPS)
     assert [next(cell for cell in row if "." in cell) for row in rows] == STEPS
@@ -77,20 +77,20 @@ def test_the_table_says_who_did_what_and_that_each_effect_happened_once(shown: s
     assert rows[6] == ["publish", "release.txt", "·", "·", "called", "1"]
 
 
-def test_the_transcript_tells_the_whole_run_in_order(shown: str) -> None:
-    lines = [line.split(" s  ", 1) for line in part(shown, 6).splitlines()[1:] if line]
+def test_the_transcript_tells_the_whole_run_in_order(output: str) -> None:
+    lines = [line.split(" s  ", 1) for line in part(output, 6).splitlines()[1:] if line]
 
     assert [int(left.split()[0]) for left, _ in lines] == list(range(1, len(lines) + 1))
-    told = [right for _, right in lines]
-    assert told[:2] == ["run created: deliver", "run started"]
-    assert [line for line in told if line == "run resumed"] == ["run resumed"] * 2
-    assert "implement.store completed, reconciled: the store of a to-do list" in told
-    assert told.index("publish answered by you: approve") < told.index("publish started")
-    assert told[-1] == 'run completed: {"feature":"a to-do list","files":7}'
+    entries = [right for _, right in lines]
+    assert entries[:2] == ["run created: deliver", "run started"]
+    assert [line for line in entries if line == "run resumed"] == ["run resumed"] * 2
+    assert "implement.store completed, reconciled: the store of a to-do list" in entries
+    assert entries.index("publish answered by you: approve") < entries.index("publish started")
+    assert entries[-1] == 'run completed: {"feature":"a to-do list","files":7}'
 
 
-def test_every_claim_holds(shown: str) -> None:
-    claims = part(shown, 7).splitlines()[1:]
+def test_every_claim_holds(output: str) -> None:
+    claims = part(output, 7).splitlines()[1:]
 
     assert len([line for line in claims if line.strip()]) == 8
     assert all(line.lstrip().startswith("✓") for line in claims if line.strip())
@@ -129,8 +129,8 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def test_without_a_terminal_there_is_no_colour(shown: str) -> None:
-    assert "\x1b" not in shown
+def test_without_a_terminal_there_is_no_colour(output: str) -> None:
+    assert "\x1b" not in output
 
 
 def test_no_color_is_respected_in_a_terminal(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_a_light_command_works_with_the_core_alone(answers: dict[str, tuple[int,
 
 
 def test_no_command_ends_in_an_import_error(answers: dict[str, tuple[int, str]]) -> None:
-    assert {name: told for name, (_, told) in answers.items() if "ModuleNotFound" in told or "internal" in told} == {}
+    assert {name: text for name, (_, text) in answers.items() if "ModuleNotFound" in text or "internal" in text} == {}
 
 
 def test_rows_are_listed_with_the_core_alone(tmp_path: Path, migrated: Path) -> None:
@@ -150,11 +150,11 @@ def test_rows_are_listed_with_the_core_alone(tmp_path: Path, migrated: Path) -> 
     command = "import sys; from holdfast.cli.app import main; main()"
 
     listed = read_json(run_core_only(command, "runs", "list", "--json", data_dir=tmp_path))
-    shown = run_core_only(command, "runs", "show", "3f2a", data_dir=tmp_path)
+    details = run_core_only(command, "runs", "show", "3f2a", data_dir=tmp_path)
     backup = run_core_only(command, "db", "backup", "copy.db", data_dir=tmp_path)
 
     assert [row["run_id"] for row in listed] == ["3f2a0000-1"]
-    assert (shown.returncode, "spec-only" in shown.stdout) == (0, True), shown.stderr
+    assert (details.returncode, "spec-only" in details.stdout) == (0, True), details.stderr
     assert backup.returncode == 0, backup.stderr
 
 
@@ -168,12 +168,14 @@ def test_a_module_names_the_extra_it_lacks(tmp_path: Path) -> None:
     ]
     agents += ["holdfast.persistence.db", "holdfast.persistence.models", "holdfast.engine:WorkflowEngine"]
 
-    told = read_json(run_core_only(IMPORTS, *agents, "holdfast.api.app", data_dir=tmp_path))
+    messages = read_json(run_core_only(IMPORTS, *agents, "holdfast.api.app", data_dir=tmp_path))
 
-    assert all(text.startswith("extra_missing: ") for text in told.values()), told
-    assert all("pip install 'holdfast[agents]'" in told[name] for name in agents)
-    assert told["holdfast.engine:WorkflowEngine"].startswith("extra_missing: holdfast.engine needs the extra agents.")
-    assert told["holdfast.api.app"].endswith("pip install 'holdfast[server]'")
+    assert all(text.startswith("extra_missing: ") for text in messages.values()), messages
+    assert all("pip install 'holdfast[agents]'" in messages[name] for name in agents)
+    assert messages["holdfast.engine:WorkflowEngine"].startswith(
+        "extra_missing: holdfast.engine needs the extra agents."
+    )
+    assert messages["holdfast.api.app"].endswith("pip install 'holdfast[server]'")
 
 
 def test_the_core_modules_need_no_extra(tmp_path: Path) -> None:

@@ -92,8 +92,8 @@ def test_a_run_on_ones_own_server_is_killed_and_resumed(tmp_path: Path) -> None:
         shell = Shell(tmp_path, server.address)
         process = shell.start("run", "note.yaml", *WORDS)
         while len(server.received) < 2:
-            server.is_asked.wait(timeout=60)
-            server.is_asked.clear()
+            server.has_request.wait(timeout=60)
+            server.has_request.clear()
             assert process.poll() is None, process.communicate()
         (driven,) = shell.run("runs", "list", "--json")
         process.send_signal(signal.SIGKILL)
@@ -183,10 +183,10 @@ def test_the_how_to_followed_literally_gives_a_run_that_runs_the_tests(tmp_path:
     listed, _, result = done.stdout.partition("{")
     assert re.match(r"NAME +STATE.*\nmine +ready ", listed)
     assert json.loads("{" + result)["state"] == "completed"
-    told = [
+    outputs = [
         message["content"]
         for received in server.received
         for message in received.body["messages"]
         if message["role"] == "tool"
     ]
-    assert any("test_it" in text and "OK" in text for text in told)  # the agent has seen its test pass
+    assert any("test_it" in text and "OK" in text for text in outputs)  # the agent has seen its test pass

@@ -29,8 +29,8 @@ def run(folder: Path, *, user: int, refused: str = "", has_all: bool = False) ->
     bash = shutil.which("bash") or "/bin/bash"
     done = subprocess.run([bash, SCRIPT], cwd=folder, env={"PATH": str(programs)}, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    asked = (folder / "asked").read_text().splitlines() if (folder / "asked").exists() else []
-    return done.stdout.splitlines(), [line.split("-y ")[1] for line in asked if "install" in line]
+    lines = (folder / "asked").read_text().splitlines() if (folder / "asked").exists() else []
+    return done.stdout.splitlines(), [line.split("-y ")[1] for line in lines if "install" in line]
 
 
 def test_where_nothing_is_missing_nothing_is_said_or_done(tmp_path: Path) -> None:
@@ -38,21 +38,21 @@ def test_where_nothing_is_missing_nothing_is_said_or_done(tmp_path: Path) -> Non
 
 
 def test_what_is_installed_is_said(tmp_path: Path) -> None:
-    said, asked = run(tmp_path, user=0)
+    said, packages = run(tmp_path, user=0)
 
     assert said == ["Installing bubblewrap, chromium, libatomic1 with apt-get, for the tests …"]
-    assert asked == ["bubblewrap chromium libatomic1"]
+    assert packages == ["bubblewrap chromium libatomic1"]
 
 
 def test_what_cannot_be_installed_names_the_tests_that_are_skipped(tmp_path: Path) -> None:
-    said, asked = run(tmp_path, user=0, refused="chromium")
+    said, packages = run(tmp_path, user=0, refused="chromium")
 
     assert said[1:] == ["The browser tests will be skipped: chromium is not installed."]
-    assert asked[1:] == ["bubblewrap", "chromium", "libatomic1"]
+    assert packages[1:] == ["bubblewrap", "chromium", "libatomic1"]
 
 
 def test_without_root_nothing_is_tried_and_the_command_is_shown(tmp_path: Path) -> None:
-    said, asked = run(tmp_path, user=1000)
+    said, packages = run(tmp_path, user=1000)
 
     assert "apt-get install bubblewrap chromium libatomic1" in said[0]
     assert [line.split(" tests")[0] for line in said[1:]] == [
@@ -60,7 +60,7 @@ def test_without_root_nothing_is_tried_and_the_command_is_shown(tmp_path: Path) 
         "The browser",
         "The browser and page module",
     ]
-    assert asked == []
+    assert packages == []
 
 
 @pytest.mark.parametrize("script", ["install-test-tools.sh", "get-uv.sh"])

@@ -57,8 +57,8 @@ def test_someone_else_was_faster_and_the_page_says_who(served: Served, open_page
     expect(card).to_be_visible()
     page.route("**/api/runs/*", lambda route: route.abort())  # the page does not hear of the other answer in time
     with served.client("approver") as other:
-        (asked,) = [each for each in other.get("/api/approvals").json()["items"] if each["run_id"] == run_id]
-        assert other.post(f"/api/approvals/{asked['approval_id']}", json={"action": "reject"}).status_code == 200
+        (approval,) = [each for each in other.get("/api/approvals").json()["items"] if each["run_id"] == run_id]
+        assert other.post(f"/api/approvals/{approval['approval_id']}", json={"action": "reject"}).status_code == 200
 
     card.get_by_role("button", name="Approve and continue").click()
 

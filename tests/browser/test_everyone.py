@@ -16,12 +16,14 @@ Shoot = Callable[[Page, str], None]
 
 
 @pytest.fixture(scope="module")
-def shown(served: Served) -> Iterator[dict[str, str]]:
+def runs(served: Served) -> Iterator[dict[str, str]]:
     """One run of each kind, so that every state can be seen."""
-    wanted = "# Let customers pay in instalments\n\nSo that they need not ask.\n\n- keep the interface\n- add tests"
+    requirements = (
+        "# Let customers pay in instalments\n\nSo that they need not ask.\n\n- keep the interface\n- add tests"
+    )
     runs = {
-        "waiting": served.start_run("asking", title="Let customers pay in instalments", requirements_md=wanted),
-        "done": served.start_run("spec-and-review", title="Say what the shop sells", requirements_md=wanted),
+        "waiting": served.start_run("asking", title="Let customers pay in instalments", requirements_md=requirements),
+        "done": served.start_run("spec-and-review", title="Say what the shop sells", requirements_md=requirements),
         "failed": served.start_run("plain", title="Translate the errors", persona_overrides={"author": "z-spoiler"}),
         "poor": served.start_run("plain", title="Round prices the same way everywhere", budget_usd=0.05),
     }
@@ -44,8 +46,8 @@ def settle(page: Page) -> None:
 
 def check_access(page: Page) -> None:
     # Only what is broken is told in full: to describe what is not takes as long as to find it.
-    wanted = {"runOnly": {"type": "tag", "values": WCAG}, "resultTypes": ["violations"]}
-    found = Axe().run(page, options=wanted)
+    options = {"runOnly": {"type": "tag", "values": WCAG}, "resultTypes": ["violations"]}
+    found = Axe().run(page, options=options)
     broken = [
         f"{each['id']}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary'][:300]}"
         for each in found.response["violations"]
@@ -55,56 +57,54 @@ def check_access(page: Page) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_pages_are_accessible_in_both_themes(
-    served: Served, open_page: OpenPage, shoot: Shoot, shown: dict[str, str], theme: str
+    served: Served, open_page: OpenPage, shoot: Shoot, runs: dict[str, str], theme: str
 ) -> None:
     page = open_page(served, "/", theme=theme)
     expect(page.locator(".runs tbody tr").filter(has_text="Translate the errors")).to_contain_text("Failed")
     settle(page)
     shoot(page, f"runs-{theme}")
     check_access(page)
-    for name, run_id in shown.items():
+    for name, run_id in runs.items():
         page.goto(f"{served.url}/runs/{run_id}")
         settle(page)
         expect(page.locator(".tl-drawing svg .seg").first).to_be_attached()
         shoot(page, f"run-{name}-{theme}")
         check_access(page)
     for tab in TABS[1:]:
-        page.goto(f"{served.url}/runs/{shown['done']}{tab}")
+        page.goto(f"{served.url}/runs/{runs['done']}{tab}")
         settle(page)
         shoot(page, f"run{tab.replace('/', '-')}-{theme}")
         check_access(page)
 
 
-def test_nothing_is_wider_than_a_phone(
-    served: Served, open_page: OpenPage, shoot: Shoot, shown: dict[str, str]
-) -> None:
+def test_nothing_is_wider_than_a_phone(served: Served, open_page: OpenPage, shoot: Shoot, runs: dict[str, str]) -> None:
     page = open_page(served, "/", width=320)
-    for path in ("/", *(f"/runs/{shown[name]}{tab}" for name in ("waiting", "done") for tab in TABS)):
+    for path in ("/", *(f"/runs/{runs[name]}{tab}" for name in ("waiting", "done") for tab in TABS)):
         page.goto(served.url + path)
         settle(page)
         page.wait_for_timeout(150)
-        name = path.replace(shown["waiting"], "waiting").replace(shown["done"], "done")
+        name = path.replace(runs["waiting"], "waiting").replace(runs["done"], "done")
         shoot(page, f"phone{name.replace('/', '-')}")
         assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
 
 
 def test_at_twice_the_size_nothing_is_cut_off(
-    served: Served, open_page: OpenPage, shoot: Shoot, shown: dict[str, str]
+    served: Served, open_page: OpenPage, shoot: Shoot, runs: dict[str, str]
 ) -> None:
     page = open_page(served, "/", width=640)  # a window of 1280 by 800 at 200 %
     page.set_viewport_size({"width": 640, "height": 400})
     others = ("/new", "/workflows", "/workflows/feature-delivery", "/personas", "/budget", "/settings", "/health")
-    for path in ("/", f"/runs/{shown['waiting']}", f"/runs/{shown['done']}/changes", *others):
+    for path in ("/", f"/runs/{runs['waiting']}", f"/runs/{runs['done']}/changes", *others):
         page.goto(served.url + path)
         settle(page)
-        shoot(page, f"zoom{path.replace(shown['waiting'], 'waiting').replace(shown['done'], 'done').replace('/', '-')}")
+        shoot(page, f"zoom{path.replace(runs['waiting'], 'waiting').replace(runs['done'], 'done').replace('/', '-')}")
         assert page.evaluate("document.documentElement.scrollWidth") <= 640, path
-    page.goto(f"{served.url}/runs/{shown['waiting']}")
+    page.goto(f"{served.url}/runs/{runs['waiting']}")
     page.get_by_role("button", name="Approve and continue").scroll_into_view_if_needed()
     expect(page.get_by_role("button", name="Approve and continue")).to_be_in_viewport()
 
 
-def test_the_list_stays_a_table_on_a_phone(served: Served, open_page: OpenPage, shown: dict[str, str]) -> None:
+def test_the_list_stays_a_table_on_a_phone(served: Served, open_page: OpenPage, runs: dict[str, str]) -> None:
     page = open_page(served, "/", width=320)
 
     row = page.get_by_role("table").get_by_role("row").filter(has_text="Translate the errors")
@@ -150,8 +150,8 @@ def test_everything_can_be_done_by_keyboard(served: Served, open_page: OpenPage)
 
 
 def test_hostile_content_is_shown_as_text_and_breaks_nothing(served: Served, open_page: OpenPage, shoot: Shoot) -> None:
-    wanted = f"{HOSTILE}\n\n[click](javascript:alert(1)) `{HOSTILE}`\n\n" + "megabytes " * 50_000
-    run_id = served.start_run("asking", title=HOSTILE, requirements_md=wanted)
+    requirements = f"{HOSTILE}\n\n[click](javascript:alert(1)) `{HOSTILE}`\n\n" + "megabytes " * 50_000
+    run_id = served.start_run("asking", title=HOSTILE, requirements_md=requirements)
     served.wait_for(run_id, "paused")
     served.decide(run_id, "request_changes", HOSTILE)
     served.wait_for(run_id, "running", "pending")

@@ -22,10 +22,10 @@ def test_a_token_is_made_shown_once_works_and_is_revoked(served: Served, open_pa
 
     dialog.get_by_role("button", name="Make token").click()
 
-    shown = page.get_by_role("textbox", name="The new token")
-    expect(shown).to_have_value(re.compile("^hf_"))
+    textbox = page.get_by_role("textbox", name="The new token")
+    expect(textbox).to_have_value(re.compile("^hf_"))
     shoot(page, "settings-token-shown")
-    token = shown.input_value()
+    token = textbox.input_value()
     page.get_by_role("button", name="I have kept it").click()
     row = page.get_by_role("row").filter(has_text="<i>nightly</i>")
     expect(row).to_contain_text("operator")

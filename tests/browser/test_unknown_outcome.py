@@ -105,7 +105,7 @@ def test_a_call_that_had_worked_is_given_its_result_and_not_made_again(lost: Los
     expect(page.locator(".run-status")).to_contain_text("Completed")
     check_over(lost, page, title, "completed")
     assert lost.count_charges(title) == 1
-    answers = [json.loads(text) for text in told_to_the_model(lost.model) if text.startswith("{")]
+    answers = [json.loads(text) for text in list_charge_messages(lost.model) if text.startswith("{")]
     assert answers == [CHARGED]
 
 
@@ -123,7 +123,7 @@ def test_a_call_in_doubt_can_fail_its_phase(lost: Lost, open_page: OpenPage) -> 
     assert lost.count_charges(title) == 1
 
 
-def told_to_the_model(model: ModelServer) -> list[str]:
+def list_charge_messages(model: ModelServer) -> list[str]:
     """What the model was told of the charges."""
-    asked = [each.body["messages"] for each in model.received if each.place == ("You do phase `draft`", 1)]
-    return [messages[-1]["content"] for messages in asked]
+    conversations = [each.body["messages"] for each in model.received if each.place == ("You do phase `draft`", 1)]
+    return [messages[-1]["content"] for messages in conversations]

@@ -124,9 +124,9 @@ class Served:
         arguments = ["serve", "--port", str(self.port), "--no-browser"]
         environment = {**self._environment, "HOLDFAST_SIMULATE_DELAY_S": str(delay_s)}
         self._process = Speaking(arguments, environment, self.folder / "server.log")
-        told = self._process.read_line() + self._process.read_line()
-        found = re.search(r"http://\S+/login\?code=\S+", told)
-        assert found is not None, told
+        output = self._process.read_line() + self._process.read_line()
+        found = re.search(r"http://\S+/login\?code=\S+", output)
+        assert found is not None, output
         self.login_link = found.group(0)
         return self
 
@@ -183,6 +183,8 @@ class Served:
 
     def decide(self, run_id: str, action: str, comment: str = "", *, role: str = "admin") -> None:
         with self.client(role) as client:
-            (asked,) = [each for each in client.get("/api/approvals").json()["items"] if each["run_id"] == run_id]
-            answer = client.post(f"/api/approvals/{asked['approval_id']}", json={"action": action, "comment": comment})
+            (approval,) = [each for each in client.get("/api/approvals").json()["items"] if each["run_id"] == run_id]
+            answer = client.post(
+                f"/api/approvals/{approval['approval_id']}", json={"action": action, "comment": comment}
+            )
         assert answer.status_code == 200, answer.text

@@ -51,10 +51,10 @@ class World:
         lines = shell("runs", "events", run["run_id"], "--json", env=self.env).stdout.splitlines()
         return [json.loads(line) for line in lines]
 
-    def wait_until_asked(self, times: int) -> None:
+    def wait_for_requests(self, times: int) -> None:
         while len(self.server.received) < times:
-            self.server.is_asked.wait()
-            self.server.is_asked.clear()
+            self.server.has_request.wait()
+            self.server.has_request.clear()
 
     def last_request(self) -> str:
         return json.dumps(self.server.received[-1].body["messages"])

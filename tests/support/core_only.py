@@ -39,8 +39,8 @@ def list_core() -> set[str]:
         except PackageNotFoundError:
             continue  # of another platform
         for needed in map(Requirement, lines):
-            is_asked = needed.marker is None or any(needed.marker.evaluate({"extra": one}) for one in ("", *extras))
-            if is_asked and (found := normal(needed.name)) not in core:
+            is_relevant = needed.marker is None or any(needed.marker.evaluate({"extra": one}) for one in ("", *extras))
+            if is_relevant and (found := normal(needed.name)) not in core:
                 waiting.append((found, frozenset(needed.extras)))
     return core
 

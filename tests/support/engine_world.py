@@ -268,12 +268,12 @@ class World:
     def _build_agent(
         self, script: Script, persona: AgentPersona, config: Any, *, root_dir: Path, middleware: list[Any], **_: Any
     ) -> Any:
-        async def ainvoke(given: dict[str, Any], **_: Any) -> dict[str, Any]:
-            envelope = given["messages"][0]["content"]
+        async def ainvoke(state: dict[str, Any], **_: Any) -> dict[str, Any]:
+            envelope = state["messages"][0]["content"]
             key, path = next((key, path) for key, path in reversed(self._keys) if f"`{key}`" in envelope)
             run_id = _UUID.search(envelope)
             assert run_id is not None
-            turn = Turn(key, run_id[0], root_dir, middleware, given["messages"], persona, path)
+            turn = Turn(key, run_id[0], root_dir, middleware, state["messages"], persona, path)
             self.turns.append(turn)
             result = script(turn)
             if inspect.isawaitable(result):

@@ -31,5 +31,5 @@ class FileKeyring(KeyringBackend):
     def _read(self) -> dict[str, str]:
         if not self._path.exists():
             return {}
-        kept: dict[str, str] = json.loads(self._path.read_text())
-        return kept
+        entries: dict[str, str] = json.loads(self._path.read_text())
+        return entries

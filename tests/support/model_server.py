@@ -104,7 +104,7 @@ class ModelServer:
         self.received: list[Received] = []
         self.looked_at: list[str] = []
         """The paths of requests that are no calls: somebody looks who answers here."""
-        self.is_asked = threading.Event()
+        self.has_request = threading.Event()
         self._times: Counter[tuple[str, int]] = Counter()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -147,7 +147,7 @@ class ModelServer:
             body = json.loads(await reader.readexactly(int(headers.get("content-length", 0))))
             received = Received(head[0].split()[1], headers, body, self._place_of(body))
             self.received.append(received)
-            self.is_asked.set()
+            self.has_request.set()
             await self._answer(received, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client was killed, or the test is over

@@ -22,15 +22,15 @@ class Wire:
     is_flowing: threading.Event = field(default_factory=threading.Event)
     """While it is not set, nothing is taken from anyone."""
     _pairs: list[tuple[socket.socket, socket.socket]] = field(default_factory=list)
-    _kept_questions: set[socket.socket] = field(default_factory=set)
-    _kept_answers: set[socket.socket] = field(default_factory=set)
+    _mute_clients: set[socket.socket] = field(default_factory=set)
+    _mute_servers: set[socket.socket] = field(default_factory=set)
     _silenced: set[socket.socket] = field(default_factory=set)
 
     def keep_questions(self) -> None:
-        self._kept_questions = {client for client, _ in self._pairs}
+        self._mute_clients = {client for client, _ in self._pairs}
 
     def keep_answers(self) -> None:
-        self._kept_answers = {server for _, server in self._pairs}
+        self._mute_servers = {server for _, server in self._pairs}
 
     def cut(self) -> None:
         """Clients see a broken network; the server does not."""
@@ -41,7 +41,7 @@ class Wire:
     def deliver_questions(self) -> None:
         """The network was only slow: the server gets what one of its former clients has sent, and answers nobody."""
         (server,) = (server for client, server in self._pairs if client in self._silenced)
-        self._kept_answers = {server}
+        self._mute_servers = {server}
         server.sendall(self.questions)
 
     def join(self, client: socket.socket, server: socket.socket) -> None:
@@ -53,10 +53,10 @@ class Wire:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 self.is_flowing.wait()
-                if source in self._kept_questions:
+                if source in self._mute_clients:
                     self._silenced.add(source)
                     self.questions += data
-                elif source in self._kept_answers:
+                elif source in self._mute_servers:
                     self.answers += data
                 else:
                     target.sendall(data)

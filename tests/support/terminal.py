@@ -83,11 +83,11 @@ class Terminal:
 
     def _read(self) -> bool:
         try:
-            told = os.read(self._fd, 65536)
+            data = os.read(self._fd, 65536)
         except OSError:  # the other side is closed
             return False
-        self.screen += told.decode(errors="replace")
-        return bool(told)
+        self.screen += data.decode(errors="replace")
+        return bool(data)
 
 
 def _own_terminal() -> None:

@@ -70,9 +70,9 @@ def repo(tmp_path: Path) -> Path:
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """For commands in a process of their own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    rest = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     return {
-        **kept,
+        **rest,
         "HOLDFAST_DATA_DIR": str(tmp_path / "data"),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "PAGER": "cat",
@@ -91,10 +91,10 @@ def holdfast(
         monkeypatch.setenv(name, environment[name])
 
     def run(*arguments: str) -> Done:
-        kept, flags = app.take_global_options(list(arguments))
-        code = app._run(kept, is_debug="--debug" in flags)
-        told = capfd.readouterr()
-        return Done(code, told.out, told.err)
+        others, flags = app.take_global_options(list(arguments))
+        code = app._run(others, is_debug="--debug" in flags)
+        streams = capfd.readouterr()
+        return Done(code, streams.out, streams.err)
 
     return run
 

@@ -27,19 +27,19 @@ def answer(holdfast: Command, command: str, comment: str = "") -> Done:
 def test_an_approval_is_shown_with_all_that_an_answer_needs(
     holdfast: Command, waiting: dict[str, Any], repo: Path
 ) -> None:
-    shown = holdfast("approvals", "show", waiting["approval_id"][:8]).out
+    text = holdfast("approvals", "show", waiting["approval_id"][:8]).out
 
-    assert "Phase draft of small waits for your approval" in shown
-    assert '"phaseKey": "draft"' in shown
-    assert "+++ b/rehearsal/" in shown
-    assert "because phase draft has risk medium" in shown
-    assert waiting["digest"] in shown
-    assert str(repo) in shown
+    assert "Phase draft of small waits for your approval" in text
+    assert '"phaseKey": "draft"' in text
+    assert "+++ b/rehearsal/" in text
+    assert "because phase draft has risk medium" in text
+    assert waiting["digest"] in text
+    assert str(repo) in text
     worktree = holdfast("runs", "show", waiting["run_id"], "--json").json["worktree_root"]
-    assert worktree in shown
+    assert worktree in text
     short = waiting["approval_id"][:8]
     for command in (f"approve {short}", f'reject {short} --changes "…"', f"reject {short}"):
-        assert f"  holdfast {command}" in shown
+        assert f"  holdfast {command}" in text
 
 
 def test_an_approval_is_found_by_its_run_and_given_to_programs(holdfast: Command, waiting: dict[str, Any]) -> None:
@@ -63,10 +63,10 @@ def test_the_commands_of_an_approval_work_as_they_are_printed(holdfast: Command,
     second = holdfast("approvals", "show", waiting["run_id"], "--json").json
     since = second["since_answer"]
     assert (since["approval_id"], since["attempt"], since["comment"]) == (waiting["approval_id"], 1, "Say more")
-    shown = holdfast("approvals", "show", waiting["run_id"]).out
-    assert "Changed since the last accepted state" in shown
-    assert "Changed since the last answer" in shown
-    assert "Attempt 1 was refused" in shown
+    text = holdfast("approvals", "show", waiting["run_id"]).out
+    assert "Changed since the last accepted state" in text
+    assert "Changed since the last answer" in text
+    assert "Attempt 1 was refused" in text
     assert answer(holdfast, second["commands"]["approve"]).code == 0
     assert answer(holdfast, second["commands"]["resume"]).code == 0
 
@@ -74,11 +74,11 @@ def test_the_commands_of_an_approval_work_as_they_are_printed(holdfast: Command,
 def test_an_approval_that_was_answered_says_so_and_offers_nothing(holdfast: Command, waiting: dict[str, Any]) -> None:
     holdfast("approve", waiting["approval_id"])
 
-    shown = holdfast("approvals", "show", waiting["approval_id"])
+    result = holdfast("approvals", "show", waiting["approval_id"])
 
-    assert shown.code == 0
-    assert "answered with approve" in shown.out
-    assert "holdfast approve" not in shown.out
+    assert result.code == 0
+    assert "answered with approve" in result.out
+    assert "holdfast approve" not in result.out
     none = holdfast("approvals", "show", waiting["run_id"])
     assert (none.code, "waits for no approval" in none.err) == (1, True)
 
@@ -105,12 +105,12 @@ def test_what_waits_is_in_the_diff_of_its_run_and_in_no_merge(
 
 
 def test_a_run_that_waits_names_the_approval_with_its_summary(holdfast: Command, waiting: dict[str, Any]) -> None:
-    shown = holdfast("runs", "show", waiting["run_id"]).out
+    text = holdfast("runs", "show", waiting["run_id"]).out
 
-    assert "Phase draft waits for you: .holdfast/results/draft.json · 2 files, +" in shown
-    assert f"holdfast approvals show {waiting['approval_id'][:8]}" in shown
-    assert f"holdfast approve {waiting['approval_id'][:8]}" in shown
-    assert str(Path("worktrees") / waiting["run_id"]) in shown
+    assert "Phase draft waits for you: .holdfast/results/draft.json · 2 files, +" in text
+    assert f"holdfast approvals show {waiting['approval_id'][:8]}" in text
+    assert f"holdfast approve {waiting['approval_id'][:8]}" in text
+    assert str(Path("worktrees") / waiting["run_id"]) in text
 
 
 def test_the_listing_is_a_command_of_its_own_and_says_where_the_whole_is(
@@ -135,6 +135,6 @@ def test_changes_are_not_asked_for_without_saying_which(holdfast: Command, waiti
 def test_the_next_step_of_a_waiting_run_names_its_approval(holdfast: Command, start: Command) -> None:
     done = start()
     (approval,) = holdfast("approvals", "--json").json
-    shown = holdfast("runs", "show", done.json["run_id"]).out
+    text = holdfast("runs", "show", done.json["run_id"]).out
 
-    assert f"holdfast approve {approval['approval_id'][:8]}" in shown
+    assert f"holdfast approve {approval['approval_id'][:8]}" in text

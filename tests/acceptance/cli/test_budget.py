@@ -15,12 +15,12 @@ def test_money_of_a_rehearsal_is_apart_and_no_limit_stops_it(
     words = ("--repo", str(repo), "--requirements", "Add numbers", "--simulate", "--yes", "--json")
     result = holdfast("run", "small", *words).json
     money = holdfast("budget", "--json").json
-    shown = holdfast("runs", "show", result["run_id"], "--json").json
+    details = holdfast("runs", "show", result["run_id"], "--json").json
 
     assert (result["state"], result["cost_usd"]) == ("completed", 0)
     assert result["simulated_usd"] > 0
     assert (money["spent_usd"], money["simulated_usd"]) == (0, pytest.approx(result["simulated_usd"]))
-    assert (shown["cost_usd"], shown["simulated_usd"]) == (0, pytest.approx(result["simulated_usd"]))
+    assert (details["cost_usd"], details["simulated_usd"]) == (0, pytest.approx(result["simulated_usd"]))
     (listed,) = holdfast("runs", "list", "--json").json
     assert (listed["cost_usd"], listed["is_simulated"]) == (0, True)
     for words in (["runs", "show", result["run_id"]], ["budget", result["run_id"]]):

@@ -25,7 +25,7 @@ def test_where_there_is_no_database_yet_listings_are_empty(holdfast: Command, tm
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["rnus"], "Did you mean 'runs'?"),
         (["runs", "lst"], "Did you mean 'list'?"),
@@ -40,17 +40,17 @@ def test_where_there_is_no_database_yet_listings_are_empty(holdfast: Command, tm
         (["--no-such-option"], "--no-such-option"),
     ],
 )
-def test_wrong_usage_is_one_line_with_exit_code_2(holdfast: Command, arguments: list[str], told: str) -> None:
+def test_wrong_usage_is_one_line_with_exit_code_2(holdfast: Command, arguments: list[str], message: str) -> None:
     done = holdfast(*arguments)
 
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("holdfast: usage: ")
-    assert told in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["runs", "show", "0000"], "run_not_found: There is no run '0000'"),
         (["runs", "show", "%%%%"], "run_not_found: There is no run"),
@@ -62,11 +62,11 @@ def test_wrong_usage_is_one_line_with_exit_code_2(holdfast: Command, arguments: 
         (["workflows", "validate", "/no/such/file.yaml"], "template_"),
     ],
 )
-def test_a_refusal_is_one_line_with_code_and_next_step(holdfast: Command, arguments: list[str], told: str) -> None:
+def test_a_refusal_is_one_line_with_code_and_next_step(holdfast: Command, arguments: list[str], message: str) -> None:
     done = holdfast(*arguments)
 
     assert (done.code, done.out) == (1, "")
-    assert told in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
 
 
@@ -81,8 +81,8 @@ def test_the_catalog_is_listed_and_shown(holdfast: Command, repo: Path) -> None:
     workflows = {entry["name"]: entry for entry in holdfast("workflows", "list", "--repo", str(repo), "--json").json}
     assert workflows["small"]["source"] == "repository"
     assert workflows["feature-delivery"]["source"] == "package"
-    shown = holdfast("workflows", "show", "feature-delivery", "--json").json
-    assert shown["definition"]["phases"][0]["expected_artifact"]["schema"] == "dev/spec@1"
+    workflow = holdfast("workflows", "show", "feature-delivery", "--json").json
+    assert workflow["definition"]["phases"][0]["expected_artifact"]["schema"] == "dev/spec@1"
     assert "asks a person" in holdfast("workflows", "show", "feature-delivery").out
     file = str(repo / ".holdfast" / "workflows" / "small.yaml")
     assert holdfast("workflows", "validate", file, "--json").json["valid"] is True

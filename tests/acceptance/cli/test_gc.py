@@ -42,10 +42,10 @@ def test_merge_takes_worktree_and_branch_with_it_unless_they_are_to_stay(
 ) -> None:
     first, second = (start("--yes").json["run_id"] for _ in range(2))
 
-    gone, kept = holdfast("merge", first), holdfast("merge", second, "--keep", "--into", "other")
+    gone, second_merge = holdfast("merge", first), holdfast("merge", second, "--keep", "--into", "other")
 
     assert "Removed the run's worktree and branch." in gone.out
-    assert "Removed" not in kept.out
+    assert "Removed" not in second_merge.out
     listed = git(repo, "worktree", "list")
     assert first not in listed
     assert second in listed

@@ -35,12 +35,12 @@ def test_the_how_to_followed_word_by_word_commits_nothing_that_setup_made(holdfa
     done = holdfast(*words.replace("--repo .", f"--repo {repo}").split(), "--json")
     assert done.code == 0, done.err
     run_id = done.json["run_id"]
-    shown = holdfast("runs", "diff", run_id)
+    diff = holdfast("runs", "diff", run_id)
     merged = holdfast("merge", run_id)
 
-    assert ".venv" not in shown.out
+    assert ".venv" not in diff.out
     assert merged.code == 0, merged.err
-    for said in (shown.err, merged.out):
+    for said in (diff.err, merged.out):
         assert re.search(r"Left out, made by setup: \.venv/ \([\d,]+ files\)", said), said
         assert "Left out, copied in: .env" in said
     assert ".venv" not in git(repo, "ls-tree", "-r", "--name-only", "HEAD")

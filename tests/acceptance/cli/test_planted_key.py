@@ -46,7 +46,7 @@ def run(repo: Path, environment: dict[str, str], flag: str) -> subprocess.Comple
 
 
 def assert_nowhere(environment: dict[str, str], done: subprocess.CompletedProcess[str]) -> None:
-    shown = {"standard output": done.stdout, "standard error": done.stderr}
+    texts = {"standard output": done.stdout, "standard error": done.stderr}
     (listed,) = json.loads(shell("runs", "list", "--json", env=environment).stdout)
     for words in (
         ("runs", "show"),
@@ -55,12 +55,12 @@ def assert_nowhere(environment: dict[str, str], done: subprocess.CompletedProces
         ("runs", "logs"),
         ("runs", "diff"),
     ):
-        told = shell(*words, listed["run_id"], env=environment)
-        assert told.returncode == 0
-        shown[" ".join(words)] = told.stdout + told.stderr
-    deltas = [json.loads(line) for line in shown["runs events --json"].splitlines()]
-    shown["the live text"] = "".join(str(event["payload"].get("text", "")) for event in deltas)
-    for name, text in shown.items():
+        result = shell(*words, listed["run_id"], env=environment)
+        assert result.returncode == 0
+        texts[" ".join(words)] = result.stdout + result.stderr
+    deltas = [json.loads(line) for line in texts["runs events --json"].splitlines()]
+    texts["the live text"] = "".join(str(event["payload"].get("text", "")) for event in deltas)
+    for name, text in texts.items():
         assert KEY not in text, name
     for path in Path(environment["HOLDFAST_DATA_DIR"]).rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path

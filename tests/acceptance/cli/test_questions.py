@@ -69,8 +69,8 @@ def test_a_tool_call_is_asked_for_and_the_run_goes_on_where_it_stood(
 
     places = [place for place in server.places if place[0]]
     assert places == [("You do phase `draft`", number) for number in range(4)]  # nothing was asked of the model twice
-    shown = read_only_run(environment)
-    assert [(row["action"], row["comment"]) for row in shown["approvals"]] == [("reject", "not yet"), ("approve", "")]
+    run = read_only_run(environment)
+    assert [(row["action"], row["comment"]) for row in run["approvals"]] == [("reject", "not yet"), ("approve", "")]
     assert shell("db", "check", env=environment).returncode == 0
 
 
@@ -105,6 +105,8 @@ def test_of_a_call_in_flight_at_a_kill_a_person_says_what_became(
     assert read_only_run(environment)["state"] == state
     assert count_charges(data_dir) == charges
     if answers[0] == "h":
-        told = next(item.body["messages"][-1] for item in server.received if item.place == ("You do phase `draft`", 1))
-        assert (told["role"], told["content"]) == ("tool", "charged 5")
+        message = next(
+            item.body["messages"][-1] for item in server.received if item.place == ("You do phase `draft`", 1)
+        )
+        assert (message["role"], message["content"]) == ("tool", "charged 5")
     assert shell("db", "check", env=environment).returncode == 0

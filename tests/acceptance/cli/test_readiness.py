@@ -24,7 +24,7 @@ def write_persona(tmp_path: Path, address: str, *more: str) -> None:
 def test_the_list_says_who_is_ready_and_what_the_others_need(holdfast: Command, tmp_path: Path) -> None:
     with ModelServer({}) as server:
         write_persona(tmp_path, server.address)
-        listed, told = holdfast("personas", "list", "--json").json, holdfast("personas", "list").out
+        listed, table = holdfast("personas", "list", "--json").json, holdfast("personas", "list").out
 
     states = {item["name"]: item["state"] for item in listed}
     assert listed[0]["name"] == "mine"
@@ -34,8 +34,8 @@ def test_the_list_says_who_is_ready_and_what_the_others_need(holdfast: Command, 
     assert [item["name"] for item in listed if item["state"] == "with --simulate"] == [
         item["name"] for item in listed[-4:]
     ]
-    assert told.splitlines()[0].split() == ["NAME", "STATE", "BACKEND", "MODEL", "FROM"]
-    assert told.splitlines()[1].split()[:2] == ["mine", "ready"]
+    assert table.splitlines()[0].split() == ["NAME", "STATE", "BACKEND", "MODEL", "FROM"]
+    assert table.splitlines()[1].split()[:2] == ["mine", "ready"]
 
 
 def test_without_a_key_three_lines_say_what_is_missing_and_how_to_go_on(holdfast: Command, repo: Path) -> None:

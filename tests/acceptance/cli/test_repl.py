@@ -31,8 +31,8 @@ def test_a_conversation_has_turns_tools_and_a_memory(world: Open) -> None:
     leave(terminal)
 
     assert "▸ read_file /calc.py" in terminal.screen.replace("\x1b[0m", "").replace("\x1b[2m", "")
-    told = here.last_request()
-    assert told.index("What does add do?") < told.index("It subtracts.") < told.index("Is that wrong?")
+    request = here.last_request()
+    assert request.index("What does add do?") < request.index("It subtracts.") < request.index("Is that wrong?")
     assert here.server.places == [("", 0), ("", 1), ("", 2)]
     (run,) = here.read("runs", "list")
     assert (run["workflow"], run["state"], run["pause_reason"]) == ("conversation", "paused", "message")
@@ -44,7 +44,7 @@ def test_killed_in_the_middle_of_an_answer_it_goes_on_without_asking_twice(world
     terminal = here.open()
     terminal.type("Look around.\r")
     terminal.wait_for("word1 ")
-    here.wait_until_asked(2)
+    here.wait_for_requests(2)
     terminal.kill()
 
     again = here.open("--resume")
@@ -73,8 +73,8 @@ def test_a_message_that_nobody_answered_yet_is_answered_after_a_kill(world: Open
     wait_for_answer(again, WORD)
     leave(again)
 
-    told = here.last_request()
-    assert told.index("One") < told.index("First.") < told.index("Two")
+    request = here.last_request()
+    assert request.index("One") < request.index("First.") < request.index("Two")
     assert len([event for event in here.events() if event["kind"] == "message.received"]) == 2
 
 
@@ -194,12 +194,12 @@ def test_files_that_are_mentioned_go_along_but_no_secrets(world: Open) -> None:
     wait_for_answer(terminal, WORD)
     leave(terminal)
 
-    told = here.last_request()
-    assert "return a - b" in told
-    assert "do-not-tell-me" not in told
-    assert KEY not in told
-    assert "xxxx" in told
-    assert len(told) < 100_000
+    request = here.last_request()
+    assert "return a - b" in request
+    assert "do-not-tell-me" not in request
+    assert KEY not in request
+    assert "xxxx" in request
+    assert len(request) < 100_000
     assert "@.env was left out" in terminal.screen
     written = [path for path in here.repo.parent.rglob("*") if path.is_file() and path.name != "notes.txt"]
     assert not any(KEY.encode() in path.read_bytes() for path in written)
@@ -338,8 +338,8 @@ def test_a_command_of_ones_own_goes_along_with_the_next_message(world: Open) -> 
     terminal.wait_for("with your next message: the output of !")
     terminal.type("What is wrong?\r")
     wait_for_answer(terminal, "Seen.")
-    told = here.last_request()
-    assert told.index("What is wrong?") < told.index("<shell command=") < told.index("return a - b")
+    request = here.last_request()
+    assert request.index("What is wrong?") < request.index("<shell command=") < request.index("return a - b")
 
     terminal.type("!sleep 600\r")
     terminal.wait_for("Ctrl-C ends it")

@@ -9,7 +9,7 @@ from tests.acceptance.cli.conftest import Command
 from tests.support.model_server import ASKS_BEFORE_TOUCH, Asks, ModelServer, Reply, Says, asks, own_persona
 from tests.support.terminal import Terminal, shell
 
-WANTED = {"command": "touch made.txt"}
+ARGUMENTS = {"command": "touch made.txt"}
 CHANGED = {"command": "touch changed.txt"}
 
 
@@ -30,7 +30,7 @@ def server(repo: Path, environment: dict[str, str]) -> Iterator[ModelServer]:
     """A model that wants to make a file, and a persona that has to ask for it."""
     file = repo / ".holdfast" / "workflows" / "small.yaml"
     file.write_text(file.read_text().replace("risk: medium", "risk: low"))
-    draft: list[Reply] = [asks(("execute", WANTED)), write("draft"), Says("Done.")]
+    draft: list[Reply] = [asks(("execute", ARGUMENTS)), write("draft"), Says("Done.")]
     with ModelServer({"You do phase `draft`": draft, "": [write("final"), Says("Done.")]}) as started:
         personas = Path(environment["XDG_CONFIG_HOME"]) / "holdfast" / "personas"
         personas.mkdir(parents=True)
@@ -44,10 +44,10 @@ def words(repo: Path) -> tuple[str, ...]:
 
 def check_made(server: ModelServer, diff: str) -> None:
     """The call was made as the person said, and the agent knows."""
-    told = next(received.body["messages"][-1] for received in server.received if received.place[1] == 1)
-    assert told["role"] == "tool"
-    assert told["content"].startswith("A person changed the arguments")
-    assert "changed.txt" in told["content"]
+    message = next(received.body["messages"][-1] for received in server.received if received.place[1] == 1)
+    assert message["role"] == "tool"
+    assert message["content"].startswith("A person changed the arguments")
+    assert "changed.txt" in message["content"]
     assert "b/changed.txt" in diff
     assert "made.txt" not in diff
 
@@ -55,12 +55,12 @@ def check_made(server: ModelServer, diff: str) -> None:
 def test_the_command_takes_them_as_json(holdfast: Command, repo: Path, server: ModelServer) -> None:
     paused = holdfast(*words(repo), "--json")
     ((waiting,), run_id) = (holdfast("approvals", "--json").json, paused.json["run_id"])
-    refused = [holdfast("approve", waiting["approval_id"], "--args", given) for given in ("touch x", "[1]", "")]
+    refused = [holdfast("approve", waiting["approval_id"], "--args", arguments) for arguments in ("touch x", "[1]", "")]
     still_waiting = holdfast("approvals", "--json").json
     approved = holdfast("approve", waiting["approval_id"], "--args", json.dumps(CHANGED), "--json")
     done = holdfast("resume", run_id, "--json")
 
-    assert (paused.code, waiting["shown"]["args"]) == (3, WANTED)
+    assert (paused.code, waiting["shown"]["args"]) == (3, ARGUMENTS)
     assert {answer.code for answer in refused} == {1}
     assert all("a JSON object" in answer.err and "--args" in answer.err for answer in refused)
     assert [row["approval_id"] for row in still_waiting] == [waiting["approval_id"]]

@@ -43,9 +43,9 @@ def test_a_diff_shows_none_of_holdfasts_own_files_not_even_one_that_was_moved_as
     run_id = start("--yes").json["run_id"]
 
     assert "draft.json.before-draft-1" in holdfast("runs", "diff", run_id, "--artifacts").out
-    shown = holdfast("runs", "diff", run_id).out
-    assert shown.startswith("diff --git ")
-    assert "a/.holdfast" not in shown
+    diff = holdfast("runs", "diff", run_id).out
+    assert diff.startswith("diff --git ")
+    assert "a/.holdfast" not in diff
 
 
 def look_at(holdfast: Command, run_id: str) -> None:
@@ -54,8 +54,8 @@ def look_at(holdfast: Command, run_id: str) -> None:
     assert holdfast("runs", "list", "--state", "failed", "--json").json == []
     assert "No run matches" in holdfast("runs", "list", "--text", "nothing like it").out
 
-    shown = holdfast("runs", "show", run_id[:8], "--json").json
-    assert (shown["state"], shown["error"], shown["run_id"]) == ("completed", None, run_id)
+    details = holdfast("runs", "show", run_id[:8], "--json").json
+    assert (details["state"], details["error"], details["run_id"]) == ("completed", None, run_id)
     assert len(holdfast("runs", "show", run_id[:8]).out.splitlines()) < 24
 
     lines = holdfast("runs", "events", run_id, "--json").out.splitlines()
@@ -75,7 +75,7 @@ def look_at(holdfast: Command, run_id: str) -> None:
 
     assert holdfast("runs", "watch", run_id).code == 0
     money = holdfast("budget", run_id, "--json").json
-    assert money["spent_usd"] == pytest.approx(shown["cost_usd"])
+    assert money["spent_usd"] == pytest.approx(details["cost_usd"])
     assert {phase["key"] for phase in money["phases"]} == {"draft", "final"}
     assert holdfast("budget", "--json").json["runs"][0]["run_id"] == run_id
     assert holdfast("db", "check").code == 0
@@ -110,8 +110,8 @@ def test_a_run_waits_for_an_answer_and_goes_on_after_it(start: Command, holdfast
     assert approval["approval_id"][:8] in holdfast("approvals").out
 
     run_id = waiting.json["run_id"]
-    asked = holdfast("reject", approval["approval_id"][:8], "--changes", "--comment", "Say more", "--json")
-    assert asked.json == {"approval_id": approval["approval_id"], "run_id": run_id, "action": "request_changes"}
+    answer = holdfast("reject", approval["approval_id"][:8], "--changes", "--comment", "Say more", "--json")
+    assert answer.json == {"approval_id": approval["approval_id"], "run_id": run_id, "action": "request_changes"}
     again = holdfast("resume", run_id, "--json")
     assert (again.code, again.json["phases"][0]["attempts"]) == (3, 2)
     (second,) = holdfast("approvals", "--json").json
@@ -167,9 +167,9 @@ def test_requirements_can_come_from_a_file(holdfast: Command, repo: Path, tmp_pa
         *("run", "small", "--repo", str(repo), "--simulate", "--detach", "--json", "--requirements-file", str(file))
     )
 
-    shown: Done = holdfast("runs", "show", made.json["run_id"], "--json")
+    details: Done = holdfast("runs", "show", made.json["run_id"], "--json")
 
-    assert shown.json["requirements_md"] == "A wish from a file"
+    assert details.json["requirements_md"] == "A wish from a file"
 
 
 def test_what_is_not_committed_is_named_before_a_run_that_does_not_see_it(start: Command, repo: Path) -> None:

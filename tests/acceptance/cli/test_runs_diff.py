@@ -77,8 +77,8 @@ def test_fork_with_other_requirements(start: Command, holdfast: Command, repo: P
 def test_what_is_wrong_is_one_line_and_changes_nothing(start: Command, holdfast: Command) -> None:
     run_id = start().json["run_id"]
 
-    def check(done: Done, code: int, told: str) -> None:
-        assert (done.code, done.err.count("\n"), told in done.err) == (code, 1, True), done.err
+    def check(done: Done, code: int, message: str) -> None:
+        assert (done.code, done.err.count("\n"), message in done.err) == (code, 1, True), done.err
 
     check(holdfast("resume", run_id, "--persona", "author"), 2, "ROLE=NAME")
     check(holdfast("resume", run_id, "--requirements", " "), 2, "--requirements TEXT")

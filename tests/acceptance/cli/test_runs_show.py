@@ -48,11 +48,11 @@ def lines_of(text: str) -> list[dict[str, Any]]:
 
 
 def test_the_logs_of_a_run_are_its_commands_with_what_they_printed(holdfast: Command, checked: str) -> None:
-    shown = holdfast("runs", "logs", checked[:8]).out
+    logs = holdfast("runs", "logs", checked[:8]).out
 
-    assert "setup $ sh -c 'echo installing; echo \"an old one\" >&2' (exit code 0, " in shown
-    assert "\n  installing\n  an old one\n" in shown
-    assert "draft/1 $ sh -c 'echo 1 failed; exit 4' (exit code 4, " in shown
+    assert "setup $ sh -c 'echo installing; echo \"an old one\" >&2' (exit code 0, " in logs
+    assert "\n  installing\n  an old one\n" in logs
+    assert "draft/1 $ sh -c 'echo 1 failed; exit 4' (exit code 4, " in logs
     calls = lines_of(holdfast("runs", "logs", checked, "--json").out)
     assert [(call["key"], call["type"], call["exit_code"]) for call in calls] == [
         ("setup/command1", "setup", 0),
@@ -80,17 +80,17 @@ def test_events_are_a_transcript_in_the_width_there_is(
     holdfast: Command, checked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "72")
-    shown = holdfast("runs", "events", checked).out
+    transcript = holdfast("runs", "events", checked).out
 
-    assert "[draft] phase draft started, by simulated-author" in shown
-    assert "model answered after " in shown
-    assert '"fingerprint"' not in shown
-    flat = " ".join(shown.split())
+    assert "[draft] phase draft started, by simulated-author" in transcript
+    assert "model answered after " in transcript
+    assert '"fingerprint"' not in transcript
+    flat = " ".join(transcript.split())
     assert "[draft] calls sh -c echo 1 failed; exit 4" in flat
     assert "command ended with exit code 4 1 failed" in flat
     assert "phase draft failed: The check 'sh -c echo 1 failed; exit 4' of phase 'draft' ended with exit code 4" in flat
-    assert [line for line in shown.splitlines() if "/" not in line and len(line) > 72] == []
-    assert holdfast("runs", "events", checked, "--follow").out.split() == shown.split()
+    assert [line for line in transcript.splitlines() if "/" not in line and len(line) > 72] == []
+    assert holdfast("runs", "events", checked, "--follow").out.split() == transcript.split()
 
 
 def test_events_can_be_of_some_kinds(holdfast: Command, checked: str) -> None:
@@ -100,8 +100,8 @@ def test_events_can_be_of_some_kinds(holdfast: Command, checked: str) -> None:
     assert set(kinds("--kind", "tool.")) == set(kinds("--kind", "tool")) == {"tool.started", "tool.result"}
     assert kinds("--kind", "run.created", "--kind", "phase.") == ["run.created", "phase.started", "phase.failed"]
     assert kinds("--kind", "run.", "--since", "2", "--follow") == ["run.failed"]
-    shown = holdfast("runs", "events", checked, "--kind", "run.failed").out
-    assert shown.count(" s  ") == 1
+    transcript = holdfast("runs", "events", checked, "--kind", "run.failed").out
+    assert transcript.count(" s  ") == 1
     wrong = holdfast("runs", "events", checked, "--kind", "tool.reslt")
     assert (wrong.code, "Did you mean 'tool.result'?" in wrong.err) == (2, True)
 

@@ -28,8 +28,8 @@ def test_a_question_is_answered_on_standard_output_and_the_conversation_stays(wo
     assert (answer["state"], answer["waiting_for"], answer["error"]) == ("paused", "message", None)
     assert answer["cost_usd"] == run["cost_usd"]
 
-    told = here.last_request()
-    assert told.index("What does add do?") < told.index("It **subtracts**.") < told.index("Is that wrong?")
+    request = here.last_request()
+    assert request.index("What does add do?") < request.index("It **subtracts**.") < request.index("Is that wrong?")
     with here.open("--resume") as terminal:
         terminal.wait_for("It ")  # what was said, drawn
         leave(terminal)
@@ -79,9 +79,9 @@ def test_a_failure_is_exit_code_1_and_says_why(world: Open) -> None:
     failed = ask(here, "-p", "why?", "--json")
 
     assert failed.returncode == 1
-    told = json.loads(failed.stdout)
-    assert told["answer"] == ""
-    assert told["error"]["message"]
+    answer = json.loads(failed.stdout)
+    assert answer["answer"] == ""
+    assert answer["error"]["message"]
     assert "✕" in failed.stderr
     assert "Traceback" not in failed.stderr
 
@@ -121,7 +121,7 @@ def test_on_a_terminal_the_answer_is_drawn_and_ctrl_c_interrupts_it(world: Open)
     assert "\x1b]0;" not in terminal.screen
 
     interrupted = Terminal("-p", "More?", env=here.env, cwd=here.repo)
-    here.wait_until_asked(2)
+    here.wait_for_requests(2)
     interrupted.type("\x03")
     interrupted.wait_for("Interrupted. Go on: holdfast --resume")
     assert interrupted.end() == 130

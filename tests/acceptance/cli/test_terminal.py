@@ -17,7 +17,7 @@ STUCK = {"HOLDFAST_SIMULATE_DELAY_S": "60"}
 
 
 @pytest.fixture
-def wanted(repo: Path) -> list[str]:
+def arguments(repo: Path) -> list[str]:
     return ["run", "small", "--repo", str(repo), "--simulate", "--requirements", "Add numbers"]
 
 
@@ -29,8 +29,8 @@ def run_id_on(screen: str) -> str:
     return re.findall(r"run ([0-9a-f-]{36})", screen)[0]
 
 
-def test_a_person_watches_asks_for_changes_and_approves(wanted: list[str], environment: dict[str, str]) -> None:
-    terminal = Terminal(*wanted, "--budget", "3", env={**environment, **SLOW}, is_cold=True)
+def test_a_person_watches_asks_for_changes_and_approves(arguments: list[str], environment: dict[str, str]) -> None:
+    terminal = Terminal(*arguments, "--budget", "3", env={**environment, **SLOW}, is_cold=True)
 
     terminal.wait_for("of $3.00")
     terminal.wait_for("write_file")
@@ -52,14 +52,16 @@ def test_a_person_watches_asks_for_changes_and_approves(wanted: list[str], envir
     terminal.wait_for("completed ·")
 
     assert terminal.end() == 0
-    shown = read(environment, "runs", "show", run_id_on(terminal.screen))
-    assert [approval["action"] for approval in shown["approvals"]] == ["request_changes", "approve"]
-    assert shown["approvals"][0]["comment"] == "Mention subtraction"
+    run = read(environment, "runs", "show", run_id_on(terminal.screen))
+    assert [approval["action"] for approval in run["approvals"]] == ["request_changes", "approve"]
+    assert run["approvals"][0]["comment"] == "Mention subtraction"
 
 
 @pytest.mark.parametrize(("keys", "code"), [("l\n", 3), ("\x04", 3), ("\x03", 130)], ids=["later", "ctrl-d", "ctrl-c"])
-def test_later_leaves_the_question_open(wanted: list[str], environment: dict[str, str], keys: str, code: int) -> None:
-    terminal = Terminal(*wanted, env=environment, columns=40)
+def test_later_leaves_the_question_open(
+    arguments: list[str], environment: dict[str, str], keys: str, code: int
+) -> None:
+    terminal = Terminal(*arguments, env=environment, columns=40)
     terminal.wait_for("later (l) >")
 
     terminal.type(keys)
@@ -69,15 +71,17 @@ def test_later_leaves_the_question_open(wanted: list[str], environment: dict[str
     assert len(read(environment, "approvals")) == 1
 
 
-def test_ctrl_c_pauses_twice_leaves_at_once_and_the_run_goes_on(wanted: list[str], environment: dict[str, str]) -> None:
-    first = Terminal(*wanted, "--yes", env={**environment, **SLOW})
+def test_ctrl_c_pauses_twice_leaves_at_once_and_the_run_goes_on(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    first = Terminal(*arguments, "--yes", env={**environment, **SLOW})
     first.wait_for("write_file")
     first.type("\x03")
     assert first.end() == 130
     run_id = run_id_on(first.screen)
     assert f"Go on: holdfast resume {run_id[:8]}" in first.screen
-    shown = read(environment, "runs", "show", run_id)
-    assert (shown["state"], shown["pause_reason"]) == ("paused", "person")
+    run = read(environment, "runs", "show", run_id)
+    assert (run["state"], run["pause_reason"]) == ("paused", "person")
 
     second = Terminal("resume", run_id, "--yes", env={**environment, **STUCK})
     second.wait_for("asks rehearsal-1")
@@ -92,8 +96,8 @@ def test_ctrl_c_pauses_twice_leaves_at_once_and_the_run_goes_on(wanted: list[str
     assert_nothing_was_done_twice(environment, run_id)
 
 
-def test_killed_from_the_shell_resumed_from_the_shell(wanted: list[str], environment: dict[str, str]) -> None:
-    with start(wanted, {**environment, **VERY_SLOW}) as process:
+def test_killed_from_the_shell_resumed_from_the_shell(arguments: list[str], environment: dict[str, str]) -> None:
+    with start(arguments, {**environment, **VERY_SLOW}) as process:
         assert process.stderr is not None
         run_id = read_run_id(process)
         wait_for_line(process, "write_file")
@@ -114,8 +118,8 @@ def test_killed_from_the_shell_resumed_from_the_shell(wanted: list[str], environ
     assert_nothing_was_done_twice(environment, run_id)
 
 
-def test_another_process_watches_and_pauses_a_run(wanted: list[str], environment: dict[str, str]) -> None:
-    with start(wanted, {**environment, **VERY_SLOW}) as process:
+def test_another_process_watches_and_pauses_a_run(arguments: list[str], environment: dict[str, str]) -> None:
+    with start(arguments, {**environment, **VERY_SLOW}) as process:
         assert process.stderr is not None
         run_id = read_run_id(process)
         wait_for_line(process, "draft: started")
@@ -123,17 +127,17 @@ def test_another_process_watches_and_pauses_a_run(wanted: list[str], environment
             [HOLDFAST, "runs", "watch", run_id], env=environment, stdout=subprocess.PIPE, text=True
         )
         paused = read(environment, "pause", run_id)
-        told, _ = watching.communicate()
+        output, _ = watching.communicate()
         process.stderr.read()
         assert process.wait() == 3
 
     assert paused["state"] == "paused"
-    assert (watching.returncode, f"Go on: holdfast resume {run_id[:8]}" in told) == (3, True)
+    assert (watching.returncode, f"Go on: holdfast resume {run_id[:8]}" in output) == (3, True)
 
 
-def start(wanted: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+def start(arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [HOLDFAST, *wanted, "--yes"],
+        [HOLDFAST, *arguments, "--yes"],
         env={**SLOW, **environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

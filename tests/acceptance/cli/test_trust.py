@@ -76,8 +76,8 @@ def test_what_brings_no_command_needs_no_consent(start: Command, holdfast: Comma
 def test_in_a_terminal_the_question_is_asked_first(
     repo: Path, bringing: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    wanted = ["run", "small", "--repo", str(repo), "--simulate", "--requirements", "Add numbers"]
-    declined = Terminal(*wanted, env={**environment, "HOME": str(tmp_path)})
+    arguments = ["run", "small", "--repo", str(repo), "--simulate", "--requirements", "Add numbers"]
+    declined = Terminal(*arguments, env={**environment, "HOME": str(tmp_path)})
     declined.wait_for("Agree to it")
     assert "workflow small runs sh -c echo prepared" in declined.screen
     declined.type("n\n")
@@ -85,7 +85,7 @@ def test_in_a_terminal_the_question_is_asked_first(
     assert declined.end() == 1
     assert not (tmp_path / "ran").exists()
 
-    agreed = Terminal(*wanted, env={**environment, "HOME": str(tmp_path)})
+    agreed = Terminal(*arguments, env={**environment, "HOME": str(tmp_path)})
     agreed.wait_for("Agree to it")
     agreed.type("y\n")
     agreed.wait_for("later (l) >")

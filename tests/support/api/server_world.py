@@ -71,8 +71,8 @@ class NoteAgent:
         self._gates = gates
         self._note = note
 
-    async def ainvoke(self, asked: dict[str, Any], **_kw: Any) -> dict[str, Any]:
-        text = asked["messages"][0]["content"]
+    async def ainvoke(self, state: dict[str, Any], **_kw: Any) -> dict[str, Any]:
+        text = state["messages"][0]["content"]
         found = re.search(r"You do phase `(\w+)` of run `([^`]+)`", text)
         assert found is not None
         phase, run_id = found.groups()
@@ -147,9 +147,9 @@ class Api:
         await until((self.gates / f"{run_id}.{phase}.reached").exists, f"run {run_id} has reached {phase}")
 
     def client(self, token: str | None = None, **headers: str) -> httpx.AsyncClient:
-        given = {**headers, **({"Authorization": f"Bearer {token}"} if token else {})}
+        fields = {**headers, **({"Authorization": f"Bearer {token}"} if token else {})}
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-        return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", headers=given)
+        return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", headers=fields)
 
 
 async def make_tokens(config: Config, names: list[str] | None = None) -> dict[str, str]:

@@ -37,17 +37,17 @@ class Matrix:
     async def undisturbed(self, kind: str) -> Undisturbed:
         if kind not in self._known:
             world = self.new_world(kind)
-            told = self._play(world, None)
-            assert told is not None
-            assert told["result"]["state"] == self.state
-            points: list[str] = told["result"]["points"]
+            answer = self._play(world, None)
+            assert answer is not None
+            assert answer["result"]["state"] == self.state
+            points: list[str] = answer["result"]["points"]
             self._known[kind] = Undisturbed(await self.read(world), points, (await read_money(world))[0])
             await world.close()
         return self._known[kind]
 
     async def kill_once(self, kind: str, point: int) -> None:
-        told = (await self.undisturbed(kind)).points[point]
-        await self._kill_and_compare(kind, [point], f"{told} (point {point})")
+        name = (await self.undisturbed(kind)).points[point]
+        await self._kill_and_compare(kind, [point], f"{name} (point {point})")
 
     async def kill_twice(self, kind: str, times: int) -> None:
         """Kill it anywhere, and the one that goes on somewhere later; so many pairs of points, by chance."""
@@ -56,13 +56,13 @@ class Matrix:
         for _ in range(times):
             first = chance.randrange(len(points) - 1)
             second = chance.randrange(max(1, len(points) - first))
-            told = f"{points[first]} (point {first}), then {second} points later"
-            await self._kill_and_compare(kind, [first, second], told)
+            place = f"{points[first]} (point {first}), then {second} points later"
+            await self._kill_and_compare(kind, [first, second], place)
 
-    async def _kill_and_compare(self, kind: str, dies_at: list[int], told: str) -> None:
-        wanted = await self.undisturbed(kind)
+    async def _kill_and_compare(self, kind: str, dies_at: list[int], place: str) -> None:
+        reference = await self.undisturbed(kind)
         world = self.new_world(kind)
-        said = f"seed {SEED}, {kind}, killed at {told}"
+        said = f"seed {SEED}, {kind}, killed at {place}"
         deaths = [self._play(world, point) for point in dies_at]
 
         ended = self._play(world, None)
@@ -73,11 +73,11 @@ class Matrix:
         assert ended is not None
         assert ended["result"]["state"] == self.state, said
         # Side by side, lanes may share an append, so that a late point is not reached; the run is over then.
-        assert deaths[0] is None or dies_at[0] > 0.75 * len(wanted.points), said
-        for part in wanted.outcome:
-            differs = _difference(outcome[part], wanted.outcome[part])
+        assert deaths[0] is None or dies_at[0] > 0.75 * len(reference.points), said
+        for part in reference.outcome:
+            differs = _difference(outcome[part], reference.outcome[part])
             assert differs is None, f"{part} differs: {differs}; {said}"
-        assert money[0] == wanted.settled, said
+        assert money[0] == reference.settled, said
         assert money[1] >= 0
 
     def _play(self, world: World, dies_at: int | None) -> dict[str, Any] | None:
@@ -90,13 +90,13 @@ def choose(count: int, what: str, how_many: int) -> list[int]:
     return list(range(count)) if IS_TORTURE else sorted(chance.sample(range(count), how_many))
 
 
-def _difference(found: Any, wanted: Any) -> Any:
+def _difference(found: Any, reference: Any) -> Any:
     """The first thing that differs, small enough to read; `None` if nothing does."""
-    if found == wanted:
+    if found == reference:
         return None
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        key = next(key for key in {**wanted, **found} if found.get(key) != wanted.get(key))
-        return key, _difference(found.get(key), wanted.get(key))
-    if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-        return next(_difference(one, other) for one, other in zip(found, wanted, strict=True) if one != other)
-    return found, wanted
+    if isinstance(found, dict) and isinstance(reference, dict):
+        key = next(key for key in {**reference, **found} if found.get(key) != reference.get(key))
+        return key, _difference(found.get(key), reference.get(key))
+    if isinstance(found, list) and isinstance(reference, list) and len(found) == len(reference):
+        return next(_difference(one, other) for one, other in zip(found, reference, strict=True) if one != other)
+    return found, reference

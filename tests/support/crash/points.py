@@ -95,6 +95,6 @@ def points_before_appends(kind: str, *, after: str, until: str, how_many: int) -
 
 
 def _sample(what: str, items: list[_T], *, how_many: int, of_all: int | None = None) -> list[_T]:
-    wanted = (of_all or len(items)) if IS_TORTURE else how_many
-    chosen = random.Random(f"{SEED} {what}").sample(range(len(items)), min(wanted, len(items)))
+    count = (of_all or len(items)) if IS_TORTURE else how_many
+    chosen = random.Random(f"{SEED} {what}").sample(range(len(items)), min(count, len(items)))
     return [items[index] for index in sorted(chosen)]

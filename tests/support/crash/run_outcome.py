@@ -37,13 +37,13 @@ async def read_outcome(world: World) -> dict[str, Any]:
 
 def tell_steps(events: list[Event], volatile: frozenset[str] = frozenset()) -> dict[str, list[Any]]:
     """What is known of each step; calls of one answer end in any order, what belongs to one is always in the same."""
-    told: dict[str, list[Any]] = defaultdict(list)
+    steps: dict[str, list[Any]] = defaultdict(list)
     for event in normalise(events):
         step = event.payload.get("key") or event.payload.get("step") or event.lane_id
         is_beside = event.lane_id.startswith(_SIDE_BY_SIDE) or "/turn" in event.lane_id
         left_out = _VOLATILE | volatile | ({"tree"} if is_beside else set())
-        told[step].append([str(event.kind), _without(event.payload, left_out)])
-    return dict(sorted(told.items()))
+        steps[step].append([str(event.kind), _without(event.payload, left_out)])
+    return dict(sorted(steps.items()))
 
 
 def read_files(world: World) -> dict[str, str]:
@@ -95,6 +95,6 @@ def _without(value: Any, names: frozenset[str] | set[str]) -> Any:
 
 def _report(world: World) -> Any:
     report = json.loads((world.data_dir / "reports" / RUN_ID / "final-report.json").read_text())
-    kept = ("state", "summary", "requirements", "approvals", "error", "files")
+    fields = ("state", "summary", "requirements", "approvals", "error", "files")
     phases = [{name: item[name] for name in ("key", "state", "attempts", "artifact")} for item in report["phases"]]
-    return {**{name: report[name] for name in kept}, "phases": phases}
+    return {**{name: report[name] for name in fields}, "phases": phases}

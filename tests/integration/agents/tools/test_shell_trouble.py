@@ -71,6 +71,6 @@ def test_what_the_agent_is_told_has_changed_and_a_person_accepts_it(tmp_path: Pa
 
 def _wait_for_requests(server: ModelServer, count: int, process: "subprocess.Popen[str]") -> None:
     while len(server.received) < count:
-        server.is_asked.wait(timeout=60)
-        server.is_asked.clear()
+        server.has_request.wait(timeout=60)
+        server.has_request.clear()
         assert process.poll() is None, process.communicate()
