@@ -64,7 +64,7 @@ async def test_a_key_in_an_error_of_the_provider_is_blanked(phase: Phase, everyt
         await ServedPhase(phase.folder, address=server.address).play(text="Go.")
 
     assert KEY not in everything_written()
-    assert KEY not in _told_of(raised.value)
+    assert KEY not in _text_of(raised.value)
 
 
 async def test_a_key_in_an_error_of_a_tool_is_blanked(phase: Phase, everything_written: Any) -> None:
@@ -81,7 +81,7 @@ async def test_a_key_in_an_error_of_a_tool_is_blanked(phase: Phase, everything_w
 
     assert KEY not in everything_written()
     assert FORM not in everything_written()
-    assert KEY not in _told_of(raised.value)
+    assert KEY not in _text_of(raised.value)
 
 
 def test_a_prompt_is_pinned_without_the_secrets_of_the_process() -> None:
@@ -95,12 +95,12 @@ def test_paths_and_short_values_are_no_secrets(tmp_path: Path) -> None:
     assert SECRETS.scrub({"correct horse": ["my correct horse", 1, None]}) == {BLANK: [f"my {BLANK}", 1, None]}
 
 
-def _told_of(error: BaseException | None) -> str:
-    told = ""
+def _text_of(error: BaseException | None) -> str:
+    text = ""
     while error is not None:
-        told += f"{error!r} {describe_error(error)} {vars(error).get('body')}"
+        text += f"{error!r} {describe_error(error)} {vars(error).get('body')}"
         error = error.__cause__ or error.__context__
-    return told
+    return text
 
 
 def test_a_key_is_known_inside_json_text_too() -> None:

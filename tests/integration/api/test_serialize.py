@@ -29,11 +29,11 @@ async def test_a_run_says_what_it_waits_for_and_what_each_answer_causes(api: Api
     assert detail["refusals"]["abort"] == "This needs the role operator; you are viewer."
     assert as_operator["refusals"]["abort"] is None
     assert as_operator["refusals"]["resume"].startswith("It waits for a decision")
-    (asked,) = detail["approvals"]
-    assert (asked["about"], asked["question"]) == ("phase", "Approve “First note”?")
-    assert asked["facts"][:2] == ["Phase first, attempt 1", "Risk high"]
-    assert [cause["action"] for cause in asked["causes"]] == ["approve", "request_changes", "reject"]
-    assert asked["causes"][0]["text"] == "Phase “second” starts."
+    (approval,) = detail["approvals"]
+    assert (approval["about"], approval["question"]) == ("phase", "Approve “First note”?")
+    assert approval["facts"][:2] == ["Phase first, attempt 1", "Risk high"]
+    assert [cause["action"] for cause in approval["causes"]] == ["approve", "request_changes", "reject"]
+    assert approval["causes"][0]["text"] == "Phase “second” starts."
     (listed,) = (await look(api, "/api/runs"))["items"]
     assert (listed["heading"], listed["now"]) == (detail["heading"], detail["now"])
 
@@ -41,9 +41,9 @@ async def test_a_run_says_what_it_waits_for_and_what_each_answer_causes(api: Api
 async def test_a_critical_phase_says_that_two_people_are_needed(api: Api) -> None:
     run_id = await waiting_run(api, "critical-notes")
 
-    (asked,) = (await look(api, f"/api/runs/{run_id}"))["approvals"]
+    (approval,) = (await look(api, f"/api/runs/{run_id}"))["approvals"]
 
-    assert asked["causes"][0]["text"] == "A second person must approve too; then phase “second” starts."
+    assert approval["causes"][0]["text"] == "A second person must approve too; then phase “second” starts."
 
 
 async def test_the_inbox_holds_decisions_and_runs_that_stopped(api: Api) -> None:
@@ -81,8 +81,8 @@ async def test_a_chronicle_is_kept_and_goes_on_where_it_was(api: Api) -> None:
     run_id = await waiting_run(api)
     before = await look(api, f"/api/runs/{run_id}/timeline")
 
-    (asked,) = (await look(api, "/api/approvals"))["items"]
-    await api.approver.post(f"/api/approvals/{asked['approval_id']}", json={"action": "approve"})
+    (approval,) = (await look(api, "/api/approvals"))["items"]
+    await api.approver.post(f"/api/approvals/{approval['approval_id']}", json={"action": "approve"})
     await api.wait_for(run_id)
     after = await look(api, f"/api/runs/{run_id}/timeline")
 
@@ -122,9 +122,9 @@ async def test_changes_come_file_by_file_as_lines_or_as_two_columns(api: Api) ->
 
 async def test_what_is_to_be_approved_can_be_compared_with_the_attempt_before(api: Api) -> None:
     run_id = await waiting_run(api)
-    (asked,) = (await look(api, "/api/approvals"))["items"]
+    (approval,) = (await look(api, "/api/approvals"))["items"]
     changes = {"action": "request_changes", "comment": "Say more."}
-    await api.approver.post(f"/api/approvals/{asked['approval_id']}", json=changes)
+    await api.approver.post(f"/api/approvals/{approval['approval_id']}", json=changes)
     while [each["attempt"] for each in (await look(api, "/api/approvals"))["items"]] != [2]:
         await api.wait_for(run_id, "paused", "running")
     (again,) = (await look(api, "/api/approvals"))["items"]

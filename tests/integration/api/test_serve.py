@@ -68,9 +68,9 @@ def test_serve_prints_a_link_that_logs_in_once_and_stops_when_told() -> None:
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
-        told = server.stdout.readline() + server.stdout.readline()
-        found = re.search(r"(http://127\.0\.0\.1:\d+/)(login\?code=\S+)", told)
-        assert found is not None, told
+        output = server.stdout.readline() + server.stdout.readline()
+        found = re.search(r"(http://127\.0\.0\.1:\d+/)(login\?code=\S+)", output)
+        assert found is not None, output
         with httpx.Client(base_url=found.group(1), timeout=None) as client:
             before = client.get("/api/runs")
             login = client.get(found.group(2))

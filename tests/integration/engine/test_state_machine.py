@@ -19,7 +19,7 @@ from holdfast.engine.audit import check_database
 from holdfast.errors import HoldfastError
 
 KEYS = ("spec", "plan", "code")
-ASKED = "plan"
+APPROVAL_KEY = "plan"
 OUTCOMES = st.fixed_dictionaries({key: st.sampled_from(["ok", "ok", "ok", "fail", "stop"]) for key in KEYS})
 
 
@@ -55,7 +55,7 @@ class Model:
                 self.phases[key] = self.state = "failed"
                 return True
             self.phases[key] = "completed"
-            if key == ASKED:
+            if key == APPROVAL_KEY:
                 self.phases[key], self.state, self.answer = "awaiting_approval", "paused", None
                 return True
         self.state = "completed"
@@ -89,7 +89,7 @@ class RunMachine(RuleBasedStateMachine):
         self._runner = asyncio.Runner()
         url = f"sqlite+aiosqlite:///{folder}/data/holdfast.db"
         self.world: World = self._stack.enter_context(new_world(url, folder, self.repo))
-        made = self.world.know(template("spec", phase(ASKED, risk="high"), "code"))
+        made = self.world.know(template("spec", phase(APPROVAL_KEY, risk="high"), "code"))
         self.run_id = self._do(self.world.engine().create(made, repo_path=self.world.repo))
 
     def teardown(self) -> None:
@@ -123,7 +123,7 @@ class RunMachine(RuleBasedStateMachine):
                 self.model.phases[key] = "pending"
         self._drive(outcomes, "retry")
 
-    @precondition(lambda self: self.model.phases[ASKED] == "awaiting_approval" and not self.is_over)
+    @precondition(lambda self: self.model.phases[APPROVAL_KEY] == "awaiting_approval" and not self.is_over)
     @rule(action=st.sampled_from(["approve", "approve", "request_changes", "reject", "abort"]))
     def decide(self, action: str) -> None:
         approvals = self._do(self.world.approvals(self.run_id, ""))

@@ -41,8 +41,8 @@ async def test_who_waits_too_long_for_a_connection_is_told_so_and_can_come_back(
     db = Database(database_url, connections=1, wait_s=0.1)
     await db.init_schema()
     try:
-        async with db.session() as kept:
-            await kept.execute(text("SELECT 1"))
+        async with db.session() as first_session:
+            await first_session.execute(text("SELECT 1"))
             with pytest.raises(StoreBusy) as refused:
                 async with db.session() as session:
                     await session.execute(text("SELECT 1"))

@@ -26,9 +26,9 @@ def at(minute: int, second: int = 0) -> str:
 
 
 def run(number: int, **fields: Any) -> RunRow:
-    given = {"workflow": "w", "state": "completed", "repo_path": "/code/a", "base_branch": "main", **fields}
+    values = {"workflow": "w", "state": "completed", "repo_path": "/code/a", "base_branch": "main", **fields}
     times = {"created_at": at(number), "started_at": at(number), "ended_at": at(number, 30)}
-    return RunRow(id=f"r{number}", template_id="t", **{**times, **given})
+    return RunRow(id=f"r{number}", template_id="t", **{**times, **values})
 
 
 async def add(db: Database, *rows: Any) -> None:
@@ -84,9 +84,9 @@ async def test_the_newest_runs_are_found_by_an_index(database_url: str) -> None:
             plan = await session.execute(
                 text("EXPLAIN QUERY PLAN SELECT * FROM runs ORDER BY created_at DESC, id DESC LIMIT 500")
             )
-            told = " ".join(str(row[-1]) for row in plan)
+            plan_text = " ".join(str(row[-1]) for row in plan)
 
-    assert "runs_by_time" in told
+    assert "runs_by_time" in plan_text
 
 
 def test_times_that_are_none_are_no_seconds() -> None:

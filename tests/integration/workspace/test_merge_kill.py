@@ -68,11 +68,11 @@ def test_killed_at_any_command_it_is_finished_by_the_next(
         repo.git("reset", "-q", "--hard", start)
     monkeypatch.setattr(Git, "_run_once", run_once)
 
-    wanted = look(repo)
-    assert (wanted["a"], wanted["new"], wanted["gone"], wanted["locks"]) == ("two\n", "new\n", False, [])
-    assert wanted["status"] == "?? mine.txt"
+    expected = look(repo)
+    assert (expected["a"], expected["new"], expected["gone"], expected["locks"]) == ("two\n", "new\n", False, [])
+    assert expected["status"] == "?? mine.txt"
     assert deaths > 10
-    assert [end for end in ends if end != wanted] == []
+    assert [end for end in ends if end != expected] == []
 
 
 def test_a_git_that_dies_between_two_files_leaves_no_lock_and_is_finished(repo: UserRepo, workspace: Workspace) -> None:

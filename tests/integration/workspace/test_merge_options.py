@@ -151,11 +151,11 @@ def test_a_squash_killed_at_any_command_is_finished_by_the_next(
         repo.git("reset", "-q", "--hard", start)
     monkeypatch.setattr(Git, "_run_once", run_once)
 
-    wanted = look(repo)
-    assert wanted["log"].splitlines() == ["All of it", "theirs", "first"]
-    assert (wanted["status"], wanted["locks"]) == ("", [])
+    expected = look(repo)
+    assert expected["log"].splitlines() == ["All of it", "theirs", "first"]
+    assert (expected["status"], expected["locks"]) == ("", [])
     assert deaths > 10
-    assert [end for end in ends if end != wanted] == []
+    assert [end for end in ends if end != expected] == []
 
 
 # -- several merges of one run ----------------------------------------------------------------------------------------

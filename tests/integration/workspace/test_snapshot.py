@@ -150,18 +150,18 @@ def test_snapshot_that_is_replaced_stays_reachable(repo: UserRepo, workspace: Wo
 
 def test_restore_brings_back_exactly_the_tree_and_keeps_what_was_there(workspace: Workspace) -> None:
     (workspace.root / "new.txt").write_text("old version")
-    kept = snapshot(workspace, "plan", 1, at=AT)
+    plan_snapshot = snapshot(workspace, "plan", 1, at=AT)
     (workspace.root / "new.txt").write_text("newer version")
     (workspace.root / "extra.txt").write_text("extra")
     unsaved = write_tree(workspace).tree_id
 
-    restored = restore(workspace, kept.tree_id, at=AT)
+    restored = restore(workspace, plan_snapshot.tree_id, at=AT)
 
     assert restored.rescue_ref is not None
     assert workspace.git.line("rev-parse", f"{restored.rescue_ref}^{{tree}}") == unsaved == restored.tree_before
     assert (workspace.root / "new.txt").read_text() == "old version"
     assert not (workspace.root / "extra.txt").exists()
-    assert write_tree(workspace).tree_id == kept.tree_id
+    assert write_tree(workspace).tree_id == plan_snapshot.tree_id
 
 
 def test_restore_makes_no_rescue_of_what_a_ref_holds(workspace: Workspace) -> None:
@@ -231,11 +231,11 @@ def test_restore_keeps_an_ignored_file_that_is_in_the_way(workspace: Workspace, 
 
 def test_lost_worktree_is_rebuilt_from_the_recorded_tree(repo: UserRepo, workspace: Workspace, data_dir: Path) -> None:
     (workspace.root / "new.txt").write_text("new")
-    kept = snapshot(workspace, "plan", 1, at=AT)
+    plan_snapshot = snapshot(workspace, "plan", 1, at=AT)
     workspace.root.rename(workspace.root.with_name("gone"))
 
     again = prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1")
-    restore(again, kept.tree_id, at=AT)
+    restore(again, plan_snapshot.tree_id, at=AT)
 
     assert again.is_rebuilt
     assert (again.root / "new.txt").read_text() == "new"
@@ -269,8 +269,8 @@ def test_diff_as_text_summary_and_paths(workspace: Workspace) -> None:
 def test_a_diff_leaves_out_what_is_named_and_nothing_that_only_looks_like_it(workspace: Workspace) -> None:
     before = write_tree(workspace).tree_id
     own = ['out/ü "1".json', "x[12].json", ":(top)y", "a.txt", "gone", "z.json.before-spec-1"]
-    kept = ["x1.json", "z.json", "sub/a.txt", "src/b.py"]
-    for name in own + kept:
+    rest = ["x1.json", "z.json", "sub/a.txt", "src/b.py"]
+    for name in own + rest:
         (workspace.root / name).parent.mkdir(exist_ok=True)
         (workspace.root / name).write_text("changed\n")
     after = write_tree(workspace).tree_id
@@ -280,10 +280,10 @@ def test_a_diff_leaves_out_what_is_named_and_nothing_that_only_looks_like_it(wor
     text = diff(workspace.repo, before, after, without=without)
     deleted = diff(workspace.repo, after, write_tree(workspace).tree_id, without=without)
 
-    assert sorted(re.findall(r"^diff --git a/(\S+) ", text, re.MULTILINE)) == sorted(kept)
-    assert text.count("diff --git") == len(kept)
+    assert sorted(re.findall(r"^diff --git a/(\S+) ", text, re.MULTILINE)) == sorted(rest)
+    assert text.count("diff --git") == len(rest)
     assert deleted == ""
-    assert diff(workspace.repo, before, after).count("diff --git") == len(own + kept)
+    assert diff(workspace.repo, before, after).count("diff --git") == len(own + rest)
 
 
 def test_remove_keeps_what_no_ref_reaches(repo: UserRepo, workspace: Workspace) -> None:
@@ -320,11 +320,11 @@ def test_remove_of_a_clean_workspace_needs_no_rescue_and_can_be_undone(
 ) -> None:
     (workspace.root / ".gitignore").write_text("*.log\n")
     (workspace.root / "x.log").write_text("log")
-    kept = snapshot(workspace, "plan", 1, at=AT)
+    plan_snapshot = snapshot(workspace, "plan", 1, at=AT)
 
     removed = remove_workspace(workspace, at=AT)
     again = prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1")
-    restore(again, kept.tree_id, at=AT)
+    restore(again, plan_snapshot.tree_id, at=AT)
 
     assert removed.rescue_refs == ()
     assert removed.ignored == ("x.log",)

@@ -394,11 +394,11 @@ def test_fork_of_a_run_on_a_plain_folder_shares_its_repository(tmp_path: Path, d
     folder.mkdir()
     first = prepare_workspace(folder, data_dir=data_dir, run_id="r")
     (first.root / "new.txt").write_text("new")
-    kept = snapshot(first, "plan", 1, at=AT)
+    plan_snapshot = snapshot(first, "plan", 1, at=AT)
 
     prepare_workspace(folder, data_dir=data_dir, run_id="f", base_commit=first.base_commit, forked_from=first)
     fork = prepare_workspace(folder, data_dir=data_dir, run_id="f")
-    restore(fork, kept.tree_id, at=AT)
+    restore(fork, plan_snapshot.tree_id, at=AT)
 
     assert (fork.root / "new.txt").read_text() == "new"
     assert (fork.repo, fork.is_private, fork.source) == (first.repo, True, folder)

@@ -28,12 +28,12 @@ def test_a_phase_killed_at_any_append_or_effect_ends_the_same(player: Player, tm
     chosen = list(points) if IS_TORTURE else random.Random(SEED).sample(points, 3)
 
     for point in chosen:
-        told = f"seed {SEED}, killed at point {point} of {len(points)}: {undisturbed['points'][point]}"
+        details = f"seed {SEED}, killed at point {point} of {len(points)}: {undisturbed['points'][point]}"
         answer = player.play(tmp_path / f"killed-{point}", point, model=model)
 
-        assert answer["deaths"] == [-signal.SIGKILL], told
-        assert answer["code"] == 0, told
-        _assert_same(answer["result"], undisturbed, told)
+        assert answer["deaths"] == [-signal.SIGKILL], details
+        assert answer["code"] == 0, details
+        _assert_same(answer["result"], undisturbed, details)
 
 
 def test_a_phase_killed_twice_ends_the_same(player: Player, tmp_path: Path) -> None:
@@ -44,14 +44,14 @@ def test_a_phase_killed_twice_ends_the_same(player: Player, tmp_path: Path) -> N
         first = chance.randrange(4, len(undisturbed["points"]) - 8)
         answer = player.play(tmp_path / f"killed-{number}", first, chance.randrange(4), model=MODELS[0])
 
-        told = f"seed {SEED}, killed at point {first}"
-        assert answer["deaths"] == [-signal.SIGKILL] * 2, told
-        assert answer["code"] == 0, told
-        _assert_same(answer["result"], undisturbed, told)
+        details = f"seed {SEED}, killed at point {first}"
+        assert answer["deaths"] == [-signal.SIGKILL] * 2, details
+        assert answer["code"] == 0, details
+        _assert_same(answer["result"], undisturbed, details)
 
 
-def _assert_same(result: dict[str, Any], undisturbed: dict[str, Any], told: str) -> None:
+def _assert_same(result: dict[str, Any], undisturbed: dict[str, Any], details: str) -> None:
     for part in ("files", "artifact", "messages", "steps"):
-        assert result[part] == undisturbed[part], f"{part} differs; {told}"
+        assert result[part] == undisturbed[part], f"{part} differs; {details}"
     # Only a call that was in flight is made again.
-    assert undisturbed["calls"] <= result["calls"] <= undisturbed["calls"] + result["in_flight"], told
+    assert undisturbed["calls"] <= result["calls"] <= undisturbed["calls"] + result["in_flight"], details

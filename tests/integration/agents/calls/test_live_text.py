@@ -30,25 +30,27 @@ def server(monkeypatch: pytest.MonkeyPatch, may_end: threading.Event) -> Iterato
         yield running
 
 
-def told(phase: Phase, kind: str) -> list[Event]:
+def events_of_kind(phase: Phase, kind: str) -> list[Event]:
     return [event for event in phase.events() if event.kind == kind]
 
 
 async def test_the_text_comes_in_pieces_and_is_whole_at_the_end(phase: Phase, server: ModelServer) -> None:
     await ServedPhase(phase.folder, address=server.address).play(text="Go.")
 
-    pieces = told(phase, "text.delta")
+    pieces = events_of_kind(phase, "text.delta")
     assert "".join(event.payload["text"] for event in pieces) == TEXT
     assert 1 < len(pieces) < len(TEXT)
     assert {event.visibility for event in pieces} == {"public"}
-    assert [event.payload for event in told(phase, "text.done")] == [{"key": f"{LANE}/m0", "chars": len(TEXT)}]
-    assert [event.payload["text"] for event in told(phase, "reasoning.summary")] == ["I think it over."]
+    assert [event.payload for event in events_of_kind(phase, "text.done")] == [
+        {"key": f"{LANE}/m0", "chars": len(TEXT)}
+    ]
+    assert [event.payload["text"] for event in events_of_kind(phase, "reasoning.summary")] == ["I think it over."]
 
 
 async def test_pieces_are_there_before_the_answer(phase: Phase, server: ModelServer, may_end: threading.Event) -> None:
     may_end.clear()
     playing = asyncio.create_task(ServedPhase(phase.folder, address=server.address).play(text="Go."))
-    await until(lambda: (phase.folder / "run.db").exists() and told(phase, "text.delta"))
+    await until(lambda: (phase.folder / "run.db").exists() and events_of_kind(phase, "text.delta"))
     assert not playing.done()
     may_end.set()
     await playing
@@ -67,4 +69,6 @@ async def test_replay_writes_no_text_again(phase: Phase, server: ModelServer) ->
 async def test_the_pieces_of_another_attempt_say_so(phase: Phase, server: ModelServer) -> None:
     await ServedPhase(phase.folder, address=server.address).play(text="Break.")
 
-    assert [(e.payload["text"], e.payload.get("attempt")) for e in told(phase, "text.delta")] == [("Whole.", 2)]
+    assert [(e.payload["text"], e.payload.get("attempt")) for e in events_of_kind(phase, "text.delta")] == [
+        ("Whole.", 2)
+    ]

@@ -25,8 +25,8 @@ class Handler:
         self.result = result
         self.calls: list[Any] = []
 
-    async def __call__(self, asked: Any) -> Any:
-        self.calls.append(asked.tool_call)
+    async def __call__(self, tool_request: Any) -> Any:
+        self.calls.append(tool_request.tool_call)
         if isinstance(self.result, BaseException):
             raise self.result
         return self.result
@@ -36,19 +36,19 @@ async def drive(phase: Phase, handler: Any, *requests: Any, **options: Any) -> l
     async with open_log(phase.store) as log:
         journal = phase.middleware(log, **options)
         try:
-            return [await journal.awrap_tool_call(asked, handler) for asked in requests]
+            return [await journal.awrap_tool_call(tool_request, handler) for tool_request in requests]
         finally:
             await journal.drain()
 
 
 async def test_a_stand_in_is_recorded_and_replayed_by_its_place(phase: Phase) -> None:
-    given = ToolMessage("sent", tool_call_id="c1", artifact={"n": (1, 2)})
-    live = await drive(phase, Handler(given), request(to="a"), request(to="b"))
+    message = ToolMessage("sent", tool_call_id="c1", artifact={"n": (1, 2)})
+    live = await drive(phase, Handler(message), request(to="a"), request(to="b"))
 
-    handler = Handler(given)
+    handler = Handler(message)
     replayed = await drive(phase, handler, request(to="a"), request(to="b"))
 
-    assert live == replayed == [given, given]
+    assert live == replayed == [message, message]
     assert handler.calls == []
     assert [e.payload["key"] for e in phase.events() if e.kind == "tool.result"] == [f"{LANE}/x0", f"{LANE}/x1"]
 
@@ -122,12 +122,12 @@ async def test_calls_side_by_side_are_counted_in_the_order_they_were_made(phase:
             journal = phase.middleware(log)
             second_is_done = asyncio.Event()
 
-            async def handler(asked: Any) -> str:
-                if asked.tool_call["args"]["to"] == "a":
+            async def handler(tool_request: Any) -> str:
+                if tool_request.tool_call["args"]["to"] == "a":
                     await second_is_done.wait()
                 else:
                     second_is_done.set()
-                return f"sent to {asked.tool_call['args']['to']}"
+                return f"sent to {tool_request.tool_call['args']['to']}"
 
             calls = (journal.awrap_tool_call(request(to=to), handler) for to in ("a", "b"))
             return list(await asyncio.gather(*calls))

@@ -20,7 +20,7 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_VARIABLE, KEY)
 
 
-async def until_told(phase: Phase, kind: str) -> None:
+async def wait_for_event(phase: Phase, kind: str) -> None:
     await until(lambda: kind in [event.kind for event in phase.events()], f"{kind} is told")
 
 
@@ -33,7 +33,7 @@ async def test_a_call_that_must_wait_says_why_and_reserves_nothing(
         served = ServedPhase(phase.folder, address=server.address)
         await rate_limits.enter("here", "another run", no_word)
         playing = asyncio.create_task(served.play(text="Go.", provider_slot=rate_limits.slot("here", RUN_ID)))
-        await until_told(phase, "agent.progress")
+        await wait_for_event(phase, "agent.progress")
 
         before = [(event.kind, event.payload.get("waiting_for")) for event in phase.events()]
         reason = rate_limits.find_reason(RUN_ID)
@@ -52,7 +52,7 @@ async def test_who_is_told_to_come_later_tells_every_run(phase: Phase) -> None:
     with ModelServer({"": [[Refuses(429, {"retry-after": "2"}), Says("There.")]]}) as server:
         served = ServedPhase(phase.folder, address=server.address)
         playing = asyncio.create_task(served.play(text="Go.", provider_slot=rate_limits.slot("here", RUN_ID)))
-        await until_told(phase, "model.error")
+        await wait_for_event(phase, "model.error")
 
         other = asyncio.create_task(rate_limits.enter("here", "another run", no_word))
         await asyncio.sleep(0)

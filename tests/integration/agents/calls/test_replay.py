@@ -115,15 +115,15 @@ async def test_a_second_turn_in_the_lane_goes_on_counting(phase: Phase) -> None:
 async def test_money_is_written_with_the_calls_it_belongs_to(phase: Phase) -> None:
     gate = Till()
     await phase.play(gate=gate, build={"model": ScriptedModel(script=[says("done")])})
-    told = [(event.kind, event.payload.get("usage")) for event in phase.events()]
+    events = [(event.kind, event.payload.get("usage")) for event in phase.events()]
 
     replay = Till()
     await phase.play(gate=replay, build={"model": ScriptedModel(script=[])})
 
-    assert [kind for kind, _ in told] == ["model.request", "budget.reserved", "model.response", "budget.settled"]
+    assert [kind for kind, _ in events] == ["model.request", "budget.reserved", "model.response", "budget.settled"]
     assert gate.settled == [Usage(10, 5)]
-    assert gate.asked[0].model == "scripted"
-    assert replay.asked == []
+    assert gate.calls[0].model == "scripted"
+    assert replay.calls == []
 
 
 async def test_a_failed_call_gives_its_reservation_back(phase: Phase) -> None:
@@ -204,11 +204,11 @@ class Till:
     """A gate that writes down what it is told."""
 
     def __init__(self) -> None:
-        self.asked: list[ModelCall] = []
+        self.calls: list[ModelCall] = []
         self.settled: list[Usage | None] = []
 
     def before(self, call: ModelCall) -> SameCommit:
-        self.asked.append(call)
+        self.calls.append(call)
         return SameCommit(events=[create_event(RUN_ID, "budget.reserved", call.lane_id)])
 
     def after(self, call: ModelCall, usage: Usage | None) -> SameCommit:
@@ -227,7 +227,7 @@ class ClosedTill(Till):
         self._after = after
 
     def before(self, call: ModelCall) -> SameCommit:
-        if len(self.asked) >= self._after:
+        if len(self.calls) >= self._after:
             raise PermissionError("no money")
         return super().before(call)
 
@@ -236,7 +236,7 @@ class RefusingRow(ClosedTill):
     """Lets the store find out that the money is spent."""
 
     def before(self, call: ModelCall) -> SameCommit:
-        if len(self.asked) >= self._after:
+        if len(self.calls) >= self._after:
             spend = Statement("UPDATE journal_runs SET run_id = run_id WHERE run_id = :nobody", {"nobody": "nobody"})
             return SameCommit(rows=[spend])
         return super().before(call)

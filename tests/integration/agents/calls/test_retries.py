@@ -121,9 +121,9 @@ async def test_what_the_provider_asks_for_is_waited(phase: Phase, make_server: A
 
     await ServedPhase(phase.folder, address=server.address).play(text="Go.")
 
-    told = errors(phase)[0]
+    payload = errors(phase)[0]
     failed_at = next(event.ts for event in phase.events() if event.kind == "model.error")
-    assert told["retry_at"] - failed_at == pytest.approx(0.7, abs=0.1)
+    assert payload["retry_at"] - failed_at == pytest.approx(0.7, abs=0.1)
 
 
 async def test_the_last_failure_comes_out_and_is_replayed(phase: Phase, make_server: Any) -> None:
@@ -145,11 +145,11 @@ async def test_a_request_that_is_too_long_is_not_repeated(phase: Phase, make_ser
 
     with pytest.raises(ContextOverflowError):
         await served.play(text="Go.")
-    asked = len(server.received)
+    request_count = len(server.received)
     with pytest.raises(ContextOverflowError):
         await served.play(text="Go.")
 
-    assert len(server.received) == asked
+    assert len(server.received) == request_count
     assert {payload["error"]["code"] for payload in errors(phase)} == {"too_long"}
 
 
@@ -186,7 +186,7 @@ async def test_each_attempt_reserves_anew_and_the_answer_settles(phase: Phase, m
 
     await ServedPhase(phase.folder, address=server.address).play(text="Go.", gate=gate)
 
-    assert len(gate.asked) == 2
+    assert len(gate.calls) == 2
     assert [(used.input_tokens, used.output_tokens) for used in gate.settled if used] == [(7, 3)]
 
 

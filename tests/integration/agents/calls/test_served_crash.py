@@ -65,13 +65,13 @@ def test_a_served_phase_killed_anywhere_ends_the_same(play: Play) -> None:
     chosen = range(len(points)) if IS_TORTURE else random.Random(SEED).sample(range(len(points)), 4)
 
     for point in chosen:
-        told = f"seed {SEED}, killed at point {point} of {len(points)}: {points[point]}"
+        details = f"seed {SEED}, killed at point {point} of {len(points)}: {points[point]}"
         answer = play(f"killed-{point}", point)
 
-        assert answer["deaths"] == [-signal.SIGKILL], told
-        assert answer["code"] == 0, told
+        assert answer["deaths"] == [-signal.SIGKILL], details
+        assert answer["code"] == 0, details
         for part in ("files", "messages", "steps"):
-            assert answer["result"][part] == undisturbed["result"][part], f"{part} differs; {told}"
-        assert not undisturbed["asked"] - answer["asked"], told
+            assert answer["result"][part] == undisturbed["result"][part], f"{part} differs; {details}"
+        assert not undisturbed["asked"] - answer["asked"], details
         extra = answer["asked"] - undisturbed["asked"]
-        assert extra.total() <= answer["result"]["in_flight"], f"asked again: {extra}; {told}"
+        assert extra.total() <= answer["result"]["in_flight"], f"asked again: {extra}; {details}"

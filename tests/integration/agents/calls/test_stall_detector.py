@@ -26,8 +26,8 @@ async def test_first_a_nudge_then_another_model_then_a_pause(phase: Phase, serve
     with pytest.raises(Stalled) as stalled:
         await served.play(text="Go.")
 
-    asked = [("same calls" in str(r.body["messages"][-1]["content"]), r.body["model"]) for r in server.received]
-    assert asked == [(False, "main")] * 3 + [(True, "main")] * 2 + [(True, "second")] * 2
+    requests = [("same calls" in str(r.body["messages"][-1]["content"]), r.body["model"]) for r in server.received]
+    assert requests == [(False, "main")] * 3 + [(True, "main")] * 2 + [(True, "second")] * 2
     assert stalled.value.facts["calls"][0]["times"] == 7
     assert [e.payload["key"] for e in phase.events() if e.kind == "step.completed"] == [f"{LANE}/m7/stalled"]
 

@@ -91,9 +91,9 @@ async def test_a_run_that_died_after_a_summary_goes_on_after_it(phase: Phase) ->
 async def test_what_was_summarised_can_be_read_by_the_agent(phase: Phase) -> None:
     await phase.play(text="Go.", build={"model": Forgetful(script=script())})
 
-    kept = sorted((phase.folder / "data").rglob("session_*.md"))
-    assert len(kept) >= 2
-    assert "Go." in kept[0].read_text()
+    files = sorted((phase.folder / "data").rglob("session_*.md"))
+    assert len(files) >= 2
+    assert "Go." in files[0].read_text()
 
 
 def test_the_private_parts_of_the_framework_we_rely_on_are_as_we_know_them() -> None:

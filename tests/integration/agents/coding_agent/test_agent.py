@@ -20,8 +20,8 @@ KEY = f"{LANE}/x0"
 
 
 def persona(*argv: str, **fields: Any) -> AgentPersona:
-    told = {"name": "tool", "version": 1, "backend": Backend.COMMAND, "capabilities": ["code_write"], "argv": argv}
-    return AgentPersona.model_validate({**told, **fields})
+    defaults = {"name": "tool", "version": 1, "backend": Backend.COMMAND, "capabilities": ["code_write"], "argv": argv}
+    return AgentPersona.model_validate({**defaults, **fields})
 
 
 def script(body: str) -> AgentPersona:
@@ -71,9 +71,9 @@ async def test_its_output_is_told_while_it_runs(phase: Phase, monkeypatch: pytes
     (phase.root / "gate").touch()
     await task
 
-    told = [event for event in phase.events() if event.kind == "text.delta"]
-    assert "".join(event.payload["text"] for event in told) == "first\nlast\n"
-    assert {event.payload["key"] for event in told} == {KEY}
+    pieces = [event for event in phase.events() if event.kind == "text.delta"]
+    assert "".join(event.payload["text"] for event in pieces) == "first\nlast\n"
+    assert {event.payload["key"] for event in pieces} == {KEY}
 
 
 async def test_one_that_outlived_its_engine_is_found_again(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,8 +89,8 @@ async def test_one_that_outlived_its_engine_is_found_again(phase: Phase, monkeyp
 
     assert said == "first\nlast\n"
     assert (phase.root / "log").read_text() == "start\n"
-    told = "".join(event.payload["text"] for event in phase.events() if event.kind == "text.delta")
-    assert told == "first\nlast\n", "what was told before is not told again"
+    text = "".join(event.payload["text"] for event in phase.events() if event.kind == "text.delta")
+    assert text == "first\nlast\n", "what was told before is not told again"
 
 
 async def test_a_bad_end_is_an_error_with_the_last_words(phase: Phase) -> None:

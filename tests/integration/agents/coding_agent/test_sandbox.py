@@ -89,8 +89,8 @@ async def test_in_a_phase_that_only_reads_it_can_hand_in(phase: Phase) -> None:
 
 
 async def test_the_envelope_and_the_report_are_in_reach(phase: Phase) -> None:
-    told = """cat {envelope_file}; echo '{"cost_usd": 0.5}' > {usage_file}; ls "$(dirname {envelope_file})" | wc -l"""
-    said = await run(phase, told)
+    body = """cat {envelope_file}; echo '{"cost_usd": 0.5}' > {usage_file}; ls "$(dirname {envelope_file})" | wc -l"""
+    said = await run(phase, body)
 
     assert said == "Do it.2\n", "and nothing else that lies beside them"
     [done] = [event for event in phase.events() if event.kind == "tool.result"]

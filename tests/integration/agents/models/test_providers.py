@@ -138,7 +138,7 @@ async def test_anthropic_speaks_its_own_protocol(config: Config, monkeypatch: py
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     usage = {"input_tokens": 9, "output_tokens": 1}
     start = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "own", "usage": usage}
-    told = [
+    frames = [
         {"type": "message_start", "message": {**start, "stop_reason": None, "stop_sequence": None}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "All is well."}},
@@ -146,7 +146,7 @@ async def test_anthropic_speaks_its_own_protocol(config: Config, monkeypatch: py
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}},
         {"type": "message_stop"},
     ]
-    events = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in told)
+    events = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in frames)
     with LineServer(events, content_type="text/event-stream") as server:
         own = persona(Backend.ANTHROPIC, "own", base_url=server.address.removesuffix("/v1"), max_output_tokens=55)
         answer: Any = await open_models(own, config)[0].ainvoke("Go.")

@@ -45,7 +45,7 @@ ALLOWED = [
     "cat x 2>/dev/null",
     "command -v go",
 ]
-ASKED = [
+DOUBTFUL = [
     "curl https://example.org",
     "pip install x",
     "npm ci",
@@ -168,7 +168,7 @@ def judge(root: Path, line: str, *, is_contained: bool = True, read_only: bool =
 @pytest.mark.parametrize("is_contained", [True, False], ids=["sandbox", "no-sandbox"])
 @pytest.mark.parametrize(
     ("verdict", "line"),
-    [(verdict, line) for verdict, lines in (("allow", ALLOWED), ("ask", ASKED), ("deny", DENIED)) for line in lines],
+    [(verdict, line) for verdict, lines in (("allow", ALLOWED), ("ask", DOUBTFUL), ("deny", DENIED)) for line in lines],
 )
 def test_a_command_line_is_judged_by_all_that_it_runs(root: Path, verdict: str, line: str, is_contained: bool) -> None:
     judgement = judge(root, line, is_contained=is_contained)

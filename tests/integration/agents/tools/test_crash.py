@@ -24,13 +24,13 @@ def test_killed_at_any_append_or_start_of_a_command_it_ends_the_same(player: Pla
     chosen = list(points) if IS_TORTURE else random.Random(SEED).sample(points, 4)
 
     for point in chosen:
-        told = f"seed {SEED}, killed at point {point} of {len(points)}: {undisturbed['points'][point]}"
+        details = f"seed {SEED}, killed at point {point} of {len(points)}: {undisturbed['points'][point]}"
         answer = player.play(tmp_path / f"killed-{point}", point, model=kind)
 
-        assert answer["deaths"] == [-signal.SIGKILL], told
-        assert answer["code"] == 0, told
+        assert answer["deaths"] == [-signal.SIGKILL], details
+        assert answer["code"] == 0, details
         for part in ("files", "messages", "steps"):
-            assert answer["result"][part] == undisturbed[part], f"{part} differs; {told}"
+            assert answer["result"][part] == undisturbed[part], f"{part} differs; {details}"
 
 
 def test_killed_twice_it_ends_the_same(player: Player, tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ def test_killed_twice_it_ends_the_same(player: Player, tmp_path: Path) -> None:
         first = chance.randrange(4, len(undisturbed["points"]) - 8)
         answer = player.play(tmp_path / f"killed-{number}", first, chance.randrange(4), model="execute")
 
-        told = f"seed {SEED}, killed at point {first}"
-        assert answer["deaths"] == [-signal.SIGKILL] * 2, told
-        assert answer["code"] == 0, told
+        details = f"seed {SEED}, killed at point {first}"
+        assert answer["deaths"] == [-signal.SIGKILL] * 2, details
+        assert answer["code"] == 0, details
         for part in ("files", "messages", "steps"):
-            assert answer["result"][part] == undisturbed[part], f"{part} differs; {told}"
+            assert answer["result"][part] == undisturbed[part], f"{part} differs; {details}"

@@ -108,8 +108,8 @@ async def test_a_command_that_outlived_its_engine_is_found_again(phase: Phase) -
     assert answer.content.startswith("start\nend\n")
     assert (phase.root / "log").read_text() == "start\nend\n"
     assert kinds(phase.events()) == ["tool.started", "tool.unknown", "tool.started", "tool.result"]
-    told = next(event.payload for event in phase.events() if event.kind == "tool.unknown")
-    assert told["resolution"] == "reattached"
+    payload = next(event.payload for event in phase.events() if event.kind == "tool.unknown")
+    assert payload["resolution"] == "reattached"
 
 
 @pytest.mark.parametrize("action", ["rerun", "done", "abort"])

@@ -147,12 +147,12 @@ async def test_a_reconciled_edit_is_told_in_the_tools_own_words(phase: Phase) ->
     edit = {"file_path": "/src/app.py", "old_string": "hello", "new_string": "good day"}
     script = [asks(("edit_file", edit)), says("done")]
     undisturbed = Phase(phase.folder / "undisturbed").prepare()
-    wanted = await undisturbed.play(build={"model": ScriptedModel(script=script)})
+    expected = await undisturbed.play(build={"model": ScriptedModel(script=script)})
     await _die_after_effect(phase, script)
 
     messages = await phase.play(build={"model": ScriptedModel(script=script)})
 
-    assert messages[2].content == wanted[2].content
+    assert messages[2].content == expected[2].content
     assert phase.files() == undisturbed.files()
     result = next(event.payload for event in phase.events() if event.kind == "tool.result")
     assert (result["key"], result["resolved"]) == (f"{LANE}/m0.t0", "reconciled")
@@ -192,12 +192,12 @@ def test_a_file_is_replaced_as_a_whole_and_keeps_its_mode(root: Path, tmp_path: 
 def test_what_cannot_be_written_is_told_without_a_path_of_the_machine(root: Path, tmp_path: Path) -> None:
     backend = WholeFileBackend(root, staging_dir=tmp_path / "staged")
 
-    told = [
+    errors = [
         backend.write("/src", "x").error,
         backend.write("/src/a.py/b", "x").error,
         backend.edit("/src/a.py", "nowhere", "x").error,
         backend.edit("/none.py", "a", "b").error,
     ]
 
-    assert all(told)
-    assert not any(str(tmp_path) in str(text) or "staged" in str(text) for text in told)
+    assert all(errors)
+    assert not any(str(tmp_path) in str(text) or "staged" in str(text) for text in errors)

@@ -28,7 +28,7 @@ def test_an_agent_that_gets_nowhere_pauses_with_a_diagnosis_and_goes_on_when_tol
         shell = Shell(tmp_path, server.address)
         code, said = ended(shell.start("run", "note.yaml", *WORDS))
         [listed] = shell.run("runs", "list", "--json")
-        shown = shell.tell("runs", "show", listed["run_id"])
+        details = shell.tell("runs", "show", listed["run_id"])
 
         result = shell.run("resume", listed["run_id"], "--yes", "--json")
 
@@ -37,7 +37,7 @@ def test_an_agent_that_gets_nowhere_pauses_with_a_diagnosis_and_goes_on_when_tol
     assert diagnosis in said
     assert f"holdfast resume {listed['run_id'][:8]}" in said
     assert (listed["state"], listed["pause_reason"]) == ("paused", "stalled")
-    assert diagnosis in shown.stdout
+    assert diagnosis in details.stdout
     assert result["state"] == "completed"
 
 
@@ -53,7 +53,7 @@ def test_what_the_agent_is_told_has_changed_and_a_person_accepts_it(tmp_path: Pa
         run_id = shell.run("runs", "list", "--json")[0]["run_id"]
 
         refused = shell.tell("resume", run_id, "--yes")
-        asked = len(server.received)
+        request_count = len(server.received)
         result = shell.run("resume", run_id, "--yes", "--accept-drift", "--json")
         events = shell.tell("runs", "events", run_id, "--json").stdout
 
@@ -63,7 +63,7 @@ def test_what_the_agent_is_told_has_changed_and_a_person_accepts_it(tmp_path: Pa
     assert "other tools than now" in said
     assert f"holdfast resume {run_id} --accept-drift" in said
     assert f"holdfast fork {run_id} write" in said
-    assert asked == 2, "nothing was asked before someone decided"
+    assert request_count == 2, "nothing was asked before someone decided"
     assert result["state"] == "completed"
     assert [place for _, place in server.places] == [0, 1, 1, 2], "what was answered is not asked again"
     assert '"accept_drift": true' in events or '"accept_drift":true' in events

@@ -139,8 +139,8 @@ async def test_tokens_are_made_listed_and_revoked_over_http(api: Api) -> None:
     assert (before.json()["name"], gone.status_code, after.status_code) == ("ci", 204, 401)
     assert [(item["revoked_by"], item["created_by"]) for item in listed if item["name"] == "ci"] == [("admin", "admin")]
     server = await api.app.state.holder.get()
-    told = [event.kind for event in await server.journal.read("holdfast-access")]
-    assert told[-2:] == ["token.created", "token.revoked"]
+    kinds = [event.kind for event in await server.journal.read("holdfast-access")]
+    assert kinds[-2:] == ["token.created", "token.revoked"]
 
 
 async def test_a_login_makes_a_new_session_and_ends_the_old_one(api: Api) -> None:
@@ -270,10 +270,10 @@ async def test_a_body_that_never_comes_is_given_up(api: Api) -> None:
 
 
 async def test_a_request_id_cannot_carry_a_header(api: Api) -> None:
-    kept = await api.nobody.get("/api/health", headers={"X-Request-ID": "abc-1.2_3"})
+    answer = await api.nobody.get("/api/health", headers={"X-Request-ID": "abc-1.2_3"})
     replaced = await api.nobody.get("/api/health", headers={"X-Request-ID": "a b; Set-Cookie: x=1"})
 
-    assert kept.headers["x-request-id"] == "abc-1.2_3"
+    assert answer.headers["x-request-id"] == "abc-1.2_3"
     assert "Set-Cookie" not in replaced.headers["x-request-id"]
 
 

@@ -29,13 +29,13 @@ def test_every_code_is_in_the_reference_beside_its_status() -> None:
 def test_every_command_has_a_route_that_is_there_or_is_said_to_have_none() -> None:
     _, _, table = PAGE.partition("## Commands and their routes")
     rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table.partition("\n## ")[0], re.MULTILINE)
-    told = {command: route for cell, route in rows for command in re.findall(r"`([a-z ]+)`", cell)}
+    routes_by_command = {command: route for cell, route in rows for command in re.findall(r"`([a-z ]+)`", cell)}
     commands = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
     spoken = {f"{name} {member}" for name, entry in commands.items() for member in entry.members or ()}
     spoken |= {name for name, entry in commands.items() if not entry.members}
     routes = {path for _, path in LEAST_ROLE}
 
-    named = {path for route in told.values() for path in re.findall(r"`[A-Z]+ (\S+?)/?`", route)}
+    named = {path for route in routes_by_command.values() for path in re.findall(r"`[A-Z]+ (\S+?)/?`", route)}
 
-    assert set(told) == spoken | {"holdfast"}
+    assert set(routes_by_command) == spoken | {"holdfast"}
     assert named <= routes

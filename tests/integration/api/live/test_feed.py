@@ -25,7 +25,7 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal, open_store
 
 EVERYTHING = EventFilter()
-Told = tuple[int, str, int]
+Entry = tuple[int, str, int]
 
 
 async def add_runs(db: Database, run_ids: Sequence[str], state: str = "running") -> None:
@@ -55,7 +55,7 @@ async def open_feed(url: str, *, max_queued: int = 1000) -> AsyncIterator[tuple[
         await db.dispose()
 
 
-def to_told(frame: bytes) -> Told | None:
+def to_entry(frame: bytes) -> Entry | None:
     lines = dict(line.partition(": ")[::2] for line in frame.decode().splitlines())
     if "data" not in lines or lines["event"] == "ready":
         return None
@@ -63,17 +63,17 @@ def to_told(frame: bytes) -> Told | None:
     return int(lines["id"]), event["run_id"], event["seq"]
 
 
-async def collect(feeds: Sequence[Feed], seed: str, total: asyncio.Future[int]) -> list[Told]:
+async def collect(feeds: Sequence[Feed], seed: str, total: asyncio.Future[int]) -> list[Entry]:
     """Follow from the beginning, leave at random, come back to a feed at random, until everything has been told."""
-    chance, log, last = random.Random(seed), list[Told](), 0
+    chance, log, last = random.Random(seed), list[Entry](), 0
     while not (total.done() and len(log) >= total.result()):
         stay = chance.randint(1, 60)
         stream = chance.choice(feeds).follow(last, EVERYTHING, idle_s=0.1)
         async for frame in one_by_one(stream):
-            told = to_told(frame)
-            if told is not None:
-                log.append(told)
-                last = told[0]
+            entry = to_entry(frame)
+            if entry is not None:
+                log.append(entry)
+                last = entry[0]
             stay -= 1
             if stay <= 0 or (total.done() and len(log) >= total.result()):
                 break
@@ -116,7 +116,9 @@ async def test_clients_that_come_and_go_see_what_many_processes_write_in_one_ord
     positions = [position for position, _, _ in logs[0]]
     assert positions == sorted(set(positions))
     for run_id in run_ids:
-        assert [seq for _, told, seq in logs[0] if told == run_id] == list(range(1, heads.get(run_id, 0) + 1))
+        assert [seq for _, entry_run_id, seq in logs[0] if entry_run_id == run_id] == list(
+            range(1, heads.get(run_id, 0) + 1)
+        )
 
 
 async def test_what_happened_while_nobody_looked_is_told_to_who_comes_back(database_url: str) -> None:
@@ -131,18 +133,18 @@ async def test_what_happened_while_nobody_looked_is_told_to_who_comes_back(datab
         again = await take(feed, 0, 5)
 
     assert first == [(1, "a", 1), (2, "a", 2), (3, "a", 3)]
-    assert sorted(told[1:] for told in later) == [("a", 4), ("b", 1)]
+    assert sorted(entry[1:] for entry in later) == [("a", 4), ("b", 1)]
     assert again == first + later
 
 
-async def take(feed: Feed, after: int, count: int) -> list[Told]:
-    found: list[Told] = []
+async def take(feed: Feed, after: int, count: int) -> list[Entry]:
+    found: list[Entry] = []
     stream = feed.follow(after, EVERYTHING, idle_s=5)
     frames = one_by_one(stream)
     while len(found) < count:
-        told = to_told(await anext(frames))
-        if told is not None:
-            found.append(told)
+        entry = to_entry(await anext(frames))
+        if entry is not None:
+            found.append(entry)
     await stream.aclose()
     return found
 
@@ -159,7 +161,7 @@ async def test_who_brings_no_number_hears_of_what_is_new_only(database_url: str)
 
         await stream.aclose()
     assert ready == b'id: 5\nevent: ready\ndata: {"position": 5}\n\n'
-    assert to_told(new) == (6, "a", 6)
+    assert to_entry(new) == (6, "a", 6)
 
 
 async def test_another_process_is_heard_at_once_and_a_deleted_run_is_passed_over(database_url: str) -> None:
@@ -168,9 +170,9 @@ async def test_another_process_is_heard_at_once_and_a_deleted_run_is_passed_over
         other = open_store(db.address)
         await journal.append("a", [create_event("a", "agent.progress")])
         stream = feed.follow(0, EVERYTHING, idle_s=30)
-        assert to_told(await anext(stream)) == (1, "a", 1)
+        assert to_entry(await anext(stream)) == (1, "a", 1)
         await asyncio.to_thread(other.save_event, create_event("b", "agent.progress"))
-        assert to_told(await anext(stream)) == (2, "b", 1)
+        assert to_entry(await anext(stream)) == (2, "b", 1)
         await stream.aclose()
         await asyncio.to_thread(other.delete_run, "a")
         await asyncio.to_thread(other.close)
@@ -190,8 +192,8 @@ async def test_a_damaged_run_is_told_and_does_not_stop_the_others(database_url: 
             await session.execute(text("UPDATE events SET body = '{}' WHERE run_id = 'a' AND seq = 2"))
             await session.commit()
         stream = feed.follow(0, EVERYTHING, idle_s=5)
-        told = one_by_one(stream)
-        frames = [await anext(told), await anext(told), await anext(told)]
+        iterator = one_by_one(stream)
+        frames = [await anext(iterator), await anext(iterator), await anext(iterator)]
         await stream.aclose()
 
     assert sum(b"event: run.unreadable\n" in frame and b"journal_corrupt" in frame for frame in frames) == 1

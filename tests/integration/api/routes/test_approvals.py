@@ -125,19 +125,19 @@ class PushingAgent:
         self._journal = journal
         self._made = made
 
-    async def ainvoke(self, asked: dict[str, Any], **_kw: Any) -> dict[str, Any]:
+    async def ainvoke(self, state: dict[str, Any], **_kw: Any) -> dict[str, Any]:
         from langchain_core.messages import ToolMessage
 
         async def push(request: Any) -> Any:
             self._made.append(request.tool_call["args"]["command"])
             return ToolMessage("pushed", name="execute", tool_call_id=request.tool_call["id"])
 
-        key = "first" if "You do phase `first`" in asked["messages"][0]["content"] else "second"
-        told = ""
+        key = "first" if "You do phase `first`" in state["messages"][0]["content"] else "second"
+        note = ""
         if key == "first":
             request = SimpleNamespace(tool_call={"name": "execute", "args": PUSH, "id": "call-1"})
-            told = (await self._journal.awrap_tool_call(request, push)).content
-        (self._root / f"{key}.json").write_text(json.dumps({"note": told}))
+            note = (await self._journal.awrap_tool_call(request, push)).content
+        (self._root / f"{key}.json").write_text(json.dumps({"note": note}))
         return {"messages": []}
 
 
@@ -188,9 +188,9 @@ async def wait_for_question(api: Api, run_id: str, *, attempt: int) -> dict[str,
     async with asyncio.timeout(60):
         while True:
             detail = (await api.viewer.get(f"/api/runs/{run_id}")).json()
-            for asked in detail["approvals"]:
-                if (asked["state"], asked["attempt"]) == ("pending", attempt):
-                    return dict(asked)
+            for approval in detail["approvals"]:
+                if (approval["state"], approval["attempt"]) == ("pending", attempt):
+                    return dict(approval)
             await api.wait_for_event(run_id, after=detail["seq"])
 
 

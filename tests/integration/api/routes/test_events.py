@@ -43,9 +43,9 @@ async def test_a_finished_run_is_told_in_full_and_ended_at_once(api: Api) -> Non
     run_id = await api.start()
     await api.wait_for(run_id)
 
-    told = [frame async for frame in frames(api.viewer, run_id) if "event" in frame]
+    messages = [frame async for frame in frames(api.viewer, run_id) if "event" in frame]
 
-    *events, done = told
+    *events, done = messages
     journal = await journal_of(api, run_id)
     assert [json.loads(frame["data"]) for frame in events] == journal
     assert [frame["id"] for frame in events] == [str(event["seq"]) for event in journal]
@@ -57,9 +57,9 @@ async def test_nothing_left_is_done_at_once(api: Api) -> None:
     run_id = await api.start()
     head = (await api.wait_for(run_id))["seq"]
 
-    told = [frame async for frame in frames(api.viewer, run_id, head) if "event" in frame]
+    messages = [frame async for frame in frames(api.viewer, run_id, head) if "event" in frame]
 
-    assert [frame["event"] for frame in told] == ["done"]
+    assert [frame["event"] for frame in messages] == ["done"]
 
 
 async def test_the_query_works_like_the_header_which_wins(api: Api) -> None:
@@ -204,9 +204,9 @@ async def test_what_is_written_after_the_end_is_told_before_it_is_called_done(
         return found
 
     monkeypatch.setattr(server.journal, "read", read_and_write)
-    told = [frame async for frame in one_by_one(server.run_streams.follow(run_id, head, idle_s=30))]
+    messages = [frame async for frame in one_by_one(server.run_streams.follow(run_id, head, idle_s=30))]
 
-    assert [frame.split(b"\n")[0] for frame in told] == [f"id: {head + 1}".encode(), b"event: done"]
+    assert [frame.split(b"\n")[0] for frame in messages] == [f"id: {head + 1}".encode(), b"event: done"]
 
 
 async def test_what_waits_for_a_client_is_sent_together_and_not_in_pieces_too_large(api: Api) -> None:
@@ -251,18 +251,18 @@ async def test_a_retried_run_is_followed_past_its_first_end(api: Api) -> None:
     await api.operator.post(f"/api/runs/{run_id}/retry")
     await api.wait_for(run_id, "completed")
 
-    told = [frame async for frame in frames(api.viewer, run_id, failed["seq"]) if "event" in frame]
+    messages = [frame async for frame in frames(api.viewer, run_id, failed["seq"]) if "event" in frame]
 
-    assert [told[-2]["event"], told[-1]["event"]] == ["run.completed", "done"]
+    assert [messages[-2]["event"], messages[-1]["event"]] == ["run.completed", "done"]
 
 
 async def test_text_that_looks_like_the_protocol_stays_data(api: Api) -> None:
     run_id = await api.start(requirements_md="x\n\nid: 99\nevent: done\ndata: {}\n\n\r\n\u2028")
     await api.wait_for(run_id)
 
-    told = [frame async for frame in frames(api.viewer, run_id) if "event" in frame]
+    messages = [frame async for frame in frames(api.viewer, run_id) if "event" in frame]
 
-    assert [event["seq"] for event in await journal_of(api, run_id)] == [int(frame["id"]) for frame in told[:-1]]
+    assert [event["seq"] for event in await journal_of(api, run_id)] == [int(frame["id"]) for frame in messages[:-1]]
 
 
 def test_a_kind_of_a_newer_version_is_told_as_it_is() -> None:

@@ -20,9 +20,9 @@ from holdfast.persistence.db import Database
 class WorkAgent(NoteAgent):
     """Also changes a file of the repository."""
 
-    async def ainvoke(self, asked: dict[str, Any], **kw: Any) -> dict[str, Any]:
+    async def ainvoke(self, state: dict[str, Any], **kw: Any) -> dict[str, Any]:
         (self._root / "work.txt").write_text("done\n")
-        return await super().ainvoke(asked, **kw)
+        return await super().ainvoke(state, **kw)
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ async def test_a_conflict_names_the_files_and_changes_nothing(working: Api) -> N
 
     answer = await working.operator.post(f"/api/runs/{run_id}/merge")
 
-    told = answer.json()
-    assert (answer.status_code, told["code"], told["paths"]) == (409, "workspace_conflict", ["work.txt"])
+    problem = answer.json()
+    assert (answer.status_code, problem["code"], problem["paths"]) == (409, "workspace_conflict", ["work.txt"])
     assert (working.repo / "work.txt").read_text() == "mine\n"
     assert await kinds_of(working, run_id) == [("run.merge.requested", "operator")]
 
@@ -215,8 +215,8 @@ async def test_a_name_that_is_no_branch_is_refused(working: Api, into: str) -> N
 async def test_what_waits_is_in_the_diff_and_the_changes_but_in_no_merge(working: Api) -> None:
     run_id = await working.start(workflow="asking-notes")
     detail = await working.wait_for(run_id, "paused")
-    (asked,) = detail["approvals"]
-    key = asked["phase_key"]
+    (approval,) = detail["approvals"]
+    key = approval["phase_key"]
 
     diff = await working.viewer.get(f"/api/runs/{run_id}/diff")
     of_phase = await working.viewer.get(f"/api/runs/{run_id}/diff", params={"phase": key})

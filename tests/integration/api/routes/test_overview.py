@@ -17,7 +17,7 @@ from holdfast.persistence.statistics import PastPhase, PastRun
 
 
 def past(run_id: str, *, seconds: float | None = 10.0, **fields: Any) -> PastRun:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "workflow": "w",
         "state": "completed",
         "is_simulated": False,
@@ -25,7 +25,7 @@ def past(run_id: str, *, seconds: float | None = 10.0, **fields: Any) -> PastRun
         "cost_micros": 1_000_000,
         "waited_s": 0.0,
     }
-    return PastRun(run_id=run_id, seconds=seconds, **{**given, **fields})
+    return PastRun(run_id=run_id, seconds=seconds, **{**defaults, **fields})
 
 
 def test_figures_are_of_completed_runs_with_real_models() -> None:
@@ -141,8 +141,8 @@ async def test_a_preview_says_what_nobody_has_agreed_to_as_starting_would(api: A
     of_nobody = await look(api, persona_overrides={"author": "nobody"})
     refused = (await api.operator.post("/api/runs", json=api.body())).json()
     demands = find_demands(api.repo, Catalog.for_repository(api.repo).list_workflows())
-    for wanted in demands:
-        PersonaConsentStore(api.config.data_dir / "consents.json").grant(wanted)
+    for demand in demands:
+        PersonaConsentStore(api.config.data_dir / "consents.json").grant(demand)
     agreed = await look(api)
 
     (problem,) = by_name["problems"]
@@ -185,12 +185,12 @@ async def test_a_run_tells_what_it_was_started_with_so_that_one_like_it_can_be(a
     first = await api.start(**body, persona_overrides={"author": "simulated-stand-in"})
     second = await api.start(**body)
 
-    asked = (await api.viewer.get(f"/api/runs/{first}/request")).json()
+    request = (await api.viewer.get(f"/api/runs/{first}/request")).json()
     default = (await api.viewer.get(f"/api/runs/{second}/request")).json()
 
-    assert asked == {**body, "base_branch": "main", "persona_overrides": {"author": "simulated-stand-in"}}
+    assert request == {**body, "base_branch": "main", "persona_overrides": {"author": "simulated-stand-in"}}
     assert default["persona_overrides"] == {}
-    assert (await api.operator.post("/api/runs", json=asked)).status_code == 202
+    assert (await api.operator.post("/api/runs", json=request)).status_code == 202
 
 
 async def test_repositories_used_come_first_then_those_that_lie_around(api: Api) -> None:

@@ -97,8 +97,8 @@ async def test_a_run_that_nobody_is_ready_for_is_refused_in_few_words(api: Api) 
     assert problem["detail"].startswith("Nobody is ready for role author: it needs OPENROUTER_API_KEY, ")
     missing = {entry["persona"]: entry for entry in problem["missing"]}
     assert missing["openrouter-deepseek-spec-writer"]["remedy"] == "Set OPENROUTER_API_KEY."
-    (told, *_) = [role["problem"] for role in (await preview(api))["roles"]]
-    assert (told["message"], told["hint"]) == (problem["detail"], problem["hint"])
+    (role_problem, *_) = [role["problem"] for role in (await preview(api))["roles"]]
+    assert (role_problem["message"], role_problem["hint"]) == (problem["detail"], problem["hint"])
 
 
 async def test_a_form_is_not_chosen_by_name_either_and_says_what_to_set(api: Api) -> None:
@@ -120,10 +120,10 @@ async def test_no_server_of_a_strangers_repository_is_asked_before_somebody_agre
     body = api.body(workflow="feature-delivery", simulate=False)
 
     listed = await read_ready(api, repo_path=str(api.repo))
-    shown = await preview(api)
+    answer = await preview(api)
     started = await api.operator.post("/api/runs", json=body)
 
     assert listed["stranger"]["reasons"] == ["nobody has agreed to it yet"]
-    assert {problem["code"] for problem in shown["problems"]} == {"consent_required"}
+    assert {problem["code"] for problem in answer["problems"]} == {"consent_required"}
     assert (started.status_code, started.json()["code"]) == (409, "consent_required")
     assert models.looked_at == []

@@ -34,9 +34,9 @@ async def test_without_a_base_branch_it_is_the_one_that_is_checked_out(api: Api)
     body.pop("base_branch", None)
 
     started = await api.operator.post("/api/runs", json=body)
-    asked = await api.operator.post("/api/runs", json={**body, "base_branch": None})
+    answer = await api.operator.post("/api/runs", json={**body, "base_branch": None})
 
-    assert (started.status_code, asked.status_code) == (202, 202)
+    assert (started.status_code, answer.status_code) == (202, 202)
     assert (await detail(api, started.json()["run_id"]))["base_branch"] == "feature"
 
 

@@ -184,9 +184,9 @@ async def test_who_resumes_a_run_can_accept_that_its_agents_have_changed(api: Ap
 
     server = await api.app.state.holder.get()
     events = await server.journal.read(run_id)
-    asked = next(event for event in events if event.kind == "run.resume.requested")
-    resumed = next(event for event in events if event.kind == "run.resumed" and event.seq > asked.seq)
-    assert (asked.payload["by"], asked.payload["accept_drift"]) == ("operator", True)
+    request = next(event for event in events if event.kind == "run.resume.requested")
+    resumed = next(event for event in events if event.kind == "run.resumed" and event.seq > request.seq)
+    assert (request.payload["by"], request.payload["accept_drift"]) == ("operator", True)
     assert resumed.payload["accept_drift"] is True
 
 
@@ -209,10 +209,10 @@ async def test_a_run_over_the_limit_says_what_it_waits_for(api: Api) -> None:
     server = await api.app.state.holder.get()
     await until(lambda: server.dispatcher.find_reason(waiting) is not None)
 
-    told = (await api.viewer.get(f"/api/runs/{waiting}")).json()
+    detail = (await api.viewer.get(f"/api/runs/{waiting}")).json()
 
-    assert told["state"] == "pending"
-    assert "4 runs already" in told["waiting_for"]
+    assert detail["state"] == "pending"
+    assert "4 runs already" in detail["waiting_for"]
     (api.gates / "first.closed").unlink()
     assert (await api.wait_for(waiting))["state"] == "completed"
 
@@ -312,8 +312,8 @@ async def test_a_request_that_waited_too_long_for_the_database_is_told_to_come_b
 ) -> None:
     server = await api.app.state.holder.get()
     small = Database(api.config.database_url, connections=1, wait_s=0.1)
-    async with small.session() as kept:
-        await kept.execute(text("SELECT 1"))  # the only connection there is
+    async with small.session() as session:
+        await session.execute(text("SELECT 1"))  # the only connection there is
         monkeypatch.setattr(server.db, "session", small.session)
         answer = await api.viewer.get("/api/runs")
         monkeypatch.undo()

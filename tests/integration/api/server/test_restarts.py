@@ -63,13 +63,13 @@ async def test_a_killed_server_goes_on_when_it_is_back_and_a_stopped_one_gives_i
 
     store = open_store(str(folder / "data" / "holdfast.db"))
     journal = [event.to_dict() for event in store.list_events(run_id)]
-    given_up = [event.kind for event in store.list_events(stopped_id)]
+    kinds = [event.kind for event in store.list_events(stopped_id)]
     store.release(store.claim(stopped_id))
     store.close()
     assert log == journal
     assert (log[-1]["kind"], again) == ("run.completed", run_id)
     assert code in (0, -signal.SIGTERM)
-    assert not {"run.paused", "run.failed", "run.cancelled"} & set(given_up)
+    assert not {"run.paused", "run.failed", "run.cancelled"} & set(kinds)
 
 
 async def test_two_servers_on_one_postgres_share_their_runs(folder: Path, postgres_url: str) -> None:

@@ -43,10 +43,10 @@ async def test_the_deadline_is_fixed_when_the_question_is_asked(world: World) ->
 
     result, approval = await waiting(world, approval_default="abort")
 
-    [asked] = world.events(result.run_id, "human.approval.requested")
+    [event] = world.events(result.run_id, "human.approval.requested")
     wait = datetime.fromisoformat(approval.deadline_at) - before
     assert timedelta(days=2) - timedelta(seconds=1) <= wait < timedelta(days=2, minutes=5)
-    assert asked.payload["deadline_at"] == approval.deadline_at
+    assert event.payload["deadline_at"] == approval.deadline_at
     assert approval.shown["on_deadline"] == "abort"
 
 
@@ -162,10 +162,10 @@ async def test_a_clock_that_is_put_back_changes_no_answer(world: World, later: A
 
 
 async def test_a_callback_that_thinks_too_long_has_not_answered(world: World) -> None:
-    asked: list[ApprovalRequest] = []
+    requests: list[ApprovalRequest] = []
 
     async def thinks(request: ApprovalRequest) -> str:
-        asked.append(request)
+        requests.append(request)
         await asyncio.Event().wait()
         return "approve"
 
@@ -174,23 +174,23 @@ async def test_a_callback_that_thinks_too_long_has_not_answered(world: World) ->
 
     [row] = await world.approvals(result.run_id, "")
     assert result.state is RunStatus.FAILED
-    assert asked[0].deadline_at == row.deadline_at
+    assert requests[0].deadline_at == row.deadline_at
     assert (row.action, row.decided_by) == ("reject", "deadline")
 
 
 async def test_a_callback_asked_again_has_the_deadline_of_the_first_time(world: World, later: Any) -> None:
     result, approval = await waiting(world)
-    asked: list[ApprovalRequest] = []
+    requests: list[ApprovalRequest] = []
 
     async def person(request: ApprovalRequest) -> str:
-        asked.append(request)
+        requests.append(request)
         later(49)  # the machine slept while they thought
         return "approve"
 
     failed = await world.engine(callback=person).resume(result.run_id)
 
     assert failed.state is RunStatus.FAILED
-    assert [request.deadline_at for request in asked] == [approval.deadline_at]
+    assert [request.deadline_at for request in requests] == [approval.deadline_at]
 
 
 async def test_what_a_run_that_is_over_had_asked_is_left_alone(world: World, later: Any) -> None:

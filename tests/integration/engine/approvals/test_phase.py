@@ -17,11 +17,11 @@ class Person:
     """A callback that answers as told, one answer after the other, and remembers what it was asked."""
 
     def __init__(self, *answers: Any) -> None:
-        self.asked: list[ApprovalRequest] = []
+        self.requests: list[ApprovalRequest] = []
         self._answers = list(answers)
 
     async def __call__(self, request: ApprovalRequest) -> Any:
-        self.asked.append(request)
+        self.requests.append(request)
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -49,7 +49,7 @@ async def test_whether_a_person_is_asked_depends_on_risk_and_rule(world: World) 
     result = await world.run(hand_in, *phases, engine={"callback": person})
 
     assert result.state is RunStatus.COMPLETED
-    assert [request.phase_key for request in person.asked] == ["risky", "grave", "doubted"]
+    assert [request.phase_key for request in person.requests] == ["risky", "grave", "doubted"]
 
 
 async def test_a_callback_is_recorded_as_what_it_is(world: World) -> None:
@@ -59,16 +59,16 @@ async def test_a_callback_is_recorded_as_what_it_is(world: World) -> None:
 
     [row] = await world.approvals(result.run_id, "decided")
     [received] = world.events(result.run_id, "human.approval.received")
-    [asked] = person.asked
+    [request] = person.requests
     assert (row.action, row.decided_by) == ("approve", "callback")
     assert (received.payload["action"], received.payload["by"]) == ("approve", "callback")
-    assert (asked.run_id, asked.phase_key, asked.risk, asked.digest) == (
+    assert (request.run_id, request.phase_key, request.risk, request.digest) == (
         str(result.run_id),
         "spec",
         "high",
         row.digest,
     )
-    assert "out/spec.json" in asked.content["diff"]
+    assert "out/spec.json" in request.content["diff"]
 
 
 async def test_a_callback_that_says_who_it_is_is_recorded_under_that_name(world: World) -> None:
@@ -114,10 +114,10 @@ async def test_without_a_callback_the_run_pauses_and_goes_on_after_the_decision(
 async def test_a_decision_can_be_made_in_another_process(world: World, zygote: Zygote) -> None:
     waiting, approval = await paused(world)
 
-    told = zygote.start(world, "decide", str(waiting.run_id), approval.id, "approve").wait()
+    answer = zygote.start(world, "decide", str(waiting.run_id), approval.id, "approve").wait()
     result = await world.engine().resume(waiting.run_id)
 
-    assert told == {"result": None}
+    assert answer == {"result": None}
     assert result.state is RunStatus.COMPLETED
 
 
@@ -212,14 +212,14 @@ async def test_what_changed_while_it_waited_is_asked_anew_with_the_difference(
     assert error.value.code == "approval_stale"
     assert named in error.value.message
     assert again.state is RunStatus.PAUSED
-    [asked_now] = await world.approvals(waiting.run_id)
-    assert asked_now.id != approval.id
-    assert asked_now.shown["changed"] == [named]
-    assert changed_file in asked_now.shown["diff_since"]
+    [new_approval] = await world.approvals(waiting.run_id)
+    assert new_approval.id != approval.id
+    assert new_approval.shown["changed"] == [named]
+    assert changed_file in new_approval.shown["diff_since"]
     with pytest.raises(HoldfastError) as late:
         await world.engine().decide(waiting.run_id, approval.id, "approve")
     assert late.value.code == "approval_stale"
-    await world.engine().decide(waiting.run_id, asked_now.id, "approve", digest=asked_now.digest)
+    await world.engine().decide(waiting.run_id, new_approval.id, "approve", digest=new_approval.digest)
     assert (await world.engine().resume(waiting.run_id)).state is RunStatus.COMPLETED
     assert world.phases_done() == ["spec", "plan"]
 
@@ -233,8 +233,8 @@ async def test_a_change_after_the_answer_makes_it_count_for_nothing(world: World
 
     assert again.state is RunStatus.PAUSED
     assert world.phases_done() == ["spec"]
-    [asked_now] = await world.approvals(waiting.run_id)
-    assert asked_now.shown["changed"] == ["the files"]
+    [new_approval] = await world.approvals(waiting.run_id)
+    assert new_approval.shown["changed"] == ["the files"]
 
 
 async def test_an_artifact_handed_in_beside_it_does_not_make_an_approval_stale(world: World) -> None:
@@ -365,8 +365,8 @@ async def test_what_was_edited_while_it_waited_is_in_the_change_that_is_asked_fo
 
     await world.engine().resume(waiting.run_id)
 
-    [asked_now] = await world.approvals(waiting.run_id)
-    assert "by-hand.txt" in asked_now.shown["diff"]
+    [new_approval] = await world.approvals(waiting.run_id)
+    assert "by-hand.txt" in new_approval.shown["diff"]
 
 
 @pytest.mark.parametrize(
@@ -387,8 +387,8 @@ async def test_what_was_edited_while_it_waited_and_then_approved_is_the_result_o
     waiting, _approval = await paused(world, hand_in, phase("spec", risk="high"))
     (world.worktree(waiting.run_id) / "by-hand.txt").write_text("edited\n")
     await world.engine().resume(waiting.run_id)
-    [asked_now] = await world.approvals(waiting.run_id)
-    await world.engine().decide(waiting.run_id, asked_now.id, "approve", digest=asked_now.digest)
+    [new_approval] = await world.approvals(waiting.run_id)
+    await world.engine().decide(waiting.run_id, new_approval.id, "approve", digest=new_approval.digest)
 
     result = await world.engine().resume(waiting.run_id)
 

@@ -62,7 +62,7 @@ async def test_the_agent_hears_why_it_may_not_and_goes_on(world: World, action: 
     assert words in seen[0]
 
 
-def pushing_as_told(made: list[str], seen: list[str]) -> Any:
+def push_by_arguments(made: list[str], seen: list[str]) -> Any:
     """As `pushing`, with an effect that does what the call says."""
     from langchain_core.messages import ToolMessage
 
@@ -82,12 +82,12 @@ def pushing_as_told(made: list[str], seen: list[str]) -> Any:
 async def test_a_person_can_change_the_arguments(world: World) -> None:
     made: list[str] = []
     seen: list[str] = []
-    waiting = await world.run(pushing_as_told(made, seen))
+    waiting = await world.run(push_by_arguments(made, seen))
     [approval] = await world.approvals(waiting.run_id)
     changed = {"command": "git push origin draft"}
 
     await world.engine().decide(waiting.run_id, approval.id, "approve", by="ann", args=changed)
-    done = await world.engine(pushing_as_told(made, seen)).resume(waiting.run_id)
+    done = await world.engine(push_by_arguments(made, seen)).resume(waiting.run_id)
 
     assert (done.state, made) == (RunStatus.COMPLETED, ["git push origin draft"])
     assert seen[0].startswith("A person changed the arguments")
@@ -99,11 +99,11 @@ async def test_a_person_can_change_the_arguments(world: World) -> None:
 async def test_not_even_a_person_puts_in_what_is_denied_to_all(world: World) -> None:
     made: list[str] = []
     seen: list[str] = []
-    waiting = await world.run(pushing_as_told(made, seen))
+    waiting = await world.run(push_by_arguments(made, seen))
     [approval] = await world.approvals(waiting.run_id)
 
     await world.engine().decide(waiting.run_id, approval.id, "approve", args={"command": "sudo rm -rf /"})
-    await world.engine(pushing_as_told(made, seen)).resume(waiting.run_id)
+    await world.engine(push_by_arguments(made, seen)).resume(waiting.run_id)
 
     assert made == []
     assert "sudo takes rights" in seen[0]

@@ -83,9 +83,9 @@ async def test_a_person_settles_what_became_of_a_lost_command(
     assert (waiting.state, waiting.waiting_for, question.about) == (RunStatus.PAUSED, "outcome", "outcome")
     assert question.shown["tool"] == "execute"
     assert question.shown["args"]["command"] == SLOW
-    told: dict[str, Any] = {"result": "it had said hello"} if answer == "result" else {}
+    options: dict[str, Any] = {"result": "it had said hello"} if answer == "result" else {}
     action = "reject" if answer == "reject" else "approve"
-    await world.engine().decide(run_id, question.id, action, **told)
+    await world.engine().decide(run_id, question.id, action, **options)
     engine = world.engine(running_a_command(SLOW))
 
     if answer == "approve":
@@ -144,7 +144,7 @@ async def test_a_command_line_agent_does_a_phase(world: World) -> None:
 
     assert result.state is RunStatus.COMPLETED
     assert "`spec`" in find(world, "task.md")[0].read_text()
-    told = [event.payload["text"] for event in world.events(result.run_id, "text.delta")]
-    assert "".join(told) == "handed in\n"
+    pieces = [event.payload["text"] for event in world.events(result.run_id, "text.delta")]
+    assert "".join(pieces) == "handed in\n"
     [done] = [e for e in world.events(result.run_id, "tool.result") if "exit_code" in str(e.payload["result"])]
     assert done.payload["result"]["tree"]

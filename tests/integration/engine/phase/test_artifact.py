@@ -174,16 +174,16 @@ async def test_a_result_of_any_shape_will_do(world: World) -> None:
 
 
 async def test_a_tools_result_that_cannot_be_kept_is_given_to_the_agent_as_it_is(world: World) -> None:
-    given: list[Any] = []
+    results: list[Any] = []
 
     async def script(turn: Turn) -> None:
-        given.append(await turn.use_tool("deploy", lambda: world, where="here"))
+        results.append(await turn.use_tool("deploy", lambda: world, where="here"))
         turn.hand_in()
 
     result = await world.run(script)
 
     assert result.state is RunStatus.COMPLETED
-    assert given == [world]
+    assert results == [world]
     [started] = world.events(result.run_id, "tool.started")
     assert started.payload["tool"] == "deploy"
     assert len(world.events(result.run_id, "tool.result")) == 1

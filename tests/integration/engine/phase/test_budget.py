@@ -257,11 +257,11 @@ async def test_the_ledger_is_the_journals_sum_and_never_above_the_limit(
             break
 
     rows = await world.ledger(run_id)
-    told: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for event in world.events(run_id):
         if event.kind in ("budget.reserved", "budget.settled"):
-            told[event.payload["entry"]] = event.payload["amount_micros"]
-    assert {row.id: row.amount_micros for row in rows} == told
+            amounts[event.payload["entry"]] = event.payload["amount_micros"]
+    assert {row.id: row.amount_micros for row in rows} == amounts
     in_flight = sum(row.reserved_micros for row in rows[-1:])
     assert sum(row.amount_micros for row in rows) <= budget + in_flight
 

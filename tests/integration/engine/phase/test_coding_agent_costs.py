@@ -21,8 +21,8 @@ TELL = """echo '{"cost_usd": 0.25, "input_tokens": 4000, "output_tokens": 300}' 
 
 
 def engine_with(world: World, body: str, **fields: Any) -> WorkflowEngine:
-    told = {"name": "tool", "version": 1, "backend": "command", "capabilities": ["spec_write"], **fields}
-    who = AgentPersona.model_validate({**told, "argv": ["sh", "-c", body]})
+    definition = {"name": "tool", "version": 1, "backend": "command", "capabilities": ["spec_write"], **fields}
+    who = AgentPersona.model_validate({**definition, "argv": ["sh", "-c", body]})
     engine = world.engine(pool=(who,), backends=frozenset({Backend.COMMAND}))
     holdfast.engine.build_agent = build_agent
     return engine

@@ -248,7 +248,7 @@ async def test_a_selection_narrows_what_is_cleaned(world: World) -> None:
 
 async def test_a_deleted_run_leaves_nothing_but_what_the_user_has(world: World) -> None:
     run_id, other = await merged(world), await completed(world, hand_in)
-    kept = await count_rows(world, other)
+    counts = await count_rows(world, other)
 
     done = await rm(world, run_id)
 
@@ -259,7 +259,7 @@ async def test_a_deleted_run_leaves_nothing_but_what_the_user_has(world: World) 
     assert refs_of(world, run_id) == []
     assert run_id not in world.db.store.list_runs()
     assert world.git("show", "main:work.txt") == "done"
-    assert await count_rows(world, other) == kept
+    assert await count_rows(world, other) == counts
     with pytest.raises(RunNotFound):
         await world.engine().resume(run_id)
 
@@ -451,9 +451,9 @@ async def test_followers_of_all_runs_go_on_after_runs_were_deleted(world: World)
 
     assert last > end
     for place in (0, middle, end):
-        told = [stretch for stretch in await read_stretches(world.db, place, limit=500) if stretch.run_id == third]
-        assert sum(stretch.last_seq - stretch.first_seq + 1 for stretch in told) == len(world.events(third))
-        assert all(stretch.position > place for stretch in told)
+        stretches = [stretch for stretch in await read_stretches(world.db, place, limit=500) if stretch.run_id == third]
+        assert sum(stretch.last_seq - stretch.first_seq + 1 for stretch in stretches) == len(world.events(third))
+        assert all(stretch.position > place for stretch in stretches)
 
 
 # -- merge ------------------------------------------------------------------------------------------------------------
@@ -462,12 +462,12 @@ async def test_followers_of_all_runs_go_on_after_runs_were_deleted(world: World)
 async def test_a_merged_runs_worktree_and_branch_go_by_themselves(world: World) -> None:
     run_id = await completed(world)
 
-    told = await merge_run(world.db, config_of(world), run_id)
+    answer = await merge_run(world.db, config_of(world), run_id)
 
     assert not world.worktree(run_id).exists()
     assert world.git("branch", "--list", "holdfast/*") == ""
-    assert {item["kind"] for item in told["removed"]} == {"worktree", "branch"}
-    assert "Removed the run's worktree and branch." in told["message"]
+    assert {item["kind"] for item in answer["removed"]} == {"worktree", "branch"}
+    assert "Removed the run's worktree and branch." in answer["message"]
     assert (await merge_run(world.db, config_of(world), run_id))["action"] == "nothing_to_do"
 
 

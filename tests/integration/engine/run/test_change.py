@@ -105,12 +105,12 @@ async def test_what_is_not_concerned_goes_on_where_it_was(world: World) -> None:
 
 async def test_a_question_about_what_is_given_up_is_taken_back(world: World) -> None:
     paused = await world.run(hand_in, phase("spec", approval="always"), phase("plan"), requirements_md="Do this.")
-    [asked] = await world.approvals(paused.run_id)
+    [approval] = await world.approvals(paused.run_id)
 
     again = await world.engine().resume(paused.run_id, requirements_md="Do that.")
 
     assert again.state is RunStatus.PAUSED
-    assert [row.id for row in await world.approvals(paused.run_id, "superseded")] == [asked.id]
+    assert [row.id for row in await world.approvals(paused.run_id, "superseded")] == [approval.id]
     [new] = await world.approvals(paused.run_id)
     assert (new.attempt, world.phases_done()) == (2, ["spec", "spec"])
     await world.engine().decide(paused.run_id, new.id, "approve")

@@ -48,9 +48,9 @@ async def test_the_journal_tells_the_run_in_order_and_ends_with_its_end(world: W
 
     rows = await world.select(RunEventRow, result.run_id, RunEventRow.seq)
     kinds = [row.type for row in rows]
-    wanted = ["run.created", "run.started", "phase.started", "artifact.accepted", "phase.completed"]
+    milestones = ["run.created", "run.started", "phase.started", "artifact.accepted", "phase.completed"]
     assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
-    assert [kind for kind in kinds if kind in wanted] == [*wanted, *wanted[2:]]
+    assert [kind for kind in kinds if kind in milestones] == [*milestones, *milestones[2:]]
     assert kinds[-1] == "run.completed"
 
 

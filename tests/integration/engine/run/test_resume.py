@@ -96,11 +96,11 @@ async def test_a_resumed_run_says_so_and_skips_what_is_completed(world: World) -
 async def test_a_running_phase_continues_its_attempt_and_repeats_no_tool_call(world: World) -> None:
     """The process ends in the middle of a turn: the next one gets recorded results in place of calls."""
     effects: list[str] = []
-    given: list[Any] = []
+    results: list[Any] = []
 
     async def work(turn: Turn) -> None:
         for name in ("fetch", "deploy"):
-            given.append(await turn.use_tool(name, lambda name=name: effects.append(name) or Unserialisable(name)))
+            results.append(await turn.use_tool(name, lambda name=name: effects.append(name) or Unserialisable(name)))
 
     async def work_and_hand_in(turn: Turn) -> None:
         await work(turn)
@@ -114,8 +114,8 @@ async def test_a_running_phase_continues_its_attempt_and_repeats_no_tool_call(wo
     assert result.state is RunStatus.COMPLETED
     assert result.phases[0].attempts == 1
     assert effects == ["fetch", "deploy"]
-    assert [item.value for item in given[:2]] == ["fetch", "deploy"]
-    assert ["done, result not recorded" in str(item.content) for item in given[2:]] == [True, True]
+    assert [item.value for item in results[:2]] == ["fetch", "deploy"]
+    assert ["done, result not recorded" in str(item.content) for item in results[2:]] == [True, True]
     assert [turn.envelope for turn in world.turns] == [world.turns[0].envelope] * 2
 
 
@@ -251,10 +251,10 @@ async def test_a_call_that_was_in_flight_at_a_kill_is_decided_by_a_person(
     owner = zygote.start(world, "run_and_hang", run_id, "tool_in_flight")
     owner.wait_for(world.folder / "is-hanging")
     owner.kill()
-    given: list[Any] = []
+    results: list[Any] = []
 
     async def script(turn: Turn) -> None:
-        given.append(await turn.use_tool("charge", lambda: note(world, "charge")))
+        results.append(await turn.use_tool("charge", lambda: note(world, "charge")))
         turn.hand_in()
 
     world.know(template("spec"))
@@ -276,7 +276,7 @@ async def test_a_call_that_was_in_flight_at_a_kill_is_decided_by_a_person(
         assert result.error is not None
         assert result.error.code == "tool_outcome_unknown"
     if action == "result":
-        assert given[0].content == "charged 5"
+        assert results[0].content == "charged 5"
 
 
 async def test_a_database_that_does_not_answer_is_no_failure_of_the_phase(world: World) -> None:

@@ -68,9 +68,9 @@ async def test_a_failed_run_is_not_resumed_and_of_two_retries_one_works(world: W
     engine = world.engine()
     results = await asyncio.gather(*(engine.retry(failed.run_id) for _ in range(2)), return_exceptions=True)
 
-    told = sorted(item.code if isinstance(item, HoldfastError) else item.state.value for item in results)  # type: ignore[union-attr]
-    assert told[0] == "completed"
-    assert told[1] in ("run_busy", "run_not_in_state")
+    outcomes = sorted(item.code if isinstance(item, HoldfastError) else item.state.value for item in results)  # type: ignore[union-attr]
+    assert outcomes[0] == "completed"
+    assert outcomes[1] in ("run_busy", "run_not_in_state")
 
 
 async def test_a_set_up_that_failed_is_done_again_after_a_retry(world: World) -> None:

@@ -47,8 +47,8 @@ async def test_a_wish_to_end_it_that_comes_before_its_first_event_is_heard(
     other, open_files = world.open_database(), run_owner.open_files
 
     async def open_while_someone_aborts(scope: Any) -> bool:
-        asked = create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, reason="too late", by="ann")
-        other.store.save_event(asked)
+        request = create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, reason="too late", by="ann")
+        other.store.save_event(request)
         return await open_files(scope)
 
     monkeypatch.setattr(run_owner, "open_files", open_while_someone_aborts)

@@ -264,11 +264,11 @@ async def test_copies_and_set_up_are_made_again_only_with_the_worktree(world: Wo
     copied = world.worktree(paused.run_id) / ".env"
 
     await world.engine().resume(paused.run_id)
-    kept = (copied.read_text(), counter.read_text())
+    before = (copied.read_text(), counter.read_text())
     shutil.rmtree(world.worktree(paused.run_id))
     await world.engine().resume(paused.run_id)
 
-    assert kept == ("old\n", "x\n")
+    assert before == ("old\n", "x\n")
     assert (copied.read_text(), counter.read_text()) == ("new\n", "x\nx\n")
     assert (world.worktree(paused.run_id) / "library").exists()
     [approval] = await world.approvals(paused.run_id)

@@ -90,10 +90,10 @@ def test_a_zombie_is_refused_and_the_rightful_owner_and_outsiders_are_not(open_s
 
 def test_a_refused_owner_does_not_fail_its_neighbours(open_store: OpenStore) -> None:
     store = open_store()
-    lost, kept = store.claim("lost"), store.claim("kept")
+    lost, neighbour = store.claim("lost"), store.claim("kept")
     open_store().claim("lost", force=True)
 
-    results = store.append([Append(c.run_id, [prepare(progress(c.run_id))], c.epoch) for c in (lost, kept)])
+    results = store.append([Append(c.run_id, [prepare(progress(c.run_id))], c.epoch) for c in (lost, neighbour)])
 
     assert isinstance(results[0], LeaseLost)
     assert isinstance(results[1], list)

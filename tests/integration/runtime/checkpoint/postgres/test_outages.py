@@ -53,8 +53,8 @@ class Writer(threading.Thread):
             self.errors.append(error)
 
     def wait_for_more(self, count: int = 20) -> None:
-        wanted = len(self.acknowledged) + count
-        while len(self.acknowledged) < wanted and self.is_alive():
+        goal = len(self.acknowledged) + count
+        while len(self.acknowledged) < goal and self.is_alive():
             self.is_done.wait(0.01)
 
     def finish(self) -> None:

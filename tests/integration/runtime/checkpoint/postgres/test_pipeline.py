@@ -135,8 +135,8 @@ async def test_what_others_write_is_seen_and_a_taken_run_is_lost_without_harm_to
 
 async def test_a_listener_that_fails_takes_no_answer_from_anyone(journal: Journal) -> None:
     claims = await own(journal, *(f"r{number}" for number in range(40)))
-    told: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, about: told.append(about))
+    contexts: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, about: contexts.append(about))
 
     def fail(_head: int) -> None:
         raise ValueError("not the writer's fault")
@@ -145,7 +145,7 @@ async def test_a_listener_that_fails_takes_no_answer_from_anyone(journal: Journa
         stored = await asyncio.gather(*(append(journal, claim, "ours") for claim in claims.values()))
 
     assert [event.run_id for event in stored] == list(claims)
-    assert {str(about["exception"]) for about in told} == {"not the writer's fault"}
+    assert {str(about["exception"]) for about in contexts} == {"not the writer's fault"}
 
 
 @pytest.mark.parametrize("default", ["transaction_read_only%3Don", "transaction_isolation%3Dserializable"])
