@@ -87,18 +87,19 @@ class Module:
         self.name = path.relative_to(root).as_posix()
         self.text = path.read_text(encoding="utf-8")
         self.tree = ast.parse(self.text)
+        self.nodes = list(ast.walk(self.tree))
         self.room = self.name.split("/")[0] if "/" in self.name else ""
-        self.docstrings = {id(text) for text in _docstrings(self.tree)}
+        self.docstrings = {id(text) for text in _docstrings(self.nodes)}
 
     def strings(self) -> Iterator[ast.Constant]:
         """Yield the string constants that are no docstrings."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in self.docstrings:
                 yield node
 
 
-def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
-    for node in ast.walk(tree):
+def _docstrings(nodes: list[ast.AST]) -> Iterator[ast.Constant]:
+    for node in nodes:
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
@@ -131,7 +132,7 @@ def check_names(module: Module) -> Iterator[str]:
 
 
 def check_participles(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         for name in _names(node):
             if PARTICIPLES & set(name.lower().split("_")) and (module.name, name) not in STORED:
                 yield f"{module.name}:{node.lineno}: {name} is a participle, not what the thing is"  # type: ignore[attr-defined]
@@ -162,7 +163,7 @@ def check_classes(modules: list[Module]) -> Iterator[str]:
 
 def check_functions(module: Module) -> Iterator[str]:
     is_public = module.name in PUBLIC_FUNCTIONS or module.name.startswith(("cli/commands/", "api/routes/"))
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         words = (ast.get_docstring(node) or "Do").split()
@@ -189,7 +190,7 @@ def check_rooms(module: Module, kinds: set[str]) -> Iterator[str]:
             yield f"{module.name}:{text.lineno}: SQL outside {' and '.join(SQL_ROOMS)}"
         if text.value in kinds and module.name != "runtime/events.py":
             yield f"{module.name}:{text.lineno}: the event kind {text.value!r} is a literal, not an EventKind"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.List) and node.elts and _is_git(node.elts[0]) and module.room != GIT_ROOM:
             yield f"{module.name}:{node.lineno}: git is called outside {GIT_ROOM}"
         if _imports_langchain(node) and module.room != LANGCHAIN_ROOM:
