@@ -62,7 +62,7 @@ def test_money_is_shown_by_day_workflow_persona_and_model(spender: Served, open_
     expect(page.get_by_role("row")).to_have_count(len(amounts) + 2)
     page.get_by_role("link", name="7 days").click()
     expect(page.get_by_role("heading", name="The last 7 days")).to_be_visible()
-    assert page.url.endswith("?days=7")
+    expect(page).to_have_url(re.compile(r"\?days=7$"))
     page.go_back()
     expect(page.get_by_role("heading", name="The last 30 days")).to_be_visible()
 

@@ -26,7 +26,7 @@ def test_workflows_are_searched_in_the_address_and_an_empty_search_says_so(
     page.keyboard.type("zebra")
 
     expect(page.get_by_text("No workflow fits")).to_be_visible()
-    assert page.url.endswith("/workflows?q=zebra")
+    expect(page).to_have_url(re.compile(r"/workflows\?q=zebra$"))
     page.get_by_role("link", name="Show all workflows").click()
     expect(page.get_by_role("heading", level=2)).to_have_count(5)
     page.go_back()
@@ -81,7 +81,7 @@ def test_personas_say_whether_they_can_work_and_what_is_missing(
     shoot(page, "personas")
     page.get_by_role("button", name=re.compile("^For rehearsals")).click()
     expect(page.get_by_role("heading", level=2)).to_have_count(4)
-    assert page.url.endswith("?show=rehearsal")
+    expect(page).to_have_url(re.compile(r"\?show=rehearsal$"))
     page.get_by_role("searchbox").fill("nobody")
     expect(page.get_by_text("No persona fits")).to_be_visible()
 

@@ -51,8 +51,8 @@ def test_every_tab_shows_what_the_run_did(served: Served, open_page: OpenPage) -
     expect(page.get_by_role("status").filter(has_text="of")).to_contain_text("2 of")
     page.locator(".events .row-link").first.click()
     expect(page.locator(".event-detail")).to_contain_text("artifact.accepted")
-    assert "seq=" in page.url
-    assert "filter=artifact.accepted" in page.url
+    expect(page).to_have_url(re.compile("seq="))
+    expect(page).to_have_url(re.compile(r"filter=artifact\.accepted"))
 
 
 def test_a_killed_server_is_a_quiet_bar_and_the_page_goes_on_where_it_was(tmp_path: Path, open_page: OpenPage) -> None:
@@ -88,7 +88,7 @@ def test_filters_live_in_the_address_and_an_empty_result_says_so(served: Served,
     page.keyboard.press("/")
     page.keyboard.type("needle")
     expect(page.locator(".runs tbody tr:not(.spacer)")).to_have_count(1)
-    assert "text=needle" in page.url
+    expect(page).to_have_url(re.compile("text=needle"))
     page.goto(f"{served.url}/?text=nothing-like-this")
     expect(page.get_by_text("No run fits these filters")).to_be_visible()
     page.get_by_role("button", name="Clear the filters").click()

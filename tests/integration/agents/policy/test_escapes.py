@@ -19,7 +19,7 @@ from holdfast.agents.policy.tool_policy import ToolPolicy
 from holdfast.agents.tools.files import WholeFileBackend
 from holdfast.agents.tools.shell import Shell, open_shell, probe_once
 from holdfast.persona import Permissions, Verdict
-from holdfast.runtime import durable
+from holdfast.runtime.step import current_step
 from holdfast.workspace import Outcome, Workspace, prepare_workspace, snapshot, write_tree
 
 CANARY = "canary-5c1f"
@@ -58,11 +58,11 @@ class Cage:
     def run(self, line: str, **changes: Any) -> Outcome:
         """Run a line in the sandbox, whatever the policy would say."""
         shell = replace(self.shell(), **changes)
-        token = durable._current_step.set(("run-1", line))
+        token = current_step.set(("run-1", line))
         try:
             return asyncio.run(shell.run(line, timeout_s=30))
         finally:
-            durable._current_step.reset(token)
+            current_step.reset(token)
 
     def state(self) -> Any:
         index = (self.workspace.git_dir / "index").read_bytes()

@@ -4,16 +4,19 @@ import { fill, h } from "../h.js";
 import { follow, watchRuns } from "../live.js";
 import { Activity } from "../model/activity.js";
 import { markdown } from "../parts/text.js";
-import { button, empty, loading, mark, notFound, problemNote, say, time } from "../parts/ui.js";
+import { loading, mark, notFound, problemNote, say, time } from "../parts/ui.js";
 import { navigate } from "../router.js";
 import { actionBar } from "./run/actions.js";
 import { approvalCard } from "./run/approval.js";
+import { cost } from "./run/cost.js";
+import { activity, events } from "./run/journal.js";
+import { artifacts, changes } from "./run/results.js";
+import { timeline } from "./run/timeline.js";
 
-// Each tab, and the module that exports it by its name.
-const TABS = { timeline: "timeline", activity: "journal", artifacts: "results", changes: "results", cost: "cost", events: "journal" };
+// Loaded with the page, so that a server that goes away leaves every tab usable.
+const TABS = { timeline, activity, artifacts, changes, cost, events };
 const CHANGES_ROWS = /^(?:run|phase|human|artifact|budget\.(?:raised|exhausted))\b/;
 const titleOf = (name) => name[0].toUpperCase() + name.slice(1);
-const load = (name) => import(`./run/${TABS[name]}.js`).catch(() => null); // the server is away, or another version now
 
 export const title = "Run";
 
@@ -252,17 +255,10 @@ class RunView {
 		return true;
 	}
 
-	async #open(name) {
+	#open(name) {
 		this.#tab?.leave?.();
-		this.#tab = null;
 		this.#tabName = name;
-		const module = await load(name);
-		if (this.#tabName !== name || this.signal.aborted) return;
 		this.panel.replaceChildren();
-		const again = button("Try again", () => location.reload());
-		if (module) this.#tab = module[name](this.panel, this);
-		else this.panel.append(empty("This part could not be loaded", "The server did not answer. Nothing is lost.", again));
-		// The other tabs, before they are wanted: a browser never asks again for a module it once failed to get.
-		this.fetching ??= setTimeout(() => Object.keys(TABS).forEach(load), 300);
+		this.#tab = TABS[name](this.panel, this);
 	}
 }
