@@ -11,9 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from holdfast.definitions.base import Argv, Definition, Key, Loc, Name, Version, WorkspacePath, check_not_empty, refuse
+from holdfast.definitions.model_settings import ModelSettings
 from holdfast.definitions.yaml_file import load_definition, load_definitions_from_dir
 from holdfast.enums import Backend, Capability, RiskLevel
 from holdfast.errors import HoldfastError, SchemaNotFound, TemplateInvalid, did_you_mean
@@ -91,6 +92,8 @@ class ExpectedArtifact(Definition):
 class Phase(Definition):
     """One piece of work by one role, with one artifact as its result."""
 
+    model_config = ConfigDict(protected_namespaces=())
+
     key: Key
     title: NonBlank
     risk: RiskLevel
@@ -105,6 +108,8 @@ class Phase(Definition):
     approval_default: DeadlineAnswer = DeadlineAnswer.REJECT
     attempts: int = Field(default=1, ge=1, le=20)
     budget_usd: float | None = Field(default=None, ge=0.000001, le=1_000_000)
+    model_settings: ModelSettings | None = None
+    """Settings in which this phase differs from the persona that does it."""
     checks: tuple[Argv, ...] = ()
 
     @model_validator(mode="after")

@@ -77,7 +77,7 @@ class PhaseAttempt:
             if not phase.read_only and (tree := scope.history.restore_to.get(phase.key)):
                 restore(scope.place, tree, at=utc_now())  # what the failed attempt left stays under a ref
             moved = move_aside(scope.place.root, phase, self._attempt)
-            instructions = read_workspace_instructions(scope.place)
+            instructions = read_workspace_instructions(scope.place).with_skills(scope.persona_of(phase).skills)
             return {
                 "envelope": scrub_prompt(
                     render_envelope(
@@ -100,6 +100,7 @@ class PhaseAttempt:
                 "tree": write_tree(scope.place).tree_id,
                 "moved_aside": moved,
                 "instruction_files": instructions.names,
+                "skills": [skill.name for skill in instructions.skills],
             }
 
         rows = [start_phase(scope.run_id, phase.key, attempt=self._attempt)]
