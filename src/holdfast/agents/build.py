@@ -16,6 +16,7 @@ from holdfast.agents.tools.rules import FILE_TOOLS
 from holdfast.config import Config
 from holdfast.enums import Backend, Capability
 from holdfast.persona import AgentPersona, Subagent
+from holdfast.runtime.run_fold.todos import TODO_TOOL
 
 if TYPE_CHECKING:
     from deepagents.backends import FilesystemBackend
@@ -54,6 +55,7 @@ def build_agent(
 
         scratch = scratch_dir or _default_scratch(config, root_dir)
         return CommandAgent(persona, config, root_dir=root_dir, middleware=middleware, scratch_dir=scratch)
+    tools = [*tools, *_open_permitted_tools(persona)]
     chat_model, *fallbacks = (model,) if model is not None else open_models(persona, config)
     from deepagents import create_deep_agent
     from deepagents.backends import CompositeBackend, FilesystemBackend
@@ -132,6 +134,15 @@ def list_permitted_tools(persona: AgentPersona) -> list[str]:
     names = [name for name in FILE_TOOLS if permitted is None or name in permitted or name == "read_file"]
     has_shell = Capability.SHELL in persona.capabilities if permitted is None else "execute" in permitted
     return [*names, "execute"] if has_shell else names
+
+
+def _open_permitted_tools(persona: AgentPersona) -> "list[BaseTool]":
+    """Open the tools beside files and commands, each of which a persona has to name."""
+    if TODO_TOOL not in (persona.permissions.tools or ()):
+        return []
+    from holdfast.agents.tools.todos import open_todo_tool
+
+    return [open_todo_tool()]
 
 
 def _open_files(names: list[str], config: Config, root_dir: Path, staging_dir: Path) -> "FilesystemBackend":

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from tests.support.agents.phase import LANE, Phase, open_log
+from tests.support.agents.phase import LANE, Phase, essence, open_log
 from tests.support.agents.scripted_model import ScriptedModel, asks, says, tool
 
 from holdfast.agents.build import _subagents_of, _tools_of, build_agent
 from holdfast.agents.simulated.model import open_simulated_model
 from holdfast.enums import Backend, Capability
 from holdfast.errors import ConfigInvalid, PersonaInvalid
-from holdfast.persona import AgentPersona, Subagent
+from holdfast.persona import AgentPersona, Permissions, Subagent
+from holdfast.runtime.run_fold.todos import TodoLog
 
 LIGHT = [
     "holdfast.agents",
@@ -108,6 +109,33 @@ async def test_a_subagent_works_with_its_own_instructions_in_a_lane_of_its_own(p
     assert [message.content for message in messages[-2:]] == ["found", "done"]
     assert [message.content for message in again[-2:]] == ["found", "done"]
     assert {event.lane_id for event in phase.events()} == {LANE, f"{LANE}/m0.t0"}
+
+
+async def test_a_to_do_list_is_a_tool_call_that_people_can_read_from_the_journal(phase: Phase) -> None:
+    class PhaseWithTodos(Phase):
+        @property
+        def persona(self) -> AgentPersona:
+            permissions = Permissions(tools=("read_file", "write_todos"))
+            return super().persona.model_copy(update={"permissions": permissions})
+
+    own = PhaseWithTodos(phase.folder)
+    todos = [{"content": "Read", "status": "completed"}, {"content": "Write", "status": "in_progress"}]
+    script = [
+        asks(("write_todos", {"todos": todos})),
+        asks(("write_todos", {"todos": [{"status": "no"}]})),
+        says("done"),
+    ]
+
+    messages = await own.play(build={"model": ScriptedModel(script=script)})
+    again = await own.play(build={"model": ScriptedModel(script=[])})
+
+    assert messages[2].content == "The list is written: 1 of 2 done."
+    assert messages[4].status == "error"
+    assert essence(again) == essence(messages)
+    log = TodoLog()
+    for event in phase.events():
+        log.add(event)
+    assert log.summarize("implement") == "to-do: 1 of 2 done, now: Write"  # a list that was refused is none
 
 
 async def test_a_tool_nobody_asked_for_is_not_let_in(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
