@@ -118,6 +118,9 @@ class Decide(_Request):
     args: dict[str, Any] | None = Field(
         default=None, description="Of a tool call: approve it with these arguments instead of the agent's."
     )
+    artifact: dict[str, Any] | None = Field(
+        default=None, description="Of a phase's result: approve it with this artifact instead of the agent's."
+    )
 
 
 class CreateToken(_Request):
