@@ -38,6 +38,14 @@ class Verdict(StrEnum):
     DENY = "deny"
 
 
+class ApprovalMode(StrEnum):
+    """About which tool calls a person is asked: those that rules call risky, every change as well, or every call."""
+
+    RISKY = "risky"
+    WRITES = "writes"
+    ALWAYS = "always"
+
+
 def _check_path_pattern(value: str) -> str:
     path = PurePosixPath(value)
     if not value.isprintable() or not path.parts or path.is_absolute() or ".." in path.parts:
@@ -83,6 +91,7 @@ class Permissions(Definition):
     write: PathRules = PathRules()
     commands: CommandRules = CommandRules()
     network: Verdict = Verdict.ASK
+    approvals: ApprovalMode = ApprovalMode.RISKY
 
 
 def _check_own_path(value: str) -> str:

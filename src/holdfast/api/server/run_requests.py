@@ -224,6 +224,7 @@ async def decide(server: Server, approval_id: str, body: Decide, *, by: str, is_
         is_identified=is_identified,
         result=body.result if "result" in body.model_fields_set else UNSET,
         args=body.args,
+        is_for_kind=body.allow_kind,
         artifact=None if body.artifact is None else to_artifact_text(body.artifact),
     )
     decided = _get(await find_approval(server.db, approval_id), approval_id)

@@ -131,6 +131,9 @@ def approve(
         str | None,
         typer.Option("--args", metavar="JSON", help="For a tool call: make it with these arguments instead."),
     ] = None,
+    for_run: Annotated[
+        bool, typer.Option("--for-run", help="For a tool call: allow all calls of its kind in this run.")
+    ] = False,
     artifact: Annotated[
         str | None,
         typer.Option("--artifact", metavar="FILE|-", help="For a phase: approve it with this artifact instead."),
@@ -148,6 +151,8 @@ def approve(
     answer: dict[str, Any] = {} if result is None else {"result": result}
     if args is not None:
         answer["args"] = read_args(args)
+    if for_run:
+        answer["is_for_kind"] = True
     if edit or artifact is not None:
         answer |= _read_artifact(approval, artifact)
     _decide(approval, "approve", comment, is_json=as_json, **answer)

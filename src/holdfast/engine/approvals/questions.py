@@ -56,6 +56,8 @@ class ApprovalDecision:
     """Of a call whose outcome was unknown: it was made, and gave this."""
     args: Mapping[str, Any] | None = None
     """Of a tool call: it is approved with these arguments instead."""
+    is_for_kind: bool = False
+    """Of a tool call: it counts for every call of its kind in this run."""
     artifact: str | None = None
     """Of a phase's result: it is approved with this text of the artifact instead."""
 
@@ -186,6 +188,7 @@ class PhaseQuestion(ApprovalQuestion):
             )
         _check_no_result(answer)
         _check_no_args(answer)
+        _check_one_call(answer)
         is_approved = answer.action is ApprovalDecisionAction.APPROVE
         if not is_approved or self.needs_two:
             _check_no_artifact(answer)
@@ -229,11 +232,19 @@ class ToolQuestion(ApprovalQuestion):
         _check_no_artifact(answer)
         if answer.action is not ApprovalDecisionAction.APPROVE:
             _check_no_args(answer)
+        if answer.is_for_kind and (answer.action is not ApprovalDecisionAction.APPROVE or not self.content.get("kind")):
+            raise ConfigInvalid(
+                "This call stands alone: an approval of it covers no others.",
+                key="is_for_kind",
+                hint="Approve this one call, or add a rule to the persona's permissions.",
+            )
 
     def to_event(self, answer: ApprovalDecision) -> Event:
         """Return the event that an answer is, with the arguments that a person has put in place of the agent's."""
-        changed = {} if answer.args is None else {"args": dict(answer.args)}
-        return self._received(answer, answer.action, **changed)
+        facts: dict[str, Any] = {} if answer.args is None else {"args": dict(answer.args)}
+        if answer.is_for_kind:
+            facts["allowed_kind"] = self.content["kind"]
+        return self._received(answer, answer.action, **facts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,6 +257,7 @@ class OutcomeQuestion(ApprovalQuestion):
         """Raise `ConfigInvalid` if there are arguments; it has no digest that could be stale."""
         _check_no_args(answer)
         _check_no_artifact(answer)
+        _check_one_call(answer)
 
     def to_event(self, answer: ApprovalDecision) -> Event:
         """Return the event that an answer is; with a result the call is done."""
@@ -269,6 +281,11 @@ def _check_no_result(answer: ApprovalDecision) -> None:
 def _check_no_args(answer: ApprovalDecision) -> None:
     if answer.args is not None:
         raise ConfigInvalid("Only a tool call that is approved can be given other arguments.", key="args")
+
+
+def _check_one_call(answer: ApprovalDecision) -> None:
+    if answer.is_for_kind:
+        raise ConfigInvalid("Only the approval of a tool call can cover others of its kind.", key="is_for_kind")
 
 
 def _check_no_artifact(answer: ApprovalDecision) -> None:

@@ -17,6 +17,7 @@ from holdfast.agents.calls.rate_limits import get_rate_limits, provider_of
 from holdfast.agents.calls.retries import RetryRules
 from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.calls.stall_detector import Limits
+from holdfast.agents.policy.approval_mode import with_mode
 from holdfast.agents.policy.tool_policy import ToolPolicy
 from holdfast.agents.tools.rules import command_rules, file_tool_rules
 from holdfast.agents.tools.shell import Shell, open_shell
@@ -79,7 +80,7 @@ def make_middleware(
         rules={**file_tool_rules(root), **command_rules(shell.spool_dir)},
         gate=BudgetGate(money),
         limits=Limits(max_work_s=phase.timeout_seconds),
-        policy=policy,
+        policy=with_mode(policy, permissions.approvals),
         approver=PhaseToolApprover(scope, phase, attempt),
         shell=shell,
         retries=RetryRules.of(persona, scope.config),
