@@ -143,6 +143,20 @@ class Phase(Definition):
         return None if self.budget_usd is None else round(Decimal(str(self.budget_usd)) * 1_000_000)
 
 
+class Hook(Definition):
+    """A command that runs before or after each call of these tools; before, one that fails keeps the call away."""
+
+    before: tuple[Key, ...] = ()
+    after: tuple[Key, ...] = ()
+    run: Argv
+
+    @model_validator(mode="after")
+    def _names_tools(self) -> "Hook":
+        if bool(self.before) == bool(self.after):
+            refuse([(("before",), "a hook names its tools in before or in after")])
+        return self
+
+
 class WorkflowTemplate(Definition):
     """Roles and a graph of phases. `needs` is always filled in here: what was left out is the phase before."""
 
@@ -154,6 +168,7 @@ class WorkflowTemplate(Definition):
     phases: Annotated[tuple[Phase, ...], AfterValidator(check_not_empty)]
     setup: tuple[Argv, ...] = ()
     copy_files: tuple[WorkspacePath, ...] = Field(default=(), alias="copy")
+    hooks: tuple[Hook, ...] = ()
 
     @field_validator("phases")
     @classmethod
@@ -177,6 +192,12 @@ class WorkflowTemplate(Definition):
     def artifact_paths(self) -> list[str]:
         """Where the phases hand in."""
         return [phase.expected_artifact.path for phase in self.phases]
+
+    @property
+    def commands(self) -> list[Argv]:
+        """Every command that a run of it starts by itself: set-up, checks, hooks."""
+        checks = [argv for phase in self.phases for argv in phase.checks]
+        return [*self.setup, *checks, *(hook.run for hook in self.hooks)]
 
     @property
     def requires_text(self) -> bool:

@@ -23,6 +23,7 @@ from holdfast.agents.tools.rules import command_rules, file_tool_rules
 from holdfast.agents.tools.shell import Shell, open_shell
 from holdfast.engine.approvals.tool import PhaseToolApprover
 from holdfast.engine.phase.budget import PhaseBudget, Reservation
+from holdfast.engine.phase.hooks import PhaseHooks
 from holdfast.engine.scope import RunScope
 from holdfast.runtime.step import Interrupted, SameCommit
 from holdfast.workflow import Phase
@@ -83,6 +84,7 @@ def make_middleware(
         policy=with_mode(policy, permissions.approvals),
         approver=PhaseToolApprover(scope, phase, attempt),
         shell=shell,
+        hooks=PhaseHooks(scope, phase) if scope.template.hooks else None,
         retries=RetryRules.of(persona, scope.config),
         provider_slot=get_rate_limits(scope.config).slot(provider_of(persona), scope.run_id),
     )
