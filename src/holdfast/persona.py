@@ -15,6 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue, field_validat
 
 from holdfast.config import MAX_TRIES, MAX_WAIT_S
 from holdfast.definitions.base import Argv, Definition, Key, Loc, Name, Version, check_not_empty, refuse
+from holdfast.definitions.model_settings import ModelSettings
 from holdfast.definitions.yaml_file import load_definition, load_definitions_from_dir
 from holdfast.enums import Backend, Capability
 from holdfast.errors import PersonaInvalid
@@ -35,6 +36,14 @@ class Verdict(StrEnum):
     ALLOW = "allow"
     ASK = "ask"
     DENY = "deny"
+
+
+class ApprovalMode(StrEnum):
+    """About which tool calls a person is asked: those that rules call risky, every change as well, or every call."""
+
+    RISKY = "risky"
+    WRITES = "writes"
+    ALWAYS = "always"
 
 
 def _check_path_pattern(value: str) -> str:
@@ -82,6 +91,7 @@ class Permissions(Definition):
     write: PathRules = PathRules()
     commands: CommandRules = CommandRules()
     network: Verdict = Verdict.ASK
+    approvals: ApprovalMode = ApprovalMode.RISKY
 
 
 def _check_own_path(value: str) -> str:
@@ -104,6 +114,20 @@ class CommandSandbox(Definition):
     is_on: bool = Field(default=True, alias="enabled")
     read: tuple[OwnPath, ...] = ()
     write: tuple[OwnPath, ...] = ()
+
+
+class Subagent(Definition):
+    """A helper that the persona's agent can give a part of its work to, with instructions of its own.
+
+    It has the persona's tools, or those of them that `tools` names, and the persona's model or another one of the same
+    backend. What it may do is what the persona may do.
+    """
+
+    name: Key
+    description: Annotated[str, Field(min_length=1, max_length=1000)]
+    system_prompt: str = ""
+    model: str | None = Field(default=None, min_length=1, max_length=200)
+    tools: tuple[Key, ...] | None = None
 
 
 class ScriptedTurn(Definition):
@@ -129,7 +153,8 @@ class AgentPersona(Definition):
     """One way to fill a role: a backend and model, a system prompt, capabilities and permissions."""
 
     # A key pasted into the wrong field must not come back in an error message.
-    model_config = ConfigDict(hide_input_in_errors=True)
+    # `model_settings` is the field's own word for what pydantic would keep for itself.
+    model_config = ConfigDict(hide_input_in_errors=True, protected_namespaces=())
 
     name: Name
     version: Version
@@ -140,6 +165,10 @@ class AgentPersona(Definition):
     system_prompt: str = ""
     fallback_models: tuple[str, ...] = ()
     max_output_tokens: int | None = Field(default=None, ge=1)
+    model_settings: ModelSettings = ModelSettings()
+    subagents: tuple[Subagent, ...] = ()
+    skills: tuple[str, ...] | None = None
+    """Which of the repository's skills it knows of; without a list all of them."""
     answer_timeout_s: float | None = Field(default=None, gt=0, le=MAX_WAIT_S)
     idle_timeout_s: float | None = Field(default=None, gt=0, le=MAX_WAIT_S)
     tries: int | None = Field(default=None, ge=1, le=MAX_TRIES)
@@ -194,6 +223,25 @@ class AgentPersona(Definition):
         refuse(_find_misfits(self))
         return self
 
+    def with_settings(self, settings: ModelSettings | None) -> "AgentPersona":
+        """Return the persona as a phase wants it: each setting of the phase in the place of the persona's own."""
+        if settings is None:
+            return self
+        changes = settings.model_dump(exclude_none=True)
+        if {"effort", "thinking_tokens"} & set(changes):
+            changes = {"effort": None, "thinking_tokens": None, **changes}
+        own = self.model_settings.model_dump()
+        return self.model_copy(update={"model_settings": ModelSettings.model_validate({**own, **changes})})
+
+    def as_subagent(self, subagent: Subagent) -> "AgentPersona":
+        """Return the persona with the model of one of its subagents and without fallbacks, which are not its own."""
+        return self.model_copy(update={"model": subagent.model or self.model, "fallback_models": ()})
+
+    @property
+    def output_limit(self) -> int | None:
+        """How many tokens an answer may have, if the persona or the phase says so."""
+        return self.model_settings.max_output_tokens or self.max_output_tokens
+
     @property
     def key_variable(self) -> str | None:
         """The environment variable that holds the key, or `None` where the backend needs none."""
@@ -210,6 +258,14 @@ def load_personas_from_dir(path: str | Path) -> list[AgentPersona]:
     return list(load_definitions_from_dir(Path(path), load_persona_file, PersonaInvalid).values())
 
 
+def _find_subagent_misfits(persona: AgentPersona) -> Iterator[tuple[Loc, str]]:
+    seen: set[str] = set()
+    for index, subagent in enumerate(persona.subagents):
+        if subagent.name in seen:
+            yield ("subagents", index, "name"), f"there is more than one subagent {subagent.name}"
+        seen.add(subagent.name)
+
+
 def _find_misfits(persona: AgentPersona) -> Iterator[tuple[Loc, str]]:
     is_command = persona.backend is Backend.COMMAND
     if is_command and persona.argv is None:
@@ -224,6 +280,12 @@ def _find_misfits(persona: AgentPersona) -> Iterator[tuple[Loc, str]]:
     for field in ("answer_timeout_s", "idle_timeout_s", "tries", "max_wait_s"):
         if is_command and getattr(persona, field) is not None:
             yield (field,), "a command persona makes no model calls itself; a phase's timeout_seconds bounds it"
+    for field in ("model_settings", "subagents"):
+        if is_command and getattr(persona, field) != AgentPersona.model_fields[field].default:
+            yield (field,), "a command persona has a model of its own; give its program the options in argv"
+    if persona.max_output_tokens and persona.model_settings.max_output_tokens:
+        yield ("model_settings", "max_output_tokens"), "it stands beside the persona's own max_output_tokens"
+    yield from _find_subagent_misfits(persona)
     if not is_command and not persona.model:
         yield ("model",), f"backend {persona.backend} needs a model"
     if persona.backend is Backend.OPENAI_COMPATIBLE and not persona.base_url:

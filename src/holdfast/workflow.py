@@ -11,9 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from holdfast.definitions.base import Argv, Definition, Key, Loc, Name, Version, WorkspacePath, check_not_empty, refuse
+from holdfast.definitions.model_settings import ModelSettings
 from holdfast.definitions.yaml_file import load_definition, load_definitions_from_dir
 from holdfast.enums import Backend, Capability, RiskLevel
 from holdfast.errors import HoldfastError, SchemaNotFound, TemplateInvalid, did_you_mean
@@ -91,6 +92,8 @@ class ExpectedArtifact(Definition):
 class Phase(Definition):
     """One piece of work by one role, with one artifact as its result."""
 
+    model_config = ConfigDict(protected_namespaces=())
+
     key: Key
     title: NonBlank
     risk: RiskLevel
@@ -105,6 +108,8 @@ class Phase(Definition):
     approval_default: DeadlineAnswer = DeadlineAnswer.REJECT
     attempts: int = Field(default=1, ge=1, le=20)
     budget_usd: float | None = Field(default=None, ge=0.000001, le=1_000_000)
+    model_settings: ModelSettings | None = None
+    """Settings in which this phase differs from the persona that does it."""
     checks: tuple[Argv, ...] = ()
 
     @model_validator(mode="after")
@@ -138,6 +143,20 @@ class Phase(Definition):
         return None if self.budget_usd is None else round(Decimal(str(self.budget_usd)) * 1_000_000)
 
 
+class Hook(Definition):
+    """A command that runs before or after each call of these tools; before, one that fails keeps the call away."""
+
+    before: tuple[Key, ...] = ()
+    after: tuple[Key, ...] = ()
+    run: Argv
+
+    @model_validator(mode="after")
+    def _names_tools(self) -> "Hook":
+        if bool(self.before) == bool(self.after):
+            refuse([(("before",), "a hook names its tools in before or in after")])
+        return self
+
+
 class WorkflowTemplate(Definition):
     """Roles and a graph of phases. `needs` is always filled in here: what was left out is the phase before."""
 
@@ -149,6 +168,7 @@ class WorkflowTemplate(Definition):
     phases: Annotated[tuple[Phase, ...], AfterValidator(check_not_empty)]
     setup: tuple[Argv, ...] = ()
     copy_files: tuple[WorkspacePath, ...] = Field(default=(), alias="copy")
+    hooks: tuple[Hook, ...] = ()
 
     @field_validator("phases")
     @classmethod
@@ -172,6 +192,12 @@ class WorkflowTemplate(Definition):
     def artifact_paths(self) -> list[str]:
         """Where the phases hand in."""
         return [phase.expected_artifact.path for phase in self.phases]
+
+    @property
+    def commands(self) -> list[Argv]:
+        """Every command that a run of it starts by itself: set-up, checks, hooks."""
+        checks = [argv for phase in self.phases for argv in phase.checks]
+        return [*self.setup, *checks, *(hook.run for hook in self.hooks)]
 
     @property
     def requires_text(self) -> bool:

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from holdfast.definitions.model_settings import ModelSettings
 from holdfast.enums import Backend, Capability
 from holdfast.errors import PersonaInvalid
 from holdfast.persona import AgentPersona, Verdict, load_persona_file, load_personas_from_dir
@@ -181,3 +182,36 @@ def test_the_script_of_the_reference_is_one() -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
 
     assert list(AgentPersona.model_validate(yaml.safe_load(block)).script) == ["plan"]
+
+
+def test_a_phases_settings_take_the_place_of_the_personas_one_by_one() -> None:
+    own = {"temperature": 0.2, "thinking_tokens": 2048}
+    writer = load(model_settings=own)
+
+    changed = writer.with_settings(ModelSettings.model_validate({"effort": "low", "max_output_tokens": 99}))
+
+    assert changed.model_settings.model_dump(exclude_none=True) == {
+        "temperature": 0.2,
+        "effort": "low",
+        "max_output_tokens": 99,
+    }
+    assert changed.output_limit == 99
+    assert writer.with_settings(None) is writer
+
+
+def test_new_fields_change_no_hash_that_is_stored() -> None:
+    assert load().content_hash == load(model_settings={}, subagents=[], skills=None).content_hash
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model_settings", {"effort": "low", "thinking_tokens": 2048}),
+        ("model_settings", {"temperature": 3}),
+        ("subagents", [{"name": "a", "description": "x"}, {"name": "a", "description": "y"}]),
+        ("subagents", [{"name": "a", "description": ""}]),
+    ],
+)
+def test_settings_and_subagents_that_contradict_themselves_are_refused(field: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=field):
+        load(**{field: value})

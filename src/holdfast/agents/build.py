@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ from holdfast.agents.redaction import SECRETS
 from holdfast.agents.tools.rules import FILE_TOOLS
 from holdfast.config import Config
 from holdfast.enums import Backend, Capability
-from holdfast.persona import AgentPersona
+from holdfast.persona import AgentPersona, Subagent
+from holdfast.runtime.run_fold.todos import TODO_TOOL
 
 if TYPE_CHECKING:
     from deepagents.backends import FilesystemBackend
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
     from holdfast.agents.calls.middleware import JournalMiddleware
 
-_SUBAGENT = "general-purpose"
+GENERAL_PURPOSE = Subagent(
+    name="general-purpose",
+    description="Does a well-described part of the work on its own and reports the outcome.",
+)
 _TRACING = ("LANGSMITH_TRACING", "LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING", "LANGCHAIN_TRACING_V2")
 
 
@@ -51,6 +55,7 @@ def build_agent(
 
         scratch = scratch_dir or _default_scratch(config, root_dir)
         return CommandAgent(persona, config, root_dir=root_dir, middleware=middleware, scratch_dir=scratch)
+    tools = [*tools, *_open_permitted_tools(persona)]
     chat_model, *fallbacks = (model,) if model is not None else open_models(persona, config)
     from deepagents import create_deep_agent
     from deepagents.backends import CompositeBackend, FilesystemBackend
@@ -66,24 +71,35 @@ def build_agent(
     )
     journal = next((part for part in middleware if isinstance(part, JournalMiddleware)), None)
 
-    def own_parts() -> list[Any]:
-        return _own_parts(backend, names, chat_model, journal)
+    def to_graph(subagent: Subagent) -> Any:
+        own_model = open_models(persona.as_subagent(subagent), config)[0] if subagent.model else chat_model
+        own_names = _narrow(names, subagent)
+        return {
+            "name": subagent.name,
+            "description": subagent.description,
+            "system_prompt": subagent.system_prompt or persona.system_prompt,
+            "model": own_model,
+            "tools": [tool for tool in tools if subagent.tools is None or tool.name in subagent.tools],
+            "middleware": [*middleware, *_own_parts(backend, own_names, own_model, journal)],
+        }
 
-    subagent: Any = {
-        "name": _SUBAGENT,
-        "description": "Does a well-described part of the work on its own and reports the outcome.",
-        "system_prompt": persona.system_prompt,
-        "middleware": [*middleware, *own_parts()],
-    }
+    # One of the framework's own by this name would have no middleware.
+    subagents = [each for each in persona.subagents if each.name != GENERAL_PURPOSE.name]
+    general = next((each for each in persona.subagents if each.name == GENERAL_PURPOSE.name), GENERAL_PURPOSE)
     agent = create_deep_agent(
         chat_model,
         list(tools),
         system_prompt=persona.system_prompt,
         backend=backend,
-        middleware=[*middleware, *own_parts()],
-        subagents=[subagent],
+        middleware=[*middleware, *_own_parts(backend, names, chat_model, journal)],
+        subagents=[to_graph(each) for each in (general, *subagents)],
     )
-    _check_guarded(agent, {*names, *(tool.name for tool in tools)})
+    more = {tool.name for tool in tools}
+    _check_guarded(
+        agent,
+        {*names, *more},
+        {each.name: _narrow([*names, *sorted(more)], each) for each in (general, *subagents)},
+    )
     if journal is not None:
         journal.use_fallbacks(fallbacks)
     return agent
@@ -118,6 +134,15 @@ def list_permitted_tools(persona: AgentPersona) -> list[str]:
     names = [name for name in FILE_TOOLS if permitted is None or name in permitted or name == "read_file"]
     has_shell = Capability.SHELL in persona.capabilities if permitted is None else "execute" in permitted
     return [*names, "execute"] if has_shell else names
+
+
+def _open_permitted_tools(persona: AgentPersona) -> "list[BaseTool]":
+    """Open the tools beside files and commands, each of which a persona has to name."""
+    if TODO_TOOL not in (persona.permissions.tools or ()):
+        return []
+    from holdfast.agents.tools.todos import open_todo_tool
+
+    return [open_todo_tool()]
 
 
 def _open_files(names: list[str], config: Config, root_dir: Path, staging_dir: Path) -> "FilesystemBackend":
@@ -161,14 +186,21 @@ def _own_parts(
     return [files, JournaledSummaries(chat_model, backend=backend, journal=journal)]
 
 
-def _check_guarded(agent: Any, expected: set[str]) -> None:
+def _narrow(names: Sequence[str], subagent: Subagent) -> list[str]:
+    """Return those of the agent's tools that a subagent has; the framework insists on reading."""
+    permitted = subagent.tools
+    return [name for name in names if permitted is None or name in permitted or name == "read_file"]
+
+
+def _check_guarded(agent: Any, expected: set[str], subagents: Mapping[str, Sequence[str]]) -> None:
     """Raise if a new version of the framework brought a tool or a subagent that our middleware does not know."""
     tools = _tools_of(agent)
     helpers = _subagents_of(tools["task"]) if "task" in tools else {}
-    if set(tools) != expected | {"task"} or set(helpers) != {_SUBAGENT}:
+    if set(tools) != expected | {"task"} or set(helpers) != set(subagents):
         raise AssertionError(f"The agent has the tools {sorted(tools)} and the subagents {sorted(helpers)}.")
-    if set(_tools_of(helpers[_SUBAGENT])) != expected:
-        raise AssertionError(f"The subagent has the tools {sorted(_tools_of(helpers[_SUBAGENT]))}.")
+    for name, own in subagents.items():
+        if set(_tools_of(helpers[name])) != set(own):
+            raise AssertionError(f"The subagent {name} has the tools {sorted(_tools_of(helpers[name]))}.")
 
 
 def _tools_of(graph: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Path, Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
 from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
 from holdfast.presentation.status import Note, StatusLine
@@ -117,6 +117,12 @@ class Decide(_Request):
     result: Any = Field(default=None, description="Of a call whose outcome is unknown: it was made, and gave this.")
     args: dict[str, Any] | None = Field(
         default=None, description="Of a tool call: approve it with these arguments instead of the agent's."
+    )
+    allow_kind: StrictBool = Field(
+        default=False, description="Of a tool call: allow every call of its kind in this run (`shown.kind_text`)."
+    )
+    artifact: dict[str, Any] | None = Field(
+        default=None, description="Of a phase's result: approve it with this artifact instead of the agent's."
     )
 
 

@@ -89,7 +89,7 @@ def _is_of(folder: Path, entry: CatalogEntry[Any]) -> bool:
 
 def _list_demands(definition: WorkflowTemplate | AgentPersona) -> Iterator[str]:
     if isinstance(definition, WorkflowTemplate):
-        commands = [*definition.setup, *(argv for phase in definition.phases for argv in phase.checks)]
+        commands = definition.commands
         for argv in dict.fromkeys(commands):
             yield f"workflow {definition.name} runs {' '.join(argv)}"
         return

@@ -20,6 +20,7 @@ from holdfast.engine.approvals.decisions import (
     write_top_up,
 )
 from holdfast.engine.approvals.questions import UNSET, ApprovalDecision, to_question
+from holdfast.engine.phase.artifact import check_edited
 from holdfast.engine.results import RunResult
 from holdfast.engine.run.binder import RunBinder
 from holdfast.engine.run.change import ChangeRequest, RunChange, write_change
@@ -272,14 +273,17 @@ class WorkflowEngine:
         is_identified: bool = False,
         result: Any = UNSET,
         args: Mapping[str, Any] | None = None,
+        artifact: str | None = None,
+        is_for_kind: bool = False,
     ) -> None:
         """Answer an approval; the first answer counts. Resume the run to go on.
 
         Of a call whose outcome is unknown, `approve` makes it again, `reject` fails its phase, and a `result` says that
-        it was made and what it gave. A tool call is approved with other `args` if they are given. Raises
-        `ApprovalNotFound` (unknown, another run's, or answered by someone faster) and `ApprovalStale`. If it is known
-        who `by` is, a critical phase needs the approval of two different people: the first leaves it open, and the same
-        person again is `SecondPersonNeeded`.
+        it was made and what it gave. A tool call is approved with other `args` if they are given, and with
+        `is_for_kind` for every call of its kind in this run. A phase is approved with another text of its `artifact`,
+        which must be valid by its schema (`ArtifactInvalid`). Raises `ApprovalNotFound` (unknown, another run's, or
+        answered by someone faster) and `ApprovalStale`. If it is known who `by` is, a critical phase needs the approval
+        of two different people: the first leaves it open, and the same person again is `SecondPersonNeeded`.
         """
         checked = check_action(action)
         stored = await get_run(self._db, run_id)
@@ -289,7 +293,10 @@ class WorkflowEngine:
         subject = await asyncio.to_thread(self._owner.find_subject, loaded, row.phase_key)
         needs_two = is_identified and loaded.template.phase(row.phase_key).risk is RiskLevel.CRITICAL
         question = to_question(row, subject=subject, needs_two=needs_two)
-        answer = ApprovalDecision(checked, comment, by, digest, result, args)
+        answer = ApprovalDecision(checked, comment, by, digest, result, args, is_for_kind, artifact)
+        question.check(answer)
+        if artifact is not None:
+            check_edited(artifact, loaded.template.phase(row.phase_key), self._owner.registry)
         async with self._owner.journal() as journal:
             await write_decision(self._db, journal, question, answer)
 

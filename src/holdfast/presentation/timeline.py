@@ -207,7 +207,8 @@ def _queued_before(attempts: Sequence[AttemptSpan], planned: Phase | None, trace
 def _list_phase_facts(planned: Phase | None, worker: str, trace: RunTrace, key: str) -> list[str]:
     spent = money(trace.money.by_phase[key].micros / 1_000_000) if key in trace.money.by_phase else ""
     risk, asks = (f"risk {planned.risk.value}", planned.requires_approval) if planned else ("", False)
-    return [fact for fact in (risk, worker, spent, "asks for approval" if asks else "") if fact]
+    approval = "asks for approval" if asks else ""
+    return [fact for fact in (risk, worker, spent, approval, trace.todos.summarize(key)) if fact]
 
 
 def _summarize_attempt(attempt: AttemptSpan, trace: RunTrace) -> AttemptSummary:

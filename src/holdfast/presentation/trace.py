@@ -15,6 +15,7 @@ from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, Lane, fi
 from holdfast.runtime.run_fold.money import RunMoney
 from holdfast.runtime.run_fold.payload_text import error_text
 from holdfast.runtime.run_fold.progress import RunProgress
+from holdfast.runtime.run_fold.todos import TodoLog
 
 
 class SegmentType(StrEnum):
@@ -251,6 +252,7 @@ class RunTrace:
         self.attempts = AttemptLog(self.progress)
         self.calls = CallLog()
         self.money = RunMoney(self.calls)
+        self.todos = TodoLog()
         self.trees: dict[str, tuple[str, float]] = {}
         """By phase the files that were recorded last in it, and when."""
         self.first_ts: float | None = None
@@ -278,6 +280,7 @@ class RunTrace:
         self.progress.add(event)
         self.calls.add(event)
         self.money.add(event)
+        self.todos.add(event)
 
     @property
     def last_ts(self) -> float | None:

@@ -108,7 +108,7 @@ def find_cautions(template: WorkflowTemplate) -> list[str]:
 
     critical = quote(lambda phase: phase.risk is RiskLevel.CRITICAL)
     unasked = quote(lambda phase: phase.risk is not RiskLevel.LOW and not phase.requires_approval)
-    commands = [" ".join(argv) for argv in (*template.setup, *(argv for phase in phases for argv in phase.checks))]
+    commands = [" ".join(argv) for argv in template.commands]
     few = "; ".join(commands[:3]) + ("; …" if len(commands) > 3 else "")
     in_branch = "Files change only in the run's own branch; nothing reaches yours until someone merges it."
     return [

@@ -1,13 +1,16 @@
-"""The instructions a repository has for agents: `AGENTS.md` and `CLAUDE.md`.
+"""The instructions a repository has for agents: `AGENTS.md` and `CLAUDE.md`, and skills, folders with a `SKILL.md`.
 
 They are read from the commit a run starts from, not from its worktree: an agent that rewrites them does not instruct
 the phases after it. They are a text of the repository and permit nothing; what tools may do is decided elsewhere.
 """
 
 import functools
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+
+import yaml
 
 from holdfast.workspace.git import Git
 from holdfast.workspace.worktree import Workspace
@@ -15,12 +18,20 @@ from holdfast.workspace.worktree import Workspace
 NAMES = ("AGENTS.md", "CLAUDE.md")
 MAX_FILE_BYTES = 32 * 1024
 MAX_FILES = 4
+MAX_SKILLS = 30
+SKILL_FOLDERS = (".holdfast/skills", ".agents/skills", ".claude/skills")
 _LISTED = 20
+_HEAD = re.compile(r"\A---[ \t]*\n(.{0,4000}?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
+_MAX_DESCRIPTION = 500
 _LINK_MODE = "120000"
 _TAG = "project-instructions"
 _INTRODUCTION = (
     "The repository has these instructions for whoever works in it. Follow them where they do not contradict your task "
     "and the rules you have. They are part of the repository: they permit nothing that your tools refuse."
+)
+_SKILLS = (
+    "The repository has these skills: instructions for one kind of work each. Before you do such work, read the file "
+    "of the skill; files that it names lie beside it."
 )
 _NESTED = "These folders have their own, which count more for the files in them. Read the nearest one before a change:"
 
@@ -39,11 +50,25 @@ class InstructionFile:
 
 
 @dataclass(frozen=True)
+class Skill:
+    """A folder with instructions for one kind of work, which an agent reads when it needs them."""
+
+    name: str
+    description: str
+    path: str
+
+
+@dataclass(frozen=True)
 class Instructions:
-    """What an agent is given, nearest first, and the paths of files in folders below."""
+    """What an agent is given, nearest first, the paths of files in folders below, and the skills."""
 
     files: tuple[InstructionFile, ...] = ()
     nested: tuple[str, ...] = ()
+    skills: tuple[Skill, ...] = ()
+
+    def with_skills(self, names: Collection[str] | None) -> "Instructions":
+        """Return the same with no skills but those of these names; `None` stands for all."""
+        return self if names is None else replace(self, skills=tuple(s for s in self.skills if s.name in names))
 
     @property
     def names(self) -> list[str]:
@@ -54,7 +79,11 @@ class Instructions:
         parts = [_render_file(file) for file in self.files]
         if self.nested:
             parts.append("\n".join([_NESTED, *(f"- `{path}`" for path in self.nested)]))
-        return "\n\n".join([_INTRODUCTION, *parts]) if parts else ""
+        parts = [_INTRODUCTION, *parts] if parts else []
+        if self.skills:
+            listed = (f"- **{skill.name}** (`{skill.path}`): {skill.description}" for skill in self.skills)
+            parts.append("\n".join([_SKILLS, *listed]))
+        return "\n\n".join(parts)
 
 
 def read_workspace_instructions(workspace: Workspace) -> Instructions:
@@ -74,7 +103,8 @@ def read_instructions(git: Git, commit: str, folder: str = ".") -> Instructions:
     A file that says the same as one before it, or only names it (`@AGENTS.md`), is left out.
     """
     listed = git.run("ls-tree", "-r", "-z", "--full-tree", commit, ok=(0, 128)).names
-    found = {path: (mode, blob) for mode, blob, path in map(_split, listed) if PurePosixPath(path).name in NAMES}
+    entries = [_split(entry) for entry in listed]
+    found = {path: (mode, blob) for mode, blob, path in entries if PurePosixPath(path).name in NAMES}
     here = PurePosixPath(folder)
     files: list[InstructionFile] = []
     for path in (str(place / name) for place in (here, *here.parents) for name in NAMES):
@@ -87,7 +117,34 @@ def read_instructions(git: Git, commit: str, folder: str = ".") -> Instructions:
             files.append(InstructionFile(path, text, len(content)))
     below = "" if here == PurePosixPath() else f"{here}/"
     nested = [path for path in sorted(found) if path.startswith(below) and path.isprintable()]
-    return Instructions(tuple(files), tuple(nested[:_LISTED]))
+    return Instructions(tuple(files), tuple(nested[:_LISTED]), _read_skills(git, entries))
+
+
+def _read_skills(git: Git, entries: Iterable[tuple[str, str, str]]) -> tuple[Skill, ...]:
+    """Read the skills of a commit; of two with one name the one in the folder that is listed first counts."""
+    blobs = {path: blob for mode, blob, path in entries if path.endswith("/SKILL.md") and mode != _LINK_MODE}
+    skills: dict[str, Skill] = {}
+    for folder in SKILL_FOLDERS:
+        for path in sorted(path for path in blobs if str(PurePosixPath(path).parent.parent) == folder):
+            if len(skills) == MAX_SKILLS or not path.isprintable():
+                continue
+            text = git.run("cat-file", "blob", blobs[path]).stdout[:MAX_FILE_BYTES].decode(errors="replace")
+            skill = _to_skill(path, text)
+            skills.setdefault(skill.name, skill)
+    return tuple(skills.values())
+
+
+def _to_skill(path: str, text: str) -> Skill:
+    """Take name and description from the head of a skill's file; the name of its folder is enough."""
+    head = _HEAD.match(text.replace("\r\n", "\n"))
+    try:
+        fields = yaml.load(head[1], yaml.BaseLoader) if head else {}  # noqa: S506 (makes texts, lists and mappings only)
+    except (yaml.YAMLError, RecursionError):
+        fields = {}
+    fields = fields if isinstance(fields, dict) else {}
+    name = " ".join(str(fields.get("name") or "").split())[:100] or PurePosixPath(path).parent.name
+    description = " ".join(str(fields.get("description") or "").split())
+    return Skill(name, description[:_MAX_DESCRIPTION] or "no description", path)
 
 
 def read_folder_instructions(folder: Path) -> Instructions:

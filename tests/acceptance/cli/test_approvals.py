@@ -1,5 +1,6 @@
 """Looking at what waits, without a terminal: the content, the change, the reason and the commands to answer."""
 
+import json
 import shlex
 import subprocess
 from pathlib import Path
@@ -138,3 +139,23 @@ def test_the_next_step_of_a_waiting_run_names_its_approval(holdfast: Command, st
     text = holdfast("runs", "show", done.json["run_id"]).out
 
     assert f"holdfast approve {approval['approval_id'][:8]}" in text
+
+
+def test_an_artifact_can_be_edited_with_the_approval(
+    holdfast: Command, waiting: dict[str, Any], tmp_path: Path
+) -> None:
+    content = holdfast("approvals", "show", waiting["approval_id"], "--json").json["content"]
+    (tmp_path / "wrong.json").write_text("{}")
+    (tmp_path / "edited.json").write_text(json.dumps(json.loads(content), indent=4) + "\n\n")
+
+    wrong = holdfast("approve", waiting["approval_id"], "--artifact", str(tmp_path / "wrong.json"))
+    no_terminal = holdfast("approve", waiting["approval_id"], "--edit")
+    right = holdfast("approve", waiting["approval_id"], "--artifact", str(tmp_path / "edited.json"))
+
+    assert (wrong.code, "artifact_invalid" in wrong.err) == (1, True)
+    assert (no_terminal.code, "--artifact FILE" in no_terminal.err) == (2, True)
+    assert right.code == 0
+    assert holdfast("resume", waiting["run_id"]).code == 0
+    events = [json.loads(line) for line in holdfast("runs", "events", waiting["run_id"], "--json").out.splitlines()]
+    accepted = [event["payload"] for event in events if event["kind"] == "artifact.accepted"]
+    assert [("by" in payload, payload["turn"]) for payload in accepted][:2] == [(False, 1), (True, 3)]

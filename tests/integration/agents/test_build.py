@@ -3,15 +3,20 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.support.agents.phase import Phase, open_log
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from tests.support.agents.phase import LANE, Phase, essence, open_log
 from tests.support.agents.scripted_model import ScriptedModel, asks, says, tool
 
 from holdfast.agents.build import _subagents_of, _tools_of, build_agent
 from holdfast.agents.simulated.model import open_simulated_model
 from holdfast.enums import Backend, Capability
 from holdfast.errors import ConfigInvalid, PersonaInvalid
+from holdfast.persona import AgentPersona, Permissions, Subagent
+from holdfast.runtime.run_fold.todos import TodoLog
 
 LIGHT = [
     "holdfast.agents",
@@ -63,6 +68,74 @@ async def test_a_persona_without_a_shell_has_no_commands(phase: Phase) -> None:
     agent = build_agent(persona, phase.config, root_dir=phase.root)
 
     assert set(_tools_of(agent)) == {*FILES, "task"}
+
+
+async def test_a_persona_brings_its_own_subagents_with_no_more_tools_than_it_has(phase: Phase) -> None:
+    own = [
+        Subagent(name="searcher", description="Finds code.", system_prompt="Search.", tools=("grep", "execute")),
+        Subagent(name="writer", description="Writes.", model="rehearsal-2"),
+    ]
+    persona = phase.persona.model_copy(update={"subagents": tuple(own), "capabilities": (Capability.CODE_WRITE,)})
+    async with open_log(phase.store) as log:
+        agent = build_agent(persona, phase.config, root_dir=phase.root, middleware=[phase.middleware(log)])
+
+    helpers = _subagents_of(_tools_of(agent)["task"])
+    assert {name: set(_tools_of(helper)) for name, helper in helpers.items()} == {
+        "general-purpose": FILES,
+        "searcher": {"grep", "read_file"},
+        "writer": FILES,
+    }
+
+
+async def test_a_subagent_works_with_its_own_instructions_in_a_lane_of_its_own(phase: Phase) -> None:
+    class Delegating(ScriptedModel):
+        def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+            if "You are the searcher." in str(messages[0].content):
+                return ChatResult(generations=[ChatGeneration(message=says("found"))])
+            return super()._generate(messages)
+
+    class PhaseWithSearcher(Phase):
+        @property
+        def persona(self) -> AgentPersona:
+            helper = Subagent(name="searcher", description="Finds code.", system_prompt="You are the searcher.")
+            return super().persona.model_copy(update={"subagents": (helper,)})
+
+    own = PhaseWithSearcher(phase.folder)
+    task = {"description": "Find it.", "subagent_type": "searcher"}
+
+    messages = await own.play(build={"model": Delegating(script=[asks(("task", task)), says("done")])})
+    again = await own.play(build={"model": Delegating(script=[])})
+
+    assert [message.content for message in messages[-2:]] == ["found", "done"]
+    assert [message.content for message in again[-2:]] == ["found", "done"]
+    assert {event.lane_id for event in phase.events()} == {LANE, f"{LANE}/m0.t0"}
+
+
+async def test_a_to_do_list_is_a_tool_call_that_people_can_read_from_the_journal(phase: Phase) -> None:
+    class PhaseWithTodos(Phase):
+        @property
+        def persona(self) -> AgentPersona:
+            permissions = Permissions(tools=("read_file", "write_todos"))
+            return super().persona.model_copy(update={"permissions": permissions})
+
+    own = PhaseWithTodos(phase.folder)
+    todos = [{"content": "Read", "status": "completed"}, {"content": "Write", "status": "in_progress"}]
+    script = [
+        asks(("write_todos", {"todos": todos})),
+        asks(("write_todos", {"todos": [{"status": "no"}]})),
+        says("done"),
+    ]
+
+    messages = await own.play(build={"model": ScriptedModel(script=script)})
+    again = await own.play(build={"model": ScriptedModel(script=[])})
+
+    assert messages[2].content == "The list is written: 1 of 2 done."
+    assert messages[4].status == "error"
+    assert essence(again) == essence(messages)
+    log = TodoLog()
+    for event in phase.events():
+        log.add(event)
+    assert log.summarize("implement") == "to-do: 1 of 2 done, now: Write"  # a list that was refused is none
 
 
 async def test_a_tool_nobody_asked_for_is_not_let_in(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,3 +89,46 @@ def test_a_file_cannot_end_its_own_frame(repo: Path) -> None:
 
 def test_a_folder_without_git_has_none(tmp_path: Path) -> None:
     assert read_folder_instructions(tmp_path) == Instructions()
+
+
+def skill(name: str, description: str) -> str:
+    return f"---\nname: {name}\ndescription: {description}\n---\n# How\nRead pages.txt beside this.\n"
+
+
+def test_skills_are_listed_with_the_file_to_read_and_not_with_their_text(repo: Path) -> None:
+    files = {".holdfast/skills/pdf/SKILL.md": skill("pdf", "Fill in forms."), ".holdfast/skills/pdf/pages.txt": "…"}
+    commit(repo, {**files, ".claude/skills/release/SKILL.md": skill("release", "Cut a release.")})
+
+    found = read_folder_instructions(repo)
+
+    assert [(each.name, each.path) for each in found.skills] == [
+        ("pdf", ".holdfast/skills/pdf/SKILL.md"),
+        ("release", ".claude/skills/release/SKILL.md"),
+    ]
+    text = found.render()
+    assert "- **pdf** (`.holdfast/skills/pdf/SKILL.md`): Fill in forms." in text
+    assert "Read pages.txt" not in text
+    assert "pdf" not in found.with_skills(["release"]).render()
+    assert found.with_skills(()).render() == ""
+
+
+@pytest.mark.parametrize(
+    "head", ["", "---\nname: [\n---\n", "---\n- a list\n---\n", "---\nname: x", "\0", "---\n!!bool x\n---\n"]
+)
+def test_a_skill_without_a_proper_head_is_named_by_its_folder(repo: Path, head: str) -> None:
+    commit(repo, {".agents/skills/odd/SKILL.md": head + "text"})
+    assert [(each.name, each.description) for each in read_folder_instructions(repo).skills] == [
+        ("odd", "no description")
+    ]
+
+
+def test_of_two_skills_with_one_name_the_projects_own_counts_and_links_do_not(repo: Path) -> None:
+    commit(
+        repo,
+        {".claude/skills/pdf/SKILL.md": skill("pdf", "Old."), ".holdfast/skills/pdf/SKILL.md": skill("pdf", "Own.")},
+    )
+    (repo / ".agents/skills/key").mkdir(parents=True)
+    (repo / ".agents/skills/key/SKILL.md").symlink_to("/etc/hostname")
+    commit(repo, {})
+
+    assert [each.description for each in read_folder_instructions(repo).skills] == ["Own."]

@@ -121,6 +121,18 @@ def with_change_notice(answer: Any, args: Mapping[str, Any]) -> Any:
     return answer.model_copy(update={"content": content})
 
 
+def with_note(answer: Any, note: str) -> Any:
+    """Add to a tool's answer, for the agent, what the commands after the call have said."""
+    if not note or not isinstance(answer, ToolMessage) or not isinstance(answer.content, str):
+        return answer
+    return answer.model_copy(update={"content": f"{answer.content}\n\n{note}"})
+
+
+def is_refused(result: Any) -> bool:
+    """Tell whether the recorded result of a call is that it was not made."""
+    return isinstance(result, dict) and result.get("refused") is True
+
+
 def to_reported_usage(answer: Any) -> Usage | None:
     """Read from a tool's answer what it says that it has used by itself."""
     report = answer.artifact.get("usage") if isinstance(answer, ToolMessage) and type(answer.artifact) is dict else None

@@ -2,14 +2,31 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from holdfast.agents.calls.gate import ModelCallGate
 from holdfast.agents.calls.permission import Allow, ToolApprover
 from holdfast.agents.calls.rate_limits import ProviderSlot
 from holdfast.agents.calls.retries import RetryRules
 from holdfast.agents.calls.stall_detector import Limits
-from holdfast.agents.tools.rules import ToolRule
+from holdfast.agents.tools.rules import ToolCall, ToolRule
 from holdfast.agents.tools.shell import Shell
+
+
+class ToolHooks(Protocol):
+    """Runs what somebody wants run around tool calls.
+
+    Both are asked for a call with the same key in every process that comes to it, and give the same answer each time:
+    what was recorded is not run again.
+    """
+
+    async def before(self, key: str, lane_id: str, call: ToolCall) -> str | None:
+        """Run what comes before the call of this key; return why the call must not be made, if so."""
+        ...
+
+    async def after(self, key: str, lane_id: str, call: ToolCall) -> str:
+        """Run what comes after the call of this key; return what the agent should know of it."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -26,6 +43,8 @@ class TurnServices:
     """Asks a person where the policy wants one; without it such a call is denied."""
     shell: Shell | None = None
     """Where commands run; a tool call gets it with the network that it may have."""
+    hooks: ToolHooks | None = None
+    """Runs commands before and after tool calls."""
     limits: Limits = field(default_factory=Limits)
     """When an agent that gets nowhere is nudged, handed to another model and stopped."""
     retries: RetryRules = field(default_factory=RetryRules)

@@ -16,12 +16,14 @@ from holdfast.agents.calls.adapters import (
     await_if_needed,
     describe_args,
     find_asking_message,
+    is_refused,
     pack,
     to_reported_usage,
     to_tool_call,
     unpack,
     with_args,
     with_change_notice,
+    with_note,
 )
 from holdfast.agents.calls.codec import encode_or_opaque, is_opaque
 from holdfast.agents.calls.in_flight import InFlight
@@ -74,6 +76,8 @@ class ToolCallState:
     price: PricedCall | None = None
     effect: Callable[[], Any] | None = None
     result: Any = None
+    # -- of the hooks after it
+    note: str = ""
 
     @property
     def effective_call(self) -> ToolCall:
@@ -115,7 +119,7 @@ class ToolCallRecorder:
         self._detector.note_result(state.lane_id, state.key, state.call, state.result)
         if state.live and state.is_stand_in and is_opaque(state.result["value"]):
             return state.live[0]  # type: ignore[no-any-return]  # whoever drives us directly gets what its handler gave
-        answer: ToolMessage | Command[Any] = unpack(state.result, state.call)
+        answer: ToolMessage | Command[Any] = with_note(unpack(state.result, state.call), state.note)
         return answer
 
     async def _run(self, state: ToolCallState) -> ToolCallState:
@@ -127,10 +131,12 @@ class ToolCallRecorder:
         """
         state = self._replay(state)
         state = await self._get_permission(state)
+        state = await self._run_hooks_before(state)
         state = self._add_intent_facts(state)
         state = self._set_price(state)
         state = self._prepare_effect(state)
-        return await self._record_result(state)
+        state = await self._record_result(state)
+        return await self._run_hooks_after(state)
 
     # -- the stages, in their order -----------------------------------------------------------------------------------
 
@@ -161,6 +167,17 @@ class ToolCallRecorder:
         )
         return replace(state, permission=permission)
 
+    async def _run_hooks_before(self, state: ToolCallState) -> ToolCallState:
+        """Run the commands that come before a call; one that fails refuses it. They were run if the call was begun."""
+        hooks = self._services.hooks
+        if hooks is None or not state.is_new or not state.is_known or state.permission.refusal is not None:
+            return state
+        refusal = await hooks.before(state.key, state.lane_id, state.effective_call)
+        if refusal is None:
+            return state
+        facts = {**state.permission.facts, "denied": refusal}
+        return replace(state, permission=replace(state.permission, refusal=refusal, facts=facts))
+
     def _add_intent_facts(self, state: ToolCallState) -> ToolCallState:
         """Gather what is recorded with the intent: the arguments, their fingerprint, and how the target was before."""
         call, permission = state.call, state.permission
@@ -186,7 +203,7 @@ class ToolCallRecorder:
         permission = state.permission
         if permission.refusal is not None:
             refusal = permission.refusal
-            return replace(state, effect=lambda: pack(_denial(state.call, refusal)))
+            return replace(state, effect=lambda: pack(_denial(state.call, refusal), refused=True))
         work: Callable[[], Awaitable[Any]] = functools.partial(self._call_tool, state)
         if state.price is not None:
             work = state.price.counting_failures(work)
@@ -208,6 +225,13 @@ class ToolCallRecorder:
                 is_acked_late=not (state.rule.is_mutating or state.is_stand_in),
             )
         return replace(state, result=await self._log.step(step, state.effect))
+
+    async def _run_hooks_after(self, state: ToolCallState) -> ToolCallState:
+        """Run the commands that come after a call that was made, in whichever process that was."""
+        hooks = self._services.hooks
+        if hooks is None or not state.is_known or is_refused(state.result):
+            return state
+        return replace(state, note=await hooks.after(state.key, state.lane_id, state.effective_call))
 
     # -- the effect ---------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from holdfast.agents.calls.retries import Timeouts
 from holdfast.agents.redaction import read_key
 from holdfast.catalog.model_table import ModelCard, load_model_table
 from holdfast.config import Config
+from holdfast.definitions.model_settings import Effort, ModelSettings
 from holdfast.enums import Backend
 from holdfast.errors import BackendUnavailable
 from holdfast.persona import AgentPersona
@@ -38,7 +39,16 @@ class _ModelSpec:
 
     @property
     def max_output_tokens(self) -> int | None:
-        return self.persona.max_output_tokens or (self.card.max_output_tokens if self.card else None)
+        return self.persona.output_limit or (self.card.max_output_tokens if self.card else None)
+
+    @property
+    def settings(self) -> ModelSettings:
+        return self.persona.model_settings
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """The settings that every client takes under the same name; what nobody set is not sent."""
+        return self.settings.model_dump(include={"temperature", "top_p"}, exclude_none=True)
 
     @property
     def profile(self) -> dict[str, Any]:
@@ -106,9 +116,15 @@ def _open_openai(spec: _ModelSpec) -> "BaseChatModel":
         "streaming": True,
         "stream_usage": True,
         "is_openai": is_openai,
+        **spec.sampling,
     }
     if persona.backend is Backend.OPENROUTER:
-        settings["extra_body"] = {"usage": {"include": True}}  # it then tells what a call has cost
+        settings["extra_body"] = {
+            "usage": {"include": True},
+            **_to_openrouter_reasoning(spec.settings),
+        }  # with the cost
+    elif spec.settings.effort is not None:
+        settings["reasoning_effort"] = spec.settings.effort.value
     model = _make(OpenAIChat, **settings)
     if isinstance(model, OpenAIChat) and not is_openai:
         model.forget_account()
@@ -127,6 +143,8 @@ def _open_anthropic(spec: _ModelSpec) -> "BaseChatModel":
         max_tokens=spec.max_output_tokens or 8192,
         streaming=True,
         profile=spec.profile,
+        **spec.sampling,
+        **_to_anthropic_thinking(spec.settings),
     )
 
 
@@ -143,7 +161,29 @@ def _open_ollama(spec: _ModelSpec) -> "BaseChatModel":
         num_ctx=context,
         client_kwargs={"timeout": _timeout(spec.timeouts), **headers},
         profile={"max_input_tokens": max(context - (limit or 0), context // 2)},
+        **spec.sampling,
+        **_to_ollama_thinking(spec.settings),
     )
+
+
+def _to_openrouter_reasoning(settings: ModelSettings) -> dict[str, Any]:
+    if settings.thinking_tokens is not None:
+        return {"reasoning": {"max_tokens": settings.thinking_tokens}}
+    return {} if settings.effort is None else {"reasoning": {"effort": settings.effort.value}}
+
+
+def _to_anthropic_thinking(settings: ModelSettings) -> dict[str, Any]:
+    if settings.thinking_tokens is not None:
+        return {"thinking": {"type": "enabled", "budget_tokens": settings.thinking_tokens}}
+    if settings.effort is Effort.NONE:
+        return {"thinking": {"type": "disabled"}}
+    return {} if settings.effort is None else {"effort": settings.effort.value}
+
+
+def _to_ollama_thinking(settings: ModelSettings) -> dict[str, Any]:
+    if settings.effort is None:
+        return {}
+    return {"reasoning": False if settings.effort is Effort.NONE else settings.effort.value}
 
 
 def _timeout(timeouts: Timeouts) -> Any:

@@ -49,6 +49,7 @@ STATUSES: Mapping[str, int] = {
     "body_too_large": 413,
     "range_invalid": 416,
     "host_not_allowed": 421,
+    "artifact_invalid": 422,
     "base_branch_missing": 422,
     "config_invalid": 422,
     "cursor_invalid": 422,

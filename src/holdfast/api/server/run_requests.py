@@ -1,6 +1,7 @@
 """What a request to start a run or to go on with one comes to: checks, then rows and events that say so."""
 
 import hashlib
+import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -223,12 +224,19 @@ async def decide(server: Server, approval_id: str, body: Decide, *, by: str, is_
         is_identified=is_identified,
         result=body.result if "result" in body.model_fields_set else UNSET,
         args=body.args,
+        is_for_kind=body.allow_kind,
+        artifact=None if body.artifact is None else to_artifact_text(body.artifact),
     )
     decided = _get(await find_approval(server.db, approval_id), approval_id)
     # crash: the answer is there without the request; a run whose every question is answered is due all the same.
     if decided.state != "pending":
         await request_resume(server, row.run_id, by=by, verb="resume")
     return decided
+
+
+def to_artifact_text(artifact: dict[str, Any]) -> str:
+    """Return an artifact as agents write it to its file."""
+    return json.dumps(artifact, ensure_ascii=False, indent=2) + "\n"
 
 
 def _get(row: ApprovalRow | None, approval_id: str) -> ApprovalRow:

@@ -131,17 +131,30 @@ def approve(
         str | None,
         typer.Option("--args", metavar="JSON", help="For a tool call: make it with these arguments instead."),
     ] = None,
+    for_run: Annotated[
+        bool, typer.Option("--for-run", help="For a tool call: allow all calls of its kind in this run.")
+    ] = False,
+    artifact: Annotated[
+        str | None,
+        typer.Option("--artifact", metavar="FILE|-", help="For a phase: approve it with this artifact instead."),
+    ] = None,
+    edit: Annotated[bool, typer.Option("--edit", help="For a phase: edit its artifact first, in your editor.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Approve what a phase made, or a tool call. Then continue with holdfast resume.
 
-    A call whose outcome is unknown is made again, unless --result says what it returned.
+    With --edit or --artifact the phase's artifact counts as you wrote it, if its schema accepts it. A call whose
+    outcome is unknown is made again, unless --result says what it returned.
 
     Example: holdfast approve 91c4
     """
     answer: dict[str, Any] = {} if result is None else {"result": result}
     if args is not None:
         answer["args"] = read_args(args)
+    if for_run:
+        answer["is_for_kind"] = True
+    if edit or artifact is not None:
+        answer |= _read_artifact(approval, artifact)
     _decide(approval, "approve", comment, is_json=as_json, **answer)
 
 
@@ -189,6 +202,22 @@ def read_args(text: str) -> dict[str, Any]:
             key="args",
         )
     return found
+
+
+def _read_artifact(approval: str, source: str | None) -> dict[str, Any]:
+    """Return the artifact as the person wrote it, with the digest of what they saw; nothing if they changed nothing."""
+    from holdfast.cli.terminal.approval_view import read_approval
+    from holdfast.cli.terminal.editor import edit_text
+    from holdfast.cli.terminal.requirements import read_source
+
+    if source is not None:
+        return {"artifact": read_source(source, option="--artifact")}
+    if not is_interactive():
+        raise typer.BadParameter("An editor needs a terminal. Use --artifact FILE.", param_hint="--edit")
+    facts = read_approval(find_approval(approval)[0])
+    before = str(facts["content"] or "")
+    text = edit_text(before, suffix=".json")
+    return {} if text.strip() == before.strip() else {"artifact": f"{text.strip()}\n", "digest": facts["digest"]}
 
 
 def _decide(approval: str, action: str, comment: str, *, is_json: bool, **answer: Any) -> None:

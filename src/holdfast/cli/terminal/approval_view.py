@@ -75,6 +75,8 @@ def _commands(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "result", f'holdfast approve {short} --result "…"'
     if row["about"] == "tool":
         yield "change", f"holdfast approve {short} --args JSON"
+        if isinstance(row["shown"], dict) and row["shown"].get("kind"):
+            yield "for_run", f"holdfast approve {short} --for-run"
     yield "reject", f"holdfast reject {short}"
     yield "resume", f"holdfast resume {row['run_id'][:8]}"
 
@@ -160,6 +162,7 @@ def _answers(facts: dict[str, Any]) -> Iterator[str]:
         return
     causes = {action: text for action, (_label, text) in describe_choices(_to_question(facts)).items()}
     causes["change"] = "The agent calls it with these arguments instead."
+    causes["for_run"] = f"Nobody is asked again in this run about {facts['shown'].get('kind_text', '')}."
     width = max(len(command) for command in commands.values())
     is_wide = shutil.get_terminal_size().columns >= width + max(map(len, causes.values())) + 4
     yield f"\n{paint('Answer', 'bold')}"

@@ -32,12 +32,15 @@ def read_requirements(text: str | None, file: str | None) -> str | None:
     """Read what the options say; `None` if neither is given. Raises `BadParameter`."""
     if text is not None and file is not None:
         raise typer.BadParameter("Give either this or --requirements-file.", param_hint="--requirements")
-    if file is None:
-        return text
+    return text if file is None else read_source(file, option="--requirements-file")
+
+
+def read_source(file: str, *, option: str) -> str:
+    """Read the text of a file, or standard input for `-`. Raises `BadParameter`."""
     try:
         return sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error}.", param_hint="--requirements-file") from error
+        raise typer.BadParameter(f"{file} cannot be read: {error}.", param_hint=option) from error
 
 
 def read_overrides(personas: list[str] | None) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.engine.approvals.decisions import BY, check_action, find_deadline, is_over, seconds_left, to_comment
 from holdfast.engine.approvals.questions import ApprovalDecision, PhaseQuestion, Subject
+from holdfast.engine.phase.artifact import hash_artifact
 from holdfast.engine.scope import ApprovalCallback, ApprovalRequest, RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction, PauseReason
 from holdfast.errors import RowRefused, WorkspaceError
@@ -20,6 +21,7 @@ from holdfast.persistence.models import ApprovalRow
 from holdfast.persistence.runs import find_approval
 from holdfast.persistence.statements import await_approval, supersede_approval
 from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import Record
 from holdfast.runtime.step import Stopped, Suspended
 from holdfast.workflow import Phase
@@ -52,7 +54,7 @@ class PhaseApproval:
             record = self._scope.log.records.by_key.get(("approval", key))
             if record is None:
                 return await self._ask(question, before)
-            if record.fingerprint.get("digest") == subject.digest:
+            if _is_about(record, subject):
                 if record.answer is not None:
                     return _to_decision(record.answer)
                 return await self._decide_here(await self._read_deadline(question, str(record.result or "")))
@@ -87,10 +89,11 @@ class PhaseApproval:
         try:
             await self._scope.log.append(question.to_event(answer), rows=[question.to_answer_row(answer)])
         except RowRefused:
-            row = await self._find(question.approval_id)
-            if row is None or row.action is None:
+            received = await self._scope.log.read(EventKind.HUMAN_APPROVAL_RECEIVED)
+            answers = [e.payload for e in received if e.payload.get("approval_id") == question.approval_id]
+            if not answers:
                 raise
-            return ApprovalDecision(ApprovalDecisionAction(row.action), row.comment, row.decided_by)  # was faster
+            return _to_decision(answers[-1])  # somebody was faster
         return answer
 
     async def _call(self, callback: ApprovalCallback, request: ApprovalRequest) -> ApprovalDecision:
@@ -140,5 +143,19 @@ class PhaseApproval:
 
 def _to_decision(recorded: Mapping[str, Any]) -> ApprovalDecision:
     return ApprovalDecision(
-        ApprovalDecisionAction(recorded["action"]), recorded.get("comment", ""), recorded.get("by", "")
+        ApprovalDecisionAction(recorded["action"]),
+        recorded.get("comment", ""),
+        recorded.get("by", ""),
+        artifact=recorded.get("artifact"),
     )
+
+
+def _is_about(record: Record, subject: Subject) -> bool:
+    """Tell whether a question was about what is there now, or about it before the edit that came with its answer."""
+    digest = record.fingerprint.get("digest")
+    edited = None if record.answer is None else record.answer.get("artifact")
+    if digest == subject.digest or edited is None:
+        return digest == subject.digest
+    # crash: the edited artifact was written, and nothing says so yet.
+    before = replace(subject, artifact_hash=record.fingerprint.get("artifact", ""))
+    return subject.artifact_hash == hash_artifact(edited) and before.digest == digest

@@ -56,6 +56,10 @@ class ApprovalDecision:
     """Of a call whose outcome was unknown: it was made, and gave this."""
     args: Mapping[str, Any] | None = None
     """Of a tool call: it is approved with these arguments instead."""
+    is_for_kind: bool = False
+    """Of a tool call: it counts for every call of its kind in this run."""
+    artifact: str | None = None
+    """Of a phase's result: it is approved with this text of the artifact instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +172,9 @@ class PhaseQuestion(ApprovalQuestion):
     def to_requested_event(self) -> Event:
         """Return the event with which the question is put."""
         deadline = {"deadline_at": self.deadline_at} if self.deadline_at else {}
-        return self._requested(subject=vars(self.subject), **deadline)
+        assert self.subject is not None
+        fingerprint = {"digest": self.digest, "artifact": self.subject.artifact_hash}
+        return self._requested(subject=vars(self.subject), fingerprint=fingerprint, **deadline)
 
     def check(self, answer: ApprovalDecision) -> None:
         """Raise also if what lies there now is not what was seen, or `SecondPersonNeeded`."""
@@ -182,14 +188,18 @@ class PhaseQuestion(ApprovalQuestion):
             )
         _check_no_result(answer)
         _check_no_args(answer)
+        _check_one_call(answer)
         is_approved = answer.action is ApprovalDecisionAction.APPROVE
+        if not is_approved or self.needs_two:
+            _check_no_artifact(answer)
         if self.needs_two and is_approved and (not answer.by or self.first_by == answer.by):
             raise SecondPersonNeeded(f"Approval {self.approval_id} is of risk critical and needs two different people.")
 
     def to_event(self, answer: ApprovalDecision) -> Event:
         """Return the event that an answer is; the first of two approvals leaves the question open."""
         if not self._is_first_of_two(answer):
-            return super().to_event(answer)
+            edited = {} if answer.artifact is None else {"artifact": answer.artifact}
+            return self._received(answer, answer.action, **edited)
         payload: dict[str, Any] = {"approval_id": self.approval_id, "comment": answer.comment, "by": answer.by}
         return create_event(self.run_id, EventKind.HUMAN_APPROVAL_FIRST, self.lane_id, **payload)
 
@@ -219,13 +229,22 @@ class ToolQuestion(ApprovalQuestion):
         """Raise also if there are arguments for a call that is not approved."""
         super().check(answer)
         _check_no_result(answer)
+        _check_no_artifact(answer)
         if answer.action is not ApprovalDecisionAction.APPROVE:
             _check_no_args(answer)
+        if answer.is_for_kind and (answer.action is not ApprovalDecisionAction.APPROVE or not self.content.get("kind")):
+            raise ConfigInvalid(
+                "This call stands alone: an approval of it covers no others.",
+                key="is_for_kind",
+                hint="Approve this one call, or add a rule to the persona's permissions.",
+            )
 
     def to_event(self, answer: ApprovalDecision) -> Event:
         """Return the event that an answer is, with the arguments that a person has put in place of the agent's."""
-        changed = {} if answer.args is None else {"args": dict(answer.args)}
-        return self._received(answer, answer.action, **changed)
+        facts: dict[str, Any] = {} if answer.args is None else {"args": dict(answer.args)}
+        if answer.is_for_kind:
+            facts["allowed_kind"] = self.content["kind"]
+        return self._received(answer, answer.action, **facts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +256,8 @@ class OutcomeQuestion(ApprovalQuestion):
     def check(self, answer: ApprovalDecision) -> None:
         """Raise `ConfigInvalid` if there are arguments; it has no digest that could be stale."""
         _check_no_args(answer)
+        _check_no_artifact(answer)
+        _check_one_call(answer)
 
     def to_event(self, answer: ApprovalDecision) -> Event:
         """Return the event that an answer is; with a result the call is done."""
@@ -260,6 +281,20 @@ def _check_no_result(answer: ApprovalDecision) -> None:
 def _check_no_args(answer: ApprovalDecision) -> None:
     if answer.args is not None:
         raise ConfigInvalid("Only a tool call that is approved can be given other arguments.", key="args")
+
+
+def _check_one_call(answer: ApprovalDecision) -> None:
+    if answer.is_for_kind:
+        raise ConfigInvalid("Only the approval of a tool call can cover others of its kind.", key="is_for_kind")
+
+
+def _check_no_artifact(answer: ApprovalDecision) -> None:
+    if answer.artifact is not None:
+        raise ConfigInvalid(
+            "Only the result of a phase that one person approves can be edited with the answer.",
+            key="artifact",
+            hint="Where two people must approve, edit the file in the run's worktree; both then see what they approve.",
+        )
 
 
 def to_question(row: ApprovalRow, *, subject: Subject | None = None, needs_two: bool = False) -> ApprovalQuestion:

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.agents.calls.adapters import describe_args
 from holdfast.agents.calls.permission import ApprovalAnswer, digest_of
+from holdfast.agents.policy.approval_mode import describe_kind, kind_of
 from holdfast.agents.policy.judgement import Judgement
 from holdfast.agents.tools.rules import ToolCall
 from holdfast.engine.approvals.decisions import check_action
@@ -31,6 +32,8 @@ class PhaseToolApprover:
         """Return the answer for this call. Raises `ApprovalPending` while there is none and nobody to ask here."""
         question = self._to_question(f"{key}/approval", lane_id, call, judgement)
         record = self._scope.log.records.by_key.get(("approval", question.key))
+        if record is None and (grant := self._find_grant(question.content.get("kind"))) is not None:
+            return grant
         if record is None:
             # crash: before this nobody was asked, after it the question stands; the call is made in neither case.
             await self._scope.log.append(question.to_requested_event(), rows=[question.to_row()])
@@ -49,6 +52,14 @@ class PhaseToolApprover:
 
     def has_question(self, key: str) -> bool:
         return ("approval", f"{key}/approval") in self._scope.log.records.by_key
+
+    def _find_grant(self, kind: Any) -> ApprovalAnswer | None:
+        """Find the approval of an earlier call by which a person allowed all of this kind in this run."""
+        for record in self._scope.log.records.by_key.values():
+            answer = record.answer if record.type == "approval" else None
+            if kind is not None and answer is not None and answer.get("allowed_kind") == kind:
+                return ApprovalAnswer(ApprovalDecisionAction.APPROVE, "", answer.get("by", ""), str(record.result))
+        return None
 
     async def _decide_here(self, question: ToolQuestion) -> ApprovalAnswer:
         callback = self._scope.approval_callback
@@ -71,12 +82,14 @@ class PhaseToolApprover:
 
     def _to_question(self, key: str, lane_id: str, call: ToolCall, judgement: Judgement) -> ToolQuestion:
         """Return the question as it would be put now."""
-        content = {
+        content: dict[str, Any] = {
             "question": f"May the agent call {call.name}? It was asked because {judgement.reason}.",
             "tool": call.name,
             "args": describe_args(call),
             "policy": judgement.to_dict(),
         }
+        if (kind := kind_of(call.name, call.args, judgement.rule)) is not None:
+            content |= {"kind": kind, "kind_text": describe_kind(kind)}
         return ToolQuestion(
             approval_id=uuid.uuid4().hex,
             run_id=self._scope.run_id,

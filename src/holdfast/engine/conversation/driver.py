@@ -112,12 +112,13 @@ class ConversationTurn:
         scope = self._scope
 
         def pin() -> dict[str, Any]:
-            instructions = read_workspace_instructions(scope.place)
+            instructions = read_workspace_instructions(scope.place).with_skills(self._persona.skills)
             return {
                 "messages": self._turn.messages,
                 "until": self._turn.until,
                 "persona": _with_instructions(self._persona, instructions).model_dump(by_alias=True),
                 "instruction_files": instructions.names,
+                "skills": [skill.name for skill in instructions.skills],
                 "tree": write_tree(scope.place).tree_id,
             }
 

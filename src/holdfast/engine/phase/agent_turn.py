@@ -43,7 +43,7 @@ async def invoke_agent(scope: RunScope, turn: AgentTurn) -> Any:
     money = PhaseBudget(scope, phase, turn.attempt, lane_id)
     middleware = make_middleware(scope, phase, f"{lane_id}/{turn.name}", money, attempt=turn.attempt)
     agent = engine.build_agent(
-        scope.persona_of(phase),
+        scope.persona_of(phase).with_settings(phase.model_settings),
         scope.config,
         root_dir=scope.place.root,
         middleware=[*middleware.for_agent, *turn.more(middleware.journal)],

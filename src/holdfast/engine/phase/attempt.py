@@ -13,7 +13,13 @@ from holdfast.engine.approvals.content import describe_result
 from holdfast.engine.approvals.phase import PhaseApproval
 from holdfast.engine.approvals.questions import ApprovalDecision, Subject
 from holdfast.engine.phase.agent_turn import AgentTurn, invoke_agent, last_text
-from holdfast.engine.phase.artifact import ArtifactCheck, check_artifact, move_aside, to_artifact_error
+from holdfast.engine.phase.artifact import (
+    ArtifactCheck,
+    check_artifact,
+    move_aside,
+    to_artifact_error,
+    write_edited,
+)
 from holdfast.engine.phase.commands import check_success, run_command, save_files
 from holdfast.engine.phase.prompt import PhaseTask, render_envelope, render_repair
 from holdfast.engine.scope import RunScope, utc_now
@@ -32,6 +38,7 @@ PIN = StepKinds(completed=EventKind.PHASE_STARTED)
 _ARTIFACT_FOUND = StepKinds(completed=EventKind.ARTIFACT_WRITTEN)
 _ARTIFACT_MISSING = StepKinds(completed=EventKind.ARTIFACT_REJECTED)
 SAVE_FILES = StepKinds(completed=EventKind.CHECKPOINT_SAVED)
+_EDIT = 3  # the agent's turns are 1 and 2
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,8 @@ class PhaseAttempt:
             if answer.action is ApprovalDecisionAction.REQUEST_CHANGES:
                 return ChangesRequested(answer.comment)
             self._check_approved(answer)
+            if answer.artifact is not None:
+                artifact, subject = await self._take_edited(answer, answer.artifact)
             snapshot = await self._save_approved(snapshot, subject)
         await self._complete(artifact, snapshot)
         return None
@@ -77,7 +86,7 @@ class PhaseAttempt:
             if not phase.read_only and (tree := scope.history.restore_to.get(phase.key)):
                 restore(scope.place, tree, at=utc_now())  # what the failed attempt left stays under a ref
             moved = move_aside(scope.place.root, phase, self._attempt)
-            instructions = read_workspace_instructions(scope.place)
+            instructions = read_workspace_instructions(scope.place).with_skills(scope.persona_of(phase).skills)
             return {
                 "envelope": scrub_prompt(
                     render_envelope(
@@ -100,6 +109,7 @@ class PhaseAttempt:
                 "tree": write_tree(scope.place).tree_id,
                 "moved_aside": moved,
                 "instruction_files": instructions.names,
+                "skills": [skill.name for skill in instructions.skills],
             }
 
         rows = [start_phase(scope.run_id, phase.key, attempt=self._attempt)]
@@ -200,6 +210,30 @@ class PhaseAttempt:
         content = await describe_result(scope, self._phase, self._attempt, artifact.text, subject.tree)
         answer = await PhaseApproval(scope, self._phase, self._attempt, self._lane_id).get(subject, content)
         return answer, subject
+
+    async def _take_edited(self, answer: ApprovalDecision, text: str) -> tuple[ArtifactCheck, Subject]:
+        """Put the artifact as the person edited it in the place of the agent's."""
+        scope, phase = self._scope, self._phase
+
+        def write() -> dict[str, Any]:
+            write_edited(scope.place.root, phase, text)
+            return check_artifact(scope.place.root, phase, scope.run_id, scope.registry).to_result()
+
+        def beside(result: Any) -> SameCommit:
+            found = replace(ArtifactCheck.from_result(result), text=text)
+            facts = {"phase": phase.key, "attempt": self._attempt, "turn": _EDIT, "hash": found.hash, "by": answer.by}
+            event = scope.log.event(EventKind.ARTIFACT_ACCEPTED, self._lane_id, **facts)
+            return SameCommit([event], [insert_artifact(self._to_row(_EDIT, found))])
+
+        details = {"turn": _EDIT, "path": phase.expected_artifact.path, "by": answer.by}
+        step = self._step(f"artifact{_EDIT}", _ARTIFACT_FOUND, details=details, with_result=beside)
+        recorded = ArtifactCheck.from_result(await scope.log.step(step, lambda: scope.on_disk(write)))
+        if not recorded.is_valid:  # the schema is not the one any more by which the answer was checked
+            raise to_artifact_error(phase, recorded)
+        subject = await scope.on_disk(
+            lambda: current_subject(scope.place, phase, scope.template, scope.registry, scope.run)
+        )
+        return replace(recorded, text=text), subject
 
     def _check_approved(self, answer: ApprovalDecision) -> None:
         if answer.action is ApprovalDecisionAction.ABORT:

@@ -1,7 +1,7 @@
 """The template's own commands, set-up and checks, as durable steps: started once, found again after a crash."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict, Unpack
 
 from holdfast.engine.history import spool_key
 from holdfast.engine.scope import RunScope, utc_now
@@ -14,8 +14,21 @@ _TIMEOUT_S = 1800.0
 _LAST_LINE_CHARS = 200
 
 
+class CommandOptions(TypedDict, total=False):
+    """What a command gets besides; `more` is called after it, and its facts are recorded with the result."""
+
+    env: Mapping[str, str]
+    more: Callable[[], dict[str, Any]]
+
+
 async def run_command(
-    scope: RunScope, lane_id: str, name: str, argv: list[str], *, phase: str | None = None
+    scope: RunScope,
+    lane_id: str,
+    name: str,
+    argv: list[str],
+    *,
+    phase: str | None = None,
+    **options: Unpack[CommandOptions],
 ) -> dict[str, Any]:
     """Run a command of the template as a durable step; one that outlived its engine is waited for, not repeated."""
     key = f"{lane_id}/{name}"
@@ -27,7 +40,9 @@ async def run_command(
             cwd=scope.place.root,
             spool_dir=scope.spool_dir,
             options=SpoolOptions(
-                env=clean_environment({"HOLDFAST_RUN_ID": scope.run_id}), timeout_s=_TIMEOUT_S, leave_running=True
+                env=clean_environment({"HOLDFAST_RUN_ID": scope.run_id, **options.get("env", {})}),
+                timeout_s=_TIMEOUT_S,
+                leave_running=True,
             ),
         )
         if outcome.state is CommandState.LOST:
@@ -36,7 +51,9 @@ async def run_command(
                 hint="Look at the workspace, then retry the run.",
             )
         words = f"exit code {outcome.exit_code}" if outcome.exit_code is not None else outcome.state.value
-        return {"exit_code": outcome.exit_code, "outcome": words, "output": outcome.output}
+        more = options.get("more")
+        facts = await scope.on_disk(more) if more is not None else {}
+        return {"exit_code": outcome.exit_code, "outcome": words, "output": outcome.output, **facts}
 
     details = {"tool": "command", "argv": argv, "phase": phase}
     step = Step(key, lane_id, has_intent=True, kinds=TOOL_CALL, details=details)

@@ -17,11 +17,13 @@ from holdfast.agents.calls.rate_limits import get_rate_limits, provider_of
 from holdfast.agents.calls.retries import RetryRules
 from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.calls.stall_detector import Limits
+from holdfast.agents.policy.approval_mode import with_mode
 from holdfast.agents.policy.tool_policy import ToolPolicy
 from holdfast.agents.tools.rules import command_rules, file_tool_rules
 from holdfast.agents.tools.shell import Shell, open_shell
 from holdfast.engine.approvals.tool import PhaseToolApprover
 from holdfast.engine.phase.budget import PhaseBudget, Reservation
+from holdfast.engine.phase.hooks import PhaseHooks
 from holdfast.engine.scope import RunScope
 from holdfast.runtime.step import Interrupted, SameCommit
 from holdfast.workflow import Phase
@@ -79,9 +81,10 @@ def make_middleware(
         rules={**file_tool_rules(root), **command_rules(shell.spool_dir)},
         gate=BudgetGate(money),
         limits=Limits(max_work_s=phase.timeout_seconds),
-        policy=policy,
+        policy=with_mode(policy, permissions.approvals),
         approver=PhaseToolApprover(scope, phase, attempt),
         shell=shell,
+        hooks=PhaseHooks(scope, phase) if scope.template.hooks else None,
         retries=RetryRules.of(persona, scope.config),
         provider_slot=get_rate_limits(scope.config).slot(provider_of(persona), scope.run_id),
     )

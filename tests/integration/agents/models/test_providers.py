@@ -120,6 +120,51 @@ def test_fallbacks_follow_in_their_order_each_once(config: Config) -> None:
     assert models[0].num_ctx == 32_768
 
 
+SETTINGS = {"temperature": 0.2, "top_p": 0.9, "effort": "high"}
+
+
+@pytest.mark.parametrize(
+    ("backend", "reasoning"),
+    [
+        (Backend.OPENAI_COMPATIBLE, {"reasoning_effort": "high"}),
+        (Backend.OPENAI, {"reasoning_effort": "high"}),
+        (Backend.OPENROUTER, {"reasoning": {"effort": "high"}}),
+    ],
+)
+async def test_model_settings_reach_the_server(
+    config: Config, server: ModelServer, monkeypatch: pytest.MonkeyPatch, backend: Backend, reasoning: dict[str, Any]
+) -> None:
+    for variable in ("OPENAI_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.setenv(variable, KEY)
+    own = persona(backend, base_url=server.address, model_settings=SETTINGS)
+
+    await open_models(own, config)[0].ainvoke("Go.")
+
+    body = server.received[0].body
+    assert (body["temperature"], body["top_p"]) == (0.2, 0.9)
+    assert {name: body[name] for name in reasoning} == reasoning
+
+
+async def test_settings_that_nobody_made_are_not_sent(config: Config, server: ModelServer) -> None:
+    await open_models(persona(Backend.OPENAI_COMPATIBLE, base_url=server.address), config)[0].ainvoke("Go.")
+    assert not {"temperature", "top_p", "reasoning", "reasoning_effort"} & set(server.received[0].body)
+
+
+def test_settings_reach_the_clients_of_other_protocols(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+
+    def client(backend: Backend, **settings: Any) -> Any:
+        return open_models(persona(backend, model_settings=settings), config)[0]
+
+    thinking = client(Backend.ANTHROPIC, thinking_tokens=2048)
+    assert thinking.thinking == {"type": "enabled", "budget_tokens": 2048}
+    assert client(Backend.ANTHROPIC, effort="low", temperature=0.3).reasoning_effort == "low"
+    assert client(Backend.ANTHROPIC, effort="none").thinking == {"type": "disabled"}
+    assert client(Backend.OLLAMA, effort="none").reasoning is False
+    assert client(Backend.OLLAMA, effort="medium", top_p=0.5).top_p == 0.5
+    assert client(Backend.ANTHROPIC, max_output_tokens=77).max_tokens == 77
+
+
 async def test_ollama_speaks_its_own_protocol(config: Config) -> None:
     answers = [{"message": {"role": "assistant", "content": text}, "done": False} for text in ("All ", "is well.")]
     end = {"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"}

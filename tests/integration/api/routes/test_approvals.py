@@ -220,3 +220,18 @@ async def test_no_phase_of_a_run_that_is_over_runs_or_waits(api: Api) -> None:
     assert not {"running", "awaiting_approval"} & {phase["status"] for phase in detail["phases"]}
     assert listed["repo_path"] == str(api.repo)
     assert listed["reserved_usd"] == 0
+
+
+async def test_an_artifact_edited_in_the_answer_is_what_counts(api: Api) -> None:
+    run_id, waiting = await ask(api)
+    path = f"/api/approvals/{waiting['approval_id']}"
+    content = json.loads(waiting["shown"]["content"])
+
+    refused = await api.approver.post(path, json={"action": "approve", "artifact": {}})
+    edited = await api.approver.post(path, json={"action": "approve", "artifact": content, "digest": waiting["digest"]})
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "artifact_invalid")
+    assert edited.status_code == 200
+    detail = await api.wait_for(run_id)
+    assert detail["state"] == "completed"
+    assert 3 in [item["turn"] for item in detail["artifacts"]]

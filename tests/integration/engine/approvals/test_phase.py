@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from tests.support.engine_processes import Zygote
-from tests.support.engine_world import Turn, World, hand_in, phase
+from tests.support.engine_world import Turn, World, artifact, hand_in, phase
 
 from holdfast.engine import ApprovalRequest
 from holdfast.enums import ApprovalDecisionAction, RunStatus
 from holdfast.errors import HoldfastError
-from holdfast.persistence.models import RunPhaseRow
+from holdfast.persistence.models import ArtifactRow, RunPhaseRow
 
 
 class Person:
@@ -396,3 +396,88 @@ async def test_what_was_edited_while_it_waited_and_then_approved_is_the_result_o
     [row] = await world.select(RunPhaseRow, result.run_id)
     assert "by-hand.txt" in world.git("ls-tree", "--name-only", row.tree)
     assert world.git("rev-parse", f"{row.snapshot}^{{tree}}").strip() == row.tree
+
+
+async def edited(world: World, approval: Any, run_id: Any, **changes: Any) -> str:
+    """An approval with another text of the artifact; the text."""
+    text = json.dumps(artifact(str(run_id), "spec", **changes), indent=1)
+    await world.engine().decide(run_id, approval.id, "approve", by="ann", digest=approval.digest, artifact=text)
+    return text
+
+
+async def test_an_artifact_edited_with_the_answer_is_what_the_next_phase_gets(world: World) -> None:
+    waiting, approval = await paused(world)
+
+    text = await edited(world, approval, waiting.run_id, approach="As a person wrote it.")
+    result = await world.engine().resume(waiting.run_id)
+
+    assert result.state is RunStatus.COMPLETED
+    assert (world.worktree(waiting.run_id) / "out/spec.json").read_text() == text
+    rows = [row for row in await world.select(ArtifactRow, result.run_id) if row.phase_key == "spec"]
+    assert [(row.turn, row.content == text) for row in sorted(rows, key=lambda row: row.turn)] == [
+        (1, False),
+        (3, True),
+    ]
+    events = world.events(result.run_id)
+    accepted = [e.payload for e in events if e.kind == "artifact.accepted" and e.payload["phase"] == "spec"]
+    assert [payload.get("by") for payload in accepted] == [None, "ann"]
+    [done] = [e.payload for e in events if e.kind == "phase.completed" and e.payload["phase"] == "spec"]
+    assert done["artifact_hash"] == accepted[-1]["hash"]
+    assert world.git("show", f"{done['tree']}:out/spec.json") == text
+
+
+async def test_a_crash_after_the_edit_was_written_asks_nobody_again(world: World) -> None:
+    waiting, approval = await paused(world)
+    text = await edited(world, approval, waiting.run_id, approach="As a person wrote it.")
+    (world.worktree(waiting.run_id) / "out/spec.json").write_text(text)  # and its process died here
+
+    result = await world.engine().resume(waiting.run_id)
+
+    assert result.state is RunStatus.COMPLETED
+    assert len(await world.approvals(result.run_id, "")) == 1
+
+
+async def test_an_edit_does_not_excuse_other_changes(world: World) -> None:
+    waiting, approval = await paused(world)
+    await edited(world, approval, waiting.run_id, approach="As a person wrote it.")
+    (world.worktree(waiting.run_id) / "sneaked-in.txt").write_text("later\n")
+
+    result = await world.engine().resume(waiting.run_id)
+
+    assert result.state is RunStatus.PAUSED
+    assert len(await world.approvals(result.run_id)) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "text", "code"),
+    [
+        ("approve", "{}", "artifact_invalid"),
+        ("approve", "no json", "artifact_invalid"),
+        ("reject", "{}", "config_invalid"),
+        ("request_changes", "{}", "config_invalid"),
+    ],
+)
+async def test_an_edit_that_cannot_count_is_refused_and_the_question_stands(
+    world: World, action: str, text: str, code: str
+) -> None:
+    waiting, approval = await paused(world)
+
+    with pytest.raises(HoldfastError) as refused:
+        await world.engine().decide(waiting.run_id, approval.id, action, artifact=text)
+
+    assert refused.value.code == code
+    assert len(await world.approvals(waiting.run_id)) == 1
+
+
+async def test_an_edit_from_elsewhere_that_beats_the_callback_counts_with_its_text(world: World) -> None:
+    other = world.open_database()
+
+    async def slow(request: ApprovalRequest) -> str:
+        text = json.dumps(artifact(request.run_id, "spec", approach="From elsewhere, by a person."))
+        await world.engine(db=other).decide(request.run_id, request.approval_id, "approve", by="ann", artifact=text)
+        return "reject"
+
+    result = await world.run(hand_in, phase("spec", risk="high"), engine={"callback": slow})
+
+    assert result.state is RunStatus.COMPLETED
+    assert "From elsewhere" in (world.worktree(result.run_id) / "out/spec.json").read_text()

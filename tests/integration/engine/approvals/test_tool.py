@@ -183,3 +183,39 @@ async def test_a_denied_call_is_an_ordinary_answer_with_the_reason(world: World)
     assert seen == ["Denied: sudo takes rights that the agent does not have"]
     [event] = [e for e in world.events(done.run_id, "tool.result") if e.payload.get("tool") == "execute"]
     assert event.payload["policy"]["verdict"] == "deny"
+
+
+def pushing_often(made: list[str], *lines: str) -> Any:
+    async def script(turn: Turn) -> None:
+        for line in lines:
+            await turn.use_tool("execute", lambda line=line: made.append(line), command=line)
+        turn.hand_in()
+
+    return script
+
+
+async def test_an_approval_for_the_run_covers_later_calls_of_its_kind_and_no_others(world: World) -> None:
+    made: list[str] = []
+    script = pushing_often(made, "git push origin main", "git push origin draft", "git push x; git push y")
+    waiting = await world.run(script, phase("spec"), "plan")
+    [approval] = await world.approvals(waiting.run_id)
+    assert approval.shown["kind_text"] == "commands that begin with 'git push'"
+
+    await world.engine(script).decide(waiting.run_id, approval.id, "approve", by="ann", is_for_kind=True)
+    still = await world.engine(script).resume(waiting.run_id)
+
+    assert (still.state, made) == (RunStatus.PAUSED, ["git push origin main", "git push origin draft"])
+    started = [e.payload for e in world.events(waiting.run_id, "tool.started") if e.payload.get("tool") == "execute"]
+    assert [payload["policy"]["answer"]["approval_id"] for payload in started] == [approval.id] * 2
+    [alone] = await world.approvals(waiting.run_id)
+    assert "kind" not in alone.shown
+    with pytest.raises(ConfigInvalid, match="stands alone"):
+        await world.engine(script).decide(waiting.run_id, alone.id, "approve", is_for_kind=True)
+
+
+async def test_a_no_covers_nothing(world: World) -> None:
+    waiting = await world.run(pushing_often([], "git push origin main"))
+    [approval] = await world.approvals(waiting.run_id)
+
+    with pytest.raises(ConfigInvalid):
+        await world.engine().decide(waiting.run_id, approval.id, "reject", is_for_kind=True)

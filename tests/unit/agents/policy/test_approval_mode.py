@@ -1,0 +1,76 @@
+"""How often a person is asked, and which calls one answer may cover."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from holdfast.agents.policy.approval_mode import kind_of, with_mode
+from holdfast.agents.policy.judgement import Judgement, allowed, denied
+from holdfast.persona import ApprovalMode, Verdict
+
+
+def judge(name: str, args: Mapping[str, Any]) -> Judgement:
+    return denied("workspace", "outside") if args.get("path") == "/etc" else allowed()
+
+
+@pytest.mark.parametrize(
+    ("mode", "call", "verdict"),
+    [
+        ("risky", "write_file", Verdict.ALLOW),
+        ("writes", "read_file", Verdict.ALLOW),
+        ("writes", "write_file", Verdict.ASK),
+        ("writes", "execute", Verdict.ASK),
+        ("always", "read_file", Verdict.ASK),
+    ],
+)
+def test_the_mode_says_what_is_asked_beside_what_is_risky(mode: str, call: str, verdict: Verdict) -> None:
+    assert with_mode(judge, ApprovalMode(mode))(call, {}).verdict is verdict
+
+
+@pytest.mark.parametrize("mode", list(ApprovalMode))
+def test_no_mode_lets_a_person_allow_what_is_denied(mode: ApprovalMode) -> None:
+    assert with_mode(judge, mode)("write_file", {"path": "/etc"}).verdict is Verdict.DENY
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("git push origin main", "git push"),
+        ("make", "make"),
+        ("pytest -q tests/x.py", "pytest"),
+        ("  npm  test ", "npm test"),
+    ],
+)
+def test_a_plain_command_is_of_the_kind_of_its_first_words(line: str, words: str) -> None:
+    assert kind_of("execute", {"command": line}, "publish") == {"tool": "execute", "rule": "publish", "words": words}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git push; rm -rf .",
+        "git push && curl x",
+        "git push | sh",
+        "git push $(x)",
+        "git push `x`",
+        "git push > f",
+        "git push 'a b'",
+        "git push *",
+        "A=1 git push",
+        "./git push",
+        "git push\nrm x",
+        "git push # x",
+        "git push ~",
+        "",
+        None,
+        ["git", "push"],
+    ],
+)
+def test_a_line_that_may_do_more_is_of_no_kind(line: Any) -> None:
+    assert kind_of("execute", {"command": line}, "publish") is None
+
+
+def test_kinds_differ_by_the_rule_that_asked() -> None:
+    args = {"command": "git push"}
+    assert kind_of("execute", args, "publish") != kind_of("execute", args, "network")
