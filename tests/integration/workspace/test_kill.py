@@ -211,7 +211,9 @@ def _fill(workspace: Workspace, count: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["before", "during"])
-def test_restore_converges_and_loses_nothing(repo: UserRepo, victim: Victim, workspace: Workspace, mode: str) -> None:
+def test_restore_converges_and_loses_nothing(
+    repo: UserRepo, victim: Victim, workspace: Workspace, data_dir: Path, mode: str
+) -> None:
     _fill(workspace, 60)
     target = snapshot(workspace, "plan", 1, at=AT).tree_id
     for at in itertools.count(FIRST, STRIDE):
@@ -219,6 +221,7 @@ def test_restore_converges_and_loses_nothing(repo: UserRepo, victim: Victim, wor
         unsaved = write_tree(workspace).tree_id
         if not victim.run("restore", at=at, mode=mode, delay_s=0.004, tree=target):
             break
+        prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1")  # whoever resumes begins with that
         restore(workspace, target, at=AT)
         assert write_tree(workspace).tree_id == target
         assert unsaved in repo.git("for-each-ref", "--format=%(tree)", "refs/holdfast/run-1")
@@ -226,11 +229,12 @@ def test_restore_converges_and_loses_nothing(repo: UserRepo, victim: Victim, wor
     assert at > 8
 
 
-def test_snapshot_converges(repo: UserRepo, victim: Victim, workspace: Workspace) -> None:
+def test_snapshot_converges(repo: UserRepo, victim: Victim, workspace: Workspace, data_dir: Path) -> None:
     for at in itertools.count(FIRST, STRIDE):
         _fill(workspace, 5 + at)
         if not victim.run("snapshot", at=at, mode="during" if at % 2 else "before"):
             break
+        prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1")
         taken = snapshot(workspace, "plan", 1, at=AT)
         assert repo.git("rev-parse", f"{taken.ref}^{{tree}}") == write_tree(workspace).tree_id
 
