@@ -223,7 +223,7 @@ def _describe_cost(report: Mapping[str, Any]) -> str:
 
 
 def _dollars(facts: Mapping[str, Any]) -> str:
-    """Four digits behind the point, as amounts are compared here."""
+    """Format an amount with four decimals, since the report is where amounts are compared."""
     real, simulated = (facts.get(name) or 0.0 for name in ("cost_usd", "simulated_usd"))
     if not simulated:
         return f"${real:.4f}"
