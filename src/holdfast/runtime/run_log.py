@@ -33,7 +33,7 @@ from holdfast.runtime.step import (
     idempotency_key,
     sleep_until,
 )
-from holdfast.runtime.unknown_outcomes import Done, GivenUp, NotDone, Unclear, from_answer, from_policy, unknown_error
+from holdfast.runtime.unknown_outcomes import Aborted, Done, NotDone, Unclear, from_answer, from_policy, unknown_error
 
 _MAX_BACKOFF_S = 60.0
 _NOTHING_BESIDE = SameCommit()
@@ -268,7 +268,7 @@ class RunLog:
 
     async def _resolve(self, step: Step, record: Record) -> bool:
         """Settle a step that was in flight when its process died. True: it is done. False: it may be called again."""
-        outcome: Done | NotDone | Unclear | GivenUp | None
+        outcome: Done | NotDone | Unclear | Aborted | None
         if record.answer is not None:
             outcome = from_answer(record.answer)
         else:
@@ -284,7 +284,7 @@ class RunLog:
             case Unclear():
                 await self._ask(step, record)
                 raise Suspended(step.key)
-            case GivenUp(reason, by):
+            case Aborted(reason, by):
                 raise CancelRun(reason, by)
         raise unknown_error(self.run_id, step.key)
 
