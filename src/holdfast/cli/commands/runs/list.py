@@ -22,7 +22,7 @@ def list_runs(
         str | None,
         typer.Option("--repo", metavar="PATH", help="Only runs of this repository, or with this in its path."),
     ] = None,
-    text: Annotated[str | None, typer.Option("--text", help="Only runs whose title or requirements hold this.")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Only runs whose title or requirements contain this.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="List at most this many.")] = 50,
     as_json: JSON = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The command runs show: what one run is doing, made, cost and waits for."""
+"""The command runs show: progress, results and cost of one run, and what it waits for."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ _LAST_EVENTS = 50  # a pause and what led to it
 
 
 def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
-    """Show what a run is doing, made, cost and waits for.
+    """Show one run: progress, results, cost and what it waits for.
 
     Example: holdfast runs show 3f2a
     """
