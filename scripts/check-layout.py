@@ -60,6 +60,7 @@ PUBLIC_FUNCTIONS = {
 }
 PUBLIC_ROOMS = ("cli/app.py", "cli/commands/", "api/routes/")
 LONG_CONSTRUCTORS = {("runtime/events.py", "_Unfrozen")}  # an event's ten fields, without a dataclass's cost
+STATES = {"running", "paused", "completed", "failed", "cancelled", "awaiting_approval"}  # others have a `pending` too
 SQL_ROOMS = ("persistence", "runtime")
 SQL_DRIVERS = {"aiosqlite", "alembic", "psycopg", "sqlalchemy", "sqlite3"}
 SQL_DRIVER_EXCEPTIONS = {"cli/commands/db.py"}  # `db backup` is sqlite3's own copy, without a statement
@@ -244,6 +245,8 @@ def check_rooms(module: Module, kinds: set[str]) -> Iterator[str]:
         if LANGCHAIN.match(text.value) and module.room != LANGCHAIN_ROOM and _is_loaded(module, text):
             yield f"{module.name}:{text.lineno}: LangChain outside {LANGCHAIN_ROOM}"
     for node in module.nodes:
+        if state := _find_state_literal(node):
+            yield f"{module.name}:{node.lineno}: the state {state!r} is a literal, not a RunStatus or RunPhaseState"  # type: ignore[attr-defined]
         if isinstance(node, ast.BinOp) and (spelled := _spell(node)) in kinds:
             yield f"{module.name}:{node.lineno}: the event kind {spelled!r} is put together, not an EventKind"
         if _calls_git(node) and module.room != GIT_ROOM:
@@ -254,6 +257,21 @@ def check_rooms(module: Module, kinds: set[str]) -> Iterator[str]:
             is_sql = imported.split(".")[0] in SQL_DRIVERS and module.name not in SQL_DRIVER_EXCEPTIONS
             if is_sql and module.room not in SQL_ROOMS:
                 yield f"{module.name}:{node.lineno}: {imported} outside {' and '.join(SQL_ROOMS)}"  # type: ignore[attr-defined]
+
+
+def _find_state_literal(node: ast.AST) -> str:
+    """Return the literal that the state of a run or a phase is compared with, or nothing."""
+    if isinstance(node, ast.Compare) and _is_state(node.left):
+        constants = [each for comparator in node.comparators for each in ast.walk(comparator)]
+    elif isinstance(node, ast.Match) and _is_state(node.subject):
+        constants = [each for case in node.cases for each in ast.walk(case.pattern)]
+    else:
+        return ""
+    return next((str(each.value) for each in constants if isinstance(each, ast.Constant) and each.value in STATES), "")
+
+
+def _is_state(node: ast.expr) -> bool:
+    return ast.unparse(node).rpartition(".")[2].endswith(("state", "status", "['state']", "['status']"))
 
 
 def _spell(node: ast.expr) -> str:

@@ -88,6 +88,20 @@ def test_an_event_kind_is_no_literal(source: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
+        'x = run.state == "paused"',
+        'x = row["state"] != "failed"',
+        'x = state in ("completed", "cancelled")',
+        'match run.status:\n    case "failed" | "x": ...',
+    ],
+)
+def test_a_state_is_no_literal(source: str) -> None:
+    assert "is a literal, not a RunStatus" in findings(source)[0]
+    assert findings('x = approval.state == "pending"\nf(state="paused")') == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
         'x = "SELECT 1 FROM runs"',
         'x = """\n  WITH a AS (SELECT 1)"""',
         'x = f"UPDATE runs SET a = {b}"',

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import HoldfastError
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import (
@@ -131,8 +132,8 @@ def _check_phases(run_id: str, phases: Sequence[RunPhaseRow], events: list[Event
         if isinstance(phase, str) and event.kind in _PHASE_STATES and is_about_phase:
             states[phase] = _PHASE_STATES[event.kind]
             attempts[phase] = int(event.payload.get("attempt_no", attempts.get(phase, 0)))
-        elif event.kind == EventKind.RUN_RESUMED and event.payload.get("after") == "failed":
-            states = {key: "pending" if state == "failed" else state for key, state in states.items()}
+        elif event.kind == EventKind.RUN_RESUMED and event.payload.get("after") == RunStatus.FAILED:
+            states = {key: "pending" if state == RunPhaseState.FAILED else state for key, state in states.items()}
     for row in phases:
         expected = states.pop(row.phase_key, "pending")
         if row.state != expected:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from holdfast.enums import RunStatus
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.calls import CallLog, CallSpan
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, find_tree, to_number, to_text
@@ -102,7 +103,7 @@ class _HistoryFold(EventFold):
 
     def _resume(self, event: Event) -> None:
         self._request_resume(event)
-        if event.payload.get("after") == "failed":
+        if event.payload.get("after") == RunStatus.FAILED:
             self._history.retry(event.seq)
 
     def _prepare(self, _event: Event) -> None:

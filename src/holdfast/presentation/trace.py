@@ -183,7 +183,11 @@ class AttemptLog(EventFold):
 
     def _resume(self, event: Event) -> None:
         after = event.payload.get("after")
-        is_crash = self._progress.status != RunStatus.PAUSED and after not in ("paused", "failed", "pending")
+        is_crash = self._progress.status != RunStatus.PAUSED and after not in (
+            RunStatus.PAUSED,
+            RunStatus.FAILED,
+            RunStatus.PENDING,
+        )
         if is_crash:
             died_at = event.ts if self.last_ts is None else self.last_ts
             self._add_milestone(died_at, MilestoneType.CRASH, "The process that drove it ended here")
@@ -191,7 +195,7 @@ class AttemptLog(EventFold):
                 attempt.turn_to(SegmentType.DOWN, died_at)
         for attempt in self.by_lane.values():
             attempt.turn_to(SegmentType.WAITING if attempt.needs_answer else SegmentType.WORKING, event.ts)
-        if after != "pending":  # else it is the first start, not a return
+        if after != RunStatus.PENDING:  # else it is the first start, not a return
             text = "Resumed: nothing that was done is done again" if is_crash else "Resumed"
             self._add_milestone(event.ts, MilestoneType.RESUMED, text)
 

@@ -81,7 +81,7 @@ def read_run(run_id: str) -> dict[str, Any]:
     accepted = {item["phase_key"]: item["path"] for item in artifacts if item["state"] == "accepted"}
     spent = sum_costs(run_id, "state", "is_simulated")
     real = [row for row in spent if not row["is_simulated"]]
-    is_driven = run["state"] == "running" and bool(find_driven([run_id]))
+    is_driven = run["state"] == RunStatus.RUNNING and bool(find_driven([run_id]))
     return {
         "run_id": run.pop("id"),
         **run,
