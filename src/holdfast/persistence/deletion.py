@@ -126,6 +126,8 @@ def deletion_rows(run_id: str, *, data_dir: str, repo: str, has_positions: bool)
     rows = [
         # Locks the row before anything is looked at: a fork that is just being made locks it too.
         lock_run(run_id),
+        # The sums come before the rows they are made of go; both are one transaction, so no cost is counted twice or
+        # lost.
         Statement(_SUM_UP, {"id": run_id}, expect=None),
         *(
             Statement(f"DELETE FROM {table} WHERE run_id = :id", {"id": run_id}, expect=None)  # noqa: S608 - ours

@@ -98,6 +98,8 @@ class DueRun:
 async def list_due(db: Database) -> list[DueRun]:
     """List runs that are pending or running, that a person asked to go on, or whose every question is answered."""
     is_requested = and_(RunRow.state.in_((RunStatus.PAUSED, RunStatus.FAILED)), RunRow.wake.is_not(None))
+    # A run that waits for approvals is due once none is open: a decision only writes the answer down, and two phases
+    # may wait side by side.
     open_questions = select(ApprovalRow.id).where(ApprovalRow.run_id == RunRow.id, ApprovalRow.state == "pending")
     answered = and_(
         RunRow.state == RunStatus.PAUSED, RunRow.pause_reason == PauseReason.APPROVAL, ~open_questions.exists()
