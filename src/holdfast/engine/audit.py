@@ -70,6 +70,8 @@ async def check_run(db: Database, run_id: str) -> list[Disagreement]:
     stored = await find_run(db, run_id)
     if stored is None or not any(event.kind == EventKind.RUN_CREATED for event in events):
         return []  # its rows were made without a journal; there is nothing to compare them with
+    # The checks below read the events by themselves instead of through `runtime/run_fold`: a check that shared the fold
+    # with those who write and show the rows would share its mistakes too.
     phases = list(stored.phases.values())
     return [
         *_check_run_row(stored.run, events),
@@ -167,6 +169,7 @@ def _check_approvals(run_id: str, rows: Sequence[ApprovalRow], events: list[Even
         if row.id not in digests:
             yield Disagreement(run_id, f"approval {row.id}", row.state, "never asked")
             continue
+        # An answer counts even for a question that was asked anew later: what is decided is not superseded.
         waiting = "superseded" if row.id in superseded else "pending"
         expected = (*(("decided", answered[row.id]) if row.id in answered else (waiting, None)), digests.pop(row.id))
         if (row.state, row.action, row.digest) != expected:

@@ -262,6 +262,6 @@ class BatchSender:
         self._finish(batch, outcome, time.perf_counter() - sent_at)
 
     async def close(self) -> None:
-        """End, with nothing under way any more."""
+        """Close both routes. The caller has waited until nothing is under way."""
         await self.pipeline_route.close()
         self._thread.close()

@@ -131,7 +131,7 @@ _lane: ContextVar[tuple["Context | None", _LaneCursor | None]] = ContextVar("hol
 
 
 class Context:
-    """What a flow is given: the way to do things once."""
+    """What a flow's function gets: durable steps, timers, approvals and parallel lanes."""
 
     def __init__(self, log: RunLog, journal: Journal) -> None:
         self._log = log
