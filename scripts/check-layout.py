@@ -48,7 +48,7 @@ SHARED_MODULES = {
     # the same part of several packages
     *("app", "append", "base", "driver", "schema", "store", "transaction"),
     # told apart by their folder alone
-    *("calls", "commands", "files", "inbox", "journal", "models", "output", "prompt", "results", "rules", "shell"),
+    *("calls", "commands", "files", "inbox", "journal", "models", "output", "prompt", "results", "shell"),
     *("snapshot", "start"),
 }
 SHARED_CLASSES = {"RunOptions"}  # what was typed after `holdfast run`, and what the engine makes of it
