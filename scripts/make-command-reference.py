@@ -34,7 +34,7 @@ meanwhile to standard error.
 | 130 | ended by Ctrl-C; the run can be resumed |
 
 The end of input (Ctrl-D) answers a question with "later" or "no"; what was asked stays open.
-In the pager it goes on, as `q` does.
+In the pager it does what `q` does: it closes the pager, and the command continues.
 """
 
 

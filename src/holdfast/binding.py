@@ -127,6 +127,7 @@ def rank_candidates(
 
     Unless it `asks_servers`, those whose server is yet to be asked count as ready.
     """
+    # The same persona may come from the catalog and from the repository; its content says that it is the same.
     unique = {persona.content_hash: persona for persona in personas}
     candidates = [_consider(role, one, availability, asks_servers=asks_servers) for one in unique.values()]
     return sorted(candidates, key=lambda candidate: (not candidate.is_eligible, *_preference(role, candidate.persona)))
@@ -204,6 +205,8 @@ def _rank_until_certain(
             candidates = _named(role, candidates, override)
         if not candidates or candidates[0].is_certain or availability.readiness is None:
             return candidates
+        # This asks the server and remembers what it said. Ready: the first candidate is chosen. Not ready: the next
+        # ranking puts it behind, and another one is first. Each turn makes one more candidate certain, so this ends.
         if availability.readiness.find_missing(candidates[0].persona) is None:
             return candidates
 

@@ -257,6 +257,8 @@ class ToolOutcomeUnknown(HoldfastError):
 
 
 class ToolDenied(HoldfastError):
+    """A tool call was refused. The agent gets the reason as the call's result, so nothing here raises it."""
+
     code = "tool_denied"
 
 
@@ -395,6 +397,8 @@ class PersonaIneligible(HoldfastError):
 
 
 class BudgetExhausted(HoldfastError):
+    """A spending limit is reached. The engine pauses the run instead of failing it, so nothing here raises it."""
+
     code = "budget_exhausted"
     error_class = ErrorClass.HUMAN_REQUIRED
 

@@ -31,7 +31,7 @@ class ServerAnswer(NamedTuple):
 
 def ask_server(backend: Backend, base_url: str) -> ServerAnswer:
     """Return what answers at this address, within two seconds whatever it does."""
-    request = _Request(f"{base_url.rstrip('/')}{'/api/tags' if backend is Backend.OLLAMA else '/models'}")
+    request = _ServerRequest(f"{base_url.rstrip('/')}{'/api/tags' if backend is Backend.OLLAMA else '/models'}")
     # A daemon: looking up a name cannot be interrupted, and must not hold the program up.
     thread = threading.Thread(target=request.send, daemon=True)
     thread.start()
@@ -42,7 +42,7 @@ def ask_server(backend: Backend, base_url: str) -> ServerAnswer:
     return request.answer
 
 
-class _Request:
+class _ServerRequest:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection

@@ -146,6 +146,24 @@ def test_pages_name_files_that_exist(page: Path) -> None:
     assert len(paths_on(page)) > 20
 
 
+def test_rooms_are_described_by_files_that_they_have() -> None:
+    """A bare name in a row of the rooms is a file of that room, not of any other; every package has a row."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| (`[a-z_/]+/`(?:, `[a-z_/]+/`)*) \| (.+?) \| ", text, re.MULTILINE)
+    rooms = {room: files for first, files in rows for room in re.findall(r"`([a-z_/]+)/`", first)}
+    missing = [
+        (room, name)
+        for room, files in rooms.items()
+        for name in re.findall(r"`([a-z_]+\.py|[a-z_]+/)`", files)
+        if not any((SOURCE / other / name).exists() for other in rooms if rooms[other] is files)
+    ]
+    assert missing == []
+    packages = {path.parent.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("__init__.py")} - {"."}
+    parents = {"cli/commands/runs", "api/routes/run", "persistence/migrations", "persistence/migrations/versions"}
+    parents |= {"persistence/statements", *(f"runtime/checkpoint/{store}" for store in ("jsonl", "sqlite", "postgres"))}
+    assert packages - rooms.keys() - parents == set(), "described by the row of the package around it, or by none"
+
+
 def public_names() -> set[str]:
     packages = (holdfast, holdfast.engine, holdfast.runtime.checkpoint, holdfast.workspace)
     names = {name for package in packages for name in package.__all__} | {kind.value for kind in EventKind}

@@ -106,7 +106,7 @@ def build_agent(
 
 
 def _turn_tracing_off() -> None:
-    """Before the framework is imported: it would send prompts and results to a service."""
+    """Turn tracing off, before the framework is imported: it would send prompts and results to a service."""
     for variable in _TRACING:
         os.environ[variable] = "false"
     with contextlib.suppress(ImportError):  # an older version cannot be told, and is only slower
@@ -160,7 +160,7 @@ def _open_files(names: list[str], config: Config, root_dir: Path, staging_dir: P
 def _own_parts(
     backend: Any, names: list[str], chat_model: "BaseChatModel", journal: "JournalMiddleware | None"
 ) -> list[Any]:
-    """Our versions of parts of the framework's stack, each of which takes the place of the part of the same name."""
+    """Make our versions of parts of the framework's stack; each takes the place of the part of the same name."""
     from deepagents import FilesystemMiddleware
     from langchain.agents.middleware import AgentMiddleware
 

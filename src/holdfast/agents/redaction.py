@@ -57,7 +57,7 @@ class Secrets:
         return _LOOKS_LIKE_A_KEY.sub(BLANK, text) if with_forms else text
 
     def scrub(self, data: Any, *, with_forms: bool = True) -> Any:
-        """JSON data without secrets, in keys and values."""
+        """Return JSON data with secrets blanked, in keys and values."""
         if type(data) is str:
             return self.scrub_text(data, with_forms=with_forms)
         if type(data) is list:

@@ -16,7 +16,7 @@ from holdfast.cli.terminal.streams import open_closed_streams
 
 RUNS = {
     "list": Entry("List runs, newest first.", "commands.runs.list:list_runs"),
-    "show": Entry("Show what a run is doing, made, cost and waits for.", "commands.runs.show:show_run"),
+    "show": Entry("Show one run: progress, results, cost and what it waits for.", "commands.runs.show:show_run"),
     "events": Entry("Print the journal of a run, event by event.", "commands.runs.events:list_events"),
     "logs": Entry("Print the output of a run's commands, checks and agents.", "commands.runs.logs:list_logs"),
     "watch": Entry("Watch a run until it ends or waits, whichever process drives it.", "commands.runs.watch:watch_run"),
@@ -42,7 +42,7 @@ DATABASE = {
     "backup": Entry("Copy the database while it is in use.", "commands.db:backup"),
 }
 TOKENS = {
-    "create": Entry("Create a token and print it, this once.", "commands.token:create"),
+    "create": Entry("Create a token and print it. It is not shown again.", "commands.token:create"),
     "list": Entry("List tokens, revoked ones too.", "commands.token:list_all"),
     "revoke": Entry("Revoke a token; it stops working at once.", "commands.token:revoke"),
 }
@@ -70,7 +70,7 @@ SECTIONS = {
             "List what waits for a person, or show one approval in full.", "commands.approvals:approvals", APPROVALS
         ),
         "approve": Entry("Approve what a phase made, or a tool call.", "commands.approvals:approve"),
-        "reject": Entry("Reject it, or request changes.", "commands.approvals:reject"),
+        "reject": Entry("Reject what a phase made, or a tool call; or request changes.", "commands.approvals:reject"),
         "budget": Entry("Show what was spent and may be spent, or raise a run's limit.", "commands.budget:budget"),
     },
     "Catalog": {

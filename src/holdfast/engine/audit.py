@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import HoldfastError
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import (
@@ -69,6 +70,8 @@ async def check_run(db: Database, run_id: str) -> list[Disagreement]:
     stored = await find_run(db, run_id)
     if stored is None or not any(event.kind == EventKind.RUN_CREATED for event in events):
         return []  # its rows were made without a journal; there is nothing to compare them with
+    # The checks below read the events by themselves instead of through `runtime/run_fold`: a check that shared the fold
+    # with those who write and show the rows would share its mistakes too.
     phases = list(stored.phases.values())
     return [
         *_check_run_row(stored.run, events),
@@ -131,8 +134,8 @@ def _check_phases(run_id: str, phases: Sequence[RunPhaseRow], events: list[Event
         if isinstance(phase, str) and event.kind in _PHASE_STATES and is_about_phase:
             states[phase] = _PHASE_STATES[event.kind]
             attempts[phase] = int(event.payload.get("attempt_no", attempts.get(phase, 0)))
-        elif event.kind == EventKind.RUN_RESUMED and event.payload.get("after") == "failed":
-            states = {key: "pending" if state == "failed" else state for key, state in states.items()}
+        elif event.kind == EventKind.RUN_RESUMED and event.payload.get("after") == RunStatus.FAILED:
+            states = {key: "pending" if state == RunPhaseState.FAILED else state for key, state in states.items()}
     for row in phases:
         expected = states.pop(row.phase_key, "pending")
         if row.state != expected:
@@ -166,6 +169,7 @@ def _check_approvals(run_id: str, rows: Sequence[ApprovalRow], events: list[Even
         if row.id not in digests:
             yield Disagreement(run_id, f"approval {row.id}", row.state, "never asked")
             continue
+        # An answer counts even for a question that was asked anew later: what is decided is not superseded.
         waiting = "superseded" if row.id in superseded else "pending"
         expected = (*(("decided", answered[row.id]) if row.id in answered else (waiting, None)), digests.pop(row.id))
         if (row.state, row.action, row.digest) != expected:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from holdfast.enums import RunStatus
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.calls import CallLog, CallSpan
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, find_tree, to_number, to_text
@@ -88,6 +89,8 @@ class _HistoryFold(EventFold):
     def finish(self) -> History:
         """Return the history, with what is still under way after the last event."""
         history = self._history
+        # What is in flight after the last event may still be running: a command outlives the engine that started it.
+        # Commands of the template are found by their own key, those of agents by the key that the spool was handed.
         in_flight = [call for call in self._calls.by_key.values() if call.is_in_flight]
         history.commands = {call.key for call in in_flight if call.tool == _TEMPLATE_COMMAND}
         history.agent_commands = {
@@ -102,7 +105,7 @@ class _HistoryFold(EventFold):
 
     def _resume(self, event: Event) -> None:
         self._request_resume(event)
-        if event.payload.get("after") == "failed":
+        if event.payload.get("after") == RunStatus.FAILED:
             self._history.retry(event.seq)
 
     def _prepare(self, _event: Event) -> None:
@@ -113,6 +116,7 @@ class _HistoryFold(EventFold):
         attempt = round(to_number(event.payload.get("attempt_no"))) or 1
         history.started_at = event.seq
         history.last_attempt[phase] = max(attempt, history.last_attempt.get(phase, 0))
+        # The new attempt has its files; what it was to start from is used up, and so is the failure before it.
         history.restore_to.pop(phase, None)
         history.failed.discard(phase)
         if tree := find_tree(event):
@@ -125,6 +129,8 @@ class _HistoryFold(EventFold):
         if event.payload.get("is_retried"):  # by the engine itself; a person has no part in it
             self._history.failures[phase] += 1
         else:
+            # It failed for good. Its count of failures in a row begins anew, since the next attempt is a person's
+            # decision.
             self._history.failed.add(phase)
             self._history.failures[phase] = 0
 

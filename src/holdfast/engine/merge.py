@@ -14,6 +14,7 @@ from holdfast.engine.merge_preview import default_message
 from holdfast.engine.patch import own_paths, to_facts
 from holdfast.engine.run.load import get_run, read_template
 from holdfast.engine.scope import utc_now
+from holdfast.enums import RunPhaseState
 from holdfast.errors import RunNotInState, WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persistence.deletion import OVER
@@ -107,7 +108,7 @@ class _Result:
     @classmethod
     def of(cls, stored: StoredRun) -> "_Result":
         template = read_template(stored)
-        done = [row for row in stored.phases.values() if row.state == "completed" and row.tree]
+        done = [row for row in stored.phases.values() if row.state == RunPhaseState.COMPLETED and row.tree]
         done.sort(key=lambda row: row.ended_at or "")
         title = stored.run.title or stored.run.requirements_md.strip().partition("\n")[0] or template.name
         body = f"Workflow {template.name}, run {stored.run.id}."

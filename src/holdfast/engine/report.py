@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.config import Config
 from holdfast.engine.patch import own_paths
 from holdfast.engine.scope import RunScope, to_workspace_error
-from holdfast.enums import RunStatus
+from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow
@@ -166,7 +166,7 @@ def _changed_files(about: Reported, phases: Mapping[str, RunPhaseRow]) -> list[d
 
 
 def _summary(about: Reported, state: RunStatus, phases: Mapping[str, RunPhaseRow], payload: Mapping[str, Any]) -> str:
-    done = sum(row.state == "completed" for row in phases.values())
+    done = sum(row.state == RunPhaseState.COMPLETED for row in phases.values())
     start = f"{about.workflow} ended {state.value}: {done} of {len(about.titles)} phases completed."
     if error := payload.get("error"):
         return f"{start} {error.get('message', '')}"
@@ -223,7 +223,7 @@ def _describe_cost(report: Mapping[str, Any]) -> str:
 
 
 def _dollars(facts: Mapping[str, Any]) -> str:
-    """Four digits behind the point, as amounts are compared here."""
+    """Format an amount with four decimals, since the report is where amounts are compared."""
     real, simulated = (facts.get(name) or 0.0 for name in ("cost_usd", "simulated_usd"))
     if not simulated:
         return f"${real:.4f}"

@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import func, select, text
 
-from holdfast.enums import TERMINAL_STATES
+from holdfast.enums import TERMINAL_STATES, RunPhaseState
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import DeletedRunRow, RunEventRow, RunPhaseRow, RunRow
-from holdfast.persistence.statements import insert, now_text
+from holdfast.persistence.statements import delete_run, insert, lock_run, now_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
@@ -96,7 +96,7 @@ async def list_forks(db: Database) -> dict[str, list[str]]:
 async def read_last_tree(db: Database, run_id: str) -> str | None:
     """Read the tree that the phase completed last has left: what a merge brings."""
     query = select(RunPhaseRow.tree).where(
-        RunPhaseRow.run_id == run_id, RunPhaseRow.state == "completed", RunPhaseRow.tree.is_not(None)
+        RunPhaseRow.run_id == run_id, RunPhaseRow.state == RunPhaseState.COMPLETED, RunPhaseRow.tree.is_not(None)
     )
     async with db.session() as session:
         return await session.scalar(query.order_by(RunPhaseRow.ended_at.desc()).limit(1))
@@ -125,13 +125,15 @@ def deletion_rows(run_id: str, *, data_dir: str, repo: str, has_positions: bool)
     noted = {"run_id": run_id, "data_dir": data_dir, "repo": repo, "deleted_at": now_text()}
     rows = [
         # Locks the row before anything is looked at: a fork that is just being made locks it too.
-        Statement("UPDATE runs SET updated_at = updated_at WHERE id = :id", {"id": run_id}),
+        lock_run(run_id),
+        # The sums come before the rows they are made of go; both are one transaction, so no cost is counted twice or
+        # lost.
         Statement(_SUM_UP, {"id": run_id}, expect=None),
         *(
             Statement(f"DELETE FROM {table} WHERE run_id = :id", {"id": run_id}, expect=None)  # noqa: S608 - ours
             for table in _CHILD_TABLES
         ),
-        Statement(_DELETE, {"id": run_id}),
+        delete_run(run_id),
         insert("deleted_runs", noted),
     ]
     return [*rows, Statement(_FORGET_POSITIONS, {"id": run_id}, expect=None)] if has_positions else rows
@@ -144,10 +146,6 @@ FROM ledger AS l JOIN runs AS r ON r.id = l.run_id WHERE l.run_id = :id
 GROUP BY l.day, r.workflow, l.persona, l.model, l.is_simulated
 ON CONFLICT (day, workflow, persona, model, is_simulated)
 DO UPDATE SET amount_micros = past_spending.amount_micros + excluded.amount_micros
-"""
-_DELETE = """
-DELETE FROM runs WHERE id = :id AND state IN ('completed', 'failed', 'cancelled') AND wake IS NULL
-AND NOT EXISTS (SELECT 1 FROM runs AS fork WHERE fork.forked_from = :id)
 """
 _FORGET_POSITIONS = """
 DELETE FROM feed WHERE run_id = :id AND position < (SELECT MAX(position) FROM feed)

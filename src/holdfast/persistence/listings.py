@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Select, and_, func, or_, select, tuple_
 
+from holdfast.enums import PauseReason, RunStatus
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, LedgerRow, PastSpendingRow, RunPhaseRow, RunRow
 from holdfast.persistence.runs import Spending
@@ -96,9 +97,13 @@ class DueRun:
 
 async def list_due(db: Database) -> list[DueRun]:
     """List runs that are pending or running, that a person asked to go on, or whose every question is answered."""
-    is_requested = and_(RunRow.state.in_(("paused", "failed")), RunRow.wake.is_not(None))
+    is_requested = and_(RunRow.state.in_((RunStatus.PAUSED, RunStatus.FAILED)), RunRow.wake.is_not(None))
+    # A run that waits for approvals is due once none is open: a decision only writes the answer down, and two phases
+    # may wait side by side.
     open_questions = select(ApprovalRow.id).where(ApprovalRow.run_id == RunRow.id, ApprovalRow.state == "pending")
-    answered = and_(RunRow.state == "paused", RunRow.pause_reason == "approval", ~open_questions.exists())
+    answered = and_(
+        RunRow.state == RunStatus.PAUSED, RunRow.pause_reason == PauseReason.APPROVAL, ~open_questions.exists()
+    )
     query = (
         select(RunRow.id, RunRow.state, RunRow.repo_path, RunRow.wake)
         .where(or_(RunRow.state.in_(("running", "pending")), is_requested, answered))

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Select, func, select
 
+from holdfast.enums import RunPhaseState
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, LedgerRow, RunPhaseRow, RunRow
 
@@ -65,7 +66,7 @@ async def read_past_runs(db: Database, *, limit: int = RECENT_RUNS) -> list[Past
         phases: dict[str, list[PastPhase]] = defaultdict(list)
         for row in await session.scalars(select(RunPhaseRow).where(RunPhaseRow.run_id.in_(recent))):
             took = seconds_between(row.started_at, row.ended_at)
-            if row.state == "completed" and took is not None:
+            if row.state == RunPhaseState.COMPLETED and took is not None:
                 amounts = (spent.get((row.run_id, row.phase_key, is_simulated), 0) for is_simulated in (False, True))
                 phases[row.run_id].append(PastPhase(row.phase_key, took, *amounts))
     totals: dict[tuple[str, bool], int] = defaultdict(int)

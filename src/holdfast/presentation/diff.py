@@ -43,7 +43,7 @@ class FileDiff:
 
     @property
     def is_own(self) -> bool:
-        """What the engine itself asked for."""
+        """Whether the file is one of holdfast's own, such as an artifact, and not a part of the user's project."""
         return self.path.startswith(".holdfast/")
 
 

@@ -33,9 +33,9 @@ class Layout:
 
 
 @dataclass(eq=False)
-class _Place:
-    before: list["_Place"] = field(default_factory=list)
-    after: list["_Place"] = field(default_factory=list)
+class _GraphCell:
+    before: list["_GraphCell"] = field(default_factory=list)
+    after: list["_GraphCell"] = field(default_factory=list)
     row: float = 0.0
     x: float = 0.0
     y: float = 0.0
@@ -46,7 +46,7 @@ def lay_out(phases: Sequence[tuple[str, Iterable[str]]], *, is_down: bool = Fals
     keys = [key for key, _ in phases]
     needs = {key: [need for need in dict.fromkeys(needed) if need in keys] for key, needed in phases}
     layers = to_layers(needs)
-    places: list[list[_Place]] = [[] for _ in range(1 + max(layers.values(), default=-1))]
+    places: list[list[_GraphCell]] = [[] for _ in range(1 + max(layers.values(), default=-1))]
     by_key = {key: _put(places, layers[key]) for key in keys}
     chains = [_chain(need, key, by_key, layers, places) for key in keys for need in needs[key]]
     _order(places)
@@ -66,15 +66,15 @@ def to_layers(needs: dict[str, list[str]]) -> dict[str, int]:
     return layers
 
 
-def _put(places: list[list[_Place]], layer: int) -> _Place:
-    place = _Place()
+def _put(places: list[list[_GraphCell]], layer: int) -> _GraphCell:
+    place = _GraphCell()
     places[layer].append(place)
     return place
 
 
 def _chain(
-    start: str, end: str, by_key: dict[str, _Place], layers: dict[str, int], places: list[list[_Place]]
-) -> list[_Place]:
+    start: str, end: str, by_key: dict[str, _GraphCell], layers: dict[str, int], places: list[list[_GraphCell]]
+) -> list[_GraphCell]:
     """Make the places that an edge runs through, and join them."""
     between = [_put(places, layer) for layer in range(layers[start] + 1, layers[end])]
     chain = [by_key[start], *between, by_key[end]]
@@ -84,12 +84,12 @@ def _chain(
     return chain
 
 
-def _order(places: list[list[_Place]]) -> None:
-    def number(layer: list[_Place]) -> None:
+def _order(places: list[list[_GraphCell]]) -> None:
+    def number(layer: list[_GraphCell]) -> None:
         for row, place in enumerate(layer):
             place.row = row - (len(layer) - 1) / 2
 
-    def wish(place: _Place, beside: list[_Place]) -> tuple[float, float]:
+    def wish(place: _GraphCell, beside: list[_GraphCell]) -> tuple[float, float]:
         return (sum(each.row for each in beside) / len(beside) if beside else place.row), place.row
 
     for layer in places:
@@ -102,7 +102,7 @@ def _order(places: list[list[_Place]]) -> None:
         number(layer)
 
 
-def _put_in_place(places: list[list[_Place]], *, is_down: bool) -> tuple[float, float]:
+def _put_in_place(places: list[list[_GraphCell]], *, is_down: bool) -> tuple[float, float]:
     across, along = BOX if is_down else BOX[::-1]
     gap = _GAP_ALONG[is_down]
 
@@ -119,7 +119,7 @@ def _put_in_place(places: list[list[_Place]], *, is_down: bool) -> tuple[float, 
     return (span, length) if is_down else (length, span)
 
 
-def _to_path(chain: Sequence[_Place], *, is_down: bool) -> str:
+def _to_path(chain: Sequence[_GraphCell], *, is_down: bool) -> str:
     width, height = BOX
     path = ""
     for before, place in pairwise(chain):

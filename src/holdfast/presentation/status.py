@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.enums import TERMINAL_STATES, PauseReason, Role
+from holdfast.enums import TERMINAL_STATES, PauseReason, Role, RunPhaseState, RunStatus
 from holdfast.presentation.format import duration, plural, quoted, sentence_case
 from holdfast.runtime.run_fold.payload_text import error_text, first_line
 
@@ -123,21 +123,21 @@ def run_title(*, title: str, requirements_md: str, workflow: str, run_id: str) -
 
 def describe_in_list(run: RunFacts) -> str:
     """Say in one line, for lists, where a run stands or why it does not go on."""
-    open_phases = run.phases_in("running", "awaiting_approval")
+    open_phases = run.phases_in(RunPhaseState.RUNNING, RunPhaseState.AWAITING_APPROVAL)
     match run.state:
-        case "failed":
+        case RunStatus.FAILED:
             return _describe_failure(run)
-        case "completed":
+        case RunStatus.COMPLETED:
             return f"{plural(len(run.phases), 'phase')} done" if run.phases else "Done"
-        case "cancelled":
+        case RunStatus.CANCELLED:
             return first_line(error_text(run.error)) or "Aborted"
-        case "paused":
-            where = (run.phases_in("awaiting_approval") or open_phases)[:1]
+        case RunStatus.PAUSED:
+            where = (run.phases_in(RunPhaseState.AWAITING_APPROVAL) or open_phases)[:1]
             line = find_pause(run.pause_reason).line
             return f"{line} · {where[0].key}" if where else line
     if run.waiting_for:
         return run.waiting_for
-    if run.state == "pending":
+    if run.state == RunStatus.PENDING:
         return "Waits for a server"
     if not run.is_driven:
         return "Interrupted: no process drives it"
@@ -150,7 +150,7 @@ def describe_in_list(run: RunFacts) -> str:
 
 
 def _describe_failure(run: RunFacts) -> str:
-    failed = run.phases_in("failed")[:1]
+    failed = run.phases_in(RunPhaseState.FAILED)[:1]
     error = first_line(error_text(run.error) or (error_text(failed[0].error) if failed else "") or "It failed")
     return f"{failed[0].key}: {error}" if failed and failed[0].key not in error else error
 
@@ -158,27 +158,27 @@ def _describe_failure(run: RunFacts) -> str:
 def describe_run(run: RunFacts, trace: "RunTrace | None" = None) -> StatusLine:
     """Write the sentence at the head of a run: what is happening, and why."""
     match run.state:
-        case "pending":
+        case RunStatus.PENDING:
             why = run.waiting_for or "Queued. holdfast serve takes it, or holdfast resume drives it here."
             return StatusLine("idle", why, run.created_at)
-        case "running" if not run.is_driven:
+        case RunStatus.RUNNING if not run.is_driven:
             text = "Interrupted: the process that drove it has ended. Nothing is lost; it goes on when it is resumed."
             return StatusLine("waiting", text, run.updated_at)
-        case "running":
+        case RunStatus.RUNNING:
             return _describe_work(run, trace)
-        case "paused":
+        case RunStatus.PAUSED:
             return _describe_pause(run, trace)
-        case "completed":
+        case RunStatus.COMPLETED:
             took = took_s(run)
             return StatusLine(
                 "good", f"Completed: {plural(len(run.phases), 'phase')} in {duration(took)}.", run.ended_at
             )
-        case "failed":
-            failed = run.phases_in("failed")[:1]
+        case RunStatus.FAILED:
+            failed = run.phases_in(RunPhaseState.FAILED)[:1]
             error = error_text(run.error) or (error_text(failed[0].error) if failed else "") or "no reason was recorded"
             what = f"Phase “{failed[0].key}” failed" if failed else "Failed"
             return StatusLine("bad", f"{what}: {first_line(error, 300)}", run.ended_at)
-        case "cancelled":
+        case RunStatus.CANCELLED:
             by, reason = trace.progress.cancelled if trace else ("", "")
             who = f" by {by}" if by else ""
             return StatusLine("idle", f"Aborted{who}{f': {first_line(reason, 200)}' if reason else '.'}", run.ended_at)
@@ -186,7 +186,7 @@ def describe_run(run: RunFacts, trace: "RunTrace | None" = None) -> StatusLine:
 
 
 def _describe_work(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
-    working = run.phases_in("running")
+    working = run.phases_in(RunPhaseState.RUNNING)
     since = max((phase.started_at for phase in working if phase.started_at), default=None)
     if run.waiting_for:
         return StatusLine("busy", run.waiting_for, since)
@@ -206,18 +206,22 @@ def _describe_call(call: "CallSpan | None") -> str:
 
 def _describe_pause(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
     question = run.questions[0] if run.questions else None
-    if run.pause_reason == "approval" and question is None:
+    if run.pause_reason == PauseReason.APPROVAL and question is None:
         return StatusLine("busy", "Answered. holdfast serve goes on with it, or holdfast resume does.", run.updated_at)
-    waiting = [question.phase_key] if question else [phase.key for phase in run.phases_in("awaiting_approval")]
+    waiting = (
+        [question.phase_key] if question else [phase.key for phase in run.phases_in(RunPhaseState.AWAITING_APPROVAL)]
+    )
     of_phase = f" of “{waiting[0]}”" if waiting else ""
     is_tool = question is not None and question.about == "tool"
     exhausted = trace.money.exhausted if trace else ""
     stalled, by = (trace.progress.stalled, trace.progress.paused_by) if trace else ("", "")
-    texts = {
-        "approval": f"Waiting for a person: {_may_call(question)}" if is_tool else f"Waiting for approval{of_phase}.",
-        "budget": exhausted,
-        "person": f"Paused by {by}. Resume it to go on." if by else "",
-        "stalled": stalled,
+    texts: dict[str, str] = {
+        PauseReason.APPROVAL: f"Waiting for a person: {_may_call(question)}"
+        if is_tool
+        else f"Waiting for approval{of_phase}.",
+        PauseReason.BUDGET: exhausted,
+        PauseReason.PERSON: f"Paused by {by}. Resume it to go on." if by else "",
+        PauseReason.STALLED: stalled,
     }
     text = texts.get(run.pause_reason or "") or find_pause(run.pause_reason).sentence
     return StatusLine("waiting", text, question.requested_at if question else run.updated_at)
@@ -238,18 +242,18 @@ def took_s(run: RunFacts) -> float | None:
 def find_refusals(run: RunFacts, role: Role) -> dict[str, str | None]:
     """Say why each verb would be refused now; `None` where it would not be. The verb itself has the last word."""
     too_low = None if role.includes(Role.OPERATOR) else f"This needs the role operator; you are {role.value}."
-    word = "aborted" if run.state == "cancelled" else run.state
+    word = "aborted" if run.state == RunStatus.CANCELLED else run.state
     over = f"The run is {word}." if run.state in TERMINAL_STATES else None
-    not_resumed = {
-        "failed": "It failed: retry it instead.",
-        "running": "It is running.",
-        "pending": "It is queued and starts by itself.",
-        "paused": "It waits for a decision, and goes on by itself after it." if run.questions else None,
+    not_resumed: dict[str, str | None] = {
+        RunStatus.FAILED: "It failed: retry it instead.",
+        RunStatus.RUNNING: "It is running.",
+        RunStatus.PENDING: "It is queued and starts by itself.",
+        RunStatus.PAUSED: "It waits for a decision, and goes on by itself after it." if run.questions else None,
     }
     return {
         "resume": too_low or not_resumed.get(run.state, over),
-        "pause": too_low or over or ("It is paused already." if run.state == "paused" else None),
-        "retry": too_low or (None if run.state == "failed" else "Only a failed run is retried."),
+        "pause": too_low or over or ("It is paused already." if run.state == RunStatus.PAUSED else None),
+        "retry": too_low or (None if run.state == RunStatus.FAILED else "Only a failed run is retried."),
         "abort": too_low or over,
         "fork": too_low,
         "top_up": too_low or over,

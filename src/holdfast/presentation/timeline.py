@@ -148,6 +148,8 @@ def _phase_row(
     status = _to_status(phase.state, run)
     segments = [(attempt, segment) for attempt in attempts for segment in attempt.segments]
     spent = dict.fromkeys(_SPENT, 0.0)
+    # A segment that is still open counts until now in the words, but not in `seconds`: the page adds what has passed
+    # since `live_since` by its own clock.
     for _, segment in segments:
         spent[segment.type] += max(0.0, (now if segment.until is None else segment.until) - segment.since)
     live_since = next((segment.since for _, segment in segments if segment.until is None), None)
@@ -199,6 +201,7 @@ def _queued_before(attempts: Sequence[AttemptSpan], planned: Phase | None, trace
     before = [each[-1].until for need in planned.needs or () if (each := trace.attempts_of(need))]
     ends = [end for end in before if end is not None]
     since = max(ends) if ends else trace.first_ts
+    # A bar shorter than this is only the time that the engine takes between two phases.
     if since is None or attempts[0].since - since <= 0.15:
         return []
     return [Bar(SegmentType.QUEUED, since, attempts[0].since, told="queued")]
@@ -232,6 +235,8 @@ def _call_rows(phase: str, trace: RunTrace, now: float) -> list[Row]:
 
 def _call_row(call: CallSpan, now: float, *, still_since: float | None = None) -> Row:
     """Draw a call. Since `still_since` the run is over or waits: a call without an answer is no longer under way."""
+    # A crash or an abort leaves calls without an answer. In a run that stands still they are cut, and end where the run
+    # stopped; drawn as live they would grow for ever.
     is_live = call.state is CallStatus.OPEN and still_since is None
     until = now if still_since is None else still_since
     until = until if is_live or call.until is None else call.until

@@ -144,6 +144,8 @@ class AttemptLog(EventFold):
 
     def _reopen(self, event: Event) -> None:
         """End the attempt before the one that is to come; the event may stand in the lane of either."""
+        # The event names the attempt that is to come where the engine reopens a phase, and the attempt that is given up
+        # where a change to the run does. A finished attempt has its end already.
         phase, n = to_lane(event)
         before = self.by_lane.get(Lane(phase, n - 1)) or self.by_lane.get(Lane(phase, n))
         if before is not None and before.until is None:
@@ -158,6 +160,7 @@ class AttemptLog(EventFold):
     def _receive_answer(self, event: Event) -> None:
         if (attempt := self.by_lane.get(to_lane(event))) is not None:
             attempt.needs_answer = False
+            # Queued, not working: the answer is only written down, and whoever drives the run has not seen it yet.
             if attempt.segment_type is SegmentType.WAITING:
                 attempt.turn_to(SegmentType.QUEUED, event.ts)
 
@@ -172,6 +175,7 @@ class AttemptLog(EventFold):
 
     def _pause(self, event: Event) -> None:
         reason = event.payload.get("reason")
+        # A pause is of the whole run: attempts that did not ask anything stand still with the one that did.
         for attempt in self.by_lane.values():
             attempt.turn_to(SegmentType.WAITING, event.ts)
         if reason != "approval":
@@ -184,15 +188,22 @@ class AttemptLog(EventFold):
 
     def _resume(self, event: Event) -> None:
         after = event.payload.get("after")
-        is_crash = self._progress.status != RunStatus.PAUSED and after not in ("paused", "failed", "pending")
+        # A resume of a run that was paused, failed or never started is expected. Of any other the process has died: it
+        # neither paused nor ended it. `after` is the state that the resuming process has found.
+        is_crash = self._progress.status != RunStatus.PAUSED and after not in (
+            RunStatus.PAUSED,
+            RunStatus.FAILED,
+            RunStatus.PENDING,
+        )
         if is_crash:
+            # When it died nobody knows; the last event is the last sign of life.
             died_at = event.ts if self.last_ts is None else self.last_ts
             self._add_milestone(died_at, MilestoneType.CRASH, "The process that drove it ended here")
             for attempt in self.by_lane.values():
                 attempt.turn_to(SegmentType.DOWN, died_at)
         for attempt in self.by_lane.values():
             attempt.turn_to(SegmentType.WAITING if attempt.needs_answer else SegmentType.WORKING, event.ts)
-        if after != "pending":  # else it is the first start, not a return
+        if after != RunStatus.PENDING:  # else it is the first start, not a return
             text = "Resumed: nothing that was done is done again" if is_crash else "Resumed"
             self._add_milestone(event.ts, MilestoneType.RESUMED, text)
 

@@ -133,10 +133,14 @@ class PipelineRoute:
     def _receive(self) -> None:
         if self.pipeline is None:
             return
+        # An answer is the numbers, or it is not known whether the batch was written (the connection was lost). Then the
+        # thread looks, under the lock of the batch's runs, whether its rows are there, and writes them only if they are
+        # not.
         answers = self.pipeline.receive()
         self._under_way -= len(answers)
         if self.pipeline.is_lost:
             self._drop()
+            # After a loss every batch under way is answered as unknown, so nothing waits for the old connection.
             if answers:  # else it was idle, and the next append opens another
                 self.open_soon()
         for (batch, sent_at), answer in answers:
@@ -210,11 +214,16 @@ class BatchSender:
     def deliver(self, waiting: list[Waiting]) -> list[Waiting]:
         """Send what can go now; returns what has to wait for an answer."""
         quick, slow, later = self._sort(waiting)
+        # What the pipeline does not take, such as rows or a run whose head is not known yet, goes through the thread,
+        # and makes the head known. An append with an epoch is an owner's, who will write again soon: that is worth
+        # opening a pipeline.
         if slow:
             self._send(self._thread, slow)
             if any(item.append.epoch is not None for item in slow):
                 self.pipeline_route.open_soon()
         if len(quick) >= _WORTH_HALVING and self.pipeline_route.is_idle:
+            # Two batches under way keep both sides busy: the server commits the first while we encode the second. A run
+            # that is in the first half waits: its next numbers are known only with the answer.
             half = len(quick) // 2
             self._send(self.pipeline_route, quick[:half])
             later = [item for item in quick[half:] if item.append.run_id in self._runs] + later
@@ -238,6 +247,7 @@ class BatchSender:
         return quick, slow, later
 
     def _find_route(self, append: Append) -> ThreadRoute | PipelineRoute | None:
+        # A run is in one batch at a time: what comes next needs the number and the hash that this batch gets.
         if append.run_id in self._runs:
             return None
         route = self.pipeline_route if self.pipeline_route.suits(append) else self._thread
@@ -252,6 +262,6 @@ class BatchSender:
         self._finish(batch, outcome, time.perf_counter() - sent_at)
 
     async def close(self) -> None:
-        """End, with nothing under way any more."""
+        """Close both routes. The caller has waited until nothing is under way."""
         await self.pipeline_route.close()
         self._thread.close()

@@ -49,7 +49,7 @@ def _name(operation: _Operation) -> str:
 
 
 @dataclass
-class _Lane:
+class _LaneCursor:
     """One line of steps that follow each other; lanes beside it are made by `gather`."""
 
     lane_id: str
@@ -127,16 +127,16 @@ def _other_than(found: Record, record_type: RecordType, key: str, lane_id: str, 
     )
 
 
-_lane: ContextVar[tuple["Context | None", _Lane | None]] = ContextVar("holdfast_lane")
+_lane: ContextVar[tuple["Context | None", _LaneCursor | None]] = ContextVar("holdfast_lane")
 
 
 class Context:
-    """What a flow is given: the way to do things once."""
+    """What a flow's function gets: durable steps, timers, approvals and parallel lanes."""
 
     def __init__(self, log: RunLog, journal: Journal) -> None:
         self._log = log
         self._journal = journal
-        self._lanes: list[_Lane] = []
+        self._lanes: list[_LaneCursor] = []
         self._is_over = False
 
     @property
@@ -185,7 +185,7 @@ class Context:
         key = lane.take("timer", "sleep")
         await self._in_lane(lane, ("timer", key), self._sleep(lane, key, seconds))
 
-    async def _sleep(self, lane: _Lane, key: str, seconds: float) -> None:
+    async def _sleep(self, lane: _LaneCursor, key: str, seconds: float) -> None:
         record = self._log.find("timer", key, {})
         if record is None:
             wake_at = time.time() + seconds
@@ -207,7 +207,7 @@ class Context:
         full_key = lane.take("approval", key)
         return await self._in_lane(lane, ("approval", full_key), self._approval(lane, full_key, show))
 
-    async def _approval(self, lane: _Lane, key: str, show: Any) -> Decision:
+    async def _approval(self, lane: _LaneCursor, key: str, show: Any) -> Decision:
         content = to_json(show, f"what approval {key!r} shows")[1]
         fingerprint = fingerprint_of(show=content)
         record = self._log.find("approval", key, fingerprint)
@@ -249,7 +249,7 @@ class Context:
         tasks = [asyncio.ensure_future(self._run_in(lane, item)) for lane, item in zip(lanes, awaitables, strict=True)]
         return await self._in_lane(parent, ("gather", ""), self._join(lanes, tasks))
 
-    async def _join(self, lanes: Sequence[_Lane], tasks: Sequence["asyncio.Future[Any]"]) -> list[Any]:
+    async def _join(self, lanes: Sequence[_LaneCursor], tasks: Sequence["asyncio.Future[Any]"]) -> list[Any]:
         self._journal.writers += len(tasks)
         try:
             if tasks:
@@ -273,15 +273,15 @@ class Context:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _current_lane(self) -> _Lane:
+    def _current_lane(self) -> _LaneCursor:
         home, lane = _lane.get((None, None))
         if lane is None or home is not self or self._is_over:
             why = "The flow is over" if self._is_over else "This is not the flow that runs here"
             raise Nondeterminism(f"{why}: nothing more can be asked for by its ctx.", hint="Use ctx in its own flow.")
         return lane
 
-    def _open_lane(self, lane_id: str) -> _Lane:
-        lane = _Lane(lane_id, self._log.records.lanes.get(lane_id, []).copy())
+    def _open_lane(self, lane_id: str) -> _LaneCursor:
+        lane = _LaneCursor(lane_id, self._log.records.lanes.get(lane_id, []).copy())
         self._lanes.append(lane)
         return lane
 
@@ -306,7 +306,7 @@ class Context:
         """List the keys that lanes have stopped at for a person's answer."""
         return [str(lane.interrupted) for lane in self._lanes if isinstance(lane.interrupted, Suspended)]
 
-    def _check_nothing_open(self, main: _Lane) -> None:
+    def _check_nothing_open(self, main: _LaneCursor) -> None:
         """Raise if a flow has returned although something in it was interrupted or still runs."""
         for error_type in (Stopped, CancelRun, Suspended):
             for lane in self._lanes:
@@ -333,7 +333,7 @@ class Context:
                 )
 
     @staticmethod
-    async def _in_lane(lane: _Lane, what: _Operation, work: Awaitable[_T]) -> _T:
+    async def _in_lane(lane: _LaneCursor, what: _Operation, work: Awaitable[_T]) -> _T:
         lane.doing = what
         try:
             return await work
@@ -346,7 +346,7 @@ class Context:
         finally:
             lane.doing = None
 
-    async def _run_in(self, lane: _Lane, work: Awaitable[_T]) -> _T:
+    async def _run_in(self, lane: _LaneCursor, work: Awaitable[_T]) -> _T:
         token = _lane.set((self, lane))
         try:
             return await work

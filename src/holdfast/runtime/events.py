@@ -235,7 +235,7 @@ class _Unfrozen:
 _make = cast("Callable[..., Event]", _Unfrozen)
 
 
-class _Stored(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _StoredEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A body of ours: what is left out holds its default. Whatever does not fit takes the careful way."""
 
     kind: str
@@ -248,8 +248,8 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     visibility: str = "public"
 
 
-_decode_stored = msgspec.json.Decoder(_Stored).decode
-_decode_many = msgspec.json.Decoder(list[_Stored]).decode
+_decode_stored = msgspec.json.Decoder(_StoredEvent).decode
+_decode_many = msgspec.json.Decoder(list[_StoredEvent]).decode
 
 
 def to_body(event: Event, *, is_plain: bool = False) -> tuple[bytes, dict[str, Any]]:
@@ -320,7 +320,7 @@ def from_bodies(run_id: str, numbers: Sequence[int], bodies: Sequence[bytes]) ->
     return [_from_stored(run_id, seq, stored) for seq, stored in zip(numbers, many, strict=True)]
 
 
-def _from_stored(run_id: str, seq: int, stored: _Stored) -> Event:
+def _from_stored(run_id: str, seq: int, stored: _StoredEvent) -> Event:
     kind, visibility = stored.kind, stored.visibility
     return _make(
         run_id,

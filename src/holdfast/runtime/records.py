@@ -122,6 +122,8 @@ class Records:
             self._add_answer(payload)
 
     def _add_run_event(self, kind: str, payload: Mapping[str, Any]) -> None:
+        # A run ends once. What was appended beside its end, by a writer that did not know of it, changes nothing any
+        # more.
         was_over = isinstance(self.status, RunStatus) and self.status.is_terminal
         self.status = status_after(self.status, kind)
         if kind == EventKind.RUN_CREATED and self.created is None:
@@ -138,6 +140,8 @@ class Records:
             self.pause_request = None
             if kind != EventKind.RUN_PAUSED:
                 self.cancel_request = None  # this is its answer, or it came too late
+        # The failed steps that the run's own failure names are opened again, with their attempts counted anew: a retry
+        # of the run makes them once more. Failures that the code has caught stay as they are and are replayed.
         if kind == EventKind.RUN_FAILED:
             for key in _texts(payload.get("steps")):
                 record = self.by_key.get(("step", key))
@@ -147,6 +151,8 @@ class Records:
 
     def _mark_reorderable(self, opened: Record) -> None:
         """Let the code take another way after a record that may now have another outcome."""
+        # Only what came after the opened record can depend on its outcome. A lane beside it, of the same `gather`,
+        # began before the outcome was known, so its order still holds.
         for lane_id, records in self.lanes.items():
             if not _are_parallel(lane_id, opened.lane_id):
                 for record in records:
@@ -164,6 +170,7 @@ class Records:
             return
         record.state = state
         record.attempt = int(_number(payload["attempt"], 1)) if "attempt" in payload else record.attempt or 1
+        # A new attempt makes an earlier question about this step, and its answer, void.
         if state is StepState.STARTED:
             record.has_question, record.answer = False, None
             record.wake_at = _number(payload.get("wake_at"), 0.0)
@@ -189,6 +196,8 @@ class Records:
         key = payload.get("key")
         if not isinstance(key, str):
             return
+        # An approval and a step of unknown outcome may have the same key. The answer is for the one that waits; where
+        # nothing waits, it came too late and is passed over.
         found = [self.by_key.get(("approval", key)), self.by_key.get(("step", key))]
         record = next((r for r in found if r is not None and (r.is_waiting_for_person or r.is_in_doubt)), None)
         if record is not None:

@@ -33,7 +33,7 @@ from holdfast.runtime.step import (
     idempotency_key,
     sleep_until,
 )
-from holdfast.runtime.unknown_outcomes import Done, GivenUp, NotDone, Unclear, from_answer, from_policy, unknown_error
+from holdfast.runtime.unknown_outcomes import Aborted, Done, NotDone, Unclear, from_answer, from_policy, unknown_error
 
 _MAX_BACKOFF_S = 60.0
 _NOTHING_BESIDE = SameCommit()
@@ -103,9 +103,13 @@ class RunLog:
         if self._stopped is not None:
             raise self._stopped
         self._in_flight += 1
+        # Deferred events go first and in the same append, so that the order in the journal is the order in which things
+        # happened here. If the append is refused, they go back and wait for the next one.
         deferred = self._deferred.take()
         try:
             append = self._encode(deferred, events, rows)
+            # Where nothing else is waiting, the commit is made right here on the loop; otherwise it joins the next
+            # batch.
             numbers = self._journal.write_now(append)
             if numbers is None:
                 numbers = await self._journal.write_soon(append)
@@ -118,6 +122,9 @@ class RunLog:
         finally:
             self._in_flight -= 1
         self._tracker.note_own(numbers)
+        # A gap in our own numbers, or a head beyond ours, means that someone else has written: an answer, or a request
+        # to cancel. Reading waits until none of our own appends is under way, since their numbers would look like a gap
+        # too.
         is_behind = self._tracker.has_gap or self._journal.known_head(self.run_id) > self._tracker.head
         if is_behind and not self._in_flight:
             await self.catch_up()
@@ -169,6 +176,8 @@ class RunLog:
     async def step(self, step: Step, call: Callable[[], Any]) -> Any:
         """Return the recorded result of a step, or make its call and record it. Raises what the call raises."""
         record = self.find("step", step.key, step.fingerprint)
+        # What is recorded decides, in this order: a result or a final failure is replayed; a call of unknown outcome is
+        # settled by its policy; a failed attempt waits for the rest of its pause; what is left is to be called.
         if record is not None:
             if record.state is StepState.COMPLETED:
                 return record.result
@@ -193,6 +202,7 @@ class RunLog:
         try:
             check_fingerprint(describe(record_type, key), record.fingerprint, fingerprint)
         except Nondeterminism as error:
+            # After a retry or an answer the code may take another way, and meet other arguments under the same key.
             if record.can_be_skipped:
                 return None  # what it depends on has come out otherwise this time
             raise Stopped(error) from error
@@ -268,7 +278,7 @@ class RunLog:
 
     async def _resolve(self, step: Step, record: Record) -> bool:
         """Settle a step that was in flight when its process died. True: it is done. False: it may be called again."""
-        outcome: Done | NotDone | Unclear | GivenUp | None
+        outcome: Done | NotDone | Unclear | Aborted | None
         if record.answer is not None:
             outcome = from_answer(record.answer)
         else:
@@ -284,7 +294,7 @@ class RunLog:
             case Unclear():
                 await self._ask(step, record)
                 raise Suspended(step.key)
-            case GivenUp(reason, by):
+            case Aborted(reason, by):
                 raise CancelRun(reason, by)
         raise unknown_error(self.run_id, step.key)
 

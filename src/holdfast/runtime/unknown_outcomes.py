@@ -32,7 +32,7 @@ class Unclear:
 
 
 @dataclass(frozen=True)
-class GivenUp:
+class Aborted:
     """A person's answer: the run is to end."""
 
     reason: str
@@ -43,7 +43,7 @@ Reconcile = Callable[[str], Awaitable[Done | NotDone | Unclear]]
 OnUnknown = Literal["rerun", "ask", "fail"] | Reconcile
 
 
-def from_answer(answer: Mapping[str, Any]) -> Done | NotDone | GivenUp | None:
+def from_answer(answer: Mapping[str, Any]) -> Done | NotDone | Aborted | None:
     """Turn a person's answer into an outcome; `None` if the step is to fail."""
     match answer.get("action"):
         case "done":
@@ -51,7 +51,7 @@ def from_answer(answer: Mapping[str, Any]) -> Done | NotDone | GivenUp | None:
         case "rerun" | "approve":
             return NotDone("rerun")
         case "abort":
-            return GivenUp(answer.get("comment", ""), answer.get("by", ""))
+            return Aborted(answer.get("comment", ""), answer.get("by", ""))
     return None
 
 

@@ -91,7 +91,7 @@ def _move_files(place: _Checkout, paths: Sequence[str]) -> None:
 
 
 def _find_dirty(place: _Checkout, paths: Sequence[str]) -> set[str]:
-    """Files of the user's that the result would overwrite, ignored ones too: git takes those for expendable."""
+    """Find files of the user's that the result would overwrite; git itself overwrites ignored ones without asking."""
     carried = place.names("ls-tree", "-r", "-z", "--name-only", "--full-tree", place.before)
     changed = set(paths) & set(status_paths(place.git, has_untracked=False))
     occupied = {file for path in set(paths) - carried for file in find_occupants(place.folder, path)}

@@ -24,7 +24,7 @@ class Delivered:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _TreeEntry:
     """A file as git knows it: mode and content; a missing file has neither."""
 
     mode: str = ""
@@ -48,7 +48,9 @@ def deliver_result(
         paths = changed_paths(workspace.repo, base, result)
         old, new = _read_entries(git, base), _read_entries(git, result)
         now = {path: _read_entry(folder, path) for path in paths}
-        changed = [path for path in paths if now[path] not in (old.get(path, _Entry()), new.get(path, _Entry()))]
+        changed = [
+            path for path in paths if now[path] not in (old.get(path, _TreeEntry()), new.get(path, _TreeEntry()))
+        ]
         gone = {path for path in paths if path not in new}
         blocked = {file for path in paths for file in find_occupants(folder, path) if file not in {path, *gone}}
         conflicts = tuple(sorted({*changed, *blocked}))
@@ -67,19 +69,19 @@ def deliver_result(
         return Delivered(folder, paths)
 
 
-def _read_entries(git: Git, tree: str) -> dict[str, _Entry]:
+def _read_entries(git: Git, tree: str) -> dict[str, _TreeEntry]:
     entries = (entry.split("\t", 1) for entry in git.run("ls-tree", "-r", "-z", "--full-tree", tree).names)
-    return {path: _Entry(facts.split()[0], facts.split()[2]) for facts, path in entries}
+    return {path: _TreeEntry(facts.split()[0], facts.split()[2]) for facts, path in entries}
 
 
-def _read_entry(folder: Path, path: str) -> _Entry:
+def _read_entry(folder: Path, path: str) -> _TreeEntry:
     file = folder / path
     if file.is_symlink():
-        return _Entry("120000", _blob(os.fsencode(file.readlink())))
+        return _TreeEntry("120000", _blob(os.fsencode(file.readlink())))
     if not file.is_file():
-        return _Entry()
+        return _TreeEntry()
     mode = "100755" if file.stat().st_mode & 0o100 else "100644"
-    return _Entry(mode, _blob(file.read_bytes()))
+    return _TreeEntry(mode, _blob(file.read_bytes()))
 
 
 def _blob(content: bytes) -> str:
@@ -94,7 +96,7 @@ def _remove(folder: Path, path: str) -> None:
             (folder / parent).rmdir()
 
 
-def _write(git: Git, file: Path, entry: _Entry) -> None:
+def _write(git: Git, file: Path, entry: _TreeEntry) -> None:
     content = git.run("cat-file", "blob", entry.blob).stdout
     file.parent.mkdir(parents=True, exist_ok=True)
     if entry.mode == "120000":

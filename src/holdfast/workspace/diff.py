@@ -68,7 +68,7 @@ def has_object(repo: Path, object_id: str) -> bool:
 
 
 def read_change_kinds(repo: Path, before: str, after: str) -> dict[str, str]:
-    """By path what became of it: `A` added, `D` deleted, else `M`."""
+    """Return what became of each path: `A` added, `D` deleted, else `M`."""
     words = Git(git_dir=repo).run("diff-tree", "-r", "-z", "--name-status", "--no-renames", before, after).names
     return {path: kind if kind in "AD" else "M" for kind, path in zip(words[::2], words[1::2], strict=True)}
 

@@ -93,7 +93,7 @@ def own_folders(data_dir: Path, folder: Path) -> tuple[Path, ...]:
 
 
 def find_occupants(top: Path, name: str) -> Iterator[str]:
-    """Files that stand where `name` has to be: itself, a file where a folder is needed, or a folder's content."""
+    """Yield the files in the way of `name`: itself, a file where a folder is needed, or the content of a folder."""
     for parent in (*Path(name).parents[-2::-1], Path(name)):
         if (top / parent).is_symlink() or (top / parent).is_file():
             yield parent.as_posix()

@@ -82,7 +82,7 @@ class GitResult:
 
 
 def to_stdin(names: Iterable[str]) -> bytes:
-    """Path names as git reads them with `-z`."""
+    """Encode path names as git reads them with `-z`."""
     return b"".join(os.fsencode(name) + b"\0" for name in names)
 
 

@@ -103,7 +103,7 @@ def _list_commits(git: Git, run_id: str) -> list[str]:
 
 
 def _read_changes(git: Git, before: str, after: str) -> dict[str, str]:
-    """By path the mode and content that `after` has; a path that is gone has none."""
+    """Return the mode and content that `after` has of each changed path; a path that is gone has none."""
     names = git.run("diff-tree", "-r", "-z", "--no-renames", f"{before}^{{tree}}", f"{after}^{{tree}}").names
     changes = {}
     for facts, path in zip(names[::2], names[1::2], strict=True):

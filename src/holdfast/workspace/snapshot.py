@@ -111,7 +111,7 @@ def index_git(workspace: Workspace, index: Path | None = None) -> Git:
 
 
 def build_tree(workspace: Workspace, rules: SnapshotRules, *, index: Path | None = None) -> Tree:
-    """`write_tree` for a caller that holds the workspace's lock; with an `index`, into that one."""
+    """Write the tree for a caller that holds the workspace's lock; `index` replaces the workspace's own index."""
     if not workspace.worktree.is_dir():
         raise WorkspaceError(
             f"The worktree {workspace.worktree} is gone.",

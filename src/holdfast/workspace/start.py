@@ -60,7 +60,7 @@ def find_current_branch(repository: Repository) -> str | None:
 
 
 def _git(repository: Repository) -> Git:
-    """Git where the user stands: each worktree has a HEAD of its own."""
+    """Open git in the user's own checkout, since each worktree has a HEAD of its own."""
     return Git(folder=repository.checkout or repository.git_dir, is_exact=False)
 
 

@@ -24,7 +24,7 @@ def fill_submodules(git: Git, *, worktree: Path, checkout: Path | None, state_di
 
 
 def find_changed_submodules(worktree: Path, state_dir: Path) -> tuple[str, ...]:
-    """Submodules that hold work which no tree of the run can carry."""
+    """Find submodules with changes: a tree of the run names their commit only, and would lose the work."""
     if not (state_dir / _LIST).exists():
         return ()
     filled: dict[str, str] = json.loads((state_dir / _LIST).read_text())

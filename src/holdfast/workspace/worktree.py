@@ -202,7 +202,7 @@ def _find_private_dir(state_dir: Path, default: Path, forked_from: Workspace | N
 
 
 def _keep_out_of_sight(data_dir: Path, repository: Repository) -> None:
-    """Our folders inside the user's checkout do not show up in the user's `git status`."""
+    """Hide our folders inside the user's checkout from the user's `git status`."""
     if repository.checkout is None or not is_within(data_dir, repository.checkout):
         return
     for folder in own_folders(data_dir, repository.checkout):

@@ -170,7 +170,15 @@ def test_every_command_can_be_loaded_and_has_an_example(name: str, entry: Entry)
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["runs", "list"], ["runs", "list", "--json", "--limit", "3"], ["approvals"], ["budget"]],
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["resume", "--help"],
+        ["runs", "list"],
+        ["runs", "list", "--json", "--limit", "3"],
+        ["approvals"],
+        ["budget"],
+    ],
     ids=" ".join,
 )
 def test_looking_imports_nothing_heavy(arguments: list[str], environment: dict[str, str]) -> None:

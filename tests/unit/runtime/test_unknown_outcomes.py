@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from holdfast.runtime.unknown_outcomes import (
+    Aborted,
     Done,
-    GivenUp,
     NotDone,
     OnUnknown,
     Unclear,
@@ -23,7 +23,7 @@ from holdfast.runtime.unknown_outcomes import (
         ({"action": "done"}, Done(None)),
         ({"action": "rerun"}, NotDone("rerun")),
         ({"action": "approve"}, NotDone("rerun")),
-        ({"action": "abort", "comment": "Enough.", "by": "ann"}, GivenUp("Enough.", "ann")),
+        ({"action": "abort", "comment": "Enough.", "by": "ann"}, Aborted("Enough.", "ann")),
         ({"action": "reject"}, None),
         ({"action": "something new"}, None),
         ({}, None),

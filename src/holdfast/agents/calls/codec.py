@@ -93,7 +93,7 @@ def decode(data: Any) -> Any:
 
 
 def encode_or_opaque(value: Any) -> Any:
-    """As `encode`, but with a mark in place of what cannot be kept: all of it, or only a tool message's `artifact`."""
+    """Encode as `encode` does, with a mark for what has no JSON form: all of it, or a tool message's `artifact`."""
     try:
         return _encode_checked(value)
     except Exception as error:  # a foreign object may raise anything when it is looked at

@@ -57,7 +57,7 @@ class Stalled(Suspended):
 
 
 @dataclass
-class _Lane:
+class _LaneHistory:
     turns: int = 0
     results: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     """Of the turn under way, by step: the call, its result, and the error if it is one."""
@@ -78,7 +78,7 @@ class StallDetector:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[str, _LaneHistory] = {}
 
     def note_answer(self, lane_id: str, recorded: Any) -> None:
         """Count the time of a model's recorded answer."""
@@ -125,10 +125,10 @@ class StallDetector:
         calls = [{"call": call, "times": times} for call, times in lane.often.most_common(3)]
         return {"turns": lane.turns - 1, "repeated": lane.repeats, "same_errors": lane.same_errors, "calls": calls}
 
-    def _get_lane(self, lane_id: str) -> _Lane:
-        return self._lanes.setdefault(lane_id, _Lane())
+    def _get_lane(self, lane_id: str) -> _LaneHistory:
+        return self._lanes.setdefault(lane_id, _LaneHistory())
 
-    def _close_turn(self, lane: _Lane) -> None:
+    def _close_turn(self, lane: _LaneHistory) -> None:
         if not lane.results:
             return
         results = [lane.results[key] for key in sorted(lane.results)]
@@ -155,7 +155,7 @@ def describe_stall(diagnosis: Mapping[str, Any]) -> str:
 
 
 def _read_outcome(value: Any) -> tuple[str, Any]:
-    """Status and content of a recorded tool message; of anything else, all of it."""
+    """Return status and content of a recorded tool message; anything else is a success with itself as the content."""
     message = value.get("$msg") if isinstance(value, dict) else None
     if isinstance(message, list) and len(message) == 2 and isinstance(message[1], dict):
         return str(message[1].get("status", "success")), message[1].get("content")

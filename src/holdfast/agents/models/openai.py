@@ -78,7 +78,7 @@ class OpenAIChat(ChatOpenAI):
 
 
 def _is_too_long(error: openai.BadRequestError) -> bool:
-    """Servers say it in many ways; the framework knows but a few of them."""
+    """Tell whether the input is too long, which servers say in many ways; the framework knows only a few of them."""
     return error.code == "context_length_exceeded" or bool(_TOO_LONG.search(error.message))
 
 

@@ -204,7 +204,7 @@ def _matches(words: Sequence[Word], parts: Sequence[str], *, is_certain: bool) -
 
 
 def _without_options(words: Sequence[Word]) -> list[Word]:
-    """For `git -C x push`: options of the program itself, with the values of those that take one."""
+    """Drop the options before the subcommand, with their values: `-C x` of `git -C x push`."""
     rest: list[Word] = []
     is_value = False
     for word in words:
@@ -242,7 +242,7 @@ def _path_words(words: Sequence[Word], name: str) -> list[Word]:
 
 
 def _without_pattern(words: Sequence[Word]) -> list[Word]:
-    """Without what is searched for or done, which may look like a path."""
+    """Drop the pattern or expression of a search, which may look like a path."""
     rest: list[Word] = []
     has_pattern = False
     for index, word in enumerate(words):

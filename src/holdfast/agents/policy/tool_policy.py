@@ -97,7 +97,7 @@ def _find_rule(path: PurePosixPath, rules: PathRules, what: str) -> Judgement | 
 
 
 def _matches(path: PurePosixPath, pattern: str) -> bool:
-    """As in ignore files: without a slash the pattern is about a name at any depth, with `/**` about all below."""
+    """Match as ignore files do: a pattern without a slash is a name at any depth, `/**` means everything below."""
     text = path.as_posix()
     if "/" not in pattern:
         return any(fnmatchcase(part, pattern) for part in path.parts)

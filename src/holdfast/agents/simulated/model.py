@@ -1,7 +1,7 @@
 """The simulated model: no key, no network, no chance. It speaks the real tool-calling protocol.
 
 What it does next depends on its messages, its tools and its persona's script alone, so two runs on the same
-repository, template and requirements make the same calls. `rehearsal` says what it does; here it is made a chat model.
+repository, template and requirements make the same calls. `turns` says what it does; here it is made a chat model.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
 from holdfast.agents.simulated.conversation import PastCall
-from holdfast.agents.simulated.rules import MISBEHAVIOURS, SLOW_S, Reply, Scene, next_turn
+from holdfast.agents.simulated.turns import MISBEHAVIOURS, SLOW_S, Reply, Scene, next_turn
 from holdfast.errors import ConfigInvalid, PersonaInvalid
 from holdfast.persona import ScriptedTurn
 

@@ -29,7 +29,7 @@ class WholeFileBackend(FilesystemBackend):
         return super()._resolve_path(f"/{to_relative(self.cwd, key)}")
 
     def grep(self, *args: Any, **kwargs: Any) -> GrepResult:
-        """As the framework's, without what it finds in secret files: a search names no file that could be denied."""
+        """Search as the framework does, but name no secret file: a search must not show what a read would be denied."""
         result = super().grep(*args, **kwargs)
         if result.matches:
             matches = [match for match in result.matches if not is_secret(PurePosixPath(match["path"]))]

@@ -7,6 +7,7 @@ import typer
 from holdfast.cli.terminal.arguments import JSON, find_run_id, get_user
 from holdfast.cli.terminal.completion import complete_runs
 from holdfast.cli.terminal.output import Cell, describe_cost, paint, print_json, print_text, table
+from holdfast.enums import RunStatus
 from holdfast.persistence.raw_sql import find_last_payload, get_run, read_run_costs, sum_costs, sum_day
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _show_run(facts: dict[str, Any], *, is_added: bool, is_json: bool) -> None:
         from holdfast.runtime.run_fold.payload_text import advise_on_budget
 
         print_text(f"It waits for the day's limit. {advise_on_budget(facts['run_id'], {'limit': 'day'})}")
-    elif is_added and facts["state"] == "paused":
+    elif is_added and facts["state"] == RunStatus.PAUSED:
         print_text(f"Go on: holdfast resume {facts['run_id'][:8]}")
 
 

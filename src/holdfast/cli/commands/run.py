@@ -17,9 +17,7 @@ from holdfast.cli.terminal.requirements import (
     read_requirements,
     refuse_missing,
 )
-from holdfast.config import load_config
 from holdfast.errors import ConfigInvalid, PersonaIneligible, WorkspaceError
-from holdfast.workspace.repository import find_dirty_paths, find_repository
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +30,9 @@ _MOST_NAMED = 3
 
 def describe_uncommitted(repo: Path) -> str:
     """Name the first of the changed files that a run would not see; return the empty text where there are none."""
+    from holdfast.config import load_config
+    from holdfast.workspace.repository import find_dirty_paths, find_repository
+
     try:
         found = find_repository(repo.expanduser().absolute())
         dirty = find_dirty_paths(found, data_dir=load_config().data_dir) if found else ()

@@ -23,7 +23,7 @@ def create(
     days: Annotated[float | None, typer.Option("--days", help="How many days it works; by default for ever.")] = None,
     as_json: JSON = False,
 ) -> None:
-    """Create a token and print it, this once.
+    """Create a token and print it. It is not shown again.
 
     Example: holdfast token create --name ci --role operator --days 90
     """

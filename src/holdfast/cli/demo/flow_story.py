@@ -48,7 +48,7 @@ class FlowClaim:
     holds: bool
 
 
-class _Broken(Exception):
+class StoryBroken(Exception):
     """A process of the demo did not end as it must; it has said why on the standard error."""
 
 
@@ -98,7 +98,7 @@ class FlowStory:
         self._parts.append(_watch(self._folder, pace_s, self._view.show_fact, kill_at))
         self._view.show_end(self._parts[-1].pid, self._parts[-1].exit_code)
         if self._parts[-1].exit_code != (-signal.SIGKILL if kill_at else 0):
-            raise _Broken
+            raise StoryBroken
 
     def _wait(self) -> None:
         if not self._is_fast:
@@ -183,7 +183,7 @@ def play(*, is_fast: bool = False, console: Console | None = None) -> int:
         try:
             story.act()
             return 0 if story.report() else 1
-        except _Broken:
+        except StoryBroken:
             return 1
         except KeyboardInterrupt:
             view.show_stopped()

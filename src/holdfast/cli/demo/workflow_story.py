@@ -18,6 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
+from holdfast.cli.demo.flow_story import StoryBroken
 from holdfast.cli.demo.workflow_project import (
     REQUEST,
     SuiteResult,
@@ -40,10 +41,6 @@ _PACE_S = 0.45  # for each answer of the model
 _FAST_PACE_S = 0.3  # only for the process that is killed, so that it cannot be done before the signal arrives
 _READ_S = 1.2
 _LOOK_S = 0.005
-
-
-class _Broken(Exception):
-    """A process of the demo did not end as it must; it has said why on the standard error."""
 
 
 @dataclass
@@ -146,7 +143,7 @@ class WorkflowStory:
         done = subprocess.run([*_HOLDFAST, *arguments], capture_output=True, text=True, check=False)
         self._view.say((done.stdout or done.stderr).strip())
         if done.returncode:
-            raise _Broken
+            raise StoryBroken
 
     def _start(self, arguments: list[str], *, is_killed: bool = False) -> None:
         pace_s = _FAST_PACE_S if is_killed else 0.0
@@ -156,7 +153,7 @@ class WorkflowStory:
         self.parts.append(part)
         self._view.show_end(part.pid, part.exit_code)
         if (part.exit_code == -signal.SIGKILL) is not is_killed or part.exit_code not in (-signal.SIGKILL, 0, 3):
-            raise _Broken
+            raise StoryBroken
 
     def _wait(self) -> None:
         if not self._is_fast:
@@ -234,7 +231,7 @@ def _play_in(folder: Path, view: StoryView, *, is_fast: bool, keeps_folder: bool
     try:
         story.act()
         is_proved = story.prove()
-    except _Broken:
+    except StoryBroken:
         view.show_broken(story.parts[-1].lines if story.parts else [])
         return 1
     except KeyboardInterrupt:

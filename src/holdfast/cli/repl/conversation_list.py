@@ -9,6 +9,7 @@ from holdfast.cli.terminal.answer_input import read_answer
 from holdfast.cli.terminal.arguments import find_run_id
 from holdfast.cli.terminal.output import Cell, plain, table
 from holdfast.engine.conversation.journal import NAME
+from holdfast.enums import RunStatus
 from holdfast.errors import ConfigInvalid, RunNotFound
 from holdfast.persistence.raw_sql import find_driven, get_run, read_open_runs
 from holdfast.presentation.format import duration
@@ -45,7 +46,7 @@ def find_folder() -> Path | None:
 def list_conversations(repo: Path, *, limit: int = _LISTED) -> list[PastConversation]:
     """Return the conversations about a repository that are not over, the one used last first."""
     rows = read_open_runs(workflow=NAME, repo=str(repo), limit=limit)
-    driven = find_driven([row["id"] for row in rows if row["state"] == "running"])
+    driven = find_driven([row["id"] for row in rows if row["state"] == RunStatus.RUNNING])
     now = datetime.now(UTC)
     return [
         PastConversation(
@@ -59,7 +60,7 @@ def list_conversations(repo: Path, *, limit: int = _LISTED) -> list[PastConversa
 
 
 def _describe_state(state: str, reason: str | None, *, is_driven: bool) -> str:
-    if state == "paused":
+    if state == RunStatus.PAUSED:
         return _STANDS.get(reason or "", f"paused ({reason})" if reason else "paused")
     return "is being answered" if is_driven else "an answer was interrupted"
 

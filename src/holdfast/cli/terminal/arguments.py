@@ -1,4 +1,7 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments that several commands share.
+
+Reading rows is imported where it is done: `--help` of a command reads none.
+"""
 
 import sys
 from pathlib import Path
@@ -8,7 +11,6 @@ import typer
 
 from holdfast.cli.terminal.completion import complete_runs
 from holdfast.errors import ApprovalNotFound, RunNotFound
-from holdfast.persistence.raw_sql import find_ids, find_run, read_approvals
 
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 YES = Annotated[bool, typer.Option("--yes", help="Approve everything.")]
@@ -54,6 +56,8 @@ def find_run_id(prefix: str) -> str:
 
 def find_approval(prefix: str) -> tuple[str, str]:
     """Return the ids of an approval and its run, for an unambiguous beginning. Raises `ApprovalNotFound`."""
+    from holdfast.persistence.raw_sql import read_approvals
+
     ids = _find_ids("approvals", prefix)
     if not ids and len(prefix) < _MIN_PREFIX_CHARS:
         raise ApprovalNotFound(f"{prefix!r} is too short for the beginning of an approval's id.", hint=_MORE)
@@ -69,6 +73,8 @@ def find_approval_id(prefix: str) -> str:
 
     Raises `ApprovalNotFound`, also where a run waits for several.
     """
+    from holdfast.persistence.raw_sql import read_approvals
+
     runs = [] if _find_ids("approvals", prefix) else _find_ids("runs", prefix)
     if len(runs) != 1:
         return find_approval(prefix)[0]
@@ -82,6 +88,8 @@ def find_approval_id(prefix: str) -> str:
 
 
 def _find_ids(table: Literal["runs", "approvals"], prefix: str) -> list[str]:
+    from holdfast.persistence.raw_sql import find_ids
+
     ids = find_ids(table, prefix)
     if prefix in ids:
         return [prefix]
@@ -90,5 +98,7 @@ def _find_ids(table: Literal["runs", "approvals"], prefix: str) -> list[str]:
 
 def find_repository(run_id: str) -> Path | None:
     """Return the repository of a run; `None` if there is no such run."""
+    from holdfast.persistence.raw_sql import find_run
+
     run = find_run(run_id)
     return Path(run["repo_path"]) if run else None

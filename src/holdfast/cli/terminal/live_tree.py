@@ -10,6 +10,7 @@ from rich.text import Text
 
 from holdfast.cli.terminal.output import MARKS
 from holdfast.cli.terminal.run_view import PhaseView, RunView
+from holdfast.enums import RunPhaseState
 from holdfast.presentation.format import cost, exact_money
 from holdfast.runtime.run_fold.payload_text import phase_status
 
@@ -77,7 +78,7 @@ def _phase_lines(view: RunView, phase: PhaseView, width: int, now: float) -> lis
         (_clock(elapsed) if elapsed or is_working else "    ", ""),
         (f"  ${cost_micros / 1_000_000:.4f}" if cost_micros else "         ", "dim"),
         (f"  ×{phase.attempt}" if phase.attempt > 1 else "", "yellow"),
-        (f"  {phase.note}" if phase.note else "", "red" if phase.state == "failed" else "dim"),
+        (f"  {phase.note}" if phase.note else "", "red" if phase.state == RunPhaseState.FAILED else "dim"),
     )
     if not is_working:
         return [head]

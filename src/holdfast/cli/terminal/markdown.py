@@ -133,7 +133,7 @@ def _answer_class() -> Any:
             code = str(self.text).rstrip()
             yield Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, background_color="default")
 
-    class Answer(Markdown):
+    class AnswerMarkdown(Markdown):
         elements = {  # noqa: RUF012 - rich's own
             **Markdown.elements,
             "heading_open": LeftHeading,
@@ -146,4 +146,4 @@ def _answer_class() -> Any:
             super().__init__("", code_theme="ansi_dark", hyperlinks=False)
             self.markup, self.parsed = text, _parse(text)
 
-    return Answer
+    return AnswerMarkdown

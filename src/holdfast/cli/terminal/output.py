@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.enums import RunStatus
+from holdfast.enums import PauseReason, RunStatus
 
 if TYPE_CHECKING:
     from holdfast.engine.results import RunResult
@@ -185,24 +185,24 @@ def next_step(
 ) -> str:
     """Say what a person does next, as commands to copy; `exhausted` is which limit a run without money has hit."""
     short = run_id[:8]
-    if state == "paused" and waiting_for == "budget":
+    if state == RunStatus.PAUSED and waiting_for == PauseReason.BUDGET:
         from holdfast.runtime.run_fold.payload_text import advise_on_budget
 
         return advise_on_budget(run_id, exhausted or {})
-    if state == "paused" and waiting_for in ("approval", "outcome"):
+    if state == RunStatus.PAUSED and waiting_for in (PauseReason.APPROVAL, PauseReason.OUTCOME):
         approval = _find_waiting(run_id)
         subject = approval or short
         answer = f"Then: holdfast approve {approval or 'ID'}, and holdfast resume {short}"
         return f"It waits for you: holdfast approvals show {subject}\n{answer}"
-    if state == "paused" and waiting_for == "stalled":
+    if state == RunStatus.PAUSED and waiting_for == PauseReason.STALLED:
         return f"Let it go on: holdfast resume {short}   Give up: holdfast abort {short}"
-    if state == "paused" and waiting_for == "message":
+    if state == RunStatus.PAUSED and waiting_for == PauseReason.MESSAGE:
         return f"It waits for what you say next: holdfast --resume {short}"
-    if state in ("paused", "running"):
+    if state in (RunStatus.PAUSED, RunStatus.RUNNING):
         return f"Go on: holdfast resume {short}"
-    if state == "completed":
+    if state == RunStatus.COMPLETED:
         return f"See it: holdfast runs diff {short}   Take it: holdfast merge {short}\nReport: {report}"
-    if state == "failed":
+    if state == RunStatus.FAILED:
         return f"Look: holdfast runs show {short}   Try again: holdfast retry {short}"
     return f"Report: {report}" if report else ""
 

@@ -1,10 +1,12 @@
-"""What is piped into the program."""
+"""The three streams of the process: what is piped into it, and streams that a shell has closed (`<&-`).
+
+Every start of the program imports this, so it imports next to nothing.
+"""
 
 import os
 import select
 import sys
 
-from holdfast.cli.terminal.output import say
 from holdfast.errors import ConfigInvalid
 
 MAX_STDIN_BYTES = 200_000
@@ -20,6 +22,8 @@ def read_stdin() -> str:
         return ""
     try:
         if not select.select([sys.stdin], [], [], _NOTICE_S)[0]:
+            from holdfast.cli.terminal.output import say
+
             say("Reads standard input to its end.")
         text = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
     except (OSError, ValueError):

@@ -290,7 +290,7 @@ class _Cleaner:
 
     @contextlib.asynccontextmanager
     async def _owning(self, run_id: str) -> AsyncIterator[tuple[Journal, Claim]]:
-        """Hold a run that is still over and that nobody wants to go on. Raises `RunBusy`, `RunNotInState`."""
+        """Own a run while it is cleaned up. Raises `RunBusy`, and `RunNotInState` if it goes on or is to go on."""
         assert self._journal is not None
         claim = await self._journal.claim(run_id)
         try:

@@ -7,7 +7,7 @@ from holdfast.persistence.statements.table import insert, now_text, to_params
 from holdfast.runtime.checkpoint.base import Statement
 
 
-class _Definition(Protocol):
+class _DefinitionValues(Protocol):
     @property
     def name(self) -> str: ...
     @property
@@ -17,7 +17,7 @@ class _Definition(Protocol):
     def model_dump(self, *, by_alias: bool) -> dict[str, Any]: ...
 
 
-class _Binding(Protocol):
+class _BindingValues(Protocol):
     @property
     def role_id(self) -> str: ...
     @property
@@ -30,17 +30,17 @@ class _Binding(Protocol):
     def explanation(self) -> str: ...
 
 
-def insert_template(template: _Definition) -> Statement:
+def insert_template(template: _DefinitionValues) -> Statement:
     """Insert a template; one of the same content is used as it is."""
     return insert("workflow_templates", _definition_values(template), or_ignore_on="hash")
 
 
-def insert_persona(persona: _Definition) -> Statement:
+def insert_persona(persona: _DefinitionValues) -> Statement:
     """Insert a persona; one of the same content is used as it is."""
     return insert("agent_personas", _definition_values(persona), or_ignore_on="hash")
 
 
-def _definition_values(definition: _Definition) -> dict[str, Any]:
+def _definition_values(definition: _DefinitionValues) -> dict[str, Any]:
     return {
         "id": uuid.uuid4().hex,
         "name": definition.name,
@@ -64,16 +64,16 @@ WHERE run_id = :run_id AND role_id = :role_id
 """
 
 
-def insert_binding(run_id: str, binding: _Binding) -> Statement:
+def insert_binding(run_id: str, binding: _BindingValues) -> Statement:
     """Bind a role of a new run; refused if the persona is not there."""
     return Statement(_INSERT_BINDING, {"id": uuid.uuid4().hex, **_binding_values(run_id, binding)})
 
 
-def rebind(run_id: str, binding: _Binding) -> Statement:
+def rebind(run_id: str, binding: _BindingValues) -> Statement:
     """Bind a role of a run to another persona, which must be there."""
     return Statement(_REBIND, _binding_values(run_id, binding))
 
 
-def _binding_values(run_id: str, binding: _Binding) -> dict[str, Any]:
+def _binding_values(run_id: str, binding: _BindingValues) -> dict[str, Any]:
     names = ("role_id", "backend", "binding_hash", "explanation", "persona_hash")
     return to_params({"run_id": run_id, **{name: getattr(binding, name) for name in names}})

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from holdfast.enums import RunStatus
+from holdfast.enums import TERMINAL_STATES, RunStatus
 from holdfast.persistence.statements.table import now_text, to_params, update
 from holdfast.runtime.checkpoint.base import Statement
 
@@ -48,6 +48,17 @@ def lock_run(run_id: str) -> Statement:
     A fork locks the run that it comes from, and whoever deletes runs locks the same row.
     """
     return Statement("UPDATE runs SET updated_at = updated_at WHERE id = :id", {"id": run_id})
+
+
+_DELETE_RUN = f"""
+DELETE FROM runs WHERE id = :id AND state IN ({", ".join(f"'{state}'" for state in TERMINAL_STATES)}) AND wake IS NULL
+AND NOT EXISTS (SELECT 1 FROM runs AS fork WHERE fork.forked_from = :id)
+"""  # noqa: S608 - values of ours
+
+
+def delete_run(run_id: str) -> Statement:
+    """Delete the row of a run; refused if the run is not over, is to go on, or has a fork."""
+    return Statement(_DELETE_RUN, {"id": run_id})
 
 
 def place_run(run_id: str, *, worktree_root: str, base_commit: str) -> Statement:

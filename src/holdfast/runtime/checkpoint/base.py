@@ -174,11 +174,11 @@ class JournalStore(Checkpointer, Protocol):
         ...
 
     def release(self, claim: Claim) -> None:
-        """Give ownership up; does nothing if it was lost already."""
+        """Release a claim; does nothing if it was lost already."""
         ...
 
     def release_many(self, claims: Sequence[Claim]) -> None:
-        """Give several up in one transaction."""
+        """Release several claims in one transaction."""
         ...
 
     def renew(self, claims: Sequence[Claim]) -> None:

@@ -25,7 +25,7 @@ class UsageTotal:
         self.output_tokens += other.output_tokens
 
 
-class _Reservation(NamedTuple):
+class _OpenReservation(NamedTuple):
     phase: str
     micros: int
 
@@ -45,7 +45,7 @@ class RunMoney(EventFold):
         """By phase the money that was added where the phase's own limit was in the way."""
         self.entry_of_step: dict[str, str] = {}
         """The last entry of money reserved for each step and not settled."""
-        self._reserved: dict[str, _Reservation] = {}
+        self._reserved: dict[str, _OpenReservation] = {}
 
     @property
     def reserved_micros(self) -> int:
@@ -74,7 +74,7 @@ class RunMoney(EventFold):
 
     def _reserve(self, event: Event) -> None:
         entry, micros = _to_entry(event)
-        self._reserved[entry] = _Reservation(to_lane(event).phase or "run", micros)
+        self._reserved[entry] = _OpenReservation(to_lane(event).phase or "run", micros)
         self.entry_of_step[to_text(event.payload.get("step"))] = entry
         self.is_simulated = self.is_simulated or event.payload.get("simulated") is True
 

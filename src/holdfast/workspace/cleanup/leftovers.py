@@ -95,7 +95,7 @@ class RunPlaces:
 
 
 def list_spooled(data_dir: Path) -> dict[str, list[Path]]:
-    """By run the folders of its commands. One that does not say whose it is is left out."""
+    """List the folders of commands by run. A folder that does not say whose it is is left out."""
     found: dict[str, list[Path]] = {}
     for folder in sorted(path for path in (data_dir / "spool").glob("*") if path.is_dir() and not path.suffix):
         try:

@@ -84,7 +84,7 @@ async def run_spooled(
     """
     options = options or SpoolOptions()
     folder = spool_folder(spool_dir, key)
-    request = _Request(key, _argv(command), str(cwd.resolve()), options.timeout_s, options.max_log_bytes)
+    request = _CommandRequest(key, _argv(command), str(cwd.resolve()), options.timeout_s, options.max_log_bytes)
     reattached = (folder / "pid.json").exists()
     try:
         if not reattached:
@@ -149,7 +149,7 @@ def _argv(command: Sequence[str] | str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Request:
+class _CommandRequest:
     key: str
     argv: list[str]
     cwd: str
@@ -173,7 +173,7 @@ class _Request:
             )
 
 
-async def _start(folder: Path, request: _Request, env: dict[str, str], stdin: bytes | None) -> None:
+async def _start(folder: Path, request: _CommandRequest, env: dict[str, str], stdin: bytes | None) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if (folder / "command.json").exists():
         request.check(folder)
@@ -204,7 +204,7 @@ def _launch(folder: Path, env: dict[str, str]) -> None:
 
 
 async def _wait_until_started(folder: Path) -> Spooled:
-    """Normally at once; a moment later if the runner of an engine that died is just starting."""
+    """Wait for the runner's first report: it is there at once, unless the runner of a dead engine is just starting."""
     deadline = time.monotonic() + _START_WAIT_S
     while time.monotonic() < deadline:
         if spooled := read_spooled(folder):

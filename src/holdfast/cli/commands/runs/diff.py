@@ -81,7 +81,7 @@ def _read_recorded_trees(run_id: str) -> dict[str, tuple[str, float]]:
 
 
 def _explain_unfinished(run_id: str, key: str, state: str) -> str:
-    if state == "awaiting_approval":
+    if state == RunPhaseState.AWAITING_APPROVAL:
         return f"Phase {key} waits for approval; its change is included. Look: holdfast approvals show {run_id[:8]}"
     return f"Phase {key} is not finished; what it has changed so far is included."
 

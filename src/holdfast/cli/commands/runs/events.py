@@ -59,7 +59,7 @@ def list_events(
         for event in filter(matches, events):
             print_text(json.dumps(event.to_dict(), ensure_ascii=False))
         return
-    printer = Printer()
+    printer = EventPrinter()
     for event in _join_texts(events):
         printer.print(event, is_printed=event.seq > since and matches(event))
 
@@ -92,7 +92,7 @@ async def _follow(run_id: str, since: int, matches: Callable[[Event], bool], *, 
     from holdfast.runtime.stores import open_journal
 
     store = open_configured_store()
-    printer = Printer()
+    printer = EventPrinter()
     try:
         async with open_journal(store) as journal:
             async for event in journal.follow(run_id, since if is_json else 0):
@@ -108,7 +108,7 @@ async def _follow(run_id: str, since: int, matches: Callable[[Event], bool], *, 
         store.close()
 
 
-class Printer:
+class EventPrinter:
     """Prints events as lines of a transcript: number, seconds since the first event, where, and what it was."""
 
     def __init__(self) -> None:

@@ -22,7 +22,9 @@ def list_runs(
         str | None,
         typer.Option("--repo", metavar="PATH", help="Only runs of this repository, or with this in its path."),
     ] = None,
-    text: Annotated[str | None, typer.Option("--text", help="Only runs whose title or requirements hold this.")] = None,
+    text: Annotated[
+        str | None, typer.Option("--text", help="Only runs whose title or requirements contain this.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="List at most this many.")] = 50,
     as_json: JSON = False,
 ) -> None:
@@ -67,7 +69,7 @@ def _run_row(row: dict[str, Any]) -> list[str | Cell]:
 
 
 def _state_cell(row: dict[str, Any]) -> Cell:
-    state = "interrupted" if row["state"] == "running" and not row["is_driven"] else row["state"]
+    state = "interrupted" if row["state"] == RunStatus.RUNNING and not row["is_driven"] else row["state"]
     return Cell(f"{MARKS.get(state, ' ')} {state}", state)
 
 

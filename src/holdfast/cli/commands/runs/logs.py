@@ -136,7 +136,7 @@ async def _follow(run_id: str, matches: Callable[[CommandCall], bool], *, is_jso
     from holdfast.runtime.stores import open_journal
 
     store = open_configured_store()
-    log, printer = CommandLog(), _Printer(run_id, is_json=is_json)
+    log, printer = CommandLog(), _LogPrinter(run_id, is_json=is_json)
     try:
         async with open_journal(store) as journal:
             events = aiter(journal.follow(run_id))
@@ -162,7 +162,7 @@ async def _follow(run_id: str, matches: Callable[[CommandCall], bool], *, is_jso
         store.close()
 
 
-class _Printer:
+class _LogPrinter:
     """Prints commands as they start, print and end; of several at once each piece says whose it is."""
 
     def __init__(self, run_id: str, *, is_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The command runs show: what one run is doing, made, cost and waits for."""
+"""The command runs show: progress, results and cost of one run, and what it waits for."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ _LAST_EVENTS = 50  # a pause and what led to it
 
 
 def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
-    """Show what a run is doing, made, cost and waits for.
+    """Show one run: progress, results, cost and what it waits for.
 
     Example: holdfast runs show 3f2a
     """
@@ -81,7 +81,7 @@ def read_run(run_id: str) -> dict[str, Any]:
     accepted = {item["phase_key"]: item["path"] for item in artifacts if item["state"] == "accepted"}
     spent = sum_costs(run_id, "state", "is_simulated")
     real = [row for row in spent if not row["is_simulated"]]
-    is_driven = run["state"] == "running" and bool(find_driven([run_id]))
+    is_driven = run["state"] == RunStatus.RUNNING and bool(find_driven([run_id]))
     return {
         "run_id": run.pop("id"),
         **run,

@@ -181,7 +181,7 @@ class RunFile:
         return events
 
     def _add_position(self, position: FilePosition) -> None:
-        """Move the end on; of the positions before it a few stay."""
+        """Move the end of the known file on; of the positions before it, one for each stride stays."""
         if len(self._positions) > 1:
             before = self._positions[-2]
             if position.line - before.line <= _STRIDE_LINES and position.offset - before.offset <= _STRIDE_BYTES:

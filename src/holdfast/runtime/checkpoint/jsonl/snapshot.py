@@ -17,19 +17,19 @@ _VERSION = 1
 _log = logging.getLogger("holdfast.runtime")
 
 
-class _Stored(msgspec.Struct):
+class _StoredSnapshot(msgspec.Struct):
     version: int
     seq: int
     hash: str
     state: msgspec.Raw
 
 
-_decode = msgspec.json.Decoder(_Stored).decode
+_decode = msgspec.json.Decoder(_StoredSnapshot).decode
 
 
 def write_snapshot(folder: Path, body: bytes, *, seq: int, touched_ns: int) -> None:
     """Replace the snapshot by an encoded state. The caller holds the run's lock. Raises `OSError`."""
-    stored = _Stored(_VERSION, seq, _hash(_VERSION, seq, body), msgspec.Raw(body))
+    stored = _StoredSnapshot(_VERSION, seq, _hash(_VERSION, seq, body), msgspec.Raw(body))
     draft = folder / f"{SNAPSHOT}.new"
     write_synced(draft, msgspec.json.encode(stored), touched_ns=touched_ns)
     # crash: a draft is left behind, which nobody reads and the next snapshot overwrites.

@@ -158,7 +158,7 @@ class PostgresPipeline:
         self.close()
 
     def detach_after_fork(self, keep_alive: list[Any]) -> None:
-        """Neither use nor close, in a forked child, what the parent goes on using: `keep_alive` holds on to it."""
+        """Leave the connection to the parent of this forked child; `keep_alive` refers to it, so it is not closed."""
         self.is_lost = True
         keep_alive.append(self._connection)
         self._connection = None

@@ -26,7 +26,7 @@ CHANNEL = "holdfast_journal"
 
 @contextlib.contextmanager
 def _pipeline(connection: Connection) -> Iterator[psycopg.Pipeline]:
-    """Enter psycopg's pipeline, but for what it logs when the connection is gone before its end: we report that."""
+    """Enter psycopg's pipeline, without its log of a connection that is lost inside: we report that ourselves."""
     lost: psycopg.Error | None = None
     with connection.pipeline() as pipeline:
         try:

@@ -35,7 +35,7 @@ MISBEHAVIOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call to make. `None` as its id is a server that gives none."""
+    """A tool call to make. With `None` as its id the model plays a server that sends no ids."""
 
     name: str
     args: Mapping[str, Any]

@@ -7,7 +7,7 @@ from jsonschema import validate
 
 from holdfast.agents.envelope import Envelope, ExpectedFile, PhaseInput, find_envelope, to_block
 from holdfast.agents.simulated.conversation import PastCall
-from holdfast.agents.simulated.rules import MISBEHAVIOURS, Reply, Scene, next_turn
+from holdfast.agents.simulated.turns import MISBEHAVIOURS, Reply, Scene, next_turn
 from holdfast.persona import ScriptedTurn
 
 SCHEMA = {
