@@ -16,7 +16,7 @@ from holdfast.agents.tools.rules import FILE_TOOLS
 from holdfast.config import Config
 from holdfast.enums import Backend, Capability
 from holdfast.persona import AgentPersona, Subagent
-from holdfast.runtime.run_fold.todos import TODO_TOOL
+from holdfast.runtime.run_fold.todo_log import TODO_TOOL
 
 if TYPE_CHECKING:
     from deepagents.backends import FilesystemBackend

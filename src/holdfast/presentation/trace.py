@@ -15,7 +15,7 @@ from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, Lane, fi
 from holdfast.runtime.run_fold.money import RunMoney
 from holdfast.runtime.run_fold.payload_text import error_text
 from holdfast.runtime.run_fold.progress import RunProgress
-from holdfast.runtime.run_fold.todos import TodoLog
+from holdfast.runtime.run_fold.todo_log import TodoLog
 
 
 class SegmentType(StrEnum):

@@ -16,7 +16,7 @@ from holdfast.agents.simulated.model import open_simulated_model
 from holdfast.enums import Backend, Capability
 from holdfast.errors import ConfigInvalid, PersonaInvalid
 from holdfast.persona import AgentPersona, Permissions, Subagent
-from holdfast.runtime.run_fold.todos import TodoLog
+from holdfast.runtime.run_fold.todo_log import TodoLog
 
 LIGHT = [
     "holdfast.agents",

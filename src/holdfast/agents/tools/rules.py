@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from holdfast.agents.policy.file_policy import to_relative
 from holdfast.runtime.records import Record
-from holdfast.runtime.run_fold.todos import TODO_TOOL
+from holdfast.runtime.run_fold.todo_log import TODO_TOOL
 from holdfast.runtime.unknown_outcomes import Done, NotDone, Unclear
 from holdfast.workspace import is_lost
 

@@ -3,11 +3,11 @@
 The list lives in the journal alone: each call holds the whole of it. Nothing reads it but people and the model itself.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
-from holdfast.runtime.run_fold.todos import TODO_TOOL
+from holdfast.runtime.run_fold.todo_log import TODO_TOOL, TodoStatus
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -23,7 +23,7 @@ class TodoEntry(BaseModel):
     """One thing to do."""
 
     content: str = Field(min_length=1, max_length=500, description="What is to be done, in one line.")
-    status: Literal["pending", "in_progress", "completed"]
+    status: TodoStatus
 
 
 class TodoList(BaseModel):
@@ -37,7 +37,7 @@ def open_todo_tool() -> "BaseTool":
     from langchain_core.tools import StructuredTool
 
     async def write(todos: list[TodoEntry]) -> str:
-        done = sum(entry.status == "completed" for entry in todos)
+        done = sum(entry.status is TodoStatus.COMPLETED for entry in todos)
         return f"The list is written: {done} of {len(todos)} done."
 
     return StructuredTool.from_function(coroutine=write, name=TODO_TOOL, description=_DESCRIPTION, args_schema=TodoList)

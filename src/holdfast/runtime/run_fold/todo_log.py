@@ -2,18 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, ClassVar
 
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, to_lane, to_text
 
 TODO_TOOL = "write_todos"
-_STATUSES = ("pending", "in_progress", "completed")
+
+
+class TodoStatus(StrEnum):
+    """How far an entry of a list is."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
 
 
 @dataclass(frozen=True)
 class Todo:
-    """One entry of a list: `pending`, `in_progress` or `completed`."""
+    """One entry of a list."""
 
     content: str
     status: str
@@ -30,8 +38,8 @@ class TodoLog(EventFold):
         todos = self.by_phase.get(phase, [])
         if not todos:
             return ""
-        done = sum(todo.status == "completed" for todo in todos)
-        current = next((todo.content for todo in todos if todo.status == "in_progress"), "")
+        done = sum(todo.status == TodoStatus.COMPLETED for todo in todos)
+        current = next((todo.content for todo in todos if todo.status == TodoStatus.IN_PROGRESS), "")
         return f"to-do: {done} of {len(todos)} done" + (f", now: {current}" if current else "")
 
     def _start(self, event: Event) -> None:
@@ -43,7 +51,7 @@ class TodoLog(EventFold):
             return
         todos = args.get("todos")
         entries = [_to_todo(entry) for entry in todos if isinstance(entry, Mapping)] if isinstance(todos, list) else []
-        if written := [todo for todo in entries if todo.content and todo.status in _STATUSES]:
+        if written := [todo for todo in entries if todo.content and todo.status in set(TodoStatus)]:
             self.by_phase[to_lane(event).phase] = written
 
     TABLE: ClassVar[EventTable] = {EventKind.PHASE_STARTED: _start, EventKind.TOOL_RESULT: _take}
