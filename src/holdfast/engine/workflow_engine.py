@@ -81,10 +81,12 @@ class WorkflowEngine:
         budget_usd: float | Decimal | None = None,
         title: str = "",
         started_by: str = "",
+        is_unsandboxed: bool = False,
     ) -> RunResult:
         """Start a run and drive it until it is over or waits. Raises, with nothing written, if it cannot start.
 
         It starts from `base_branch` as it is now; `None` is the one that is checked out. Raises `BaseBranchMissing`.
+        With `is_unsandboxed` its commands run without a sandbox, and the journal says that `started_by` chose so.
         """
         request = RunRequest(
             template,
@@ -96,6 +98,7 @@ class WorkflowEngine:
             budget_usd=budget_usd,
             title=title,
             started_by=started_by,
+            is_unsandboxed=is_unsandboxed,
         )
         new = await self._binder.bind_new(request)
         async with self._owner.owning(new.run_id) as (journal, claim):
@@ -129,6 +132,7 @@ class WorkflowEngine:
         persona_overrides: Mapping[str, str] | None = None,
         requirements_md: str | None = None,
         by: str = "",
+        is_unsandboxed: bool = False,
     ) -> RunResult:
         """Go on with a run that is running without an owner, pending, or paused.
 
@@ -140,7 +144,7 @@ class WorkflowEngine:
         """
         loaded = await self._owner.load(run_id)
         async with self._owner.owning(loaded.run_id) as (journal, claim):
-            if change := ChangeRequest(persona_overrides or {}, requirements_md, by):
+            if change := ChangeRequest(persona_overrides or {}, requirements_md, by, is_unsandboxed):
                 await self._write_change(journal, claim, change)
             await decide_overdue(self._db, journal, run_id=loaded.run_id)
             await self._owner.drive(journal, claim, ResumeStart(accept_drift))
@@ -153,6 +157,7 @@ class WorkflowEngine:
         persona_overrides: Mapping[str, str] | None = None,
         requirements_md: str | None = None,
         by: str = "",
+        is_unsandboxed: bool = False,
     ) -> RunResult:
         """Open a failed run again at the phase that failed, with other personas or requirements if they are given.
 
@@ -161,7 +166,7 @@ class WorkflowEngine:
         stored = await get_run(self._db, run_id)
         check_failed(stored)
         async with self._owner.owning(stored.run.id) as (journal, claim):
-            if change := ChangeRequest(persona_overrides or {}, requirements_md, by):
+            if change := ChangeRequest(persona_overrides or {}, requirements_md, by, is_unsandboxed):
                 await self._write_change(journal, claim, change, is_retry=True)
             await self._owner.drive(journal, claim, RetryStart())
         return await self.result(stored.run.id)
@@ -173,6 +178,7 @@ class WorkflowEngine:
         persona_overrides: Mapping[str, str] | None = None,
         requirements_md: str | None = None,
         by: str = "",
+        is_unsandboxed: bool = False,
         is_retry: bool = False,
         beside: Sequence[Statement] = (),
         then: Sequence[Event] = (),
@@ -182,7 +188,7 @@ class WorkflowEngine:
         All of it is written or nothing, with rows `beside` it and the events that come `then`. Raises what `resume`
         (or `retry`) raises, `PersonaIneligible`, `ConsentRequired`.
         """
-        change = ChangeRequest(persona_overrides or {}, requirements_md, by)
+        change = ChangeRequest(persona_overrides or {}, requirements_md, by, is_unsandboxed)
         stored = await get_run(self._db, run_id)
         async with self._owner.owning(stored.run.id) as (journal, claim):
             also = SameCommit(then, beside)
@@ -222,13 +228,15 @@ class WorkflowEngine:
         started_by: str = "",
         persona_overrides: Mapping[str, str] | None = None,
         requirements_md: str | None = None,
+        is_unsandboxed: bool = False,
     ) -> RunResult:
         """Start a new run from the state before a phase, files included; the original stays as it is.
 
         Other personas or requirements count in the new run, from this phase on.
         """
         change = ChangeRequest(persona_overrides or {}, requirements_md)
-        fork = await self._plan_fork(run_id, ForkRequest(phase_key, new_run_id(None), title, started_by), change)
+        request = ForkRequest(phase_key, new_run_id(None), title, started_by, is_unsandboxed=is_unsandboxed)
+        fork = await self._plan_fork(run_id, request, change)
         async with self._owner.owning(fork.run_id) as (journal, claim):
             await journal.append(fork.run_id, fork.events, claim=claim, rows=fork.rows)
             await self._owner.drive(journal, claim, NewStart())

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from holdfast.presentation.format import duration, money, plural
+from holdfast.presentation.format import describe_sandbox, duration, money, plural
 from holdfast.presentation.status import PhaseFacts, RunFacts, find_pause
 from holdfast.presentation.trace import AttemptSpan, AttemptStatus, Milestone, RunTrace, SegmentType
 from holdfast.runtime.run_fold.calls import CallSpan, CallStatus, CallType
@@ -207,7 +207,8 @@ def _queued_before(attempts: Sequence[AttemptSpan], planned: Phase | None, trace
 def _list_phase_facts(planned: Phase | None, worker: str, trace: RunTrace, key: str) -> list[str]:
     spent = money(trace.money.by_phase[key].micros / 1_000_000) if key in trace.money.by_phase else ""
     risk, asks = (f"risk {planned.risk.value}", planned.requires_approval) if planned else ("", False)
-    return [fact for fact in (risk, worker, spent, "asks for approval" if asks else "") if fact]
+    sandbox = describe_sandbox(trace.progress.sandbox, trace.progress.unsandboxed_by)
+    return [fact for fact in (risk, worker, spent, "asks for approval" if asks else "", sandbox) if fact]
 
 
 def _summarize_attempt(attempt: AttemptSpan, trace: RunTrace) -> AttemptSummary:

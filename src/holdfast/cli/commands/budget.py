@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.agent_command import refuse_inside_agent_command
 from holdfast.cli.terminal.arguments import JSON, find_run_id, get_user
 from holdfast.cli.terminal.completion import complete_runs
 from holdfast.cli.terminal.output import Cell, describe_cost, paint, print_json, print_text, table
@@ -36,6 +37,7 @@ def budget(
         return
     full_id = find_run_id(run_id)
     if add is not None:
+        refuse_inside_agent_command("holdfast budget --add")
         _top_up(full_id, add)
     _show_run(read_run_budget(full_id), is_added=add is not None, is_json=as_json)
 

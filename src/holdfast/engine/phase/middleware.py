@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.agents.calls.gate import ModelCall, Usage
@@ -28,6 +28,16 @@ from holdfast.workflow import Phase
 from holdfast.workspace import write_tree
 
 _DRIFT = frozenset({"model", "system", "tools"})
+# What a look at the repository must not run: a program that its configuration names, or one in a folder that only looks
+# like a repository.
+_GIT_WITHOUT_SANDBOX = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_1": "explicit",
+}
 _DRAIN_S = 5.0  # below what `abort` waits for a live owner
 
 
@@ -63,11 +73,18 @@ def make_middleware(
         is_secret_allowed=lambda path: policy.is_readable_secret(path),
         of_run=scope.history.agent_commands,
     )
+    is_unsandboxed = scope.history.unsandboxed_by is not None
+    if is_unsandboxed:
+        shell = replace(shell, sandbox=None)
+    if shell.sandbox is None:
+        shell = replace(shell, env={**shell.env, **_GIT_WITHOUT_SANDBOX})
     policy = ToolPolicy(
         root,
         permissions,
         only_write=phase.expected_artifact.path if phase.read_only else None,
-        is_contained=shell.sandbox is not None,
+        # A coding agent whose persona switches the sandbox off has none, whatever there is on the machine.
+        is_contained=shell.sandbox is not None and persona.sandbox.is_on,
+        is_unsandboxed=is_unsandboxed,
         hidden=(scope.config.data_dir, scope.place.repo, *([scope.place.source] if scope.place.source else [])),
         home=os.environ.get("HOME", ""),
     )

@@ -1,4 +1,4 @@
-"""A person's change to a run that is there: other personas for its roles, other requirements.
+"""A person's change to a run that is there: other personas for its roles, other requirements, no sandbox.
 
 Rule: one append holds the event that says who changed what, the rows it is about, and the end of every attempt that
 works from what was there before. What is completed stays; a phase that was under way starts anew.
@@ -36,8 +36,14 @@ class ChangeRequest:
     persona_overrides: Mapping[str, str] = field(default_factory=dict)
     requirements_md: str | None = None
     by: str = ""
+    is_unsandboxed: bool = False
+    """From here on the run's commands run without a sandbox; nobody can take that back for it."""
 
     def __bool__(self) -> bool:
+        return self.has_new_task or self.is_unsandboxed
+
+    @property
+    def has_new_task(self) -> bool:
         return bool(self.persona_overrides) or self.requirements_md is not None
 
 
@@ -50,6 +56,7 @@ class RunChange:
     reopened: tuple[str, ...]
     events: tuple[Event, ...] = ()
     rows: tuple[Statement, ...] = ()
+    is_unsandboxed: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.events)
@@ -60,6 +67,7 @@ class RunChange:
             return "Nothing is different: the run has these personas and requirements already."
         parts = ["the requirements"] if self.has_requirements else []
         parts += [f"{role} is {name}" for role, name in self.personas.items()]
+        parts += ["commands run without a sandbox"] if self.is_unsandboxed else []
         again = f" Starts anew: {', '.join(self.reopened)}." if self.reopened else ""
         return f"Changed: {', '.join(parts)}.{again}"
 
@@ -68,14 +76,14 @@ def plan_change(
     loaded: LoadedRun, request: ChangeRequest, bindings: Mapping[str, Binding], approvals: Iterable[ApprovalRow]
 ) -> RunChange:
     """Work out a change; one that changes nothing has no events. `approvals` are those that wait for an answer."""
-    if is_conversation(loaded.template):
+    if is_conversation(loaded.template) and request.has_new_task:
         raise RunNotInState("A conversation has no requirements or roles to change.", hint="Say it in a message.")
     stored, run_id = loaded.stored, loaded.run_id
     changed = {role: one for role, one in bindings.items() if one.persona_hash != stored.bindings[role][0].persona_hash}
     learn_keys(binding.persona.key_variable for binding in changed.values())
     text = None if request.requirements_md is None else scrub_prompt(request.requirements_md).replace("\0", "")
     text = None if text == stored.run.requirements_md else text
-    if text is None and not changed:
+    if text is None and not changed and not request.is_unsandboxed:
         return RunChange({}, has_requirements=False, reopened=())
     reopened = [row for row in stored.phases.values() if _is_concerned(loaded, row, changed, text)]
     keys = [row.phase_key for row in reopened]
@@ -86,6 +94,7 @@ def plan_change(
         "reopened": keys,
         "superseded": superseded,
         **({} if text is None else {"requirements_md": text}),
+        **({"unsandboxed": True} if request.is_unsandboxed else {}),
     }
     events = [create_event(run_id, EventKind.RUN_CHANGED, **facts), *(_reopened(run_id, row) for row in reopened)]
     rows = [
@@ -97,7 +106,7 @@ def plan_change(
         change_run(run_id, requirements_md=text),
     ]
     names = {role: binding.persona.name for role, binding in changed.items()}
-    return RunChange(names, text is not None, tuple(keys), tuple(events), tuple(rows))
+    return RunChange(names, text is not None, tuple(keys), tuple(events), tuple(rows), request.is_unsandboxed)
 
 
 async def write_change(

@@ -37,6 +37,7 @@ class RunOptions(TypedDict, total=False):
     budget_usd: float | Decimal | None
     title: str
     started_by: str
+    is_unsandboxed: bool
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class RunRequest:
     budget_usd: float | Decimal | None = None
     title: str = ""
     started_by: str = ""
+    is_unsandboxed: bool = False
+    """The person who starts it chose that its commands run without a sandbox."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class NewRun:
     started_by: str = ""
     forked_from: str | None = None
     base_commit: str | None = None
+    is_unsandboxed: bool = False
 
     def created_facts(self) -> dict[str, Any]:
         """Return what the journal's first event says."""
@@ -85,6 +89,7 @@ class NewRun:
             "budget_micros": self.budget_micros,
             "started_by": self.started_by,
             "bindings": {role: binding.explanation for role, binding in self.bindings.items()},
+            **({"unsandboxed": True} if self.is_unsandboxed else {}),
         }
 
 
