@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Unpack
 
+from holdfast.agents.tools.shell import probe_once
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability, Binding, PersonaConsentStore
 from holdfast.config import Config
@@ -42,6 +43,7 @@ from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.step import SameCommit
 from holdfast.workflow import WorkflowTemplate
+from holdfast.workspace import SandboxProbe
 
 _log = logging.getLogger(__name__)
 
@@ -59,13 +61,14 @@ class WorkflowEngine:
         consent_store: PersonaConsentStore | None = None,
         available_backends: BackendAvailability | Iterable[Backend] | None = None,
         approval_callback: ApprovalCallback | None = None,
+        find_sandbox: Callable[[], SandboxProbe] = probe_once,
     ) -> None:
         self._db = db
         self._config = config
         personas = tuple(persona_pool)
         available = _to_availability(available_backends)
         self._binder = RunBinder(config, personas, artifact_registry, consent_store, available)
-        self._owner = RunOwner(db, config, personas, artifact_registry, approval_callback)
+        self._owner = RunOwner(db, config, personas, artifact_registry, approval_callback, find_sandbox)
 
     # -- verbs --------------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Runs git the same way on every machine. Nothing outside this package calls git.
 
 Nothing of the user's runs along: no hook, no signing, no prompt, no background clean-up, no `GIT_*` variable, no key.
-In the run's own worktree (`is_exact`) the settings that change what a tree holds are fixed too, so that a tree id does not
-depend on who computed it. The user's checkout keeps the user's settings.
+In the run's own worktree (`is_exact`) the settings that change what a tree holds are fixed too, so that a tree id does
+not depend on who computed it. The user's checkout keeps the user's settings.
 """
 
 import os

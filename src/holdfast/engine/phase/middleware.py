@@ -74,7 +74,7 @@ def make_middleware(
         of_run=scope.history.agent_commands,
     )
     is_unsandboxed = scope.history.unsandboxed_by is not None
-    if is_unsandboxed:
+    if is_unsandboxed or not scope.find_sandbox().works:
         shell = replace(shell, sandbox=None)
     if shell.sandbox is None:
         shell = replace(shell, env={**shell.env, **_GIT_WITHOUT_SANDBOX})

@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from holdfast.agents.tools.shell import probe_once
 from holdfast.engine.scope import RunScope
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunNotInState
@@ -72,7 +71,7 @@ async def find_sandbox(scope: RunScope) -> dict[str, Any]:
     """Return which sandbox is in force for the commands of this drive, and who chose that there is none."""
     if scope.history.unsandboxed_by is not None:
         return {"sandbox": "none", "unsandboxed_by": scope.history.unsandboxed_by}
-    return {"sandbox": (await asyncio.to_thread(probe_once)).kind}
+    return {"sandbox": (await asyncio.to_thread(scope.find_sandbox)).kind}
 
 
 def _skipped(scope: RunScope, stored: StoredRun) -> list[Event]:
