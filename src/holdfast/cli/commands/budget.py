@@ -35,9 +35,10 @@ def budget(
             raise typer.BadParameter("Name the run that may spend more.", param_hint="--add")
         _show_all(read_day(), is_json=as_json)
         return
-    full_id = find_run_id(run_id)
     if add is not None:
         refuse_inside_agent_command("holdfast budget --add")
+    full_id = find_run_id(run_id)
+    if add is not None:
         _top_up(full_id, add)
     _show_run(read_run_budget(full_id), is_added=add is not None, is_json=as_json)
 
