@@ -63,6 +63,7 @@ SECTIONS = {
         "retry": Entry("Reopen a failed run at the phase that failed.", "commands.retry:retry"),
         "abort": Entry("End a run for good. What it made stays.", "commands.abort:abort"),
         "fork": Entry("Start a new run from where another stood before a phase.", "commands.fork:fork"),
+        "restore": Entry("Put a run's files back as they were before a call.", "commands.restore:restore"),
         "merge": Entry("Merge a run's result into your branch.", "commands.merge:merge"),
     },
     "Approvals and budget": {

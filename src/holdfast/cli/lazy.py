@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _EXTRAS: "dict[str, Extra]" = {
     **dict.fromkeys(("commands.init", "commands.run", "commands.merge", "commands.trust"), "agents"),
     **dict.fromkeys(
-        ("commands.resume", "commands.retry", "commands.pause", "commands.abort", "commands.fork"), "agents"
+        (*(f"commands.{name}" for name in ("resume", "retry", "pause", "abort", "fork", "restore")),), "agents"
     ),
     **dict.fromkeys(("commands.approvals:approve", "commands.approvals:reject"), "agents"),
     **dict.fromkeys(("commands.workflows", "commands.personas"), "agents"),

@@ -140,7 +140,7 @@ class _HistoryFold(EventFold):
     def _reopen_phase(self, event: Event) -> None:
         history, phase = self._history, _to_phase(event)
         reason = event.payload.get("reason")
-        if reason in ("changes", "run_changed"):
+        if reason in ("changes", "run_changed", "files_restored"):
             history.failures[phase] = 0
         if reason != "run_changed":
             return

@@ -66,6 +66,8 @@ class RunScope:
     history: History = field(default_factory=History)
     workspace: Workspace | None = None
     tree_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    current_tree: str = ""
+    """The files as the last call of this turn left them; nothing where a look at the files must say."""
     find_sandbox: Callable[[], SandboxProbe] = probe_once
     """Says what can contain commands on this machine."""
 

@@ -27,6 +27,7 @@ from holdfast.engine.run.change import ChangeRequest, RunChange, write_change
 from holdfast.engine.run.create import NewRun, RunOptions, RunRequest, creation_rows, new_run_id
 from holdfast.engine.run.fork import Fork, ForkRequest, plan_fork
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
+from holdfast.engine.run.restoration import RestoredFiles, restore_files
 from holdfast.engine.run.start import NewStart, ResumeStart, RetryStart, check_failed
 from holdfast.engine.run.stop_request import see_cancelled, wait_until_paused
 from holdfast.engine.run_owner import RunOwner
@@ -196,6 +197,16 @@ class WorkflowEngine:
         async with self._owner.owning(stored.run.id) as (journal, claim):
             also = SameCommit(then, beside)
             return await self._write_change(journal, claim, change, is_retry=is_retry, also=also)
+
+    async def restore_files(self, run_id: RunId, *, before: int, by: str = "") -> RestoredFiles:
+        """Put a run's files back as they were before one of its events; a phase under way starts anew from them.
+
+        What lay there is kept under a ref. Raises `RunBusy` while someone drives the run, `RunNotInState` if a phase
+        was completed since, and what `resume` raises.
+        """
+        loaded = await self._owner.load(run_id)
+        async with self._owner.owning(loaded.run_id) as (journal, claim):
+            return await restore_files(self._owner, journal, claim, before=before, by=by)
 
     async def abort(self, run_id: RunId, reason: str = "", *, by: str = "") -> RunResult:
         """Cancel a run: here if nobody drives it, else by asking its owner and waiting for it to act."""

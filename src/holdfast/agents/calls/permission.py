@@ -90,8 +90,8 @@ class ToolPermissions:
         if judgement is None:
             return ToolPermission(has_network=self._allow is None)
         facts = {"policy": judgement.to_dict()}
-        was_asked = is_new and self._approver is not None and self._approver.has_question(key)
-        if judgement.verdict is Verdict.ALLOW and not was_asked:
+        has_question = is_new and self._approver is not None and self._approver.has_question(key)
+        if judgement.verdict is Verdict.ALLOW and not has_question:
             return ToolPermission(None, facts, judgement.needs_network)
         if not is_new:
             recorded = self._approver.find_answer(key) if self._approver is not None else None

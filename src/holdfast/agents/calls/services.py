@@ -1,6 +1,6 @@
 """What the calls of one turn need from outside. Whatever is left out does nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.agents.calls.gate import ModelCallGate
@@ -26,6 +26,8 @@ class TurnServices:
     """Asks a person where the policy wants one; without it such a call is denied."""
     shell: Shell | None = None
     """Where commands run; a tool call gets it with the network that it may have."""
+    before_command: Callable[[], Awaitable[str]] | None = None
+    """Returns the id of the files that a command is started on, so that a person can put them back."""
     limits: Limits = field(default_factory=Limits)
     """When an agent that gets nowhere is nudged, handed to another model and stopped."""
     retries: RetryRules = field(default_factory=RetryRules)

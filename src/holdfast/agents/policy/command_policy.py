@@ -35,6 +35,7 @@ from holdfast.agents.policy.unwrap import program_name, unwrap
 from holdfast.persona import CommandRules, Verdict
 
 _MAX_DEPTH = 8
+READ_ONLY_FORM = "read-only form"
 NO_SANDBOX = "no sandbox is in force on this machine, so"
 
 
@@ -91,7 +92,7 @@ class CommandPolicy:
         if self._forms is None or found.verdict is Verdict.DENY:
             return found
         if self._forms.has(line):
-            return replace(found, rule="read-only form") if found.verdict is Verdict.ALLOW else found
+            return replace(found, rule=READ_ONLY_FORM) if found.verdict is Verdict.ALLOW else found
         reason = f"{NO_SANDBOX} a person agrees to every command that does not just show files of the workspace"
         return needs_approval(
             "no-sandbox", f"{reason}; besides, {found.reason}" if found.reason else reason, needs_network=True

@@ -89,8 +89,14 @@ def make_middleware(
         home=os.environ.get("HOME", ""),
     )
 
+    scope.current_tree = ""  # a person may have changed files since the last turn
+
     async def after_mutation() -> dict[str, Any]:
-        return {"tree": await scope.on_disk(lambda: write_tree(scope.place).tree_id)}
+        scope.current_tree = await scope.on_disk(lambda: write_tree(scope.place).tree_id)
+        return {"tree": scope.current_tree}
+
+    async def before_command() -> str:
+        return scope.current_tree or str((await after_mutation())["tree"])
 
     services = TurnServices(
         rules={**file_tool_rules(root), **command_rules(shell.spool_dir)},
@@ -99,6 +105,7 @@ def make_middleware(
         policy=policy,
         approver=PhaseToolApprover(scope, phase, attempt),
         shell=shell,
+        before_command=before_command,
         retries=RetryRules.of(persona, scope.config),
         provider_slot=get_rate_limits(scope.config).slot(provider_of(persona), scope.run_id),
     )

@@ -26,7 +26,7 @@ from holdfast.runtime.step import SameCommit
 
 REOPENED = "run_changed"
 """Why a phase was reopened, in its event."""
-_UNDER_WAY = (RunPhaseState.RUNNING, RunPhaseState.AWAITING_APPROVAL)
+UNDER_WAY = (RunPhaseState.RUNNING, RunPhaseState.AWAITING_APPROVAL)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def plan_change(
         **({} if text is None else {"requirements_md": text}),
         **({"unsandboxed": True} if request.is_unsandboxed else {}),
     }
-    events = [create_event(run_id, EventKind.RUN_CHANGED, **facts), *(_reopened(run_id, row) for row in reopened)]
+    events = [create_event(run_id, EventKind.RUN_CHANGED, **facts), *(to_reopened(run_id, row) for row in reopened)]
     rows = [
         *persona_rows(binding.persona for binding in changed.values()),
         *(rebind(run_id, binding) for binding in changed.values()),
@@ -148,7 +148,7 @@ async def _has_changed(db: Database, waiting: Iterable[ApprovalRow]) -> bool:
 def _is_concerned(loaded: LoadedRun, row: RunPhaseRow, changed: Mapping[str, Binding], text: str | None) -> bool:
     """Return whether a phase is under way with something that is different now; what it started from is pinned."""
     phases: Sequence[str] = [phase.key for phase in loaded.template.phases]
-    if row.state not in _UNDER_WAY or row.phase_key not in phases:
+    if row.state not in UNDER_WAY or row.phase_key not in phases:
         return False
     return text is not None or loaded.template.phase(row.phase_key).role in changed
 
@@ -164,11 +164,12 @@ def _describe(loaded: LoadedRun, role: str, binding: Binding) -> dict[str, str]:
     }
 
 
-def _reopened(run_id: str, row: RunPhaseRow) -> Event:
+def to_reopened(run_id: str, row: RunPhaseRow, *, reason: str = REOPENED, comment: str | None = None) -> Event:
+    """Return the event that ends the attempt under way: the next one starts anew, with the comment if there is one."""
     payload: dict[str, Any] = {
         "phase": row.phase_key,
         "attempt": row.attempt,
-        "comment": row.comment,
-        "reason": REOPENED,
+        "comment": row.comment if comment is None else comment,
+        "reason": reason,
     }
     return create_event(run_id, EventKind.PHASE_REOPENED, f"{row.phase_key}/{row.attempt}", **payload)
