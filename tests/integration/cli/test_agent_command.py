@@ -3,6 +3,8 @@
 import asyncio
 import os
 import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,3 +97,20 @@ def test_a_new_command_is_refused_until_someone_says_that_it_only_reads() -> Non
     reading = {name for name, entry in entries.items() if entry.target and is_reading(entry.target)}
 
     assert reading == {"approvals", "budget", "demo", "doctor", "explain"}
+
+
+def test_whoever_drives_runs_hides_its_variables(tmp_path: Path) -> None:
+    """Without a sandbox an agent's command is a process of the same user."""
+    program = (
+        "import asyncio, ctypes\n"
+        "from holdfast.cli.terminal.engine import open_engine\n"
+        "async def main():\n"
+        "    async with open_engine():\n"
+        "        print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))\n"
+        "asyncio.run(main())\n"
+    )
+    environ = {**os.environ, "HOLDFAST_DATA_DIR": str(tmp_path / "data"), "XDG_CONFIG_HOME": str(tmp_path)}
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environ, check=True)
+
+    assert done.stdout == "0\n", "PR_GET_DUMPABLE"
