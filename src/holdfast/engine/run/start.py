@@ -71,7 +71,7 @@ async def find_sandbox(scope: RunScope) -> dict[str, Any]:
     """Return which sandbox is in force for the commands of this drive, and who chose that there is none."""
     if scope.history.unsandboxed_by is not None:
         return {"sandbox": "none", "unsandboxed_by": scope.history.unsandboxed_by}
-    return {"sandbox": (await asyncio.to_thread(scope.find_sandbox)).kind}
+    return {"sandbox": (await asyncio.to_thread(scope.find_sandbox)).kind or "none"}
 
 
 def _skipped(scope: RunScope, stored: StoredRun) -> list[Event]:
