@@ -8,7 +8,8 @@ from tests.integration.engine.run.test_sandbox_choice import commanding
 from tests.support.engine_world import Turn, World
 
 from holdfast.enums import RunStatus
-from holdfast.errors import ConfigInvalid, RunBusy, RunNotInState
+from holdfast.errors import ConfigInvalid, RunBusy, RunNotInState, StoreUnavailable
+from holdfast.runtime.journal import Journal
 
 EMPTY = "find . -name '*.py' -delete; echo made > made.txt"
 UNSANDBOXED = {"is_unsandboxed": True, "started_by": "ann"}
@@ -100,3 +101,27 @@ async def test_nothing_is_restored_under_someone_who_works(world: World) -> None
         await world.engine(script, db=world.open_database()).restore_files(run_id, before=1)
     let_on.set()
     await running
+
+
+async def test_one_that_was_cut_off_before_it_was_recorded_is_done_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = await world.run(emptying, **UNSANDBOXED)
+    call = find_call(world, waiting.run_id, EMPTY)
+    append = Journal.append
+
+    async def die_at_the_change(self: Journal, run_id: str, events: Any, **options: Any) -> Any:
+        if any(event.kind == "run.changed" for event in events):
+            raise StoreUnavailable("the power is gone")
+        return await append(self, run_id, events, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(StoreUnavailable):
+        patch.setattr(Journal, "append", die_at_the_change)
+        await world.engine().restore_files(waiting.run_id, before=call.seq)
+    assert world.events(waiting.run_id, "run.changed") == []
+    assert (world.worktree(waiting.run_id) / "app.py").exists(), "the files are back, and nothing says so yet"
+
+    done = await world.engine().restore_files(waiting.run_id, before=call.seq, by="ben")
+
+    assert (done.tree, done.reopened) == (call.payload["tree_before"], ("spec",))
+    assert (await world.engine().resume(waiting.run_id)).state is RunStatus.COMPLETED
