@@ -31,7 +31,8 @@ class ToolPolicy:
     """`policy(name, args)` judges a call. `only_write` is the one path a read-only phase may write.
 
     `is_contained` says whether commands run in a sandbox, and `is_unsandboxed` that a person chose to go without one;
-    where neither holds, next to nothing runs unasked. `hidden` holds folders that no command may name.
+    where neither holds, next to nothing runs unasked. `is_switched_off`: the persona of a coding agent wants no sandbox
+    around it. `hidden` holds folders that no command may name.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class ToolPolicy:
         only_write: str | None = None,
         is_contained: bool = False,
         is_unsandboxed: bool = False,
+        is_switched_off: bool = False,
         hidden: tuple[Path, ...] = (),
         home: str = "",
     ) -> None:
@@ -58,7 +60,8 @@ class ToolPolicy:
             is_read_only=only_write is not None,
             forms=None if is_contained or is_unsandboxed else ReadOnlyForms(root_dir, inside=self.judge_path),
         )
-        self._must_ask_program = not (is_contained or is_unsandboxed)
+        self._must_ask_program = not is_unsandboxed and (is_switched_off or not is_contained)
+        self._cause = "its persona switches the sandbox off, so" if is_switched_off else NO_SANDBOX
 
     def __call__(self, name: str, args: Mapping[str, Any]) -> Judgement:
         if name == "execute":
@@ -66,7 +69,9 @@ class ToolPolicy:
             return self._commands.judge(line) if isinstance(line, str) else allowed("no-command")
         if name == CODING_AGENT and self._must_ask_program:
             program = next(iter(args.get("argv") or ()), "its program")
-            return needs_approval("no-sandbox", f"{NO_SANDBOX} {program} could do all that you can", needs_network=True)
+            return needs_approval(
+                "no-sandbox", f"{self._cause} {program} could do all that you can", needs_network=True
+            )
         paths = [args[argument] for argument in PATH_ARGUMENTS if isinstance(args.get(argument), str)]
         return strictest(self.judge_path(path, name in WRITING_TOOLS) for path in paths)
 

@@ -82,9 +82,9 @@ def make_middleware(
         root,
         permissions,
         only_write=phase.expected_artifact.path if phase.read_only else None,
-        # A coding agent whose persona switches the sandbox off has none, whatever there is on the machine.
-        is_contained=shell.sandbox is not None and persona.sandbox.is_on,
+        is_contained=shell.sandbox is not None,
         is_unsandboxed=is_unsandboxed,
+        is_switched_off=not persona.sandbox.is_on,
         hidden=(scope.config.data_dir, scope.place.repo, *([scope.place.source] if scope.place.source else [])),
         home=os.environ.get("HOME", ""),
     )

@@ -478,7 +478,13 @@ def test_programs_of_the_agent_are_not_found_under_a_harmless_name(
 
 @pytest.mark.parametrize(
     ("options", "verdict"),
-    [({}, "ask"), ({"is_contained": True}, "allow"), ({"is_unsandboxed": True}, "allow")],
+    [
+        ({}, "ask"),
+        ({"is_contained": True}, "allow"),
+        ({"is_unsandboxed": True}, "allow"),
+        ({"is_contained": True, "is_switched_off": True}, "ask"),
+        ({"is_unsandboxed": True, "is_switched_off": True}, "allow"),
+    ],
 )
 def test_a_coding_agent_needs_a_sandbox_or_a_person(place: Place, options: dict[str, bool], verdict: str) -> None:
     policy = ToolPolicy(place.root, Permissions(), **options)  # type: ignore[arg-type]
