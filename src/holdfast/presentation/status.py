@@ -281,7 +281,7 @@ def explain_question(question: OpenApproval) -> str:
     )
 
 
-_COMMANDS = ("execute", "agent")
+COMMAND_TOOLS = ("execute", "agent")
 _RESTORABLE = "The workspace's files are recorded before it runs; holdfast restore puts them back"
 
 
@@ -295,7 +295,7 @@ def list_question_facts(question: OpenApproval) -> list[str]:
         f"Phase {question.phase_key}, attempt {question.attempt}",
         *([f"Risk {question.risk}"] if question.risk else []),
         *([changed] if isinstance(files, list) else []),
-        *([_RESTORABLE] if question.about == "tool" and details.get("tool") in _COMMANDS else []),
+        *([_RESTORABLE] if question.about == "tool" and details.get("tool") in COMMAND_TOOLS else []),
     ]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from holdfast.presentation.format import describe_sandbox, duration, money, plural
-from holdfast.presentation.status import PhaseFacts, RunFacts, find_pause
+from holdfast.presentation.status import COMMAND_TOOLS, PhaseFacts, RunFacts, find_pause
 from holdfast.presentation.trace import AttemptSpan, AttemptStatus, Milestone, RunTrace, SegmentType
 from holdfast.runtime.run_fold.calls import CallSpan, CallStatus, CallType
 from holdfast.runtime.run_fold.payload_text import error_text, phase_status
@@ -241,6 +241,8 @@ def _call_row(call: CallSpan, now: float, *, still_since: float | None = None) -
     facts = [money(call.micros / 1_000_000)] if call.micros else []
     facts += [plural(call.tries, "try", "tries")] if call.tries > 1 else []
     facts += ["its outcome was unknown after a crash"] if call.is_unknown else []
+    # What it did to files can be taken back.
+    facts += [f"undo: holdfast restore RUN --before {call.start_seq}"] if call.tool in COMMAND_TOOLS else []
     end = "unknown" if call.is_unknown else "failed" if call.state is CallStatus.FAILED else ""
     kind = CallType.MODEL if call.type is CallType.MODEL else CallType.TOOL
     return Row(

@@ -101,7 +101,9 @@ def _head(facts: dict[str, Any]) -> Iterator[str]:
 
 def _describe_undo(facts: dict[str, Any]) -> str:
     """Say that what a command does to files can be taken back."""
-    if facts["about"] != "tool" or facts["shown"].get("tool") not in ("execute", "agent"):
+    from holdfast.presentation.status import COMMAND_TOOLS
+
+    if facts["about"] != "tool" or facts["shown"].get("tool") not in COMMAND_TOOLS:
         return ""
     return f"the files are recorded before it runs; holdfast restore {facts['run_id'][:8]} puts them back"
 
