@@ -43,7 +43,19 @@ SHARED_MODULES = {
         "personas",
         "phase",
     ),
-    *("preview", "progress", "questions", "report", "run", "runs", "sandbox", "serve", "server", "statistics"),
+    *(
+        "preview",
+        "progress",
+        "questions",
+        "report",
+        "restore",
+        "run",
+        "runs",
+        "sandbox",
+        "serve",
+        "server",
+        "statistics",
+    ),
     *("timeline", "trust", "workflow", "workflows", "workspace"),
     # the same part of several packages
     *("app", "append", "base", "driver", "schema", "store", "transaction"),
@@ -55,7 +67,7 @@ SHARED_CLASSES = {"RunOptions"}  # what was typed after `holdfast run`, and what
 # Functions that users call: their keyword options are the API.
 PUBLIC_FUNCTIONS = {
     "agents/build.py": {"build_agent"},
-    "engine/workflow_engine.py": {"run", "change", "create_fork", "decide"},
+    "engine/workflow_engine.py": {"run", "change", "fork", "create_fork", "decide"},
     "runtime/answers.py": {"decide"},
 }
 PUBLIC_ROOMS = ("cli/app.py", "cli/commands/", "api/routes/")

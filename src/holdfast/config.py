@@ -18,6 +18,8 @@ ENV_PREFIX = "HOLDFAST_"
 
 # Variables with our prefix that are not settings: where the file is, and what tests and tools read for themselves.
 NOT_SETTINGS = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_TORTURE", "HOLDFAST_SEED", "HOLDFAST_TOKEN"})
+# What holdfast sets in the commands that it starts.
+NOT_SETTINGS |= {"HOLDFAST_SPOOL", "HOLDFAST_RUN_ID", "HOLDFAST_USAGE_FILE", "HOLDFAST_AGENT_COMMAND"}
 NOT_SETTINGS_PREFIXES = ("HOLDFAST_SIMULATE", "HOLDFAST_TEST_", "HOLDFAST_BENCH_")
 
 MAX_WAIT_S = 86_400.0  # a day: longer than any provider takes, and short enough for every clock
@@ -46,6 +48,8 @@ class Config:
     model_tries: int | None = None
     model_max_wait_s: float | None = None
     allowed_hosts: tuple[str, ...] = ()
+    allow_unsandboxed: bool = False
+    """Whether a request to `serve` may start a run whose commands are without a sandbox."""
     keep_worktrees: bool = False
     gc_at: str | None = None
     """When `serve` cleans up, by the clock of its machine: `HH:MM`."""
@@ -315,6 +319,7 @@ _PARSERS: dict[str, Callable[[str, _RawValue], object]] = {
     "model_tries": _parse_tries,
     "model_max_wait_s": _parse_wait,
     "allowed_hosts": _parse_names,
+    "allow_unsandboxed": _parse_switch,
     "keep_worktrees": _parse_switch,
     "gc_at": _parse_time_of_day,
     "gc_older_than": _parse_duration,

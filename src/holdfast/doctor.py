@@ -146,11 +146,11 @@ def _sandbox(_config: Config) -> Iterator[Check]:
 
     found = find_bubblewrap()
     if found.works:
-        yield Check("sandbox", "good", f"bubblewrap works ({found.program})")
+        yield Check("sandbox", "good", f"{found.kind} works ({found.program})")
     else:
         finding = (
-            f"none: {found.reason} What an agent runs can read and change all that you can, and use the network; "
-            "only the command line is checked, and programs within it are asked about."
+            f"none: {found.reason} A command of an agent could read and change all that you can, so a person is asked "
+            "about every one that does not just show files of the workspace; --unsandboxed lets a run go without."
         )
         yield Check("sandbox", "warning", finding, f"{_how_to_contain(found.reason)} See docs/howto/install.md.")
 

@@ -13,7 +13,7 @@ HoldfastError
 ├── step       Nondeterminism  StepFailed  ToolOutcomeUnknown  ToolDenied
 ├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ApprovalAnswered  SecondPersonNeeded  ConsentRequired
 ├── access     NotAuthenticated  RoleInsufficient  TooManyAttempts  TokenNotFound  HostNotAllowed  OriginNotAllowed
-│              RepositoryNotAllowed
+│              RepositoryNotAllowed  UnsandboxedNotAllowed  InsideAgentCommand
 ├── request    RequestInvalid  BodyTooLarge  BodyTooSlow  CursorInvalid  LastEventIdInvalid  RangeInvalid
 │              IdempotencyKeyReused  ArtifactNotFound  ReportMissing
 └── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted
@@ -330,6 +330,20 @@ class OriginNotAllowed(HoldfastError):
 class RepositoryNotAllowed(HoldfastError):
     code = "repository_not_allowed"
     default_hint = "Name a folder under the setting workspace_root."
+
+
+class UnsandboxedNotAllowed(HoldfastError):
+    """A request wants a run whose commands are without a sandbox, and the server's settings do not allow that."""
+
+    code = "unsandboxed_not_allowed"
+    error_class = ErrorClass.HUMAN_REQUIRED
+
+
+class InsideAgentCommand(HoldfastError):
+    """A command that decides, spends or makes tokens was called by a command that holdfast runs for an agent."""
+
+    code = "inside_agent_command"
+    default_hint = "A person does that, outside the run."
 
 
 class RequestInvalid(HoldfastError):

@@ -5,9 +5,43 @@ It is the `keyring` package, an extra, and is asked only for variables that a pe
 
 import importlib
 import os
+import re
+import sys
 from collections.abc import Mapping
 
 KEYRING_SERVICE = "holdfast"
+_NAMED_LIKE_A_SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_\d+)?$", re.IGNORECASE)
+_PR_SET_DUMPABLE = 4
+
+
+def is_secret_name(variable: str) -> bool:
+    """Tell whether a variable is named as those that hold secrets are."""
+    return _NAMED_LIKE_A_SECRET.search(variable) is not None
+
+
+def without_keys(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment for a program that needs no key: nothing named like a secret, none of our settings.
+
+    A setting may hold a password, such as that of the database.
+    """
+    return {
+        name: value
+        for name, value in environ.items()
+        if not is_secret_name(name) and not name.startswith(("HOLDFAST_", "PGPASS"))
+    }
+
+
+def hide_environment() -> bool:
+    """Keep other processes of the same user from reading this one's variables and memory; whether that is so then.
+
+    A process that calls models has their keys. On Linux its folder in `/proc` belongs to root after this, debuggers of
+    the same user cannot attach, and a crash leaves no core. Programs that it starts are as they were.
+    """
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0)
 
 
 def find_key(variable: str, environ: Mapping[str, str] | None = None) -> str:

@@ -22,6 +22,7 @@ from sqlalchemy import select
 
 import holdfast.catalog
 import holdfast.engine
+from holdfast.agents.tools.shell import probe_once
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability, PersonaConsentStore
 from holdfast.config import load_config
@@ -31,6 +32,7 @@ from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, LedgerRow, RunEventRow, RunPhaseRow, RunRow
 from holdfast.persona import AgentPersona, load_personas_from_dir
 from holdfast.workflow import WorkflowTemplate
+from holdfast.workspace import SandboxProbe
 
 CATALOG = Path(holdfast.catalog.__file__).parent
 SCHEMA = "dev/spec@1"
@@ -215,6 +217,7 @@ class World:
         pool: tuple[AgentPersona, ...] | None = None,
         backends: frozenset[Backend] = frozenset({Backend.OPENROUTER}),
         schemas: Path = CATALOG / "artifacts",
+        find_sandbox: Callable[[], SandboxProbe] = probe_once,
         **config: Any,
     ) -> WorkflowEngine:
         """An engine of its own, whose agents follow `script`; the last one made decides for all."""
@@ -227,6 +230,7 @@ class World:
             consent_store=PersonaConsentStore(self.data_dir / "consent.json"),
             available_backends=BackendAvailability(available_backends=backends),
             approval_callback=callback,
+            find_sandbox=find_sandbox,
         )
 
     async def run(

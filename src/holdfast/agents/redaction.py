@@ -12,14 +12,13 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from holdfast.errors import BackendUnavailable
-from holdfast.keys import KEYRING_SERVICE, find_key
+from holdfast.keys import KEYRING_SERVICE, find_key, is_secret_name
 
 _T = TypeVar("_T")
 
 BLANK = "[secret]"
 
 _MIN_CHARS = 8  # a shorter value would blank ordinary words
-_NAMED_LIKE_A_SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_\d+)?$", re.IGNORECASE)
 # Forms that providers give their keys, long enough that no word or identifier has them by chance.
 _LOOKS_LIKE_A_KEY = re.compile(
     r"sk-(?:ant-|or-|proj-|svcacct-)?[A-Za-z0-9_-]{20,}"
@@ -47,7 +46,7 @@ class Secrets:
 
     def learn_environment(self, environ: Mapping[str, str]) -> None:
         """Learn what stands in variables named like secrets, unless it is the path of a file."""
-        named = (value.strip() for name, value in environ.items() if _NAMED_LIKE_A_SECRET.search(name))
+        named = (value.strip() for name, value in environ.items() if is_secret_name(name))
         self.learn(*(value for value in named if not value.startswith(("/", "~"))))
 
     def scrub_text(self, text: str, *, with_forms: bool = True) -> str:

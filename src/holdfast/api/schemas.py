@@ -71,6 +71,11 @@ class StartRun(_Request):
     simulate: bool = Field(default=False, description="Bind every role to the simulated model.")
     budget_usd: Usd | None = None
     title: ShortText = ""
+    unsandboxed: bool = Field(
+        default=False,
+        description="Commands run without a sandbox; refused unless the setting `allow_unsandboxed` is on.",
+        examples=[False],
+    )
 
 
 class _ChangeRun(_Request):
@@ -283,6 +288,10 @@ class RunDetail(RunItem):
     seq: int = Field(description="The number of the last event; follow the events from here.")
     last_events: list[dict[str, Any]]
     workflow_version: str
+    sandbox: str = Field(
+        description="What contains its commands where it was last driven; empty before.",
+        examples=["commands run in bubblewrap"],
+    )
     telling: StatusLine = Field(description="What is happening and why, in one sentence.")
     refusals: dict[str, str | None] = Field(
         description="By verb why it would be refused now, for whoever asks; `null` where it would not be.",

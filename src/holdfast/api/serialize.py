@@ -25,7 +25,7 @@ from holdfast.errors import CursorInvalid, TemplateLoadFailed
 from holdfast.persistence.listings import ListedRun
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
 from holdfast.persistence.runs import Spending, StoredRun
-from holdfast.presentation.format import cost
+from holdfast.presentation.format import cost, describe_sandbox
 from holdfast.presentation.status import (
     Note,
     OpenApproval,
@@ -162,6 +162,7 @@ def to_detail(record: RunRecord, *, reason: str | None, trace: RunTrace, role: R
             "artifacts": [_to_artifact(row, is_current=row in current.values()) for row in artifacts],
             "approvals": [to_approval(row, template) for row in approvals],
             "workflow_version": str(template.version) if template else "",
+            "sandbox": describe_sandbox(trace.progress.sandbox, trace.progress.unsandboxed_by),
             "telling": describe_run(facts, trace),
             "refusals": find_refusals(facts, role),
             "unsettled_usd": to_usd(record.spent.reserved_micros),

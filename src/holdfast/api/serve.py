@@ -18,6 +18,7 @@ from holdfast.api.options import LOOPBACK_NAMES, ServerOptions
 from holdfast.config import load_config
 from holdfast.enums import Role
 from holdfast.errors import ConfigInvalid
+from holdfast.keys import hide_environment
 
 HEAD_WITHIN_S = 15.0
 
@@ -69,6 +70,7 @@ def run_server(
     say: Callable[[str], None],
 ) -> None:
     """Serve until a signal ends it. Raises `ConfigInvalid` if the address cannot be had."""
+    hide_environment()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     name_in_url = f"[{host}]" if ":" in host else host
     names = LOOPBACK_NAMES | {name.lower() for name in allowed_hosts} | {name_in_url.lower()}

@@ -63,6 +63,7 @@ SECTIONS = {
         "retry": Entry("Reopen a failed run at the phase that failed.", "commands.retry:retry"),
         "abort": Entry("End a run for good. What it made stays.", "commands.abort:abort"),
         "fork": Entry("Start a new run from where another stood before a phase.", "commands.fork:fork"),
+        "restore": Entry("Put a run's files back as they were before a call.", "commands.restore:restore"),
         "merge": Entry("Merge a run's result into your branch.", "commands.merge:merge"),
     },
     "Approvals and budget": {
@@ -143,6 +144,9 @@ def holdfast(
     ] = None,
     persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Talk with this persona.")] = None,
     simulate: Annotated[bool, typer.Option("--simulate", help="Talk with the simulated model.")] = False,
+    unsandboxed: Annotated[
+        bool, typer.Option("--unsandboxed", help="Let the agent's commands run without a sandbox; it is recorded.")
+    ] = False,
     question: Annotated[
         str | None,
         typer.Option(
@@ -161,11 +165,11 @@ def holdfast(
     if ctx.invoked_subcommand is None:
         from holdfast.cli.repl.home import HomeOptions, open_home
 
-        options = HomeOptions(resume, persona, simulate, question, as_json)
+        options = HomeOptions(resume, persona, simulate, question, as_json, unsandboxed)
         raise typer.Exit(open_home(ctx.get_help(), options))
-    if resume is not None or persona is not None or simulate or question is not None or as_json:
+    if resume is not None or persona is not None or simulate or question is not None or as_json or unsandboxed:
         ctx.fail(
-            "--resume, --persona, --simulate, -p and --json before a command are for a conversation, "
+            "--resume, --persona, --simulate, --unsandboxed, -p and --json before a command are for a conversation, "
             "which has no command."
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from holdfast.cli.agent_command import is_reading, refuse_inside_agent_command
 from holdfast.errors import did_you_mean as did_you_mean
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _EXTRAS: "dict[str, Extra]" = {
     **dict.fromkeys(("commands.init", "commands.run", "commands.merge", "commands.trust"), "agents"),
     **dict.fromkeys(
-        ("commands.resume", "commands.retry", "commands.pause", "commands.abort", "commands.fork"), "agents"
+        (*(f"commands.{name}" for name in ("resume", "retry", "pause", "abort", "fork", "restore")),), "agents"
     ),
     **dict.fromkeys(("commands.approvals:approve", "commands.approvals:reject"), "agents"),
     **dict.fromkeys(("commands.workflows", "commands.personas"), "agents"),
@@ -106,6 +107,7 @@ def load(name: str, entry: Entry) -> Any:
     command = typer.main.get_command(single)
     assert isinstance(command, LightCommand)
     command.extra = extra
+    command.is_reading = is_reading(entry.target)
     return lighten(command)
 
 
@@ -175,9 +177,13 @@ def _lighten_param(param: Any) -> Any:
 
 
 class LightCommand(TyperCommand):
-    """A command whose `--help` is read like its other options, see `lighten`, and that names the extra it lacks."""
+    """A command whose `--help` is read like its other options, see `lighten`, and that names the extra it lacks.
+
+    Unless it only shows something it is refused to agents.
+    """
 
     extra: "Extra | None" = None
+    is_reading = True
 
     def get_help_option(self, ctx: Any) -> Any:
         return _lighten_param(super().get_help_option(ctx))
@@ -185,6 +191,8 @@ class LightCommand(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         from holdfast.extras import name_missing_extra, require_extra
 
+        if not self.is_reading:
+            refuse_inside_agent_command(ctx.command_path)
         if self.extra is not None:
             require_extra(self.extra, ctx.command_path)
         with name_missing_extra(ctx.command_path):

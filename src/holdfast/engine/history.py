@@ -41,6 +41,8 @@ class History:
     """The last entry of money reserved for each step and not settled."""
     accepts_drift: bool = False
     """A person resumed it knowing that what its agents are told has changed."""
+    unsandboxed_by: str | None = None
+    """Who chose that the run's commands run without a sandbox, if someone did."""
     last_tree: str | None = None
     retried_at: int = 0
     started_at: int = 0
@@ -100,6 +102,10 @@ class _HistoryFold(EventFold):
         history.raised_micros = self._money.raised_micros
         return history
 
+    def _choose_sandbox(self, event: Event) -> None:
+        if event.payload.get("unsandboxed") is True:
+            self._history.unsandboxed_by = to_text(event.payload.get("by") or event.payload.get("started_by"))
+
     def _request_resume(self, event: Event) -> None:
         self._history.accepts_drift |= event.payload.get("accept_drift") is True
 
@@ -140,7 +146,7 @@ class _HistoryFold(EventFold):
     def _reopen_phase(self, event: Event) -> None:
         history, phase = self._history, _to_phase(event)
         reason = event.payload.get("reason")
-        if reason in ("changes", "run_changed"):
+        if reason in ("changes", "run_changed", "files_restored"):
             history.failures[phase] = 0
         if reason != "run_changed":
             return
@@ -158,6 +164,8 @@ class _HistoryFold(EventFold):
         return {idempotency_key(self._run_id, call.key)} if call.tool in _AGENT_COMMANDS else set()
 
     TABLE: ClassVar[EventTable] = {
+        EventKind.RUN_CREATED: _choose_sandbox,
+        EventKind.RUN_CHANGED: _choose_sandbox,
         EventKind.RUN_RESUME_REQUESTED: _request_resume,
         EventKind.RUN_RESUMED: _resume,
         EventKind.WORKSPACE_PREPARED: _prepare,

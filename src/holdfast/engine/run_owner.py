@@ -4,9 +4,10 @@ Rule: whoever claims looks again. What was read before the claim may have been t
 """
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
+from holdfast.agents.tools.shell import probe_once
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.config import Config
 from holdfast.engine.approvals.questions import Subject
@@ -34,7 +35,7 @@ from holdfast.runtime.records import Records
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import CancelRun, Stopped
 from holdfast.runtime.stores import open_journal
-from holdfast.workspace import open_workspace
+from holdfast.workspace import SandboxProbe, open_workspace
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class RunOwner:
     personas: tuple[AgentPersona, ...]
     registry: ArtifactSchemaRegistry
     approval_callback: ApprovalCallback | None
+    find_sandbox: Callable[[], SandboxProbe] = probe_once
 
     @contextlib.asynccontextmanager
     async def journal(self) -> AsyncIterator[Journal]:
@@ -131,6 +133,7 @@ class RunOwner:
             run=loaded.stored.run,
             template=loaded.template,
             personas=loaded.personas,
+            find_sandbox=self.find_sandbox,
         )
 
     def find_subject(self, loaded: LoadedRun, phase_key: str) -> Subject | None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast.agents.tools.shell import probe_once
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.concurrency import finish_then_cancel
 from holdfast.config import Config
@@ -22,7 +23,7 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Stopped
 from holdfast.workflow import Phase, WorkflowTemplate
-from holdfast.workspace import Workspace
+from holdfast.workspace import SandboxProbe, Workspace
 
 _T = TypeVar("_T")
 
@@ -65,6 +66,10 @@ class RunScope:
     history: History = field(default_factory=History)
     workspace: Workspace | None = None
     tree_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    current_tree: str = ""
+    """The files as the last call of this turn left them; nothing where a look at the files must say."""
+    find_sandbox: Callable[[], SandboxProbe] = probe_once
+    """Says what can contain commands on this machine."""
 
     @property
     def run_id(self) -> str:

@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Unpack
 
+from holdfast.agents.tools.shell import probe_once
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability, Binding, PersonaConsentStore
 from holdfast.config import Config
@@ -24,25 +25,26 @@ from holdfast.engine.phase.artifact import check_edited
 from holdfast.engine.results import RunResult
 from holdfast.engine.run.binder import RunBinder
 from holdfast.engine.run.change import ChangeRequest, RunChange, write_change
-from holdfast.engine.run.create import NewRun, RunOptions, RunRequest, creation_rows, new_run_id
+from holdfast.engine.run.create import RunOptions, RunRequest, new_run_id, write_new
 from holdfast.engine.run.fork import Fork, ForkRequest, plan_fork
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
+from holdfast.engine.run.restoration import RestoredFiles, restore_files
 from holdfast.engine.run.start import NewStart, ResumeStart, RetryStart, check_failed
 from holdfast.engine.run.stop_request import see_cancelled, wait_until_paused
 from holdfast.engine.run_owner import RunOwner
 from holdfast.engine.scope import ApprovalCallback
 from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel, RunStatus
-from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy, RunNotInState
+from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy
 from holdfast.persistence.db import Database
-from holdfast.persistence.deletion import find_deleted
 from holdfast.persistence.listings import list_due
-from holdfast.persistence.runs import find_approval, find_run
+from holdfast.persistence.runs import find_approval
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.step import SameCommit
 from holdfast.workflow import WorkflowTemplate
+from holdfast.workspace import SandboxProbe
 
 _log = logging.getLogger(__name__)
 
@@ -60,13 +62,14 @@ class WorkflowEngine:
         consent_store: PersonaConsentStore | None = None,
         available_backends: BackendAvailability | Iterable[Backend] | None = None,
         approval_callback: ApprovalCallback | None = None,
+        find_sandbox: Callable[[], SandboxProbe] = probe_once,
     ) -> None:
         self._db = db
         self._config = config
         personas = tuple(persona_pool)
         available = _to_availability(available_backends)
         self._binder = RunBinder(config, personas, artifact_registry, consent_store, available)
-        self._owner = RunOwner(db, config, personas, artifact_registry, approval_callback)
+        self._owner = RunOwner(db, config, personas, artifact_registry, approval_callback, find_sandbox)
 
     # -- verbs --------------------------------------------------------------------------------------------------------
 
@@ -82,10 +85,12 @@ class WorkflowEngine:
         budget_usd: float | Decimal | None = None,
         title: str = "",
         started_by: str = "",
+        is_unsandboxed: bool = False,
     ) -> RunResult:
         """Start a run and drive it until it is over or waits. Raises, with nothing written, if it cannot start.
 
         It starts from `base_branch` as it is now; `None` is the one that is checked out. Raises `BaseBranchMissing`.
+        With `is_unsandboxed` its commands run without a sandbox, and the journal says that `started_by` chose so.
         """
         request = RunRequest(
             template,
@@ -97,10 +102,11 @@ class WorkflowEngine:
             budget_usd=budget_usd,
             title=title,
             started_by=started_by,
+            is_unsandboxed=is_unsandboxed,
         )
         new = await self._binder.bind_new(request)
         async with self._owner.owning(new.run_id) as (journal, claim):
-            await self._write_new(journal, claim, new)
+            await write_new(self._db, journal, claim, new)
             await self._owner.drive(journal, claim, NewStart())
         return await self.result(new.run_id)
 
@@ -119,7 +125,7 @@ class WorkflowEngine:
         """
         new = await self._binder.bind_new(RunRequest(template, **options))
         async with self._owner.owning(new.run_id) as (journal, claim):
-            await self._write_new(journal, claim, new, SameCommit(then, beside))
+            await write_new(self._db, journal, claim, new, SameCommit(then, beside))
         return new.run_id
 
     async def resume(
@@ -130,6 +136,7 @@ class WorkflowEngine:
         persona_overrides: Mapping[str, str] | None = None,
         requirements_md: str | None = None,
         by: str = "",
+        is_unsandboxed: bool = False,
     ) -> RunResult:
         """Go on with a run that is running without an owner, pending, or paused.
 
@@ -141,7 +148,7 @@ class WorkflowEngine:
         """
         loaded = await self._owner.load(run_id)
         async with self._owner.owning(loaded.run_id) as (journal, claim):
-            if change := ChangeRequest(persona_overrides or {}, requirements_md, by):
+            if change := ChangeRequest(persona_overrides or {}, requirements_md, by, is_unsandboxed):
                 await self._write_change(journal, claim, change)
             await decide_overdue(self._db, journal, run_id=loaded.run_id)
             await self._owner.drive(journal, claim, ResumeStart(accept_drift))
@@ -154,6 +161,7 @@ class WorkflowEngine:
         persona_overrides: Mapping[str, str] | None = None,
         requirements_md: str | None = None,
         by: str = "",
+        is_unsandboxed: bool = False,
     ) -> RunResult:
         """Open a failed run again at the phase that failed, with other personas or requirements if they are given.
 
@@ -162,7 +170,7 @@ class WorkflowEngine:
         stored = await get_run(self._db, run_id)
         check_failed(stored)
         async with self._owner.owning(stored.run.id) as (journal, claim):
-            if change := ChangeRequest(persona_overrides or {}, requirements_md, by):
+            if change := ChangeRequest(persona_overrides or {}, requirements_md, by, is_unsandboxed):
                 await self._write_change(journal, claim, change, is_retry=True)
             await self._owner.drive(journal, claim, RetryStart())
         return await self.result(stored.run.id)
@@ -174,6 +182,7 @@ class WorkflowEngine:
         persona_overrides: Mapping[str, str] | None = None,
         requirements_md: str | None = None,
         by: str = "",
+        is_unsandboxed: bool = False,
         is_retry: bool = False,
         beside: Sequence[Statement] = (),
         then: Sequence[Event] = (),
@@ -183,11 +192,21 @@ class WorkflowEngine:
         All of it is written or nothing, with rows `beside` it and the events that come `then`. Raises what `resume`
         (or `retry`) raises, `PersonaIneligible`, `ConsentRequired`.
         """
-        change = ChangeRequest(persona_overrides or {}, requirements_md, by)
+        change = ChangeRequest(persona_overrides or {}, requirements_md, by, is_unsandboxed)
         stored = await get_run(self._db, run_id)
         async with self._owner.owning(stored.run.id) as (journal, claim):
             also = SameCommit(then, beside)
             return await self._write_change(journal, claim, change, is_retry=is_retry, also=also)
+
+    async def restore_files(self, run_id: RunId, *, before: int, by: str = "") -> RestoredFiles:
+        """Put a run's files back as they were before one of its events; a phase under way starts anew from them.
+
+        What lay there is kept under a ref. Raises `RunBusy` while someone drives the run, `RunNotInState` if a phase
+        was completed since, and what `resume` raises.
+        """
+        loaded = await self._owner.load(run_id)
+        async with self._owner.owning(loaded.run_id) as (journal, claim):
+            return await restore_files(self._owner, journal, claim, before=before, by=by)
 
     async def abort(self, run_id: RunId, reason: str = "", *, by: str = "") -> RunResult:
         """Cancel a run: here if nobody drives it, else by asking its owner and waiting for it to act."""
@@ -223,13 +242,15 @@ class WorkflowEngine:
         started_by: str = "",
         persona_overrides: Mapping[str, str] | None = None,
         requirements_md: str | None = None,
+        is_unsandboxed: bool = False,
     ) -> RunResult:
         """Start a new run from the state before a phase, files included; the original stays as it is.
 
         Other personas or requirements count in the new run, from this phase on.
         """
         change = ChangeRequest(persona_overrides or {}, requirements_md)
-        fork = await self._plan_fork(run_id, ForkRequest(phase_key, new_run_id(None), title, started_by), change)
+        request = ForkRequest(phase_key, new_run_id(None), title, started_by, is_unsandboxed=is_unsandboxed)
+        fork = await self._plan_fork(run_id, request, change)
         async with self._owner.owning(fork.run_id) as (journal, claim):
             await journal.append(fork.run_id, fork.events, claim=claim, rows=fork.rows)
             await self._owner.drive(journal, claim, NewStart())
@@ -360,21 +381,6 @@ class WorkflowEngine:
             return loaded, self._binder.bind_changed(loaded, change)
 
         return await write_change(self._db, journal, claim, change, load=load, also=also)
-
-    async def _write_new(
-        self,
-        journal: Journal,
-        claim: Claim,
-        new: NewRun,
-        also: SameCommit = SameCommit(),  # noqa: B008 - frozen
-    ) -> None:
-        if await find_run(self._db, new.run_id) is not None:
-            raise RunNotInState(f"There is a run {new.run_id} already.", hint="Resume it, or take another id.")
-        if await find_deleted(self._db, new.run_id) is not None:
-            hint = "Take another id, or let `holdfast gc` finish first."
-            raise RunNotInState(f"A run {new.run_id} is being deleted.", hint=hint)
-        created = create_event(new.run_id, EventKind.RUN_CREATED, **new.created_facts())
-        await journal.append(new.run_id, [created, *also.events], claim=claim, rows=[*creation_rows(new), *also.rows])
 
 
 def _to_availability(backends: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:

@@ -67,3 +67,12 @@ def quoted(names: Iterable[str]) -> str:
 
 def sentence_case(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def describe_sandbox(kind: str, unsandboxed_by: str | None) -> str:
+    """Say what contains the commands of a run; nothing where its journal does not say."""
+    if unsandboxed_by is not None:
+        return f"no sandbox, chosen by {unsandboxed_by or 'a person'}"
+    if kind == "none":
+        return "no sandbox on its machine: commands need approval"
+    return f"commands run in {kind}" if kind else ""

@@ -285,6 +285,10 @@ def explain_question(question: OpenApproval) -> str:
     )
 
 
+COMMAND_TOOLS = ("execute", "agent")
+_RESTORABLE = "The workspace's files are recorded before it runs; holdfast restore puts them back"
+
+
 def list_question_facts(question: OpenApproval) -> list[str]:
     """List what else to know of a question, in a few words each."""
     details = question.details
@@ -295,6 +299,7 @@ def list_question_facts(question: OpenApproval) -> list[str]:
         f"Phase {question.phase_key}, attempt {question.attempt}",
         *([f"Risk {question.risk}"] if question.risk else []),
         *([changed] if isinstance(files, list) else []),
+        *([_RESTORABLE] if question.about == "tool" and details.get("tool") in COMMAND_TOOLS else []),
     ]
 
 

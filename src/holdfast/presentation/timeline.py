@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from holdfast.presentation.format import duration, money, plural
-from holdfast.presentation.status import PhaseFacts, RunFacts, find_pause
+from holdfast.presentation.format import describe_sandbox, duration, money, plural
+from holdfast.presentation.status import COMMAND_TOOLS, PhaseFacts, RunFacts, find_pause
 from holdfast.presentation.trace import AttemptSpan, AttemptStatus, Milestone, RunTrace, SegmentType
 from holdfast.runtime.run_fold.calls import CallSpan, CallStatus, CallType
 from holdfast.runtime.run_fold.payload_text import error_text, phase_status
@@ -210,8 +210,9 @@ def _queued_before(attempts: Sequence[AttemptSpan], planned: Phase | None, trace
 def _list_phase_facts(planned: Phase | None, worker: str, trace: RunTrace, key: str) -> list[str]:
     spent = money(trace.money.by_phase[key].micros / 1_000_000) if key in trace.money.by_phase else ""
     risk, asks = (f"risk {planned.risk.value}", planned.requires_approval) if planned else ("", False)
+    sandbox = describe_sandbox(trace.progress.sandbox, trace.progress.unsandboxed_by)
     approval = "asks for approval" if asks else ""
-    return [fact for fact in (risk, worker, spent, approval, trace.todos.summarize(key)) if fact]
+    return [fact for fact in (risk, worker, spent, approval, trace.todos.summarize(key), sandbox) if fact]
 
 
 def _summarize_attempt(attempt: AttemptSpan, trace: RunTrace) -> AttemptSummary:
@@ -246,6 +247,8 @@ def _call_row(call: CallSpan, now: float, *, still_since: float | None = None) -
     facts = [money(call.micros / 1_000_000)] if call.micros else []
     facts += [plural(call.tries, "try", "tries")] if call.tries > 1 else []
     facts += ["its outcome was unknown after a crash"] if call.is_unknown else []
+    # What it did to files can be taken back.
+    facts += [f"undo: holdfast restore RUN --before {call.start_seq}"] if call.tool in COMMAND_TOOLS else []
     end = "unknown" if call.is_unknown else "failed" if call.state is CallStatus.FAILED else ""
     kind = CallType.MODEL if call.type is CallType.MODEL else CallType.TOOL
     return Row(

@@ -149,7 +149,8 @@ class AttemptLog(EventFold):
         phase, n = to_lane(event)
         before = self.by_lane.get(Lane(phase, n - 1)) or self.by_lane.get(Lane(phase, n))
         if before is not None and before.until is None:
-            is_change = event.payload.get("reason") in ("changes", "run_changed") or event.payload.get("comment")
+            is_by_person = event.payload.get("reason") in ("changes", "run_changed", "files_restored")
+            is_change = is_by_person or event.payload.get("comment")
             before.finish(event.ts, AttemptStatus.CHANGES if is_change else AttemptStatus.FAILED, before.error)
 
     def _request_answer(self, event: Event) -> None:

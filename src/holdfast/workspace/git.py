@@ -1,8 +1,8 @@
 """Runs git the same way on every machine. Nothing outside this package calls git.
 
-Nothing of the user's runs along: no hook, no signing, no prompt, no background clean-up, no `GIT_*` variable. In the
-run's own worktree (`is_exact`) the settings that change what a tree holds are fixed too, so that a tree id does not
-depend on who computed it. The user's checkout keeps the user's settings.
+Nothing of the user's runs along: no hook, no signing, no prompt, no background clean-up, no `GIT_*` variable, no key.
+In the run's own worktree (`is_exact`) the settings that change what a tree holds are fixed too, so that a tree id does
+not depend on who computed it. The user's checkout keeps the user's settings.
 """
 
 import os
@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 from holdfast.errors import WorkspaceError
+from holdfast.keys import without_keys
 
 # Locks of ours that a running git must keep: a git that outlives its killed engine still works on the files, and the
 # next engine has to wait for it.
@@ -152,7 +153,7 @@ class Git:
 
 
 def _clean_environment() -> dict[str, str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env = {name: value for name, value in without_keys(os.environ).items() if not name.startswith("GIT_")}
     env |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS": "true"}
     env |= {"GIT_EDITOR": "true", "GIT_OPTIONAL_LOCKS": "0", "GIT_ADVICE": "0"}
     return env | identity(HOLDFAST)

@@ -211,3 +211,25 @@ def test_the_files_recorded_last_are_known_by_phase() -> None:
     )
 
     assert known.trees == {"plan": ("t2", 3), "build": ("t3", 4)}
+
+
+def test_a_phase_says_what_contains_its_commands_and_a_command_how_to_undo_it() -> None:
+    begun = [
+        (1.0, "phase.started", "plan/1", {"phase": "plan"}),
+        (2.0, "tool.started", "plan/1/turn1", {"key": "t0", "tool": "execute"}),
+        (3.0, "tool.result", "plan/1/turn1", {"key": "t0", "tool": "execute", "result": {}}),
+    ]
+    contained = fold_trace((0, "run.started", "main", {"sandbox": "bubblewrap"}), *begun)
+    chosen = fold_trace((0, "run.started", "main", {"sandbox": "none", "unsandboxed_by": "ann"}), *begun)
+    without = fold_trace((0, "run.started", "main", {"sandbox": "none"}), *begun)
+    older = fold_trace((0, "run.started", "main", {}), *begun)
+
+    facts = [rows_of(known, now=9, opened={"plan"}) for known in (contained, chosen, without, older)]
+
+    assert [list(rows[0].facts) for rows in facts] == [
+        ["commands run in bubblewrap"],
+        ["no sandbox, chosen by ann"],
+        ["no sandbox on its machine: commands need approval"],
+        [],
+    ]
+    assert list(facts[0][1].facts) == ["undo: holdfast restore RUN --before 3"]

@@ -77,7 +77,8 @@ class ToolPermissions:
         """Return the permission for a call. One that was begun before had it, whatever would be said of it now.
 
         Nobody is asked about a tool that the agent does not have: its framework says so to the agent, and nothing
-        happens. What someone was asked about by an earlier version is theirs to answer, or to end the run by it.
+        happens. What someone was asked about is theirs to answer, or to end the run by it, also where the policy has
+        become another since: by another version, or because a person chose to go without a sandbox.
         """
         if not is_known and (self._approver is None or not self._approver.has_question(key)):
             return ToolPermission(
@@ -89,7 +90,8 @@ class ToolPermissions:
         if judgement is None:
             return ToolPermission(has_network=self._allow is None)
         facts = {"policy": judgement.to_dict()}
-        if judgement.verdict is Verdict.ALLOW:
+        has_question = is_new and self._approver is not None and self._approver.has_question(key)
+        if judgement.verdict is Verdict.ALLOW and not has_question:
             return ToolPermission(None, facts, judgement.needs_network)
         if not is_new:
             recorded = self._approver.find_answer(key) if self._approver is not None else None

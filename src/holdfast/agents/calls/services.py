@@ -1,6 +1,6 @@
 """What the calls of one turn need from outside. Whatever is left out does nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,6 +45,8 @@ class TurnServices:
     """Where commands run; a tool call gets it with the network that it may have."""
     hooks: ToolHooks | None = None
     """Runs commands before and after tool calls."""
+    before_command: Callable[[], Awaitable[str]] | None = None
+    """Returns the id of the files that a command is started on, so that a person can put them back."""
     limits: Limits = field(default_factory=Limits)
     """When an agent that gets nowhere is nudged, handed to another model and stopped."""
     retries: RetryRules = field(default_factory=RetryRules)

@@ -33,6 +33,7 @@ from holdfast.agents.calls.permission import ToolPermission, ToolPermissions
 from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.calls.stall_detector import StallDetector
 from holdfast.agents.calls.tool_costs import PricedCall, ToolCosts
+from holdfast.agents.policy.command_policy import READ_ONLY_FORM
 from holdfast.agents.redaction import scrubbed
 from holdfast.agents.tools.rules import NO_TOOL, UNKNOWN_TOOL, ToolCall, ToolRule
 from holdfast.agents.tools.shell import grant_shell
@@ -68,6 +69,8 @@ class ToolCallState:
     # -- of the permission
     permission: ToolPermission = field(default_factory=ToolPermission)
     # -- of the intent
+    tree_before: str = ""
+    """The files that a command is started on."""
     details: Mapping[str, Any] = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     before: str = ""
@@ -132,6 +135,7 @@ class ToolCallRecorder:
         state = self._replay(state)
         state = await self._get_permission(state)
         state = await self._run_hooks_before(state)
+        state = await self._find_tree(state)
         state = self._add_intent_facts(state)
         state = self._set_price(state)
         state = self._prepare_effect(state)
@@ -178,10 +182,21 @@ class ToolCallRecorder:
         facts = {**state.permission.facts, "denied": refusal}
         return replace(state, permission=replace(state.permission, refusal=refusal, facts=facts))
 
+    async def _find_tree(self, state: ToolCallState) -> ToolCallState:
+        """Find the files that a new command is started on, unless it is one that only shows some."""
+        rule = state.permission.facts.get("policy", {}).get("rule")
+        is_command = state.rule.on_unknown == "reattach" and state.permission.refusal is None
+        if not (is_command and state.is_new) or rule == READ_ONLY_FORM or self._services.before_command is None:
+            return state
+        async with self._mutating:
+            return replace(state, tree_before=await self._services.before_command())
+
     def _add_intent_facts(self, state: ToolCallState) -> ToolCallState:
         """Gather what is recorded with the intent: the arguments, their fingerprint, and how the target was before."""
         call, permission = state.call, state.permission
         details = {"tool": call.name, "call_id": call.call_id, "args": describe_args(call), **permission.facts}
+        if state.tree_before:
+            details["tree_before"] = state.tree_before
         # Of the call as the model made it, also where a person changed its arguments: a replay compares that.
         fingerprint = fingerprint_of(tool=call.name, arguments=encode_or_opaque(dict(call.args)))
         before = "" if state.record is None else state.record.fingerprint.get("before", "")

@@ -5,8 +5,11 @@ Reading, building and testing in the workspace just work. What breaks machines i
 
 A line is judged from the outside in: `shell_parser` gives its commands; each is judged by its redirections, variables,
 program and paths; what it runs in turn (`sudo x`, `sh -c "x"`, `find -exec x`) is unwrapped and judged the same way.
-The strictest of all these judgements holds for the line. The kernel's sandbox is the wall; this is what spares people
-questions about harmless lines, and what asks them where a line is not.
+The strictest of all these judgements holds for the line.
+
+It is a courtesy: it explains and asks early, and no promise rests on it, since no reading of shell lines is ever
+complete. What is promised, the kernel's sandbox promises. Where none is in force, a person is asked about every line
+that is not one of `read_only_forms`, unless a person chose to run without a sandbox.
 """
 
 import shlex
@@ -26,11 +29,14 @@ from holdfast.agents.policy.programs import (
     ProgramEffect,
     classify,
 )
+from holdfast.agents.policy.read_only_forms import ReadOnlyForms
 from holdfast.agents.policy.shell_parser import NotUnderstood, SimpleCommand, Word, read_line
 from holdfast.agents.policy.unwrap import program_name, unwrap
 from holdfast.persona import CommandRules, Verdict
 
 _MAX_DEPTH = 8
+READ_ONLY_FORM = "read-only form"
+NO_SANDBOX = "no sandbox is in force on this machine, so"
 
 
 @dataclass
@@ -47,7 +53,10 @@ class _Place:
 
 
 class CommandPolicy:
-    """Judges command lines for one workspace. `is_contained`: they run in a sandbox, which bounds what code can do."""
+    """Judges command lines for one workspace. `is_contained`: they run in a sandbox, which bounds what code can do.
+
+    With `forms` only these run unasked.
+    """
 
     def __init__(
         self,
@@ -59,7 +68,9 @@ class CommandPolicy:
         network: Verdict,
         is_contained: bool,
         is_read_only: bool = False,
+        forms: ReadOnlyForms | None = None,
     ) -> None:
+        self._forms = forms
         self._paths = paths
         self._root = root_dir.resolve()
         self._variables: Mapping[str, str] = {"HOME": home} if home else {}
@@ -77,7 +88,15 @@ class CommandPolicy:
         self._is_read_only = is_read_only
 
     def judge(self, line: str) -> Judgement:
-        return strictest(self._judge_line(line, _Place({(): [self._root]}), depth=0))
+        found = strictest(self._judge_line(line, _Place({(): [self._root]}), depth=0))
+        if self._forms is None or found.verdict is Verdict.DENY:
+            return found
+        if self._forms.has(line):
+            return replace(found, rule=READ_ONLY_FORM) if found.verdict is Verdict.ALLOW else found
+        reason = f"{NO_SANDBOX} a person agrees to every command that does not just show files of the workspace"
+        return needs_approval(
+            "no-sandbox", f"{reason}; besides, {found.reason}" if found.reason else reason, needs_network=True
+        )
 
     def _judge_line(self, line: str, place: _Place, depth: int) -> Iterator[Judgement]:
         try:

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from holdfast.agents.policy.command_paths import PathJudge
-from holdfast.agents.policy.command_policy import CommandPolicy
+from holdfast.agents.policy.command_policy import NO_SANDBOX, CommandPolicy
 from holdfast.agents.policy.file_policy import (
     PATH_ARGUMENTS,
     SCRATCH_ROUTE,
@@ -20,13 +20,19 @@ from holdfast.agents.policy.file_policy import (
     to_relative,
 )
 from holdfast.agents.policy.judgement import Judgement, allowed, denied, needs_approval, strictest
+from holdfast.agents.policy.read_only_forms import ReadOnlyForms
 from holdfast.persona import PathRules, Permissions, Verdict
+
+CODING_AGENT = "agent"
+"""The one tool of a persona that is a command-line coding agent: the program as a whole."""
 
 
 class ToolPolicy:
     """`policy(name, args)` judges a call. `only_write` is the one path a read-only phase may write.
 
-    `is_contained` says whether commands run in a sandbox; `hidden` holds folders that no command may name.
+    `is_contained` says whether commands run in a sandbox, and `is_unsandboxed` that a person chose to go without one;
+    where neither holds, next to nothing runs unasked. `is_switched_off`: the persona of a coding agent wants no sandbox
+    around it. `hidden` holds folders that no command may name.
     """
 
     def __init__(
@@ -36,6 +42,8 @@ class ToolPolicy:
         *,
         only_write: str | None = None,
         is_contained: bool = False,
+        is_unsandboxed: bool = False,
+        is_switched_off: bool = False,
         hidden: tuple[Path, ...] = (),
         home: str = "",
     ) -> None:
@@ -50,12 +58,20 @@ class ToolPolicy:
             network=permissions.network,
             is_contained=is_contained,
             is_read_only=only_write is not None,
+            forms=None if is_contained or is_unsandboxed else ReadOnlyForms(root_dir, inside=self.judge_path),
         )
+        self._must_ask_program = not is_unsandboxed and (is_switched_off or not is_contained)
+        self._cause = "its persona switches the sandbox off, so" if is_switched_off else NO_SANDBOX
 
     def __call__(self, name: str, args: Mapping[str, Any]) -> Judgement:
         if name == "execute":
             line = args.get("command")
             return self._commands.judge(line) if isinstance(line, str) else allowed("no-command")
+        if name == CODING_AGENT and self._must_ask_program:
+            program = next(iter(args.get("argv") or ()), "its program")
+            return needs_approval(
+                "no-sandbox", f"{self._cause} {program} could do all that you can", needs_network=True
+            )
         paths = [args[argument] for argument in PATH_ARGUMENTS if isinstance(args.get(argument), str)]
         return strictest(self.judge_path(path, name in WRITING_TOOLS) for path in paths)
 
@@ -70,7 +86,7 @@ class ToolPolicy:
         found = _find_rule(relative, rules, "write" if is_write else "read")
         if found is not None:
             return found
-        if not is_secret(relative):
+        if not is_secret(relative) and not is_secret(self._find_target(relative)):
             return allowed()
         reason = f"{path!r} looks like it holds secrets."
         return (
@@ -78,6 +94,11 @@ class ToolPolicy:
             if is_write
             else denied("secret", f"{reason} Ask for what you need to know of it.")
         )
+
+    def _find_target(self, relative: PurePosixPath) -> PurePosixPath:
+        """Return where a path in the workspace leads: a link of another name to a secret shows the secret."""
+        root = self._root_dir.resolve()
+        return PurePosixPath((root / relative).resolve().relative_to(root))
 
     def is_readable_secret(self, path: Path) -> bool:
         """Tell whether the persona's own rules let its agent read a file that looks like a secret."""

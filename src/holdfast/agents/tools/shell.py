@@ -45,7 +45,8 @@ MORE_SECRET_PLACES = (
 )
 # Asked by nobody and answered by nobody: a command must not wait for a person at a terminal.
 _QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "TERM": "dumb"}
-_IN_SANDBOX = {"XDG_CACHE_HOME": "/tmp/cache", "TMPDIR": "/tmp"}  # noqa: S108 - the sandbox's own
+# The last one stands in the sandbox's own command line, where no command can take it off: see `cli/agent_command.py`.
+_IN_SANDBOX = {"XDG_CACHE_HOME": "/tmp/cache", "TMPDIR": "/tmp", "HOLDFAST_AGENT_COMMAND": "1"}  # noqa: S108 - the sandbox's own
 _log = logging.getLogger(__name__)
 
 

@@ -21,6 +21,7 @@ STATUSES: Mapping[str, int] = {
     "role_insufficient": 403,
     "origin_not_allowed": 403,
     "repository_not_allowed": 403,
+    "unsandboxed_not_allowed": 403,
     "run_not_found": 404,
     "run_id_invalid": 404,
     "approval_not_found": 404,

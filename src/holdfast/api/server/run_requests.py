@@ -17,7 +17,14 @@ from holdfast.engine.run.change import ChangeRequest
 from holdfast.engine.run.load import get_run, load_run
 from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import RunStatus
-from holdfast.errors import ApprovalNotFound, IdempotencyKeyReused, RowRefused, RunBusy, RunNotInState
+from holdfast.errors import (
+    ApprovalNotFound,
+    IdempotencyKeyReused,
+    RowRefused,
+    RunBusy,
+    RunNotInState,
+    UnsandboxedNotAllowed,
+)
 from holdfast.persistence.access import find_answer, remember_answer
 from holdfast.persistence.models import ApprovalRow, IdempotencyRow
 from holdfast.persistence.runs import StoredRun, find_approval
@@ -47,8 +54,14 @@ class Maker(Protocol):
 async def start_run(server: Server, body: StartRun, *, by: str, key: str | None = None) -> str:
     """Write a pending run and return its id; with a key that was used before, the id of the run it made then.
 
-    Raises `RepositoryNotAllowed`, `IdempotencyKeyReused`, and whatever keeps a run from being made.
+    Raises `RepositoryNotAllowed`, `UnsandboxedNotAllowed`, `IdempotencyKeyReused`, and whatever keeps a run from being
+    made.
     """
+    if body.unsandboxed and not server.config.allow_unsandboxed:
+        raise UnsandboxedNotAllowed(
+            "This server starts no run whose commands are without a sandbox.",
+            hint="Start it with `holdfast run --unsandboxed`, or set allow_unsandboxed on the server.",
+        )
 
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
         repo = await server.engines.resolve_repository(body.repo_path)
@@ -67,6 +80,7 @@ async def start_run(server: Server, body: StartRun, *, by: str, key: str | None 
             budget_usd=body.budget_usd,
             title=body.title,
             started_by=by,
+            is_unsandboxed=body.unsandboxed,
             beside=beside,
         )
 

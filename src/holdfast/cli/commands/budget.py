@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.agent_command import refuse_inside_agent_command
 from holdfast.cli.terminal.arguments import JSON, find_run_id, get_user
 from holdfast.cli.terminal.completion import complete_runs
 from holdfast.cli.terminal.output import Cell, describe_cost, paint, print_json, print_text, table
@@ -35,6 +36,8 @@ def budget(
             raise typer.BadParameter("Name the run that may spend more.", param_hint="--add")
         _show_all(read_day(), is_json=as_json)
         return
+    if add is not None:
+        refuse_inside_agent_command("holdfast budget --add")
     full_id = find_run_id(run_id)
     if add is not None:
         _top_up(full_id, add)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, YES, find_run_id, get_user, is_interactive
-from holdfast.cli.terminal.requirements import PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, read_change
+from holdfast.cli.terminal.requirements import PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, UNSANDBOXED, read_change
 
 
 def resume(
@@ -17,6 +17,7 @@ def resume(
     requirements: REQUIREMENTS = None,
     requirements_file: REQUIREMENTS_FILE = None,
     persona: PERSONA = None,
+    unsandboxed: UNSANDBOXED = False,
     as_json: JSON = False,
 ) -> None:
     """Continue a run that was interrupted, or that waited for you.
@@ -26,7 +27,7 @@ def resume(
     Example: holdfast resume 3f2a
     """
     options = {"accept_drift": True} if accept_drift else {}
-    change = read_change(requirements, requirements_file, persona)
+    change = read_change(requirements, requirements_file, persona, is_unsandboxed=unsandboxed)
     drive_on(run_id, "resume", is_yes=yes, is_json=as_json, change=change, **options)
 
 

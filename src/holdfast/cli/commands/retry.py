@@ -5,7 +5,7 @@ What was done before the phase that failed is not done again.
 
 from holdfast.cli.commands.resume import drive_on
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, YES
-from holdfast.cli.terminal.requirements import PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, read_change
+from holdfast.cli.terminal.requirements import PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, UNSANDBOXED, read_change
 
 
 def retry(
@@ -14,6 +14,7 @@ def retry(
     requirements: REQUIREMENTS = None,
     requirements_file: REQUIREMENTS_FILE = None,
     persona: PERSONA = None,
+    unsandboxed: UNSANDBOXED = False,
     as_json: JSON = False,
 ) -> None:
     """Reopen a failed run at the phase that failed.
@@ -22,5 +23,5 @@ def retry(
 
     Example: holdfast retry 3f2a --persona implementer=anthropic-developer
     """
-    change = read_change(requirements, requirements_file, persona)
+    change = read_change(requirements, requirements_file, persona, is_unsandboxed=unsandboxed)
     drive_on(run_id, "retry", is_yes=yes, is_json=as_json, change=change)

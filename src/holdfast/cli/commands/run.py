@@ -12,6 +12,7 @@ from holdfast.cli.terminal.requirements import (
     PERSONA,
     REQUIREMENTS,
     REQUIREMENTS_FILE,
+    UNSANDBOXED,
     ask_requirements,
     read_overrides,
     read_requirements,
@@ -80,6 +81,7 @@ def run(
         bool, typer.Option("--simulate", help="Rehearse with the simulated model, at no cost.")
     ] = False,
     yes: YES = False,
+    unsandboxed: UNSANDBOXED = False,
     budget: Annotated[
         float | None, typer.Option("--budget", metavar="USD", min=0, help="Spend no more than this.")
     ] = None,
@@ -101,6 +103,7 @@ def run(
         "persona_overrides": read_overrides(persona),
         "budget_usd": budget,
         "started_by": get_user(),
+        "is_unsandboxed": unsandboxed,
     }
     request = _RunOptions(workflow, repo, options, simulate, yes, as_json)
     try:

@@ -57,6 +57,8 @@ class Talk:
         self._can_ask = can_ask
         self._loading = loading
         self.run_id: str | None = None
+        self.is_unsandboxed = False
+        """Whether the person chose that the commands of a conversation begun here run without a sandbox."""
         self._view_class = view
         self.view = view(tell)
         self.question: dict[str, Any] | None = None
@@ -102,6 +104,7 @@ class Talk:
                 title=" ".join(text.split())[:60],
                 persona_overrides={ROLE: self.persona.name},
                 started_by=get_user(),
+                is_unsandboxed=self.is_unsandboxed,
             )
         finally:
             self.notice = ""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import typer
 
+from holdfast.cli.agent_command import refuse_inside_agent_command
 from holdfast.cli.terminal.arguments import is_interactive
 from holdfast.enums import RunStatus
 from holdfast.errors import ConfigInvalid
@@ -24,6 +25,7 @@ class HomeOptions:
     is_simulated: bool = False
     question: str | None = None
     is_json: bool = False
+    is_unsandboxed: bool = False
 
     @property
     def is_any(self) -> bool:
@@ -32,6 +34,8 @@ class HomeOptions:
 
 def open_home(help_text: str, options: HomeOptions) -> int:
     """Open a conversation where a person is at a terminal and in a repository; else print what waits and the help."""
+    if options.is_any or is_interactive():
+        refuse_inside_agent_command("A conversation")
     if options.question is not None:
         return _answer(options, options.question, piped=_read_piped())
     why = _NO_TERMINAL
@@ -39,11 +43,14 @@ def open_home(help_text: str, options: HomeOptions) -> int:
         _require_agents()
         from holdfast.cli.repl.conversation_list import find_folder
         from holdfast.cli.repl.loop import start_repl
+        from holdfast.cli.repl.start import TalkOptions
 
         if (repo := find_folder()) is not None:
-            return start_repl(repo, resume=options.resume, persona=options.persona, is_simulated=options.is_simulated)
+            talk = TalkOptions(None, options.persona, options.is_simulated, options.is_unsandboxed)
+            return start_repl(repo, talk, resume=options.resume)
         why = _NO_REPOSITORY
     elif piped := _read_piped():
+        refuse_inside_agent_command("A conversation")
         return _answer(options, piped)
     if options.is_any:
         raise ConfigInvalid(why, hint="Go to a repository in a terminal, then: holdfast --resume", key="--resume")
@@ -76,7 +83,7 @@ def _answer(options: HomeOptions, text: str, *, piped: str = "") -> int:
     if not question.text and options.resume is None:
         raise ConfigInvalid("There is no question.", hint='Ask one: holdfast -p "What does it do?"', key="--print")
     run_id = None if options.resume is None else find_conversation(options.resume, repo)
-    talk = TalkOptions(run_id, options.persona, options.is_simulated)
+    talk = TalkOptions(run_id, options.persona, options.is_simulated, options.is_unsandboxed)
     return answer_once(repo, question, talk, is_json=options.is_json)
 
 

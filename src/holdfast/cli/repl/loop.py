@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.agents.simulated.conversation import HOW_TO_TRY
@@ -28,7 +29,7 @@ _FILES_AGE_S = 5.0
 _LIVE_ROWS = 10
 
 
-def start_repl(repo: Path, *, resume: str | None, persona: str | None, is_simulated: bool) -> int:
+def start_repl(repo: Path, options: TalkOptions, *, resume: str | None) -> int:
     """Talk until the person leaves. `resume` is a run's id, or the empty text for one of the old conversations."""
     run_id = None
     if resume is not None:
@@ -36,7 +37,7 @@ def start_repl(repo: Path, *, resume: str | None, persona: str | None, is_simula
         if run_id is None:
             return 0
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_talk(repo, TalkOptions(run_id, persona, is_simulated)))
+        asyncio.run(_talk(repo, replace(options, run_id=run_id)))
     return 0
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.catalog import Catalog
 from holdfast.cli.repl.conversation import Talk, find_bound_persona
 from holdfast.cli.repl.view import TalkView
+from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.engine import open_engine
 from holdfast.config import load_config
 from holdfast.consent import open_consents
@@ -27,6 +28,7 @@ class TalkOptions:
     run_id: str | None = None
     persona: str | None = None
     is_simulated: bool = False
+    is_unsandboxed: bool = False
 
     @property
     def is_persona_named(self) -> bool:
@@ -74,6 +76,9 @@ async def open_talk(
             view=view,
             can_ask=can_ask,
         )
+        talk.is_unsandboxed = options.is_unsandboxed
+        if options.is_unsandboxed and options.run_id is not None:
+            await opened.engine.change(options.run_id, is_unsandboxed=True, by=get_user())
         yield OpenTalk(talk, catalog, loading)
 
 

@@ -92,12 +92,22 @@ def _head(facts: dict[str, Any]) -> Iterator[str]:
         "worktree": facts["worktree"] or "",
         "asked": f"{when} UTC, because {facts['reason']}{describe_deadline(facts)}",
         "digest": facts["digest"],
+        "undo": _describe_undo(facts),
     }
     for name, value in rows.items():
         if value:
             yield f"  {paint(name.ljust(10), 'dim')}  {plain(value)}"
     if facts["first_by"]:
         yield f"  {paint('approved'.ljust(10), 'dim')}  by {facts['first_by']}; a second person must approve too"
+
+
+def _describe_undo(facts: dict[str, Any]) -> str:
+    """Say that what a command does to files can be taken back."""
+    from holdfast.presentation.status import COMMAND_TOOLS
+
+    if facts["about"] != "tool" or facts["shown"].get("tool") not in COMMAND_TOOLS:
+        return ""
+    return f"the files are recorded before it runs; holdfast restore {facts['run_id'][:8]} puts them back"
 
 
 def _headline(facts: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from holdfast.consent import PersonaConsentStore, open_consents
 from holdfast.engine.scope import ApprovalCallback, ApprovalRequest
 from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import ApprovalDecisionAction
+from holdfast.keys import hide_environment
 from holdfast.persistence.db import Database
 from holdfast.readiness import Readiness, find_available, open_readiness
 
@@ -37,6 +38,7 @@ async def open_engine(
 
     Only for runs that start, a broken persona file is an error. `readiness` is one that was asked before.
     """
+    hide_environment()
     config = load_config()
     catalog = Catalog.for_repository(repo, config.config_dir)
     entries = catalog.list_personas() if is_starting else catalog.list_personas_if_whole()

@@ -122,6 +122,9 @@ def _describe_change(payload: dict[str, Any]) -> str:
     personas = payload.get("personas") if isinstance(payload.get("personas"), dict) else {}
     parts = ["the requirements"] if "requirements_md" in payload else []
     parts += [f"{role} is {one.get('name')}" for role, one in (personas or {}).items() if isinstance(one, dict)]
+    parts += ["commands run without a sandbox"] if payload.get("unsandboxed") else []
+    restored = payload.get("restored")
+    parts += [f"the files are those before event {restored.get('before')}"] if isinstance(restored, dict) else []
     return f"changed by {payload.get('by') or 'someone'}: {', '.join(parts)}"
 
 

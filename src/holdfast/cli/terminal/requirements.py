@@ -24,6 +24,9 @@ PERSONA = Annotated[
         autocompletion=complete_role_personas,
     ),
 ]
+UNSANDBOXED = Annotated[
+    bool, typer.Option("--unsandboxed", help="Let the agents' commands run without a sandbox; recorded as your choice.")
+]
 _PASTE_WAIT_S = 0.05  # what a terminal pastes arrives at once; typing is slower
 _MISSING = "Say what is wanted with --requirements TEXT or --requirements-file FILE."
 
@@ -48,11 +51,15 @@ def read_overrides(personas: list[str] | None) -> dict[str, str]:
     return dict(_split(item) for item in personas or ())
 
 
-def read_change(text: str | None, file: str | None, personas: list[str] | None) -> dict[str, Any]:
+def read_change(
+    text: str | None, file: str | None, personas: list[str] | None, *, is_unsandboxed: bool = False
+) -> dict[str, Any]:
     """Read what is to be different, as the engine takes it; empty if nothing is. Raises `BadParameter`."""
     change: dict[str, Any] = {}
     if overrides := read_overrides(personas):
         change["persona_overrides"] = overrides
+    if is_unsandboxed:
+        change["is_unsandboxed"] = True
     new_text = read_requirements(text, file)
     if new_text is not None:
         if not new_text.strip():

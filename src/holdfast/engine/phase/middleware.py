@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.agents.calls.gate import ModelCall, Usage
@@ -30,6 +30,16 @@ from holdfast.workflow import Phase
 from holdfast.workspace import write_tree
 
 _DRIFT = frozenset({"model", "system", "tools"})
+# What a look at the repository must not run: a program that its configuration names, or one in a folder that only looks
+# like a repository.
+_GIT_WITHOUT_SANDBOX = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_1": "explicit",
+}
 _DRAIN_S = 5.0  # below what `abort` waits for a live owner
 
 
@@ -65,17 +75,30 @@ def make_middleware(
         is_secret_allowed=lambda path: policy.is_readable_secret(path),
         of_run=scope.history.agent_commands,
     )
+    is_unsandboxed = scope.history.unsandboxed_by is not None
+    if is_unsandboxed or not scope.find_sandbox().works:
+        shell = replace(shell, sandbox=None)
+    if shell.sandbox is None:
+        shell = replace(shell, env={**shell.env, **_GIT_WITHOUT_SANDBOX})
     policy = ToolPolicy(
         root,
         permissions,
         only_write=phase.expected_artifact.path if phase.read_only else None,
         is_contained=shell.sandbox is not None,
+        is_unsandboxed=is_unsandboxed,
+        is_switched_off=not persona.sandbox.is_on,
         hidden=(scope.config.data_dir, scope.place.repo, *([scope.place.source] if scope.place.source else [])),
         home=os.environ.get("HOME", ""),
     )
 
+    scope.current_tree = ""  # a person may have changed files since the last turn
+
     async def after_mutation() -> dict[str, Any]:
-        return {"tree": await scope.on_disk(lambda: write_tree(scope.place).tree_id)}
+        scope.current_tree = await scope.on_disk(lambda: write_tree(scope.place).tree_id)
+        return {"tree": scope.current_tree}
+
+    async def before_command() -> str:
+        return scope.current_tree or str((await after_mutation())["tree"])
 
     services = TurnServices(
         rules={**file_tool_rules(root), **command_rules(shell.spool_dir)},
@@ -85,6 +108,7 @@ def make_middleware(
         approver=PhaseToolApprover(scope, phase, attempt),
         shell=shell,
         hooks=PhaseHooks(scope, phase) if scope.template.hooks else None,
+        before_command=before_command,
         retries=RetryRules.of(persona, scope.config),
         provider_slot=get_rate_limits(scope.config).slot(provider_of(persona), scope.run_id),
     )

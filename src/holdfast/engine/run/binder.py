@@ -66,6 +66,7 @@ class RunBinder:
             budget_micros=None if limit is None else round(Decimal(str(limit)) * 1_000_000),
             title=request.title,
             started_by=request.started_by,
+            is_unsandboxed=request.is_unsandboxed,
         )
         return without_secrets(new)
 

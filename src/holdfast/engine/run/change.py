@@ -1,4 +1,4 @@
-"""A person's change to a run that is there: other personas for its roles, other requirements.
+"""A person's change to a run that is there: other personas for its roles, other requirements, no sandbox.
 
 Rule: one append holds the event that says who changed what, the rows it is about, and the end of every attempt that
 works from what was there before. What is completed stays; a phase that was under way starts anew.
@@ -26,7 +26,7 @@ from holdfast.runtime.step import SameCommit
 
 REOPENED = "run_changed"
 """Why a phase was reopened, in its event."""
-_UNDER_WAY = (RunPhaseState.RUNNING, RunPhaseState.AWAITING_APPROVAL)
+UNDER_WAY = (RunPhaseState.RUNNING, RunPhaseState.AWAITING_APPROVAL)
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,14 @@ class ChangeRequest:
     persona_overrides: Mapping[str, str] = field(default_factory=dict)
     requirements_md: str | None = None
     by: str = ""
+    is_unsandboxed: bool = False
+    """From here on the run's commands run without a sandbox; nobody can take that back for it."""
 
     def __bool__(self) -> bool:
+        return self.has_new_task or self.is_unsandboxed
+
+    @property
+    def has_new_task(self) -> bool:
         return bool(self.persona_overrides) or self.requirements_md is not None
 
 
@@ -50,6 +56,7 @@ class RunChange:
     reopened: tuple[str, ...]
     events: tuple[Event, ...] = ()
     rows: tuple[Statement, ...] = ()
+    is_unsandboxed: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.events)
@@ -60,6 +67,7 @@ class RunChange:
             return "Nothing is different: the run has these personas and requirements already."
         parts = ["the requirements"] if self.has_requirements else []
         parts += [f"{role} is {name}" for role, name in self.personas.items()]
+        parts += ["commands run without a sandbox"] if self.is_unsandboxed else []
         again = f" Starts anew: {', '.join(self.reopened)}." if self.reopened else ""
         return f"Changed: {', '.join(parts)}.{again}"
 
@@ -68,14 +76,14 @@ def plan_change(
     loaded: LoadedRun, request: ChangeRequest, bindings: Mapping[str, Binding], approvals: Iterable[ApprovalRow]
 ) -> RunChange:
     """Work out a change; one that changes nothing has no events. `approvals` are those that wait for an answer."""
-    if is_conversation(loaded.template):
+    if is_conversation(loaded.template) and request.has_new_task:
         raise RunNotInState("A conversation has no requirements or roles to change.", hint="Say it in a message.")
     stored, run_id = loaded.stored, loaded.run_id
     changed = {role: one for role, one in bindings.items() if one.persona_hash != stored.bindings[role][0].persona_hash}
     learn_keys(binding.persona.key_variable for binding in changed.values())
     text = None if request.requirements_md is None else scrub_prompt(request.requirements_md).replace("\0", "")
     text = None if text == stored.run.requirements_md else text
-    if text is None and not changed:
+    if text is None and not changed and not request.is_unsandboxed:
         return RunChange({}, has_requirements=False, reopened=())
     reopened = [row for row in stored.phases.values() if _is_concerned(loaded, row, changed, text)]
     keys = [row.phase_key for row in reopened]
@@ -86,8 +94,9 @@ def plan_change(
         "reopened": keys,
         "superseded": superseded,
         **({} if text is None else {"requirements_md": text}),
+        **({"unsandboxed": True} if request.is_unsandboxed else {}),
     }
-    events = [create_event(run_id, EventKind.RUN_CHANGED, **facts), *(_reopened(run_id, row) for row in reopened)]
+    events = [create_event(run_id, EventKind.RUN_CHANGED, **facts), *(to_reopened(run_id, row) for row in reopened)]
     rows = [
         *persona_rows(binding.persona for binding in changed.values()),
         *(rebind(run_id, binding) for binding in changed.values()),
@@ -97,7 +106,7 @@ def plan_change(
         change_run(run_id, requirements_md=text),
     ]
     names = {role: binding.persona.name for role, binding in changed.items()}
-    return RunChange(names, text is not None, tuple(keys), tuple(events), tuple(rows))
+    return RunChange(names, text is not None, tuple(keys), tuple(events), tuple(rows), request.is_unsandboxed)
 
 
 async def write_change(
@@ -139,7 +148,7 @@ async def _has_changed(db: Database, waiting: Iterable[ApprovalRow]) -> bool:
 def _is_concerned(loaded: LoadedRun, row: RunPhaseRow, changed: Mapping[str, Binding], text: str | None) -> bool:
     """Return whether a phase is under way with something that is different now; what it started from is pinned."""
     phases: Sequence[str] = [phase.key for phase in loaded.template.phases]
-    if row.state not in _UNDER_WAY or row.phase_key not in phases:
+    if row.state not in UNDER_WAY or row.phase_key not in phases:
         return False
     return text is not None or loaded.template.phase(row.phase_key).role in changed
 
@@ -155,11 +164,12 @@ def _describe(loaded: LoadedRun, role: str, binding: Binding) -> dict[str, str]:
     }
 
 
-def _reopened(run_id: str, row: RunPhaseRow) -> Event:
+def to_reopened(run_id: str, row: RunPhaseRow, *, reason: str = REOPENED, comment: str | None = None) -> Event:
+    """Return the event that ends the attempt under way: the next one starts anew, with the comment if there is one."""
     payload: dict[str, Any] = {
         "phase": row.phase_key,
         "attempt": row.attempt,
-        "comment": row.comment,
-        "reason": REOPENED,
+        "comment": row.comment if comment is None else comment,
+        "reason": reason,
     }
     return create_event(run_id, EventKind.PHASE_REOPENED, f"{row.phase_key}/{row.attempt}", **payload)

@@ -11,7 +11,10 @@ from uuid import UUID
 from holdfast.agents.redaction import learn_keys, scrub_prompt
 from holdfast.binding import Binding
 from holdfast.enums import Backend
-from holdfast.errors import RunIdInvalid
+from holdfast.errors import RunIdInvalid, RunNotInState
+from holdfast.persistence.db import Database
+from holdfast.persistence.deletion import find_deleted
+from holdfast.persistence.runs import find_run
 from holdfast.persistence.statements import (
     NewRunRow,
     insert_binding,
@@ -22,7 +25,10 @@ from holdfast.persistence.statements import (
     lock_run,
 )
 from holdfast.persona import AgentPersona
-from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.checkpoint.base import Claim, Statement
+from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.step import SameCommit
 from holdfast.workflow import WorkflowTemplate
 
 
@@ -37,6 +43,7 @@ class RunOptions(TypedDict, total=False):
     budget_usd: float | Decimal | None
     title: str
     started_by: str
+    is_unsandboxed: bool
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,8 @@ class RunRequest:
     budget_usd: float | Decimal | None = None
     title: str = ""
     started_by: str = ""
+    is_unsandboxed: bool = False
+    """The person who starts it chose that its commands run without a sandbox."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,7 @@ class NewRun:
     started_by: str = ""
     forked_from: str | None = None
     base_commit: str | None = None
+    is_unsandboxed: bool = False
 
     def created_facts(self) -> dict[str, Any]:
         """Return what the journal's first event says."""
@@ -85,6 +95,7 @@ class NewRun:
             "budget_micros": self.budget_micros,
             "started_by": self.started_by,
             "bindings": {role: binding.explanation for role, binding in self.bindings.items()},
+            **({"unsandboxed": True} if self.is_unsandboxed else {}),
         }
 
 
@@ -135,3 +146,20 @@ def _to_row(new: NewRun) -> NewRunRow:
         is_simulated=all(binding.backend is Backend.SIMULATED for binding in new.bindings.values()),
         forked_from=new.forked_from,
     )
+
+
+async def write_new(
+    db: Database,
+    journal: Journal,
+    claim: Claim,
+    new: NewRun,
+    also: SameCommit = SameCommit(),  # noqa: B008 - frozen
+) -> None:
+    """Write the first event and the rows of a run. Raises `RunNotInState` if there is or was one of this id."""
+    if await find_run(db, new.run_id) is not None:
+        raise RunNotInState(f"There is a run {new.run_id} already.", hint="Resume it, or take another id.")
+    if await find_deleted(db, new.run_id) is not None:
+        hint = "Take another id, or let `holdfast gc` finish first."
+        raise RunNotInState(f"A run {new.run_id} is being deleted.", hint=hint)
+    created = create_event(new.run_id, EventKind.RUN_CREATED, **new.created_facts())
+    await journal.append(new.run_id, [created, *also.events], claim=claim, rows=[*creation_rows(new), *also.rows])

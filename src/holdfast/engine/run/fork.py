@@ -48,6 +48,8 @@ class ForkRequest:
     started_by: str = ""
     bindings: Mapping[str, Binding] = field(default_factory=dict)
     requirements_md: str | None = None
+    is_unsandboxed: bool = False
+    """Chosen for the new run; that the original has no sandbox says nothing about it."""
 
 
 async def plan_fork(db: Database, config: Config, loaded: LoadedRun, request: ForkRequest) -> Fork:
@@ -141,4 +143,5 @@ def _to_new_run(loaded: LoadedRun, workspace: Workspace, request: ForkRequest) -
         started_by=request.started_by,
         forked_from=stored.run.id,
         base_commit=workspace.base_commit,
+        is_unsandboxed=request.is_unsandboxed,
     )

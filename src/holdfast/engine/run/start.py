@@ -1,5 +1,6 @@
 """The first event of a drive: a run starts, is resumed, or is retried."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -31,7 +32,8 @@ class NewStart(DriveStart):
     opens_files = False
 
     async def write(self, scope: RunScope, stored: StoredRun) -> None:
-        await scope.log.append(scope.log.event(EventKind.RUN_STARTED), rows=[start_run(scope.run_id)])
+        started = scope.log.event(EventKind.RUN_STARTED, **await find_sandbox(scope))
+        await scope.log.append(started, rows=[start_run(scope.run_id)])
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,12 @@ class ResumeStart(DriveStart):
     async def write(self, scope: RunScope, stored: StoredRun) -> None:
         scope.history.accepts_drift |= self.accept_drift
         drift: dict[str, Any] = {"accept_drift": True} if scope.history.accepts_drift else {}
-        resumed = scope.log.event(EventKind.RUN_RESUMED, after=stored.run.state, **drift)
+        sandbox = await find_sandbox(scope)
+        resumed = scope.log.event(EventKind.RUN_RESUMED, after=stored.run.state, **drift, **sandbox)
         events = [resumed, *_skipped(scope, stored)]
         is_started_now = stored.run.state == RunStatus.PENDING  # its maker died before it began
         if is_started_now:
-            events.insert(0, scope.log.event(EventKind.RUN_STARTED))
+            events.insert(0, scope.log.event(EventKind.RUN_STARTED, **sandbox))
         await scope.log.append(*events, rows=[resume_run(scope.run_id, is_started_now=is_started_now)])
 
 
@@ -59,9 +62,16 @@ class RetryStart(DriveStart):
     async def write(self, scope: RunScope, stored: StoredRun) -> None:
         failed = [key for key, row in stored.phases.items() if row.state == RunPhaseState.FAILED]
         rows = [*(reopen_phase(scope.run_id, key) for key in failed), reopen_run(scope.run_id)]
-        resumed = scope.log.event(EventKind.RUN_RESUMED, after="failed")
+        resumed = scope.log.event(EventKind.RUN_RESUMED, after="failed", **await find_sandbox(scope))
         await scope.log.append(resumed, *_skipped(scope, stored), rows=rows)
         scope.history.retry(scope.log.records.last_seq + 1)
+
+
+async def find_sandbox(scope: RunScope) -> dict[str, Any]:
+    """Return which sandbox is in force for the commands of this drive, and who chose that there is none."""
+    if scope.history.unsandboxed_by is not None:
+        return {"sandbox": "none", "unsandboxed_by": scope.history.unsandboxed_by}
+    return {"sandbox": (await asyncio.to_thread(scope.find_sandbox)).kind or "none"}
 
 
 def _skipped(scope: RunScope, stored: StoredRun) -> list[Event]:

@@ -34,6 +34,10 @@ class RunProgress(EventFold):
         self.paused_by = ""
         self.cancelled = ("", "")
         """By whom, and why."""
+        self.sandbox = ""
+        """Which sandbox was in force for commands when a process last took the run up."""
+        self.unsandboxed_by: str | None = None
+        """Who chose that there is none, if someone did."""
 
     @property
     def is_still(self) -> bool:
@@ -54,6 +58,9 @@ class RunProgress(EventFold):
         self.status = status_after(self.status, event.kind)
         self.pause_reason = str(payload.get("reason", "")) if event.kind == EventKind.RUN_PAUSED else ""
         self.error = payload.get("error")
+        if event.kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED) and "sandbox" in payload:
+            by = payload.get("unsandboxed_by")
+            self.sandbox, self.unsandboxed_by = to_text(payload["sandbox"]), by if isinstance(by, str) else None
         if event.kind == EventKind.RUN_RESUMED:
             self.stalled = ""
         elif event.kind == EventKind.RUN_CANCELLED:

@@ -27,6 +27,11 @@ class SandboxProbe:
     def works(self) -> bool:
         return self.program is not None
 
+    @property
+    def kind(self) -> str:
+        """Which sandbox is in force: `bubblewrap`, or `none`."""
+        return "bubblewrap" if self.works else "none"
+
 
 def find_bubblewrap() -> SandboxProbe:
     """Return the first bubblewrap that contains a command on this machine, or why there is none.

@@ -154,10 +154,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def judge(root: Path, line: str, *, is_contained: bool = True, read_only: bool = False, **rules: object) -> Judgement:
+    """Judge a line in a sandbox, or without one because a person chose that."""
     policy = ToolPolicy(
         root,
         Permissions.model_validate(rules),
         is_contained=is_contained,
+        is_unsandboxed=not is_contained,
         hidden=(root.parent / "data",),
         home=str(root.parent),
         only_write="out.json" if read_only else None,
@@ -165,7 +167,7 @@ def judge(root: Path, line: str, *, is_contained: bool = True, read_only: bool =
     return policy("execute", {"command": line})
 
 
-@pytest.mark.parametrize("is_contained", [True, False], ids=["sandbox", "no-sandbox"])
+@pytest.mark.parametrize("is_contained", [True, False], ids=["sandbox", "unsandboxed"])
 @pytest.mark.parametrize(
     ("verdict", "line"),
     [(verdict, line) for verdict, lines in (("allow", ALLOWED), ("ask", DOUBTFUL), ("deny", DENIED)) for line in lines],
@@ -178,7 +180,7 @@ def test_a_command_line_is_judged_by_all_that_it_runs(root: Path, verdict: str, 
     assert judgement.reason or verdict == "allow"
 
 
-def test_code_in_the_line_is_for_a_person_to_read_only_without_a_sandbox(root: Path) -> None:
+def test_code_in_the_line_is_for_a_person_to_read_only_if_they_chose_no_sandbox(root: Path) -> None:
     lines = ["python3 -c 'import os'", "perl -e 'x'", "node --eval x", "awk 'BEGIN{system(\"id\")}'", "sed '1e id' a"]
 
     assert [judge(root, line).verdict for line in lines] == ["allow"] * 5
@@ -224,6 +226,8 @@ def test_without_a_sandbox_a_phase_that_only_reads_has_only_readers(root: Path) 
     [
         ("read_file", "/src/a.py", "allow"),
         ("read_file", "/.env", "deny"),
+        ("read_file", "/notes.md", "deny"),
+        ("write_file", "/notes.md", "ask"),
         ("write_file", "/.env", "ask"),
         ("write_file", "/.env.example", "allow"),
         ("read_file", "/deploy/ID_RSA", "deny"),
@@ -234,4 +238,6 @@ def test_without_a_sandbox_a_phase_that_only_reads_has_only_readers(root: Path) 
     ],
 )
 def test_the_file_tools_are_judged_by_their_paths(root: Path, tool: str, path: str, verdict: str) -> None:
+    (root / "notes.md").symlink_to(".env")
+
     assert ToolPolicy(root, Permissions())(tool, {"file_path": path}).verdict == verdict

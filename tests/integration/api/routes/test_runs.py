@@ -12,9 +12,11 @@ from tests.support.api.server_world import Api, open_api
 from tests.support.progress_limit import until
 
 from holdfast import engine
+from holdfast.agents.tools.shell import probe_once
 from holdfast.catalog import Catalog, find_demands
 from holdfast.consent import PersonaConsentStore
 from holdfast.persistence.db import Database
+from holdfast.presentation.format import describe_sandbox
 
 
 async def test_a_started_run_is_driven_to_its_end(api: Api) -> None:
@@ -336,3 +338,30 @@ async def test_no_request_needs_two_connections_at_once(tmp_path: Path, monkeypa
         answers = await asyncio.gather(*(api.viewer.get(path) for path in paths))
 
         assert dict(zip(paths, [answer.status_code for answer in answers], strict=True)) == dict.fromkeys(paths, 200)
+
+
+async def test_no_request_takes_the_sandbox_away_unless_the_server_allows_it(api: Api) -> None:
+    refused = await api.admin.post("/api/runs", json=api.body(unsandboxed=True))
+
+    assert (refused.status_code, refused.json()["code"]) == (403, "unsandboxed_not_allowed")
+    assert (await api.viewer.get("/api/runs")).json()["items"] == []
+
+
+async def test_a_server_may_allow_runs_without_a_sandbox(furnished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "build_agent", engine.build_agent)
+    async with open_api(furnished, allow_unsandboxed=True) as api:
+        chosen = await api.wait_for(await api.start(unsandboxed=True))
+        usual = await api.wait_for(await api.start())
+
+    assert chosen["sandbox"] == "no sandbox, chosen by operator"
+    assert usual["sandbox"] == describe_sandbox(probe_once().kind, None)
+
+
+async def test_the_page_shows_what_contains_the_commands(api: Api) -> None:
+    run_id = await api.start()
+    await api.wait_for(run_id)
+
+    timeline = (await api.viewer.get(f"/api/runs/{run_id}/timeline")).json()
+
+    contained = describe_sandbox(probe_once().kind, None)
+    assert all(contained in row["facts"] for row in timeline["rows"] if row["type"] == "phase")

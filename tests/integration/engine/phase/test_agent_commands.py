@@ -36,8 +36,14 @@ def running_a_command(line: str, timeout_s: float = 100) -> Any:
 
 
 def is_running(argument: str) -> bool:
-    lines = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
-    return any(line.split(b"\0")[:2] == [b"sleep", argument.encode()] for line in lines)
+    return any(_read(path).split(b"\0")[:2] == [b"sleep", argument.encode()] for path in Path("/proc").glob("[0-9]*"))
+
+
+def _read(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""  # it has ended since it was listed
 
 
 def find(world: World, name: str) -> list[Path]:

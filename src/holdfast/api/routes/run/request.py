@@ -13,7 +13,12 @@ from holdfast.engine.run.load import get_run
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
 
-@router.get("/{run_id}/request", responses=READ_ONE, summary="What a run was started with")
+@router.get(
+    "/{run_id}/request",
+    responses=READ_ONE,
+    summary="What a run was started with",
+    response_model_exclude={"unsandboxed"},  # a person chooses that anew for every run
+)
 async def show_request(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> StartRun:
     """Answer with a body for `POST /api/runs`, to start one like it. Personas only where they were asked for."""
     stored = await get_run(server.db, run_id)

@@ -18,6 +18,7 @@ from holdfast.cli.terminal.output import (
 from holdfast.enums import RunStatus
 from holdfast.persistence.raw_sql import (
     find_driven,
+    find_last_payload,
     get_run,
     read_approvals,
     read_artifacts,
@@ -50,6 +51,8 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
     print_text(f"  run {facts['run_id']}\n  on {facts['repo_path']} ({facts['base_branch']})")
     if not is_over and facts["worktree_root"]:
         print_text(f"  worktree {facts['worktree_root']}")
+    if facts["sandbox"]:
+        print_text(f"  {facts['sandbox']}")
     if requirements := facts["requirements_md"].strip():
         print_text(f"  wanted: {requirements.splitlines()[0][:100]}")
     print_text()
@@ -86,6 +89,7 @@ def read_run(run_id: str) -> dict[str, Any]:
         "run_id": run.pop("id"),
         **run,
         "is_driven": is_driven,
+        "sandbox": _describe_sandbox(run_id),
         "phases": [
             {
                 "key": row["phase_key"],
@@ -105,6 +109,16 @@ def read_run(run_id: str) -> dict[str, Any]:
         "simulated_usd": _sum_usd(row for row in spent if row["is_simulated"]),
         "unsettled_usd": _sum_usd(row for row in real if row["state"] == "reserved"),
     }
+
+
+def _describe_sandbox(run_id: str) -> str:
+    """Say what contains the commands of a run, by the last process that took it up."""
+    from holdfast.presentation.format import describe_sandbox
+    from holdfast.runtime.events import EventKind
+
+    kinds = (EventKind.RUN_RESUMED, EventKind.RUN_STARTED)
+    payload = next((found for kind in kinds if "sandbox" in (found := find_last_payload(run_id, kind))), {})
+    return describe_sandbox(str(payload.get("sandbox", "")), payload.get("unsandboxed_by"))
 
 
 def _sum_usd(rows: "Iterable[dict[str, Any]]") -> float:
