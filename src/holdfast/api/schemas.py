@@ -355,6 +355,7 @@ class TokenList(BaseModel):
 class CreatedToken(BaseModel):
     id: str
     token: str = Field(description="Shown this once.")
+    expires_at: str | None = Field(description="No later than the end of the token that made it.", examples=[None])
 
 
 class SessionInfo(BaseModel):

@@ -6,18 +6,18 @@ Rule: a secret is never stored, only its hash; what changes who may do what is a
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
 
 from holdfast.enums import Role
-from holdfast.errors import RowRefused, TokenNotFound
+from holdfast.errors import NotAuthenticated, RowRefused, TokenNotFound
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import IdempotencyRow, SessionRow, TokenRow
 from holdfast.persistence.statements import insert, now_text, update
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
 
 ACCESS_JOURNAL = "holdfast-access"
@@ -39,22 +39,28 @@ class NewToken:
 
 
 async def create_token(
-    journal: Journal, *, name: str, role: Role, expires_at: str | None = None, by: str = ""
+    journal: Journal,
+    *,
+    name: str,
+    role: Role,
+    expires_at: str | None = None,
+    by: str = "",
+    by_token_id: str | None = None,
 ) -> NewToken:
-    """Make a token; it works from now on."""
+    """Make a token; it works from now on.
+
+    With `by_token_id` it is made by whoever has that token. Raises `NotAuthenticated` if that one no longer works.
+    """
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-    row = insert(
-        "tokens",
-        {
-            "id": token_id,
-            "name": name,
-            "role": role.value,
-            "hash": hash_secret(secret),
-            "created_at": now_text(),
-            "created_by": by,
-            "expires_at": expires_at,
-        },
-    )
+    values = {
+        "id": token_id,
+        "name": name,
+        "role": role.value,
+        "hash": hash_secret(secret),
+        "created_at": now_text(),
+        "created_by": by,
+        "expires_at": expires_at,
+    }
     event = create_event(
         ACCESS_JOURNAL,
         EventKind.TOKEN_CREATED,
@@ -64,7 +70,7 @@ async def create_token(
         expires_at=expires_at,
         by=by,
     )
-    await journal.append(ACCESS_JOURNAL, [event], rows=[row])
+    await _append_while_valid(journal, event, "tokens", values, by_token_id)
     return NewToken(token_id, f"{_PREFIX}_{token_id}_{secret}")
 
 
@@ -97,9 +103,15 @@ async def find_valid_token(db: Database, token: str) -> TokenRow | None:
         async with db.session() as session:
             row = await session.get(TokenRow, token_id)
     is_right = hmac.compare_digest(hash_secret(secret), row.hash if row else _NO_HASH)
-    if row is None or not is_right or row.revoked_at is not None or _is_over(row.expires_at):
+    return row if row is not None and is_right and _is_valid(row) else None
+
+
+async def read_token_end(db: Database, token_id: str | None) -> str | None:
+    """Read when a token ends; `None` if it has no end, or there is no token."""
+    if token_id is None:
         return None
-    return row
+    async with db.session() as session:
+        return await session.scalar(select(TokenRow.expires_at).where(TokenRow.id == token_id))
 
 
 async def note_use(journal: Journal, token_id: str) -> None:
@@ -113,28 +125,61 @@ async def list_tokens(db: Database) -> Sequence[TokenRow]:
 
 
 async def open_session(journal: Journal, *, name: str, role: Role, expires_at: str, token_id: str | None = None) -> str:
-    """Let a browser in and return the secret for its cookie, always a new one."""
+    """Let a browser in and return the secret for its cookie, always a new one.
+
+    Raises `NotAuthenticated` if the token that it logs in with no longer works.
+    """
     secret = secrets.token_urlsafe(32)
-    row = insert(
-        "sessions",
-        {
-            "id": hash_secret(secret),
-            "token_id": token_id,
-            "name": name,
-            "role": role.value,
-            "created_at": now_text(),
-            "expires_at": expires_at,
-        },
-    )
+    values = {
+        "id": hash_secret(secret),
+        "token_id": token_id,
+        "name": name,
+        "role": role.value,
+        "created_at": now_text(),
+        "expires_at": expires_at,
+    }
     event = create_event(ACCESS_JOURNAL, EventKind.SESSION_OPENED, name=name, role=role.value, token_id=token_id)
-    await journal.append(ACCESS_JOURNAL, [event], rows=[row])
+    await _append_while_valid(journal, event, "sessions", values, token_id)
     return secret
 
 
+async def _append_while_valid(
+    journal: Journal, event: Event, table: str, values: Mapping[str, str | None], token_id: str | None
+) -> None:
+    """Append an event with its row, both only if the token behind them works at that moment.
+
+    Every change of tokens and sessions is an append to the one access journal, and appends to a journal come one after
+    the other: a token that is revoked meanwhile is either seen here, or its revocation sees what was made here.
+    """
+    row = insert(table, dict(values))
+    if token_id is not None:
+        names = ", ".join(values)
+        marks = ", ".join(f"CAST(:{name} AS TEXT)" for name in values)
+        row = Statement(
+            f"INSERT INTO {table} ({names}) SELECT {marks} FROM tokens AS maker WHERE maker.id = :maker_id "  # noqa: S608 - names of ours
+            "AND maker.revoked_at IS NULL AND (maker.expires_at IS NULL OR maker.expires_at > :now)",
+            {**values, "maker_id": token_id, "now": now_text()},
+        )
+    try:
+        await journal.append(ACCESS_JOURNAL, [event], rows=[row])
+    except RowRefused as error:
+        raise NotAuthenticated("The token was revoked or is over.") from error
+
+
 async def find_valid_session(db: Database, secret: str) -> SessionRow | None:
+    """Find the session of a cookie; it is over with the token that it was opened with, whatever its own row says."""
+    query = (
+        select(SessionRow, TokenRow)
+        .outerjoin(TokenRow, TokenRow.id == SessionRow.token_id)
+        .where(SessionRow.id == hash_secret(secret))
+    )
     async with db.session() as session:
-        row = await session.get(SessionRow, hash_secret(secret))
-    return None if row is None or row.ended_at is not None or _is_over(row.expires_at) else row
+        found = (await session.execute(query)).one_or_none()
+    if found is None:
+        return None
+    row, token = found
+    is_token_over = row.token_id is not None and (token is None or not _is_valid(token))
+    return None if is_token_over or row.ended_at is not None or _is_over(row.expires_at) else row
 
 
 async def end_session(journal: Journal, secret: str) -> None:
@@ -165,6 +210,10 @@ async def forget_old(journal: Journal, *, sessions_until: str, keys_until: str) 
     )
     used = Statement("DELETE FROM idempotency_keys WHERE created_at <= :until", {"until": keys_until}, expect=None)
     await journal.append(ACCESS_JOURNAL, [], rows=[over, used])
+
+
+def _is_valid(token: TokenRow) -> bool:
+    return token.revoked_at is None and not _is_over(token.expires_at)
 
 
 def _is_over(expires_at: str | None) -> bool:

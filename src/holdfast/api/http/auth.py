@@ -39,7 +39,7 @@ class Identity:
     role: Role
     token_id: str | None = None
     expires_at: str | None = None
-    """When the login of a browser ends."""
+    """When the login of a browser, or the token of a program, ends."""
     is_person: bool = True
     """False where nobody was asked who they are: the server runs without authentication."""
 
@@ -130,7 +130,7 @@ class Access:
         if now - self._noted.get(row.id, -_NOTE_USE_EVERY_S) >= _NOTE_USE_EVERY_S:
             self._noted[row.id] = now
             await note_use(server.journal, row.id)
-        return Identity(row.name, Role(row.role), row.id)
+        return Identity(row.name, Role(row.role), row.id, row.expires_at)
 
     def identify_link(self, code: str, address: str) -> Identity:
         """Return whose login link this code is of. Raises `NotAuthenticated` if it is wrong, used or over."""
@@ -143,10 +143,15 @@ class Access:
         return identity
 
     async def log_in(self, server: Server, identity: Identity, before: str | None) -> tuple[str, str]:
-        """Open a session and return its secret and its end; the session that the browser had before ends here."""
+        """Open a session and return its secret and its end, which is not after that of the token it began with.
+
+        The session that the browser had before ends here. Raises `NotAuthenticated` if the token was revoked meanwhile.
+        """
         if before:
             await end_session(server.journal, before)
         expires_at = to_time_text(datetime.now(UTC) + timedelta(hours=self._session_hours))
+        if identity.expires_at is not None:
+            expires_at = min(expires_at, identity.expires_at)
         secret = await open_session(
             server.journal,
             name=identity.name,
