@@ -5,9 +5,10 @@ Rule: a route names the least role it needs by `needs(...)`; there is no other w
 
 import functools
 import hmac
+import ipaddress
 import secrets
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from holdfast.persistence.statements import to_time_text
 COOKIE = "holdfast_session"
 _LINK_MINUTES = 15
 _NOTE_USE_EVERY_S = 60.0
+_MOST_ADDRESSES = 10_000
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `holdfast token create`.")
 _cookie = APIKeyCookie(name=COOKIE, auto_error=False, description="The session of a browser that has logged in.")
@@ -75,13 +77,14 @@ class LoginLimit:
 
     def __init__(self, per_minute: int) -> None:
         self._per_minute = per_minute
-        self._failures: dict[str, deque[float]] = {}
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def note_failure(self, address: str) -> None:
         """Count a failure of this address. Raises `TooManyAttempts` if there were too many before this one."""
-        if len(self._failures) > 10_000:  # an attacker with many addresses must not fill the memory
-            self._failures.clear()
         failures = self._failures.setdefault(address, deque())
+        self._failures.move_to_end(address)
+        if len(self._failures) > _MOST_ADDRESSES:  # many addresses fill no memory, and clear nobody else's count
+            self._failures.popitem(last=False)
         now = time.monotonic()
         while failures and failures[0] < now - 60:
             failures.popleft()
@@ -163,7 +166,30 @@ class Access:
 
 
 def address_of(request: Request) -> str:
-    return request.client.host if request.client else ""
+    """Return whose attempts are counted together: an IPv4 address, or a network of IPv6, which one person has."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host
+
+
+def read_credentials(request: Request) -> tuple[str | None, str | None]:
+    """Return the token and the cookie that came with a request."""
+    header = request.headers.get("authorization")
+    cookie = request.cookies.get(COOKIE)
+    if header is None:
+        return None, cookie
+    scheme, _, credentials = header.partition(" ")
+    # A scheme that is not ours is a wrong token, not a reason to look at the cookie.
+    return (credentials.strip() if scheme.lower() == "bearer" else ""), cookie
+
+
+async def identify_early(request: Request) -> None:
+    """Find out who sends a request before its body is read. Raises `NotAuthenticated`, `TooManyAttempts`."""
+    server = await get_server(request)
+    request.state.identity = await get_access(request).identify(server, *read_credentials(request), address_of(request))
 
 
 def get_access(request: Request) -> Access:
@@ -180,14 +206,14 @@ def needs(role: Role) -> Callable[..., Awaitable[Identity]]:
     async def identify(
         request: Request,
         server: Annotated[Server, Depends(get_server)],
-        bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
-        cookie: Annotated[str | None, Security(_cookie)],
+        _bearer_seen: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
+        _cookie_seen: Annotated[str | None, Security(_cookie)],
     ) -> Identity:
-        token = bearer.credentials if bearer else None
-        if bearer is None and "authorization" in request.headers:
-            token = ""  # a scheme that is not ours is a wrong token, not a reason to look at the cookie
+        token, cookie = read_credentials(request)
         access = get_access(request)
-        identity = await access.identify(server, token, cookie, address_of(request))
+        identity: Identity | None = getattr(request.state, "identity", None)  # known already if it has a body
+        if identity is None:
+            identity = await access.identify(server, token, cookie, address_of(request))
         request.state.is_still_in = functools.partial(access.is_still_in, server, token, cookie)
         if not identity.role.includes(role):
             raise RoleInsufficient(f"This needs the role {role}; {identity.name!r} has {identity.role}.")
