@@ -29,5 +29,3 @@ class ServerOptions:
     clean_every_s: float = 3600.0
     login_attempts_per_minute: int = 10
     max_queued_events: int = 1000
-    max_queued_bytes: int = 4_000_000
-    """Of what one stream's client has not read yet; the queues of one run's clients share their frames."""

@@ -21,7 +21,7 @@ from holdfast.api.options import ServerOptions
 from holdfast.api.server.server import Server, get_server
 from holdfast.enums import Role
 from holdfast.errors import NotAuthenticated, RoleInsufficient, TooManyAttempts
-from holdfast.persistence.access import end_session, find_valid_session, find_valid_token, note_use, open_session
+from holdfast.persistence.access import end_session, note_use, open_session
 from holdfast.persistence.statements import to_time_text
 
 COOKIE = "holdfast_session"
@@ -111,7 +111,7 @@ class Access:
         if token is not None:
             return await self.identify_token(server, token, address)
         if cookie:
-            row = await find_valid_session(server.db, cookie)
+            row = await server.find_session(cookie)
             if row is not None:
                 return Identity(row.name, Role(row.role), row.token_id, row.expires_at)
         raise NotAuthenticated("This needs a token or a login.")
@@ -121,11 +121,11 @@ class Access:
         if not self.has_auth:
             return True
         if token is not None:
-            return await find_valid_token(server.db, token) is not None
-        return await find_valid_session(server.db, cookie or "") is not None
+            return await server.find_token(token) is not None
+        return await server.find_session(cookie or "") is not None
 
     async def identify_token(self, server: Server, token: str, address: str) -> Identity:
-        row = await find_valid_token(server.db, token)
+        row = await server.find_token(token)
         if row is None:
             self._limit.note_failure(address)
             raise NotAuthenticated("The token is wrong, revoked or over.")

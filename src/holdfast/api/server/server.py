@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -20,10 +21,12 @@ from holdfast.api.server.metrics import RunMetrics
 from holdfast.api.server.nightly_cleanup import clean_every_night
 from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
-from holdfast.persistence.access import forget_old
+from holdfast.persistence.access import find_valid_sessions, find_valid_tokens, forget_old
 from holdfast.persistence.db import Database
+from holdfast.persistence.models import SessionRow, TokenRow
 from holdfast.persistence.statements import to_time_text
 from holdfast.presentation.trace import RunTrace
+from holdfast.runtime.coalescer import Coalescer
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
 
@@ -90,6 +93,9 @@ class Server:
     rate_limits: RateLimits
     traces: TraceCache
     tasks: TaskTracker
+    find_token: Coalescer[str, TokenRow | None]
+    """Whose token it is, if it works; thousands of streams may ask at once, and share a query."""
+    find_session: Coalescer[str, SessionRow | None]
 
     def find_reason(self, run_id: str) -> str | None:
         """Tell why a run that should go on does not, as far as this server knows."""
@@ -153,6 +159,7 @@ class ServerHolder:
             await dispatcher.start()
             stack.push_async_callback(dispatcher.stop)
             run_streams = RunStreams(db, journal, max_queued=options.max_queued_events)
+            stack.push_async_callback(run_streams.wait_closed)
             self._closing = stack.pop_all()
             return Server(
                 config=config,
@@ -167,6 +174,8 @@ class ServerHolder:
                 rate_limits=get_rate_limits(config),
                 traces=TraceCache(journal),
                 tasks=tasks,
+                find_token=Coalescer(functools.partial(find_valid_tokens, db)),
+                find_session=Coalescer(functools.partial(find_valid_sessions, db)),
             )
 
 
