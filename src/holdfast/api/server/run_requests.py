@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from holdfast.api.schemas import Decide, ForkRun, ResumeRun, RetryRun, StartRun, TopUp
 from holdfast.api.server.server import Server
-from holdfast.engine.approvals.questions import UNSET
+from holdfast.engine.approvals.questions import UNSET, to_question
 from holdfast.engine.run.change import ChangeRequest
 from holdfast.engine.run.load import get_run, load_run
 from holdfast.engine.workflow_engine import WorkflowEngine
@@ -221,7 +221,7 @@ async def decide(server: Server, approval_id: str, body: Decide, *, by: str, is_
         by=by,
         digest=body.digest,
         is_identified=is_identified,
-        result=body.result if "result" in body.model_fields_set else UNSET,
+        result=body.result if _has_result(body, row) else UNSET,
         args=body.args,
     )
     decided = _get(await find_approval(server.db, approval_id), approval_id)
@@ -229,6 +229,11 @@ async def decide(server: Server, approval_id: str, body: Decide, *, by: str, is_
     if decided.state != "pending":
         await request_resume(server, row.run_id, by=by, verb="resume")
     return decided
+
+
+def _has_result(body: Decide, row: ApprovalRow) -> bool:
+    """Tell whether an answer brings a result; `null` is one only of a call that may have given it."""
+    return "result" in body.model_fields_set and (body.result is not None or to_question(row).about == "outcome")
 
 
 def _get(row: ApprovalRow | None, approval_id: str) -> ApprovalRow:

@@ -165,7 +165,7 @@ def one_path() -> Iterator[bytes]:
 
 @pytest.mark.parametrize("pieces", [one_header, many_headers, trailers, one_path])
 async def test_a_head_without_end_is_refused(served: ServedApp, pieces: "type[Iterator[bytes]]") -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    _reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     before, sent = resident_bytes(), 0
     try:
         for piece in pieces():
