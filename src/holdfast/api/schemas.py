@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
 from holdfast.presentation.status import Note, StatusLine
-from holdfast.workspace.branch_name import find_name_fault
+from holdfast.workspace.refs import find_name_fault
 
 
 def _check_text(value: str) -> str:

@@ -13,6 +13,7 @@ from holdfast.api.app import create_app
 from holdfast.api.http.auth import Identity
 from holdfast.api.http.connection import LimitedConnection
 from holdfast.api.options import LOOPBACK_NAMES, ServerOptions
+from holdfast.api.server.log_limit import limit_repeats
 from holdfast.config import load_config
 from holdfast.enums import Role
 from holdfast.errors import ConfigInvalid
@@ -40,6 +41,7 @@ def run_server(
 ) -> None:
     """Serve until a signal ends it. Raises `ConfigInvalid` if the address cannot be had."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    limit_repeats(logging.getLogger())
     name_in_url = f"[{host}]" if ":" in host else host
     names = LOOPBACK_NAMES | {name.lower() for name in allowed_hosts} | {name_in_url.lower()}
     app = create_app(load_config(), options=ServerOptions(has_auth=has_auth, allowed_hosts=frozenset(names)))
@@ -63,6 +65,7 @@ def to_uvicorn(app: FastAPI) -> uvicorn.Config:
         app,
         http=LimitedConnection,
         ws="none",
+        log_config=None,  # to the handlers of the program, which leave out what repeats itself
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -225,6 +225,20 @@ def remember_answer(actor: str, key: str, request_hash: str, run_id: str) -> Sta
     return insert("idempotency_keys", values)
 
 
+async def prove_writable(journal: Journal) -> None:
+    """Write a row that means nothing: a session of nobody, over before it began. Raises what any write would.
+
+    What a table already holds would not do: a statement that changes nothing writes nothing.
+    """
+    now = now_text()
+    row = Statement(
+        "INSERT INTO sessions (id, name, role, created_at, expires_at, ended_at) "
+        "VALUES ('probe', '', 'viewer', :now, :now, :now) ON CONFLICT (id) DO UPDATE SET ended_at = :now",
+        {"now": now},
+    )
+    await journal.append(ACCESS_JOURNAL, [], rows=[row])
+
+
 async def forget_old(journal: Journal, *, sessions_until: str, keys_until: str) -> None:
     """Delete sessions that were over, and keys that were used, before these times; may happen twice, anywhere."""
     over = Statement(

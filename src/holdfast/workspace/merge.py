@@ -13,10 +13,10 @@ from pathlib import Path
 
 from holdfast.errors import TargetBranchMissing, WorkspaceConflict, WorkspaceError
 from holdfast.workspace.branch_checkout import check_files, few, move_branch
-from holdfast.workspace.branch_name import find_name_fault, is_own_branch
 from holdfast.workspace.diff import DiffSummary, changed_paths, summarize_diff
 from holdfast.workspace.files import hold_lock
 from holdfast.workspace.git import Author, Git
+from holdfast.workspace.refs import find_name_fault, is_own_branch
 from holdfast.workspace.repository import Repository, is_empty_start, list_branches
 from holdfast.workspace.result import (
     ResultCommit,

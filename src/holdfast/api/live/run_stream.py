@@ -156,10 +156,10 @@ class _RunSource:
 
 async def _read_pages(db: Database, places: list[tuple[str, int]]) -> Sequence[list[Frame] | BaseException]:
     """Read and encode a page for each run and number, once for all who want the same."""
-    wanted = list(dict.fromkeys(places))
+    distinct = list(dict.fromkeys(places))
     found: dict[tuple[str, int], list[Frame] | BaseException] = {}
-    for start in range(0, len(wanted), _PAGES_AT_ONCE):
-        some = wanted[start : start + _PAGES_AT_ONCE]
+    for start in range(0, len(distinct), _PAGES_AT_ONCE):
+        some = distinct[start : start + _PAGES_AT_ONCE]
         for place, page in zip(some, await read_pages_of_runs(db, some), strict=True):
             found[place] = page if isinstance(page, BaseException) else list(_to_frames(place[1], page))
             await asyncio.sleep(0)  # a long journal must not hold the whole server up

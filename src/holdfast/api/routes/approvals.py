@@ -31,8 +31,9 @@ async def list_approvals(
     if state == "pending":
         found = await list_waiting(server.db, limit=limit + 1, after=after)
     else:
-        wanted = None if state == "all" else state
-        found = await list_approvals_page(server.db, state=wanted, limit=limit + 1, after=after)
+        found = await list_approvals_page(
+            server.db, state=None if state == "all" else state, limit=limit + 1, after=after
+        )
     page = found[:limit]
     last = page[-1] if len(found) > limit else None
     return ApprovalList(

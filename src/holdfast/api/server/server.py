@@ -7,7 +7,8 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
@@ -17,8 +18,10 @@ from holdfast.api.live.run_stream import RunStreams
 from holdfast.api.options import ServerOptions
 from holdfast.api.server.dispatch import Dispatcher, InProcessDispatcher, NoDispatcher
 from holdfast.api.server.engines import Engines
+from holdfast.api.server.health import HealthProbe
 from holdfast.api.server.metrics import RunMetrics
 from holdfast.api.server.nightly_cleanup import clean_every_night
+from holdfast.api.server.shared_work import SharedWork
 from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
 from holdfast.persistence.access import find_valid_sessions, find_valid_tokens, forget_old
@@ -93,6 +96,10 @@ class Server:
     rate_limits: RateLimits
     traces: TraceCache
     tasks: TaskTracker
+    health: HealthProbe
+    availability: SharedWork[Path | None, Any]
+    """Who is ready where: asks servers and keyrings, and anybody may want to know."""
+    validations: SharedWork[str, Any]
     find_token: Coalescer[str, TokenRow | None]
     """Whose token it is, if it works; thousands of streams may ask at once, and share a query."""
     find_session: Coalescer[str, SessionRow | None]
@@ -152,6 +159,8 @@ class ServerHolder:
             stack.push_async_callback(_end, cleaning)
             at_night = asyncio.create_task(clean_every_night(db, config), name="holdfast-night")
             stack.push_async_callback(_end, at_night)
+            health = HealthProbe(db, journal, config.data_dir)
+            stack.push_async_callback(health.wait_closed)
             engines = Engines(db, config)
             tasks = TaskTracker()
             stack.push_async_callback(tasks.drain)
@@ -174,6 +183,9 @@ class ServerHolder:
                 rate_limits=get_rate_limits(config),
                 traces=TraceCache(journal),
                 tasks=tasks,
+                health=health,
+                availability=SharedWork(at_once=2),
+                validations=SharedWork(at_once=1),
                 find_token=Coalescer(functools.partial(find_valid_tokens, db)),
                 find_session=Coalescer(functools.partial(find_valid_sessions, db)),
             )

@@ -81,12 +81,12 @@ async def test_a_session_is_over_when_its_token_is_although_its_own_row_says_oth
     assert (seen.status_code, made.status_code) == (401, 401)
 
 
-@pytest.mark.parametrize("wanted", [None, 365])
-async def test_no_token_ends_after_the_one_that_made_it(api: Api, wanted: float | None) -> None:
+@pytest.mark.parametrize("days", [None, 365])
+async def test_no_token_ends_after_the_one_that_made_it(api: Api, days: float | None) -> None:
     end = in_hours(24)
     new = await make_token(api, expires_at=end)
     _login, cookie = await log_in(api, new.token)
-    body = {"name": "heir", "role": "admin", "expires_in_days": wanted}
+    body = {"name": "heir", "role": "admin", "expires_in_days": days}
 
     by_token = await api.client(new.token).post("/api/tokens", json=body)
     by_session = await api.client().post("/api/tokens", json=body, headers=cookie)

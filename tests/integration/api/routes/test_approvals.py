@@ -226,10 +226,10 @@ async def test_a_result_of_null_is_no_result_for_an_approval(api: Api) -> None:
     run_id, waiting = await ask(api)
     url = f"/api/approvals/{waiting['approval_id']}"
 
-    given = await api.approver.post(url, json={"action": "approve", "result": 1})
+    one = await api.approver.post(url, json={"action": "approve", "result": 1})
     null = await api.approver.post(url, json={"action": "approve", "result": None})
 
-    assert (given.status_code, null.status_code) == (422, 200)
+    assert (one.status_code, null.status_code) == (422, 200)
     assert (await api.wait_for(run_id))["state"] == "completed"
 
 

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from holdfast.workspace.branch_name import find_name_fault
+from holdfast.workspace.refs import find_name_fault
 
 GOOD = ["main", "feature/a", "a-b_c.d", "holdfast-upgrade", "holdfast", "v1.0", "\u00e9t\u00e9", "a@b"]
 BAD = [
