@@ -5,6 +5,7 @@ Rule: whatever a client sends or does not read, it costs a bounded amount of mem
 
 import asyncio
 import json
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -18,6 +19,21 @@ _SECURITY_HEADERS = (
 )
 
 
+class _CountedTransport:
+    """A transport that knows how much was ever written to it."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.written_bytes = 0
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        self.written_bytes += len(data)
+        self._transport.write(data)
+
+
 class LimitedConnection(HttpToolsProtocol):
     """Closes itself if no whole request has come for a while, if a head grows too big, or if nobody reads the answer.
 
@@ -25,9 +41,10 @@ class LimitedConnection(HttpToolsProtocol):
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._counted = _CountedTransport(transport)
+        super().connection_made(cast(asyncio.Transport, self._counted))
         self._request_before: object = None
-        self._unsent_before = 0
+        self._unsent_before = self._taken_before = 0
         self._idle_looks = 0
         self._head_bytes = 0
         self._bytes_without_progress = 0
@@ -95,10 +112,6 @@ class LimitedConnection(HttpToolsProtocol):
 
     # -- what goes out, and how long is waited ------------------------------------------------------------------------
 
-    def resume_writing(self) -> None:
-        self._idle_looks = self._unsent_before = 0  # the client has taken what lay there
-        super().resume_writing()
-
     def _watch(self) -> None:
         self._timer: asyncio.TimerHandle = self.loop.call_later(HEAD_WITHIN_S, self._look)
 
@@ -114,9 +127,10 @@ class LimitedConnection(HttpToolsProtocol):
         self._watch()
 
     def _is_unread(self) -> bool:
-        """Return true if the client has taken next to nothing of what lies here since the looks before."""
-        unsent = self.transport.get_write_buffer_size()
-        is_idle = 0 < self._unsent_before < unsent + MIN_SENT_BYTES and unsent > 0
+        """Return true if the client has taken next to nothing of what lay here, at this look and the one before."""
+        unsent = self._counted.get_write_buffer_size()
+        taken = self._counted.written_bytes - unsent
+        is_idle = taken - self._taken_before < min(MIN_SENT_BYTES, self._unsent_before)
         self._idle_looks = self._idle_looks + 1 if is_idle else 0
-        self._unsent_before = unsent
+        self._unsent_before, self._taken_before = unsent, taken
         return self._idle_looks >= _PATIENCE_LOOKS

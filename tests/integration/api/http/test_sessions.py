@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import httpx
 import pytest
@@ -11,8 +12,18 @@ from tests.support.api.server_world import Api
 from holdfast.api.http.auth import Identity
 from holdfast.enums import Role
 from holdfast.errors import NotAuthenticated
-from holdfast.persistence.access import NewToken, create_token, find_valid_token, open_session, revoke_token
+from holdfast.persistence.access import (
+    ACCESS_JOURNAL,
+    NewToken,
+    create_token,
+    find_valid_session,
+    find_valid_token,
+    open_session,
+    revoke_token,
+)
+from holdfast.persistence.db import Database
 from holdfast.persistence.statements import to_time_text
+from holdfast.runtime.stores import open_journal
 
 
 def in_hours(hours: float) -> str:
@@ -42,17 +53,29 @@ async def test_a_session_that_races_with_the_revocation_of_its_token_does_not_ou
     assert {answer.status_code for answer in answers} == {401}
 
 
-async def test_no_session_is_opened_by_a_token_that_was_revoked_after_it_was_read(api: Api) -> None:
-    server = await api.app.state.holder.get()
-    new = await make_token(api)
-    row = await find_valid_token(server.db, new.token)
-    assert row is not None
-    await revoke_token(server.journal, new.token_id)
+async def test_no_session_is_opened_by_a_token_that_was_revoked_after_it_was_read(database_url: str) -> None:
+    db = Database(database_url)
+    await db.init_schema()
+    try:
+        async with open_journal(db.store) as journal:
+            maker = await create_token(journal, name="maker", role=Role.ADMIN)
+            options: Any = {"name": "page", "role": Role.ADMIN, "expires_at": in_hours(1)}
+            early = await open_session(journal, **options, token_id=maker.token_id)
+            heir = await create_token(journal, **options, by_token_id=maker.token_id)
+            was_valid = await find_valid_session(db, early) is not None
+            await revoke_token(journal, maker.token_id)
 
-    with pytest.raises(NotAuthenticated):
-        await open_session(server.journal, name="late", role=Role.ADMIN, expires_at=in_hours(1), token_id=row.id)
-    with pytest.raises(NotAuthenticated):
-        await create_token(server.journal, name="late", role=Role.ADMIN, by_token_id=row.id)
+            with pytest.raises(NotAuthenticated):
+                await open_session(journal, **options, token_id=maker.token_id)
+            with pytest.raises(NotAuthenticated):
+                await create_token(journal, **options, by_token_id=maker.token_id)
+            kinds = [str(event.kind) for event in await journal.read(ACCESS_JOURNAL)]
+        assert was_valid
+        assert await find_valid_session(db, early) is None
+        assert await find_valid_token(db, heir.token) is not None
+        assert kinds == ["token.created", "session.opened", "token.created", "token.revoked"]
+    finally:
+        await db.dispose()
 
 
 async def test_a_session_ends_no_later_than_its_token(api: Api) -> None:
