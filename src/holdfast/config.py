@@ -50,6 +50,8 @@ class Config:
     allowed_hosts: tuple[str, ...] = ()
     allow_unsandboxed: bool = False
     """Whether a request to `serve` may start a run whose commands are without a sandbox."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks whose word counts on whom they forward for."""
     keep_worktrees: bool = False
     gc_at: str | None = None
     """When `serve` cleans up, by the clock of its machine: `HH:MM`."""
@@ -260,6 +262,20 @@ def _parse_names(key: str, raw: _RawValue) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in found if name.strip())
 
 
+def _parse_networks(key: str, raw: _RawValue) -> tuple[str, ...]:
+    import ipaddress  # only where there is a proxy
+
+    names = _parse_names(key, raw)
+    for name in names:
+        try:
+            network = ipaddress.ip_network(name)
+        except ValueError as error:
+            _refuse(key, raw.origin, f"{error}; it should be addresses or networks, such as 127.0.0.1 or 10.0.0.0/8")
+        if network.prefixlen == 0:
+            _refuse(key, raw.origin, f"{name} is everybody, who could then say to be anybody")
+    return names
+
+
 def _parse_switch(key: str, raw: _RawValue) -> bool:
     if isinstance(raw.value, bool):
         return raw.value
@@ -320,6 +336,7 @@ _PARSERS: dict[str, Callable[[str, _RawValue], object]] = {
     "model_max_wait_s": _parse_wait,
     "allowed_hosts": _parse_names,
     "allow_unsandboxed": _parse_switch,
+    "trusted_proxies": _parse_networks,
     "keep_worktrees": _parse_switch,
     "gc_at": _parse_time_of_day,
     "gc_older_than": _parse_duration,

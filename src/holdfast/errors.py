@@ -14,7 +14,7 @@ HoldfastError
 ├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ApprovalAnswered  SecondPersonNeeded  ConsentRequired
 ├── access     NotAuthenticated  RoleInsufficient  TooManyAttempts  TokenNotFound  HostNotAllowed  OriginNotAllowed
 │              RepositoryNotAllowed  UnsandboxedNotAllowed  InsideAgentCommand
-├── request    RequestInvalid  BodyTooLarge  BodyTooSlow  CursorInvalid  LastEventIdInvalid  RangeInvalid
+├── request    RequestInvalid  BodyTooLarge  BodyTooSlow  ServerBusy  CursorInvalid  LastEventIdInvalid  RangeInvalid
 │              IdempotencyKeyReused  ArtifactNotFound  ReportMissing
 └── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted
                BackendUnavailable  AgentFailed  ChecksFailed
@@ -352,6 +352,14 @@ class RequestInvalid(HoldfastError):
 
 class BodyTooLarge(HoldfastError):
     code = "body_too_large"
+
+
+class ServerBusy(HoldfastError):
+    """The server has as much under way as it can hold; the fact `retry_after_s` says when to come back."""
+
+    code = "server_busy"
+    error_class = ErrorClass.RETRYABLE
+    default_hint = "Try it again in a moment."
 
 
 class BodyTooSlow(HoldfastError):

@@ -204,7 +204,13 @@ class AgentPersona(Definition):
     def _is_address(cls, value: str | None) -> str | None:
         if value is None:
             return None
-        parts = urlsplit(value)
+        try:
+            parts = urlsplit(value)
+            port = parts.port
+        except ValueError as error:
+            raise ValueError("should be an address with a port from 1 to 65535, or none") from error
+        if port == 0:
+            raise ValueError("should be an address with a port from 1 to 65535, or none")
         if parts.scheme not in ("http", "https") or not parts.hostname or not value.isprintable():
             raise ValueError("should be an address such as http://localhost:8080/v1")
         if parts.username or parts.password or parts.query:

@@ -33,6 +33,7 @@ SERVERS = {
 PLACEHOLDER_MODEL = "your-model"
 """The model of a shipped persona that is a form to fill in; no server is asked for it."""
 _CLIENTS = {Backend.ANTHROPIC: "langchain_anthropic", Backend.OLLAMA: "langchain_ollama"}
+_MAX_SERVERS = 16  # at once, each for two seconds: more model servers than anybody has, and little enough to wait for
 _FRESH_S = 60.0  # one command asks each server once; a conversation that lasts hours notices a server that was started
 
 
@@ -95,11 +96,16 @@ class Readiness:
         return not self._is_trusted(persona) or any(not need.is_met for need in self._look_here(persona))
 
     def ask_servers(self, personas: Iterable[AgentPersona]) -> None:
-        """Ask the servers of all these personas at once, so that silent ones cost their time once."""
+        """Ask the servers of all these personas at once, so that silent ones cost their time once.
+
+        Only so many are asked; the others count as having no server that answers, for as long as an answer counts.
+        """
         unknown = [persona for persona in personas if not self.is_known(persona)]
-        places = {place for persona in unknown if (place := self._find_server(persona)) is not None}
-        with ThreadPoolExecutor(max_workers=8) as pool:
-            for _ in pool.map(lambda place: self._ask(*place), places):
+        places = list(dict.fromkeys(place for one in unknown if (place := self._find_server(one)) is not None))
+        for place in places[_MAX_SERVERS:]:
+            self._answers[place] = (time.monotonic(), ServerAnswer(None, "was not asked, there are too many servers"))
+        with ThreadPoolExecutor(max_workers=_MAX_SERVERS) as pool:
+            for _ in pool.map(lambda place: self._ask(*place), places[:_MAX_SERVERS]):
                 pass
 
     def _look(self, persona: AgentPersona) -> Iterator[Need]:

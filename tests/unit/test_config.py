@@ -241,3 +241,14 @@ def test_the_reference_names_every_setting() -> None:
         if setting.name != "config_dir":
             assert f"`{setting.name}`" in reference
             assert f"`HOLDFAST_{setting.name.upper()}`" in reference
+
+
+def test_proxies_are_addresses_or_networks() -> None:
+    assert load_config(trusted_proxies="127.0.0.1, 10.0.0.0/8").trusted_proxies == ("127.0.0.1", "10.0.0.0/8")
+    assert load_config().trusted_proxies == ()
+
+
+@pytest.mark.parametrize("value", ["*", "proxy.example.org", "10.0.0.1/8", "0.0.0.0/0", "::/0"])
+def test_a_proxy_that_could_be_anybody_is_refused(value: str) -> None:
+    with pytest.raises(ConfigInvalid, match="trusted_proxies"):
+        load_config(trusted_proxies=value)

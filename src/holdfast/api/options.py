@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 MAX_BODY_BYTES = 10_000_000
+MAX_OPEN_BODY_BYTES = 16 * 1024
+"""Of a request that needs no login: a token or a code fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +20,8 @@ class ServerOptions:
     heartbeat_s: float = 15.0
     body_timeout_s: float = 30.0
     send_timeout_s: float = 30.0
+    max_bodies_bytes: int = 100_000_000
+    """Of all bodies that are held at once."""
     recheck_s: float = 30.0
     """How long a stream goes on for somebody whose token was revoked or whose session is over."""
     session_hours: float = 12.0

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 
 from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
 from holdfast.presentation.status import Note, StatusLine
+from holdfast.workspace.refs import find_name_fault
 
 
 def _check_text(value: str) -> str:
@@ -23,10 +24,28 @@ Text = Annotated[str, AfterValidator(_check_text)]
 ShortText = Annotated[str, StringConstraints(max_length=200), AfterValidator(_check_text)]
 IdempotencyKey = Annotated[ShortText | None, Header(min_length=1)]
 MessageText = Annotated[Text, Field(min_length=1, max_length=200_000, description="What the agent is told.")]
+
+
+def _check_printable(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("must hold printable characters only")
+    return value
+
+
+def _check_target(value: str) -> str:
+    if (fault := find_name_fault(value)) is not None:
+        raise ValueError(f"cannot be merged into: {fault}")
+    return value
+
+
 BranchName = Annotated[
     str,
     StringConstraints(min_length=1, max_length=200, pattern=r"^[^-\x00-\x20~^:?*\[\\\x7f][^\x00-\x20~^:?*\[\\\x7f]*$"),
+    AfterValidator(_check_printable),
 ]
+TargetBranch = Annotated[BranchName, AfterValidator(_check_target)]
+Flag = Annotated[bool, Field(strict=True)]
+"""True or false and nothing else: a number or a word in its place is a mistake, and may start something that costs."""
 RunIdPath = Annotated[
     str,
     Path(description="The id of a run.", max_length=200, examples=["3f2a0b9e-6c1d-4e8f-9a7b-2d5c8e1f0a34"]),
@@ -36,7 +55,7 @@ ApprovalIdPath = Annotated[str, Path(description="The id of an approval.", max_l
 
 
 RepoQuery = Annotated[Text | None, Query(max_length=4000, description="Also what this repository brings along.")]
-Usd = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
+Usd = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False, strict=True)]
 
 
 class _Request(BaseModel):
@@ -68,7 +87,7 @@ class StartRun(_Request):
     )
     requirements_md: Text = ""
     persona_overrides: dict[ShortText, ShortText] = Field(default_factory=dict, description="Persona by role.")
-    simulate: bool = Field(default=False, description="Bind every role to the simulated model.")
+    simulate: Flag = Field(default=False, description="Bind every role to the simulated model.")
     budget_usd: Usd | None = None
     title: ShortText = ""
     unsandboxed: bool = Field(
@@ -88,7 +107,7 @@ class _ChangeRun(_Request):
 
 
 class ResumeRun(_ChangeRun):
-    accept_drift: bool = Field(
+    accept_drift: Flag = Field(
         default=False, description="Go on although prompt, tools or model have changed since.", examples=[False]
     )
 
@@ -134,7 +153,7 @@ class Decide(_Request):
 class CreateToken(_Request):
     name: Annotated[ShortText, Field(min_length=1, examples=["ci"])]
     role: Role
-    expires_in_days: Annotated[float, Field(gt=0, le=3650, allow_inf_nan=False)] | None = None
+    expires_in_days: Annotated[float, Field(gt=0, le=3650, allow_inf_nan=False, strict=True)] | None = None
 
 
 class LogIn(_Request):
@@ -275,6 +294,7 @@ class ApprovalItem(BaseModel):
 
 class ApprovalList(BaseModel):
     items: list[ApprovalItem]
+    next_cursor: str | None = Field(description="Of the page that comes after this one.", examples=[None])
 
 
 class RunDetail(RunItem):
@@ -325,30 +345,6 @@ class Spent(BaseModel):
     share: float = Field(description="The part of the whole, from 0 to 1.", examples=[0.25])
 
 
-class BudgetChart(BaseModel):
-    """Every day of the range, also those on which nothing was spent, and a round scale to draw them by."""
-
-    days: list[Spent]
-    total_usd: float
-    lines_usd: list[float] = Field(description="Where to draw lines; the last is the top.", examples=[[0, 0.5, 1]])
-    has_limit: bool = Field(description="The day's limit is near enough to be drawn.")
-
-
-class BudgetReport(BaseModel):
-    day: str
-    spent_today_usd: float = Field(description="Real money alone, as in all that follows.")
-    simulated_today_usd: float = Field(description="What rehearsals made up today; it counts against no limit.")
-    simulated_usd: float = Field(description="What they made up in all these days.")
-    day_limit_usd: float | None
-    run_limit_usd: float | None
-    days: list[Spent]
-    by_workflow: list[Spent]
-    by_persona: list[Spent]
-    by_model: list[Spent]
-    chart: BudgetChart
-    today: Note = Field(description="What today's spending means, and what counts.")
-
-
 class TokenItem(BaseModel):
     id: str
     name: str
@@ -370,6 +366,7 @@ class TokenList(BaseModel):
 class CreatedToken(BaseModel):
     id: str
     token: str = Field(description="Shown this once.")
+    expires_at: str | None = Field(description="No later than the end of the token that made it.", examples=[None])
 
 
 class SessionInfo(BaseModel):
@@ -381,3 +378,4 @@ class SessionInfo(BaseModel):
 class Health(BaseModel):
     status: Literal["ok", "unavailable"]
     version: str
+    code: str | None = Field(default=None, description="Why it is not `ok`.", examples=["store_full"])

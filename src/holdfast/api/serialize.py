@@ -249,8 +249,8 @@ def to_catalog_item(entry: CatalogEntry[Any]) -> CatalogItem:
     )
 
 
-def to_cursor(run: RunRow) -> str:
-    return base64.urlsafe_b64encode(json.dumps([run.created_at, run.id]).encode()).decode().rstrip("=")
+def to_cursor(created_at: str, row_id: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([created_at, row_id]).encode()).decode().rstrip("=")
 
 
 def from_cursor(cursor: str) -> tuple[str, str]:

@@ -1,52 +1,23 @@
 """Running the app as a server of its own: socket, login link, and an end that gives the runs up."""
 
-import asyncio
 import getpass
 import logging
 import socket
 import webbrowser
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from holdfast.api.app import create_app
 from holdfast.api.http.auth import Identity
+from holdfast.api.http.connection import LimitedConnection
 from holdfast.api.options import LOOPBACK_NAMES, ServerOptions
+from holdfast.api.server.log_limit import limit_repeats
 from holdfast.config import load_config
 from holdfast.enums import Role
 from holdfast.errors import ConfigInvalid
 from holdfast.keys import hide_environment
-
-HEAD_WITHIN_S = 15.0
-
-
-class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]  # one of two classes, known at run time
-    """Closes itself if no whole request has come for a while; streams and answers under way are left alone."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._request_before: object = None
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._timer.cancel()
-        super().connection_lost(exc)
-
-    def _watch(self) -> None:
-        self._timer: asyncio.TimerHandle = self.loop.call_later(HEAD_WITHIN_S, self._look)
-
-    def _look(self) -> None:
-        request = self.cycle
-        is_waiting = request is None or request.response_complete
-        if is_waiting and request is self._request_before:
-            self.transport.close()
-            return
-        self._request_before = request
-        self._watch()
-
 
 _STREAM_GRACE_S = 3  # for requests under way; streams are ended before, and their clients come back
 
@@ -72,6 +43,7 @@ def run_server(
     """Serve until a signal ends it. Raises `ConfigInvalid` if the address cannot be had."""
     hide_environment()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    limit_repeats(logging.getLogger())
     name_in_url = f"[{host}]" if ":" in host else host
     names = LOOPBACK_NAMES | {name.lower() for name in allowed_hosts} | {name_in_url.lower()}
     app = create_app(load_config(), options=ServerOptions(has_auth=has_auth, allowed_hosts=frozenset(names)))
@@ -89,15 +61,18 @@ def run_server(
 
 
 def to_uvicorn(app: FastAPI) -> uvicorn.Config:
-    """Configure how the app is served; what a proxy says of its clients is believed from this machine only."""
+    """Configure how the app is served; what a proxy says of its clients is believed of those that the settings name."""
+    proxies = app.state.holder.config.trusted_proxies
     return uvicorn.Config(
         app,
         http=LimitedConnection,
         ws="none",
+        log_config=None,  # to the handlers of the program, which leave out what repeats itself
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=True,  # uvicorn trusts 127.0.0.1 unless FORWARDED_ALLOW_IPS says more
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         timeout_graceful_shutdown=_STREAM_GRACE_S,
         limit_concurrency=2000,
     )

@@ -14,7 +14,7 @@ from holdfast.catalog.lookup import Catalog, CatalogEntry, Source
 from holdfast.consent import AnyConsent, PersonaConsentStore
 from holdfast.definitions.base import content_hash
 from holdfast.errors import ConsentRequired
-from holdfast.persona import AgentPersona, Verdict
+from holdfast.persona import DEFAULT_KEY_VARIABLES, AgentPersona, Verdict
 from holdfast.workflow import WorkflowTemplate
 
 
@@ -98,6 +98,8 @@ def _list_demands(definition: WorkflowTemplate | AgentPersona) -> Iterator[str]:
     if definition.base_url is not None:
         key = f" with ${definition.key_variable}" if definition.key_variable else ""
         yield f"persona {definition.name} calls {definition.base_url}{key}"
+    elif definition.api_key_env not in (None, DEFAULT_KEY_VARIABLES.get(definition.backend)):
+        yield f"persona {definition.name} uses ${definition.api_key_env} as its key"
     for pattern in definition.permissions.commands.allow:
         yield f"persona {definition.name} may run {pattern} without asking"
     if definition.permissions.network is Verdict.ALLOW:

@@ -6,18 +6,18 @@ Rule: a secret is never stored, only its hash; what changes who may do what is a
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
 
 from holdfast.enums import Role
-from holdfast.errors import RowRefused, TokenNotFound
+from holdfast.errors import NotAuthenticated, RowRefused, TokenNotFound
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import IdempotencyRow, SessionRow, TokenRow
 from holdfast.persistence.statements import insert, now_text, update
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
 
 ACCESS_JOURNAL = "holdfast-access"
@@ -39,22 +39,28 @@ class NewToken:
 
 
 async def create_token(
-    journal: Journal, *, name: str, role: Role, expires_at: str | None = None, by: str = ""
+    journal: Journal,
+    *,
+    name: str,
+    role: Role,
+    expires_at: str | None = None,
+    by: str = "",
+    by_token_id: str | None = None,
 ) -> NewToken:
-    """Make a token; it works from now on."""
+    """Make a token; it works from now on.
+
+    With `by_token_id` it is made by whoever has that token. Raises `NotAuthenticated` if that one no longer works.
+    """
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-    row = insert(
-        "tokens",
-        {
-            "id": token_id,
-            "name": name,
-            "role": role.value,
-            "hash": hash_secret(secret),
-            "created_at": now_text(),
-            "created_by": by,
-            "expires_at": expires_at,
-        },
-    )
+    values = {
+        "id": token_id,
+        "name": name,
+        "role": role.value,
+        "hash": hash_secret(secret),
+        "created_at": now_text(),
+        "created_by": by,
+        "expires_at": expires_at,
+    }
     event = create_event(
         ACCESS_JOURNAL,
         EventKind.TOKEN_CREATED,
@@ -64,7 +70,7 @@ async def create_token(
         expires_at=expires_at,
         by=by,
     )
-    await journal.append(ACCESS_JOURNAL, [event], rows=[row])
+    await _append_while_valid(journal, event, "tokens", values, by_token_id)
     return NewToken(token_id, f"{_PREFIX}_{token_id}_{secret}")
 
 
@@ -90,16 +96,38 @@ async def revoke_token(journal: Journal, token_id: str, *, by: str = "") -> None
 
 async def find_valid_token(db: Database, token: str) -> TokenRow | None:
     """Find the row of a token that is right, not revoked and not over; the secret is compared in constant time."""
+    return (await find_valid_tokens(db, [token]))[0]
+
+
+async def find_valid_tokens(db: Database, tokens: Sequence[str]) -> list[TokenRow | None]:
+    """Find the row of each of these tokens, as `find_valid_token` does, in one query."""
+    parts = [_split(token) for token in tokens]
+    rows: dict[str, TokenRow] = {}
+    if token_ids := {token_id for token_id, _secret in parts if token_id}:
+        async with db.session() as session:
+            rows = {row.id: row for row in await session.scalars(select(TokenRow).where(TokenRow.id.in_(token_ids)))}
+    return [_check(rows.get(token_id), secret) for token_id, secret in parts]
+
+
+def _split(token: str) -> tuple[str, str]:
+    """Split a token into its id, empty if it can be none of ours, and its secret."""
     prefix, _, rest = token.partition("_")
     token_id, _, secret = rest.partition("_")
-    row: TokenRow | None = None
-    if prefix == _PREFIX and token_id.isalnum() and token_id.isascii():
-        async with db.session() as session:
-            row = await session.get(TokenRow, token_id)
+    is_ours = prefix == _PREFIX and token_id.isalnum() and token_id.isascii()
+    return (token_id if is_ours else ""), secret
+
+
+def _check(row: TokenRow | None, secret: str) -> TokenRow | None:
     is_right = hmac.compare_digest(hash_secret(secret), row.hash if row else _NO_HASH)
-    if row is None or not is_right or row.revoked_at is not None or _is_over(row.expires_at):
+    return row if row is not None and is_right and _is_valid(row) else None
+
+
+async def read_token_end(db: Database, token_id: str | None) -> str | None:
+    """Read when a token ends; `None` if it has no end, or there is no token."""
+    if token_id is None:
         return None
-    return row
+    async with db.session() as session:
+        return await session.scalar(select(TokenRow.expires_at).where(TokenRow.id == token_id))
 
 
 async def note_use(journal: Journal, token_id: str) -> None:
@@ -113,28 +141,67 @@ async def list_tokens(db: Database) -> Sequence[TokenRow]:
 
 
 async def open_session(journal: Journal, *, name: str, role: Role, expires_at: str, token_id: str | None = None) -> str:
-    """Let a browser in and return the secret for its cookie, always a new one."""
+    """Let a browser in and return the secret for its cookie, always a new one.
+
+    Raises `NotAuthenticated` if the token that it logs in with no longer works.
+    """
     secret = secrets.token_urlsafe(32)
-    row = insert(
-        "sessions",
-        {
-            "id": hash_secret(secret),
-            "token_id": token_id,
-            "name": name,
-            "role": role.value,
-            "created_at": now_text(),
-            "expires_at": expires_at,
-        },
-    )
+    values = {
+        "id": hash_secret(secret),
+        "token_id": token_id,
+        "name": name,
+        "role": role.value,
+        "created_at": now_text(),
+        "expires_at": expires_at,
+    }
     event = create_event(ACCESS_JOURNAL, EventKind.SESSION_OPENED, name=name, role=role.value, token_id=token_id)
-    await journal.append(ACCESS_JOURNAL, [event], rows=[row])
+    await _append_while_valid(journal, event, "sessions", values, token_id)
     return secret
 
 
+async def _append_while_valid(
+    journal: Journal, event: Event, table: str, values: Mapping[str, str | None], token_id: str | None
+) -> None:
+    """Append an event with its row, both only if the token behind them works at that moment.
+
+    Every change of tokens and sessions is an append to the one access journal, and appends to a journal come one after
+    the other: a token that is revoked meanwhile is either seen here, or its revocation sees what was made here.
+    """
+    row = insert(table, dict(values))
+    if token_id is not None:
+        names = ", ".join(values)
+        marks = ", ".join(f"CAST(:{name} AS TEXT)" for name in values)
+        row = Statement(
+            f"INSERT INTO {table} ({names}) SELECT {marks} FROM tokens AS maker WHERE maker.id = :maker_id "  # noqa: S608 - names of ours
+            "AND maker.revoked_at IS NULL AND (maker.expires_at IS NULL OR maker.expires_at > :now)",
+            {**values, "maker_id": token_id, "now": now_text()},
+        )
+    try:
+        await journal.append(ACCESS_JOURNAL, [event], rows=[row])
+    except RowRefused as error:
+        raise NotAuthenticated("The token was revoked or is over.") from error
+
+
 async def find_valid_session(db: Database, secret: str) -> SessionRow | None:
+    """Find the session of a cookie; it is over with the token that it was opened with, whatever its own row says."""
+    return (await find_valid_sessions(db, [secret]))[0]
+
+
+async def find_valid_sessions(db: Database, cookies: Sequence[str]) -> list[SessionRow | None]:
+    """Find the session of each of these cookies, as `find_valid_session` does, in one query."""
+    hashes = [hash_secret(cookie) for cookie in cookies]
+    query = (
+        select(SessionRow, TokenRow)
+        .outerjoin(TokenRow, TokenRow.id == SessionRow.token_id)
+        .where(SessionRow.id.in_(set(hashes)))
+    )
+    found: dict[str, SessionRow] = {}
     async with db.session() as session:
-        row = await session.get(SessionRow, hash_secret(secret))
-    return None if row is None or row.ended_at is not None or _is_over(row.expires_at) else row
+        for row, token in await session.execute(query):
+            is_token_over = row.token_id is not None and (token is None or not _is_valid(token))
+            if not is_token_over and row.ended_at is None and not _is_over(row.expires_at):
+                found[row.id] = row
+    return [found.get(hashed) for hashed in hashes]
 
 
 async def end_session(journal: Journal, secret: str) -> None:
@@ -158,6 +225,20 @@ def remember_answer(actor: str, key: str, request_hash: str, run_id: str) -> Sta
     return insert("idempotency_keys", values)
 
 
+async def prove_writable(journal: Journal) -> None:
+    """Write a row that means nothing: a session of nobody, over before it began. Raises what any write would.
+
+    What a table already holds would not do: a statement that changes nothing writes nothing.
+    """
+    now = now_text()
+    row = Statement(
+        "INSERT INTO sessions (id, name, role, created_at, expires_at, ended_at) "
+        "VALUES ('probe', '', 'viewer', :now, :now, :now) ON CONFLICT (id) DO UPDATE SET ended_at = :now",
+        {"now": now},
+    )
+    await journal.append(ACCESS_JOURNAL, [], rows=[row])
+
+
 async def forget_old(journal: Journal, *, sessions_until: str, keys_until: str) -> None:
     """Delete sessions that were over, and keys that were used, before these times; may happen twice, anywhere."""
     over = Statement(
@@ -165,6 +246,10 @@ async def forget_old(journal: Journal, *, sessions_until: str, keys_until: str) 
     )
     used = Statement("DELETE FROM idempotency_keys WHERE created_at <= :until", {"until": keys_until}, expect=None)
     await journal.append(ACCESS_JOURNAL, [], rows=[over, used])
+
+
+def _is_valid(token: TokenRow) -> bool:
+    return token.revoked_at is None and not _is_over(token.expires_at)
 
 
 def _is_over(expires_at: str | None) -> bool:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config import DATABASE_CONNECTIONS
-from holdfast.errors import ConfigInvalid, HoldfastError, StoreBusy
+from holdfast.errors import ConfigInvalid, StoreBusy
 from holdfast.extras import name_missing_extra
 from holdfast.runtime.checkpoint.base import JournalStore
 from holdfast.runtime.stores import open_store
 
 with name_missing_extra(__name__):
     from sqlalchemy import URL, event, make_url
-    from sqlalchemy.exc import InterfaceError, OperationalError
+    from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, InternalError, OperationalError
     from sqlalchemy.exc import TimeoutError as PoolTimeout
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
@@ -69,8 +69,8 @@ class Database:
         """Bring the rows' tables up to date, without the journal's. Raises `StoreNewer`, `StoreBusy`."""
         try:
             upgrade_rows(self._engine_url(is_async=False))
-        except (OperationalError, InterfaceError) as error:
-            raise self._to_store_error(error.orig) from error
+        except DBAPIError as error:
+            raise self._to_store_error(error) from error
 
     @contextlib.asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
@@ -85,10 +85,16 @@ class Database:
         except PoolTimeout as error:
             message = "Too many wait for the database; this one was given up, and nothing was changed."
             raise StoreBusy(message, hint="Try it again.", retry_after_s=5) from error
-        except (OperationalError, InterfaceError) as error:
-            raise self._to_store_error(error.orig) from error
+        except DBAPIError as error:
+            raise self._to_store_error(error) from error
 
-    def _to_store_error(self, error: Any) -> HoldfastError:
+    def _to_store_error(self, wrapped: DBAPIError) -> BaseException:
+        """Return what an error means to a user. One in a query of ours is none of the store's, and stays as it is."""
+        is_of_store = isinstance(wrapped, OperationalError | InterfaceError | InternalError)
+        # A damaged SQLite file is reported by the plain class of which all of these are made.
+        if not is_of_store and type(wrapped) is not DatabaseError:
+            return wrapped
+        error: Any = wrapped.orig
         if self.path is not None:
             from holdfast.runtime.checkpoint.sqlite import transaction
 

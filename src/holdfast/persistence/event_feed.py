@@ -14,14 +14,20 @@ from sqlalchemy import bindparam, func, or_, select, text
 from sqlalchemy.orm import Session
 
 from holdfast.enums import OPEN_STATES
+from holdfast.errors import HoldfastError, JournalCorrupt
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import FeedRow, RunEventRow, RunRow
+from holdfast.runtime.blobs import MARK, digests_in
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.checkpoint.hash_chain import decode, genesis
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.jsondata import from_json
 
 FEED_JOURNAL = "holdfast-feed"  # it has no events; whoever appends to it holds its lock until the commit
+_PAGE_EVENTS = 200
+_PAGE_BYTES = 256 * 1024  # thousands of clients may each hold one that they do not read
+_MARK = f'"{MARK}"'.encode()
 _MOST_AT_ONCE = 1000  # runs per transaction; it may be shared with appends that should not wait for long
 
 
@@ -144,23 +150,67 @@ async def read_events(db: Database, stretches: Sequence[EventRange]) -> dict[str
         )
 
 
-def _read_events(session: Session, run_id: str, first: int, last: int) -> list[Event]:
+async def read_pages_of_runs(db: Database, places: Sequence[tuple[str, int]]) -> list[list[Event] | HoldfastError]:
+    """Read for each run and number the events that come right after it: a page, empty only if there are none.
+
+    A page has a bounded size, but for a single event that is bigger. A damaged run has its error in its place.
+    """
+
+    def read(session: Session) -> list[list[Event] | HoldfastError]:
+        pages: list[list[Event] | HoldfastError] = []
+        for run_id, after in places:
+            try:
+                pages.append(_read_events(session, run_id, after + 1, None, limit=_PAGE_EVENTS))
+            except JournalCorrupt as error:
+                pages.append(error)
+        return pages
+
+    async with db.session() as session:
+        return await session.run_sync(read)
+
+
+def _read_events(
+    session: Session, run_id: str, first: int, last: int | None, *, limit: int | None = None
+) -> list[Event]:
     of_run = RunEventRow.run_id == run_id
     before = session.scalar(
         select(RunEventRow.hash).where(of_run, RunEventRow.seq < first).order_by(RunEventRow.seq.desc()).limit(1)
     )
-    rows = session.execute(
-        select(RunEventRow.seq, RunEventRow.type, RunEventRow.body, RunEventRow.hash)
-        .where(of_run, RunEventRow.seq >= first, RunEventRow.seq <= last)
-        .order_by(RunEventRow.seq)
-    )
+    query = select(RunEventRow.seq, RunEventRow.type, RunEventRow.body, RunEventRow.hash)
+    query = query.where(of_run, RunEventRow.seq >= first).order_by(RunEventRow.seq)
+    if last is not None:
+        query = query.where(RunEventRow.seq <= last)
+    rows = [
+        (seq, kind, body.encode(), bytes(chained)) for seq, kind, body, chained in session.execute(query.limit(limit))
+    ]
     events, _ = decode(
         run_id,
-        ((seq, kind, body.encode(), bytes(chained)) for seq, kind, body, chained in rows),
+        rows if limit is None else rows[: _count_fitting(session, rows)],
         genesis(run_id) if before is None else bytes(before),
         lambda digests: _read_blobs(session, sorted(digests)),
     )
     return events
+
+
+def _count_fitting(session: Session, rows: Sequence[tuple[int, str, bytes, bytes]]) -> int:
+    """Count the rows that make a page of the size it may have, with the big values they refer to; one at least."""
+    marked = {seq: digests_in([from_json(body)]) for seq, _, body, _ in rows if _MARK in body}
+    sizes = _read_sizes(session, sorted({digest for digests in marked.values() for digest in digests}))
+    size = 0
+    for number, (seq, _, body, _) in enumerate(rows):
+        size += len(body) + sum(sizes.get(digest, 0) for digest in marked.get(seq, ()))
+        if size > _PAGE_BYTES:
+            return max(1, number)
+    return len(rows)
+
+
+def _read_sizes(session: Session, digests: Sequence[str]) -> dict[str, int]:
+    if not digests:
+        return {}
+    query = text("SELECT digest, length(body) FROM blobs WHERE digest IN :digests").bindparams(
+        bindparam("digests", expanding=True)
+    )
+    return {digest: int(size) for digest, size in session.execute(query, {"digests": list(digests)})}
 
 
 def _read_blobs(session: Session, digests: Sequence[str]) -> dict[str, bytes]:

@@ -118,6 +118,14 @@ async def read_state(db: Database, run_id: str) -> str | None:
         return await session.scalar(select(RunRow.state).where(RunRow.id == run_id))
 
 
+async def read_states(db: Database, run_ids: Sequence[str]) -> list[str | None]:
+    """Read the state of each of these runs; `None` where there is no such run."""
+    async with db.session() as session:
+        rows = await session.execute(select(RunRow.id, RunRow.state).where(RunRow.id.in_(set(run_ids))))
+        found = {row.id: row.state for row in rows}
+    return [found.get(run_id) for run_id in run_ids]
+
+
 async def count_by_state(db: Database) -> dict[str, int]:
     async with db.session() as session:
         rows = await session.execute(select(RunRow.state, func.count()).group_by(RunRow.state))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, func, select, tuple_
 
 from holdfast.enums import OPEN_STATES
 from holdfast.persistence.db import Database
@@ -83,10 +83,32 @@ async def read_approvals(db: Database, *, run_id: str | None = None, state: str 
         return list(await session.scalars(query))
 
 
-async def list_waiting(db: Database) -> list[ApprovalRow]:
-    """List the open approvals of runs that are not over, the oldest first; those of a run that is over are moot."""
+async def list_waiting(
+    db: Database, *, limit: int | None = None, after: tuple[str, str] | None = None
+) -> list[ApprovalRow]:
+    """List the open approvals of runs that are not over, the oldest first; those of a run that is over are moot.
+
+    With `limit` at most so many, that come after the one with this time and id.
+    """
+    place = (ApprovalRow.requested_at, ApprovalRow.id)
     query = select(ApprovalRow).join(RunRow, RunRow.id == ApprovalRow.run_id).where(ApprovalRow.state == "pending")
-    query = query.where(RunRow.state.in_(OPEN_STATES)).order_by(ApprovalRow.requested_at)
+    query = query.where(RunRow.state.in_(OPEN_STATES)).order_by(*place).limit(limit)
+    if after is not None:
+        query = query.where(tuple_(*place) > tuple_(*after))
+    async with db.session() as session:
+        return list(await session.scalars(query))
+
+
+async def list_approvals_page(
+    db: Database, *, state: str | None, limit: int, after: tuple[str, str] | None = None
+) -> list[ApprovalRow]:
+    """List at most `limit` approvals of all runs, newest first, that come after the one with this time and id."""
+    place = (ApprovalRow.requested_at, ApprovalRow.id)
+    query = select(ApprovalRow).order_by(*(column.desc() for column in place)).limit(limit)
+    if state is not None:
+        query = query.where(ApprovalRow.state == state)
+    if after is not None:
+        query = query.where(tuple_(*place) < tuple_(*after))
     async with db.session() as session:
         return list(await session.scalars(query))
 

@@ -16,6 +16,7 @@ from holdfast.workspace.branch_checkout import check_files, few, move_branch
 from holdfast.workspace.diff import DiffSummary, changed_paths, summarize_diff
 from holdfast.workspace.files import hold_lock
 from holdfast.workspace.git import Author, Git
+from holdfast.workspace.refs import find_name_fault, is_own_branch
 from holdfast.workspace.repository import Repository, is_empty_start, list_branches
 from holdfast.workspace.result import (
     ResultCommit,
@@ -126,12 +127,14 @@ def merge_result(
     options = options or MergeOptions()
     with hold_lock(workspace.lock_path):
         merge = _Merge(workspace, target_branch, at, options.author)
+        if is_own_branch(target_branch):
+            _check_name(merge)
         merge.commits = list_commits(workspace, steps, without=without, message=options.message, since=merge.since)
         if not merge.commits and not merge.since:
             return Merged(MergeAction.NOTHING_TO_DO, target_branch, "", None, DiffSummary(()), is_empty=True)
         if not merge.commits:
             return Merged(MergeAction.NOTHING_TO_DO, target_branch, merge.tip or "", None, DiffSummary(()))
-        if merge.tip is None:
+        if merge.tip is None and (options.can_create or target_branch != workspace.base_branch):
             _check_name(merge)
         if merge.tip is None and not options.can_create:
             _check_unborn(merge)
@@ -167,9 +170,10 @@ def _bring(merge: _Merge, options: MergeOptions) -> Merged:
 
 def _check_name(merge: _Merge) -> None:
     """Refuse what can be no branch's name, before anything is made."""
-    if merge.git.find("check-ref-format", "--branch", merge.branch) is None:
+    fault = find_name_fault(merge.branch)
+    if fault is not None:
         raise TargetBranchMissing(
-            f"{merge.branch!r} cannot be the name of a branch.",
+            f"{merge.branch!r} cannot be the name of a branch to merge into: {fault}.",
             branch=merge.branch,
             can_be_made=False,
             hint="Name another one: --into BRANCH.",

@@ -15,6 +15,7 @@ from tests.support.progress_limit import until
 from holdfast.errors import StoreBusy, StoreUnreadable
 from holdfast.persistence import schema
 from holdfast.persistence.db import Database
+from holdfast.runtime.checkpoint.sqlite.transaction import to_store_error
 
 
 async def test_many_sessions_are_served_by_the_connections_there_are(database_url: str) -> None:
@@ -124,3 +125,39 @@ async def test_a_closed_database_leaves_no_thread_behind_whatever_was_cancelled(
 
     left = set(threading.enumerate()) - before
     assert [thread for thread in left if "asyncio" not in thread.name] == []
+
+
+@pytest.mark.parametrize("damage", ["pages", "header"])
+async def test_a_damaged_file_is_told_as_what_it_is(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "holdfast.db"
+    db = Database(f"sqlite+aiosqlite:///{path}")
+    await db.init_schema()
+    await db.dispose()
+    content = path.read_bytes()
+    path.write_bytes(content[:100] + b"\xff" * (len(content) - 100) if damage == "pages" else b"x" * len(content))
+    for left in (path.with_name("holdfast.db-wal"), path.with_name("holdfast.db-shm")):
+        left.unlink(missing_ok=True)
+
+    try:
+        with pytest.raises(StoreUnreadable):
+            async with db.session() as session:
+                await session.execute(text("SELECT state FROM runs"))
+    finally:
+        await db.dispose()
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("SQLITE_IOERR_READ", "store_unreadable"),
+        ("SQLITE_IOERR_SHORT_READ", "store_unreadable"),
+        ("SQLITE_IOERR_WRITE", "store_full"),
+        ("SQLITE_IOERR_FSYNC", "store_full"),
+        ("SQLITE_FULL", "store_full"),
+    ],
+)
+def test_an_error_of_the_disk_is_told_by_what_was_tried(name: str, code: str) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode, error.sqlite_errorname = getattr(sqlite3, name), name
+
+    assert to_store_error(error, "holdfast.db").code == code

@@ -5,9 +5,10 @@ Rule: a route names the least role it needs by `needs(...)`; there is no other w
 
 import functools
 import hmac
+import ipaddress
 import secrets
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,12 +21,13 @@ from holdfast.api.options import ServerOptions
 from holdfast.api.server.server import Server, get_server
 from holdfast.enums import Role
 from holdfast.errors import NotAuthenticated, RoleInsufficient, TooManyAttempts
-from holdfast.persistence.access import end_session, find_valid_session, find_valid_token, note_use, open_session
+from holdfast.persistence.access import end_session, note_use, open_session
 from holdfast.persistence.statements import to_time_text
 
 COOKIE = "holdfast_session"
 _LINK_MINUTES = 15
 _NOTE_USE_EVERY_S = 60.0
+_MOST_ADDRESSES = 10_000
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `holdfast token create`.")
 _cookie = APIKeyCookie(name=COOKIE, auto_error=False, description="The session of a browser that has logged in.")
@@ -39,7 +41,7 @@ class Identity:
     role: Role
     token_id: str | None = None
     expires_at: str | None = None
-    """When the login of a browser ends."""
+    """When the login of a browser, or the token of a program, ends."""
     is_person: bool = True
     """False where nobody was asked who they are: the server runs without authentication."""
 
@@ -75,13 +77,14 @@ class LoginLimit:
 
     def __init__(self, per_minute: int) -> None:
         self._per_minute = per_minute
-        self._failures: dict[str, deque[float]] = {}
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def note_failure(self, address: str) -> None:
         """Count a failure of this address. Raises `TooManyAttempts` if there were too many before this one."""
-        if len(self._failures) > 10_000:  # an attacker with many addresses must not fill the memory
-            self._failures.clear()
         failures = self._failures.setdefault(address, deque())
+        self._failures.move_to_end(address)
+        if len(self._failures) > _MOST_ADDRESSES:  # many addresses fill no memory, and clear nobody else's count
+            self._failures.popitem(last=False)
         now = time.monotonic()
         while failures and failures[0] < now - 60:
             failures.popleft()
@@ -108,7 +111,7 @@ class Access:
         if token is not None:
             return await self.identify_token(server, token, address)
         if cookie:
-            row = await find_valid_session(server.db, cookie)
+            row = await server.find_session(cookie)
             if row is not None:
                 return Identity(row.name, Role(row.role), row.token_id, row.expires_at)
         raise NotAuthenticated("This needs a token or a login.")
@@ -118,11 +121,11 @@ class Access:
         if not self.has_auth:
             return True
         if token is not None:
-            return await find_valid_token(server.db, token) is not None
-        return await find_valid_session(server.db, cookie or "") is not None
+            return await server.find_token(token) is not None
+        return await server.find_session(cookie or "") is not None
 
     async def identify_token(self, server: Server, token: str, address: str) -> Identity:
-        row = await find_valid_token(server.db, token)
+        row = await server.find_token(token)
         if row is None:
             self._limit.note_failure(address)
             raise NotAuthenticated("The token is wrong, revoked or over.")
@@ -130,7 +133,7 @@ class Access:
         if now - self._noted.get(row.id, -_NOTE_USE_EVERY_S) >= _NOTE_USE_EVERY_S:
             self._noted[row.id] = now
             await note_use(server.journal, row.id)
-        return Identity(row.name, Role(row.role), row.id)
+        return Identity(row.name, Role(row.role), row.id, row.expires_at)
 
     def identify_link(self, code: str, address: str) -> Identity:
         """Return whose login link this code is of. Raises `NotAuthenticated` if it is wrong, used or over."""
@@ -143,10 +146,15 @@ class Access:
         return identity
 
     async def log_in(self, server: Server, identity: Identity, before: str | None) -> tuple[str, str]:
-        """Open a session and return its secret and its end; the session that the browser had before ends here."""
+        """Open a session and return its secret and its end, which is not after that of the token it began with.
+
+        The session that the browser had before ends here. Raises `NotAuthenticated` if the token was revoked meanwhile.
+        """
         if before:
             await end_session(server.journal, before)
         expires_at = to_time_text(datetime.now(UTC) + timedelta(hours=self._session_hours))
+        if identity.expires_at is not None:
+            expires_at = min(expires_at, identity.expires_at)
         secret = await open_session(
             server.journal,
             name=identity.name,
@@ -158,7 +166,30 @@ class Access:
 
 
 def address_of(request: Request) -> str:
-    return request.client.host if request.client else ""
+    """Return whose attempts are counted together: an IPv4 address, or a network of IPv6, which one person has."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host
+
+
+def read_credentials(request: Request) -> tuple[str | None, str | None]:
+    """Return the token and the cookie that came with a request."""
+    header = request.headers.get("authorization")
+    cookie = request.cookies.get(COOKIE)
+    if header is None:
+        return None, cookie
+    scheme, _, credentials = header.partition(" ")
+    # A scheme that is not ours is a wrong token, not a reason to look at the cookie.
+    return (credentials.strip() if scheme.lower() == "bearer" else ""), cookie
+
+
+async def identify_early(request: Request) -> None:
+    """Find out who sends a request before its body is read. Raises `NotAuthenticated`, `TooManyAttempts`."""
+    server = await get_server(request)
+    request.state.identity = await get_access(request).identify(server, *read_credentials(request), address_of(request))
 
 
 def get_access(request: Request) -> Access:
@@ -175,14 +206,14 @@ def needs(role: Role) -> Callable[..., Awaitable[Identity]]:
     async def identify(
         request: Request,
         server: Annotated[Server, Depends(get_server)],
-        bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
-        cookie: Annotated[str | None, Security(_cookie)],
+        _bearer_seen: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
+        _cookie_seen: Annotated[str | None, Security(_cookie)],
     ) -> Identity:
-        token = bearer.credentials if bearer else None
-        if bearer is None and "authorization" in request.headers:
-            token = ""  # a scheme that is not ours is a wrong token, not a reason to look at the cookie
+        token, cookie = read_credentials(request)
         access = get_access(request)
-        identity = await access.identify(server, token, cookie, address_of(request))
+        identity: Identity | None = getattr(request.state, "identity", None)  # known already if it has a body
+        if identity is None:
+            identity = await access.identify(server, token, cookie, address_of(request))
         request.state.is_still_in = functools.partial(access.is_still_in, server, token, cookie)
         if not identity.role.includes(role):
             raise RoleInsufficient(f"This needs the role {role}; {identity.name!r} has {identity.role}.")

@@ -1,9 +1,10 @@
 """The outermost layer: what is refused before any route sees it, and what every answer carries.
 
-Rule: a request gets past here only with a known host, and a change only from our own pages or from a program.
+Rule: a request gets past here only with a known host, a change only from our own pages or from a program, and a body
+is read only of somebody who is known.
 """
 
-import asyncio
+import ipaddress
 import logging
 import re
 import time
@@ -11,12 +12,16 @@ import uuid
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.api.http.auth import identify_early
+from holdfast.api.http.body import BodyReader, is_left_unread
 from holdfast.api.http.problems import from_error, problem
-from holdfast.api.options import MAX_BODY_BYTES, ServerOptions
+from holdfast.api.options import ServerOptions
 from holdfast.api.server.metrics import HttpMetrics
-from holdfast.errors import BodyTooLarge, BodyTooSlow, HoldfastError, HostNotAllowed, OriginNotAllowed, RequestInvalid
+from holdfast.errors import HoldfastError, HostNotAllowed, OriginNotAllowed
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
@@ -33,6 +38,7 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_OPEN_PATHS = frozenset({"/api/session"})  # changes that need no login: they are one
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("holdfast.api")
 
@@ -44,6 +50,7 @@ class Guard:
         self._app = app
         self._options = options
         self._metrics = metrics
+        self._bodies = BodyReader(options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -56,9 +63,17 @@ class Guard:
         started = time.perf_counter()
         try:
             self._check(scope, headers)
-            if scope["method"] not in _SAFE_METHODS:
-                receive = await self._read_body(headers, receive)
-            await self._app(scope, receive, answer.send)
+            if scope["method"] in _SAFE_METHODS or not _has_route(scope):
+                answer.leaves_body = is_left_unread(headers)
+                await self._app(scope, receive, answer.send)
+                return
+            is_open = scope["path"] in _OPEN_PATHS
+            answer.leaves_body = is_left_unread(headers)
+            if not is_open:
+                await identify_early(Request(scope))
+            async with self._bodies.read(headers, receive, is_open=is_open) as replay:
+                answer.leaves_body = False
+                await self._app(scope, replay, answer.send)
         except HoldfastError as error:
             await answer.refuse(from_error(error, request_id), receive)
         except Exception as error:
@@ -78,28 +93,27 @@ class Guard:
 
     def _is_known(self, scope: Scope, host: str) -> bool:
         name = re.sub(r":\d+$", "", host).lower()
-        # Starlette's test client is not a network: its address cannot be had over a socket.
-        is_inside = (scope.get("client") or ("",))[0] == "testclient" and name == "testserver"
-        return is_inside or name in self._options.allowed_hosts
+        return name in self._options.allowed_hosts or _is_in_process(scope, name)
 
-    async def _read_body(self, headers: Headers, receive: Receive) -> Receive:
-        """Take the whole body before anyone works on it, so that neither its size nor its slowness costs more."""
-        declared = headers.get("content-length", "0")
-        if not declared.isdecimal():
-            raise RequestInvalid("Content-Length is no number.")
-        if int(declared[:20]) > MAX_BODY_BYTES:
-            raise _too_large()
-        try:
-            async with asyncio.timeout(self._options.body_timeout_s):
-                body = await _receive_all(receive)
-        except TimeoutError as error:
-            raise BodyTooSlow(f"The body did not arrive within {self._options.body_timeout_s:g} s.") from error
-        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-        async def replay() -> Message:
-            return messages.pop() if messages else await receive()
+def _is_in_process(scope: Scope, name: str) -> bool:
+    """Return true if a program calls the app inside its own process, by the one-word name that it gives it.
 
-        return replay
+    Over a network a client has an address, and the server's own name is an address too; no proxy can change that one.
+    """
+    client, server = scope.get("client"), scope.get("server")
+    if not client or not server or "." in name or ":" in name or name != server[0]:
+        return False
+    try:
+        ipaddress.ip_address(client[0])
+    except ValueError:
+        return True
+    return False
+
+
+def _has_route(scope: Scope) -> bool:
+    """Tell whether a route takes this request; if none does, nobody reads its body."""
+    return any(route.matches(scope)[0] is Match.FULL for route in scope["app"].router.routes)
 
 
 class _Answer:
@@ -107,6 +121,7 @@ class _Answer:
 
     def __init__(self, scope: Scope, send: Send, request_id: str) -> None:
         self.status = 0
+        self.leaves_body = False
         self._scope = scope
         self._send = send
         self._request_id = request_id
@@ -119,6 +134,8 @@ class _Answer:
                 headers.setdefault(name, value)
             headers["X-Request-ID"] = self._request_id
             headers.setdefault("Cache-Control", "no-store")
+            if self.leaves_body:
+                headers["Connection"] = "close"  # else the server would go on to take what it has refused
             if self._scope["scheme"] == "https":
                 headers.setdefault("Strict-Transport-Security", "max-age=31536000")
         await self._send(message)
@@ -126,23 +143,6 @@ class _Answer:
     async def refuse(self, response: ASGIApp, receive: Receive) -> None:
         if self.status == 0:
             await response(self._scope, receive, self.send)
-
-
-async def _receive_all(receive: Receive) -> bytes:
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return bytes(body)
-        body += message.get("body", b"")
-        if len(body) > MAX_BODY_BYTES:
-            raise _too_large()
-        if not message.get("more_body", False):
-            return bytes(body)
-
-
-def _too_large() -> BodyTooLarge:
-    return BodyTooLarge(f"A body has at most {MAX_BODY_BYTES} bytes.", hint="Put big files into the repository.")
 
 
 def _check_origin(scope: Scope, headers: Headers, host: str) -> None:

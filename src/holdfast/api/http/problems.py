@@ -10,6 +10,7 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from holdfast.errors import HoldfastError, WorkspaceConflict
 
@@ -66,6 +67,7 @@ STATUSES: Mapping[str, int] = {
     "template_not_found": 422,
     "too_many_attempts": 429,
     "backend_unavailable": 503,
+    "server_busy": 503,
     "store_busy": 503,
     "store_full": 503,
     "store_unavailable": 503,
@@ -86,6 +88,7 @@ _FIELDS: Mapping[str, str] = {
     "persona_not_found": "persona_overrides",
     "consent_required": "persona_overrides",
 }
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 _HTTP_CODES = {400: "request_invalid", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
 
 
@@ -156,4 +159,17 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
 async def on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, "http_error")
-    return problem(error.status_code, code, str(error.detail), request_id=request_id_of(request), headers=error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_list_methods(request))
+    return problem(error.status_code, code, str(error.detail), request_id=request_id_of(request), headers=headers)
+
+
+def _list_methods(request: Request) -> list[str]:
+    """List the methods that a path has; the router names those of the first route with that path alone."""
+    routes = request.app.router.routes
+    return [
+        method
+        for method in _METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    ]

@@ -8,15 +8,18 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
+MAX_QUEUED_BYTES = 4_000_000
 _JOINED_BYTES = 64 * 1024  # as much as a connection takes before it wants to be waited for
 
 
 class ClientQueue(Generic[_T]):
     """For many clients and each event this is what there is to do: no timer is set and nothing is copied for it."""
 
-    def __init__(self, max_queued: int, *, idle_s: float) -> None:
+    def __init__(self, max_queued: int, *, max_bytes: int = MAX_QUEUED_BYTES, idle_s: float) -> None:
         self.is_cut_off = False
         self._max_queued = max_queued
+        self._max_bytes = max_bytes
+        self._queued_bytes = 0
         self._idle_s = idle_s
         self._frames: list[_T] = []
         self._waiter: asyncio.Future[None] | None = None
@@ -25,13 +28,16 @@ class ClientQueue(Generic[_T]):
         self._is_idle = False
         self._timer = self._loop.call_later(idle_s, self._look)
 
-    def put(self, frame: _T) -> None:
+    def put(self, frame: _T, size: int = 0) -> None:
+        """Queue a frame of so many bytes; a client that has too much unread is let go, but one frame always fits."""
         if self.is_cut_off:
             return  # after a frame that it did not get, it must get none
-        if len(self._frames) >= self._max_queued:
+        is_full = len(self._frames) >= self._max_queued or self._queued_bytes + size > self._max_bytes
+        if is_full and self._frames:
             self.cut_off()
             return
         self._frames.append(frame)
+        self._queued_bytes += size
         self._wake()
 
     def cut_off(self) -> None:
@@ -54,6 +60,7 @@ class ClientQueue(Generic[_T]):
             finally:
                 self._waiter = None
         frames, self._frames = self._frames, []
+        self._queued_bytes = 0
         self._is_idle = False
         self._taken_at = self._loop.time()
         return None if self.is_cut_off and not frames else frames

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from holdfast.api.live.client_queue import ClientQueue
+from holdfast.api.live.client_queue import MAX_QUEUED_BYTES, ClientQueue
 from holdfast.api.live.stream import Frame, LiveStream, encode_event, encode_message
 from holdfast.concurrency import shielded
 from holdfast.errors import JournalCorrupt, LastEventIdInvalid
@@ -35,7 +35,7 @@ from holdfast.runtime.threads import Watcher
 
 _LOOK_AT_ALL_EVERY_S = 5.0  # for what is written to runs that are over; all else is noticed at once
 _NEW = timedelta(minutes=2)  # how far the clocks of two servers may be apart without a run being noticed late
-_PAGE = 500
+_PAGE = 50  # a client that reads slowly holds so many while they are sent
 Events = Mapping[str, Mapping[int, Event]]
 _log = logging.getLogger("holdfast.api")
 
@@ -57,10 +57,11 @@ class EventFilter:
 class Feed:
     """The streams of this server that follow all runs; they share a reader."""
 
-    def __init__(self, db: Database, journal: Journal, *, max_queued: int) -> None:
+    def __init__(self, db: Database, journal: Journal, *, max_queued: int, max_bytes: int = MAX_QUEUED_BYTES) -> None:
         self._db = db
         self._journal = journal
         self._max_queued = max_queued
+        self._max_bytes = max_bytes
         self._queues: set[ClientQueue[Frame]] = set()
         self._reader: _FeedReader | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -103,7 +104,7 @@ class Feed:
     @contextlib.contextmanager
     def join(self, idle_s: float) -> Iterator[tuple["_FeedReader", ClientQueue[Frame]]]:
         """Give a new client a queue, and the feed a reader if it has none; the last to leave ends it."""
-        queue: ClientQueue[Frame] = ClientQueue(self._max_queued, idle_s=idle_s)
+        queue: ClientQueue[Frame] = ClientQueue(self._max_queued, max_bytes=self._max_bytes, idle_s=idle_s)
         self._queues.add(queue)
         if self._is_closed:
             queue.cut_off()
@@ -255,13 +256,13 @@ class _FeedReader:
             for frame in page:
                 after = frame.position
                 for queue in list(self._queues):
-                    queue.put(frame)
+                    queue.put(frame, len(frame.text))
         return after
 
 
 async def read_pages(db: Database, after: int) -> AsyncIterator[list[Frame]]:
     """Yield everything that has a position after this one, as stored now."""
-    while stretches := await shielded(read_stretches(db, after, limit=_PAGE)):
+    while stretches := cut(await shielded(read_stretches(db, after, limit=_PAGE)), after, _PAGE):
         try:
             events = await shielded(read_events(db, stretches))
         except JournalCorrupt:
@@ -271,6 +272,22 @@ async def read_pages(db: Database, after: int) -> AsyncIterator[list[Frame]]:
             page += to_frames(stretch, events, after) if events is not None else await _read_alone(db, stretch, after)
             after = page[-1].position if page else after
         yield page
+
+
+def cut(stretches: Sequence[EventRange], after: int, limit: int) -> list[EventRange]:
+    """Return the first of these stretches after a position, up to so many events; the last one may be cut short."""
+    found: list[EventRange] = []
+    for stretch in stretches:
+        if not stretch.run_id:  # no run's: a place to go on from, however far
+            found.append(stretch)
+            continue
+        first = max(stretch.first_seq, stretch.last_seq - (stretch.position - after) + 1)
+        last = min(stretch.last_seq, first + limit - 1)
+        found.append(EventRange(stretch.position_of(last), stretch.run_id, first, last))
+        limit -= last - first + 1
+        if limit <= 0:
+            break
+    return found
 
 
 def to_frames(stretch: EventRange, events: Events, after: int) -> Iterator[Frame]:

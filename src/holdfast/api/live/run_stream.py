@@ -2,26 +2,33 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 
-from holdfast.api.live.client_queue import ClientQueue
+from holdfast.api.live.client_queue import MAX_QUEUED_BYTES, ClientQueue
 from holdfast.api.live.stream import Frame, LiveStream, encode_event
-from holdfast.concurrency import shielded
 from holdfast.enums import RunStatus
 from holdfast.persistence.db import Database
-from holdfast.persistence.listings import read_state
+from holdfast.persistence.event_feed import read_pages_of_runs
+from holdfast.persistence.listings import read_states
+from holdfast.runtime.coalescer import Coalescer
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
+
+_PAGES_AT_ONCE = 8  # in one turn at the database; others may want a connection, too
 
 
 class RunStreams:
     """The streams of this server that follow one run each; those of the same run share a reader."""
 
-    def __init__(self, db: Database, journal: Journal, *, max_queued: int) -> None:
-        self._db = db
+    def __init__(self, db: Database, journal: Journal, *, max_queued: int, max_bytes: int = MAX_QUEUED_BYTES) -> None:
         self._journal = journal
         self._max_queued = max_queued
+        self._max_bytes = max_bytes
+        # However many clients ask at once, they share a query and so a connection of the database.
+        self.read_state = Coalescer(functools.partial(read_states, db))
+        self.read_page = Coalescer(functools.partial(_read_pages, db))
         self._readers: dict[str, _RunReader] = {}
         self._is_closed = False
 
@@ -39,7 +46,12 @@ class RunStreams:
 
         Ends without `done` if the client was too slow or the server stops.
         """
-        return LiveStream(_RunSource(self, self._db, self._journal, run_id, idle_s)).follow(after)
+        return LiveStream(_RunSource(self, self._journal, run_id, idle_s)).follow(after)
+
+    async def wait_closed(self) -> None:
+        """Return when nothing of this uses the database any more."""
+        await self.read_state.settle()
+        await self.read_page.settle()
 
     @contextlib.contextmanager
     def join(self, run_id: str, idle_s: float) -> Iterator[tuple["_RunReader", ClientQueue[Frame]]]:
@@ -47,7 +59,7 @@ class RunStreams:
         reader = self._readers.get(run_id)
         if reader is None or reader.task.done():
             reader = self._readers[run_id] = _RunReader(self._journal, run_id)
-        queue: ClientQueue[Frame] = ClientQueue(self._max_queued, idle_s=idle_s)
+        queue: ClientQueue[Frame] = ClientQueue(self._max_queued, max_bytes=self._max_bytes, idle_s=idle_s)
         reader.queues.add(queue)
         if self._is_closed:
             queue.cut_off()
@@ -89,7 +101,7 @@ class _RunReader:
                 async for event in events:
                     frame = _to_frame(event.seq - 1, event)
                     for queue in list(self.queues):
-                        queue.put(frame)
+                        queue.put(frame, len(frame.text))
         finally:
             # Without a reader nobody would hear of the next event: better to come back than to wait for ever.
             self.has_begun.set()
@@ -99,9 +111,8 @@ class _RunReader:
 class _RunSource:
     """One client of a run: positions are the numbers of its events, and it ends when the run is over."""
 
-    def __init__(self, streams: RunStreams, db: Database, journal: Journal, run_id: str, idle_s: float) -> None:
+    def __init__(self, streams: RunStreams, journal: Journal, run_id: str, idle_s: float) -> None:
         self._streams = streams
-        self._db = db
         self._journal = journal
         self._run_id = run_id
         self._idle_s = idle_s
@@ -116,7 +127,9 @@ class _RunSource:
         return self._reader.start
 
     async def read_after(self, position: int) -> AsyncIterator[Iterable[Frame]]:
-        yield _to_frames(position, await self._journal.read(self._run_id, position))
+        while page := await self._streams.read_page((self._run_id, position)):
+            yield page
+            position = page[-1].position
 
     def includes(self, frame: Frame) -> bool:
         return True
@@ -130,19 +143,31 @@ class _RunSource:
         if reader.over_at is not None and reader.over_at >= self._journal.known_head(self._run_id):
             return reader.over_at
         # The state first: a run that is opened again after this has a higher head by then.
-        state = await shielded(read_state(self._db, self._run_id))
+        state = await self._streams.read_state(self._run_id)
         if state is None or not RunStatus(state).is_terminal:
             return None
         reader.over_at = await self._journal.read_head(self._run_id)
         return reader.over_at
 
     async def read_closing(self) -> bytes:
-        state = await shielded(read_state(self._db, self._run_id))
+        state = await self._streams.read_state(self._run_id)
         return b"event: done\ndata: " + json.dumps({"run_id": self._run_id, "state": state}).encode() + b"\n\n"
 
 
+async def _read_pages(db: Database, places: list[tuple[str, int]]) -> Sequence[list[Frame] | BaseException]:
+    """Read and encode a page for each run and number, once for all who want the same."""
+    distinct = list(dict.fromkeys(places))
+    found: dict[tuple[str, int], list[Frame] | BaseException] = {}
+    for start in range(0, len(distinct), _PAGES_AT_ONCE):
+        some = distinct[start : start + _PAGES_AT_ONCE]
+        for place, page in zip(some, await read_pages_of_runs(db, some), strict=True):
+            found[place] = page if isinstance(page, BaseException) else list(_to_frames(place[1], page))
+            await asyncio.sleep(0)  # a long journal must not hold the whole server up
+    return [found[place] for place in places]
+
+
 def _to_frames(before: int, events: Sequence[Event]) -> Iterator[Frame]:
-    """Encode events as they are needed: a long journal must not hold the whole server up. Numbers may skip."""
+    """Encode events, whose numbers may skip."""
     for event in events:
         yield _to_frame(before, event)
         before = event.seq

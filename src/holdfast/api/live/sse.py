@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from starlette.responses import Response
@@ -9,7 +10,9 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.api.options import ServerOptions
 from holdfast.concurrency import shielded
+from holdfast.errors import HoldfastError
 
+_log = logging.getLogger("holdfast.api")
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store, no-transform",
@@ -61,10 +64,14 @@ class EventStream(Response):
                 # The first bytes at once: a proxy and a browser take a stream for open only when something has come.
                 await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})
                 patience.end()
-                async for frame in frames:
-                    patience.begin()
-                    await send({"type": "http.response.body", "body": frame, "more_body": True})
-                    patience.end()
+                try:
+                    async for frame in frames:
+                        patience.begin()
+                        await send({"type": "http.response.body", "body": frame, "more_body": True})
+                        patience.end()
+                except HoldfastError as error:
+                    # Too late for a refusal: it ends without its last frame, and the client comes back for the rest.
+                    _log.warning("An event stream was cut short: %s", error.code)
                 patience.begin()
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 

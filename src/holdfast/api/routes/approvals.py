@@ -9,24 +9,37 @@ from holdfast.api.http.auth import Approver, Viewer
 from holdfast.api.http.openapi import READ, READ_ONE, WRITE_ONE
 from holdfast.api.results import Changes, find_artifact, to_changes, to_comparison
 from holdfast.api.schemas import ApprovalIdPath, ApprovalList, Decide, Decided
-from holdfast.api.serialize import to_approval
+from holdfast.api.serialize import from_cursor, to_approval, to_cursor
 from holdfast.api.server.run_requests import decide
 from holdfast.api.server.server import ServerDep
 from holdfast.errors import ApprovalNotFound, ArtifactNotFound
-from holdfast.persistence.runs import find_approval, list_waiting, read_approvals, read_artifacts
+from holdfast.persistence.runs import find_approval, list_approvals_page, list_waiting, read_artifacts
 
 router = APIRouter(prefix="/api/approvals")
 
 
 @router.get("", tags=["approvals"], responses=READ, summary="What waits for a person")
 async def list_approvals(
-    server: ServerDep, _identity: Viewer, state: Annotated[Literal["pending", "decided", "all"], Query()] = "pending"
+    server: ServerDep,
+    _identity: Viewer,
+    state: Annotated[Literal["pending", "decided", "all"], Query()] = "pending",
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    cursor: Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before.")] = None,
 ) -> ApprovalList:
+    """List what is pending with the oldest first, and otherwise the newest first."""
+    after = from_cursor(cursor) if cursor else None
     if state == "pending":
-        rows = await list_waiting(server.db)
+        found = await list_waiting(server.db, limit=limit + 1, after=after)
     else:
-        rows = await read_approvals(server.db, state=None if state == "all" else state)
-    return ApprovalList(items=[to_approval(row) for row in rows])
+        found = await list_approvals_page(
+            server.db, state=None if state == "all" else state, limit=limit + 1, after=after
+        )
+    page = found[:limit]
+    last = page[-1] if len(found) > limit else None
+    return ApprovalList(
+        items=[to_approval(row) for row in page],
+        next_cursor=None if last is None else to_cursor(last.requested_at, last.id),
+    )
 
 
 @router.post("/{approval_id}", tags=["approvals"], responses=WRITE_ONE, summary="Answer an approval")

@@ -5,10 +5,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
 
 from holdfast.api.http.auth import Operator, Viewer
 from holdfast.api.http.openapi import READ, WRITE_ONE
-from holdfast.api.schemas import BudgetChart, BudgetReport, IdempotencyKey, RunIdPath, RunRef, Spent, TopUp
+from holdfast.api.schemas import IdempotencyKey, RunIdPath, RunRef, Spent, TopUp
 from holdfast.api.serialize import to_usd
 from holdfast.api.server.run_requests import request_resume, top_up
 from holdfast.api.server.server import ServerDep
@@ -19,6 +20,30 @@ from holdfast.presentation.format import money
 from holdfast.presentation.status import Note
 
 router = APIRouter()
+
+
+class BudgetChart(BaseModel):
+    """Every day of the range, also those on which nothing was spent, and a round scale to draw them by."""
+
+    days: list[Spent]
+    total_usd: float
+    lines_usd: list[float] = Field(description="Where to draw lines; the last is the top.", examples=[[0, 0.5, 1]])
+    has_limit: bool = Field(description="The day's limit is near enough to be drawn.")
+
+
+class BudgetReport(BaseModel):
+    day: str
+    spent_today_usd: float = Field(description="Real money alone, as in all that follows.")
+    simulated_today_usd: float = Field(description="What rehearsals made up today; it counts against no limit.")
+    simulated_usd: float = Field(description="What they made up in all these days.")
+    day_limit_usd: float | None
+    run_limit_usd: float | None
+    days: list[Spent]
+    by_workflow: list[Spent]
+    by_persona: list[Spent]
+    by_model: list[Spent]
+    chart: BudgetChart
+    today: Note = Field(description="What today's spending means, and what counts.")
 
 
 @router.get("/api/budget", tags=["catalog"], responses=READ, summary="What is spent, and the limits")

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import WRITE_ONE
-from holdfast.api.schemas import BranchName, IdempotencyKey, MessageText, RunRef, ShortText, Text, Usd
+from holdfast.api.schemas import BranchName, Flag, IdempotencyKey, MessageText, RunRef, ShortText, Text, Usd
 from holdfast.api.server.run_requests import RequestKey, start_once
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.conversation.journal import ROLE, conversation_template, message_event
@@ -34,7 +34,7 @@ class StartConversation(BaseModel):
         default=None, description="The branch to start from; else the one that is checked out."
     )
     persona: ShortText | None = Field(default=None, description="Who answers; else the best that can, as here.")
-    simulate: bool = Field(default=False, description="Talk with the simulated model.")
+    simulate: Flag = Field(default=False, description="Talk with the simulated model.")
     budget_usd: Usd | None = None
 
 

@@ -29,8 +29,9 @@ async def follow_run(
 ) -> Response:
     """Send every event of the run after the last one seen, then each new one, then `event: done` once it is over."""
     after = to_seq(header_id if header_id is not None else last_event_id)
-    stored = await get_run(server.db, run_id)
-    frames = server.run_streams.follow(stored.run.id, after, idle_s=server.options.heartbeat_s)
+    if await server.run_streams.read_state(run_id) is None:
+        run_id = (await get_run(server.db, run_id)).run.id  # a UUID may be written in another way
+    frames = server.run_streams.follow(run_id, after, idle_s=server.options.heartbeat_s)
     return EventStream(frames, request.state.is_still_in, server.options)
 
 

@@ -1,6 +1,7 @@
 """Personas: which there are, which could work here and now, and what keeps the others from it."""
 
 import asyncio
+import functools
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -52,7 +53,10 @@ async def list_availability(
     server: ServerDep, _identity: Viewer, repo_path: RepoQuery = None
 ) -> PersonaAvailabilityList:
     repo = None if repo_path is None else await server.engines.resolve_repository(repo_path)
-    return await asyncio.to_thread(_collect, server.engines, repo, server.config)
+    # Shared: it asks servers, and whoever asks for it many times must not use up the threads of all others.
+    work = functools.partial(_collect, server.engines, repo, server.config)
+    found: PersonaAvailabilityList = await server.availability.get(repo, work)
+    return found
 
 
 def _collect(engines: Engines, repo: Path | None, config: Config) -> PersonaAvailabilityList:

@@ -43,7 +43,7 @@ async def list_runs(
     phases = await list_phases(server.db, [item.run.id for item in page])
     return RunPage(
         items=[to_run_item(item, phases.get(item.run.id, ()), reason=server.find_reason(item.run.id)) for item in page],
-        next_cursor=to_cursor(page[-1].run) if len(found) > limit else None,
+        next_cursor=to_cursor(page[-1].run.created_at, page[-1].run.id) if len(found) > limit else None,
     )
 
 

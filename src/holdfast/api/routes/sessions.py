@@ -1,5 +1,6 @@
 """Letting people in: login, logout, and who one is."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -42,13 +43,17 @@ async def _set_cookie(identity: Identity, request: Request, response: Response, 
     response.set_cookie(
         COOKIE,
         secret,
-        max_age=round(server.options.session_hours * 3600),
+        max_age=_seconds_until(expires_at) if identity.expires_at else round(server.options.session_hours * 3600),
         path="/",
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
     )
     return expires_at
+
+
+def _seconds_until(moment: str) -> int:
+    return max(1, round((datetime.fromisoformat(moment) - datetime.now(UTC)).total_seconds()))
 
 
 @router.delete("/api/session", status_code=204, responses=OPEN | problems(400, 403, 408, 413), summary="Log out")

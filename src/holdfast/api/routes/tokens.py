@@ -11,7 +11,8 @@ from holdfast.api.http.openapi import READ, WRITE, WRITE_ONE
 from holdfast.api.schemas import CreatedToken, CreateToken, ShortText, TokenList
 from holdfast.api.serialize import to_tokens
 from holdfast.api.server.server import ServerDep
-from holdfast.persistence.access import create_token, list_tokens, revoke_token
+from holdfast.errors import RoleInsufficient
+from holdfast.persistence.access import create_token, list_tokens, read_token_end, revoke_token
 from holdfast.persistence.statements import now_text, to_time_text
 
 router = APIRouter(tags=["access"])
@@ -24,11 +25,22 @@ async def show_tokens(server: ServerDep, _identity: Admin) -> TokenList:
 
 @router.post("/api/tokens", status_code=201, responses=WRITE, summary="Make a token")
 async def make_token(body: CreateToken, server: ServerDep, identity: Admin) -> CreatedToken:
-    """Make a token. It is in this answer and nowhere else."""
+    """Make a token. It is in this answer and nowhere else, and it ends no later than the token that made it."""
     days = body.expires_in_days
-    expires_at = None if days is None else to_time_text(datetime.now(UTC) + timedelta(days=days))
-    new = await create_token(server.journal, name=body.name, role=body.role, expires_at=expires_at, by=identity.name)
-    return CreatedToken(id=new.token_id, token=new.token)
+    ends = [None if days is None else to_time_text(datetime.now(UTC) + timedelta(days=days))]
+    ends.append(await read_token_end(server.db, identity.token_id))
+    expires_at = min((end for end in ends if end is not None), default=None)
+    if not identity.role.includes(body.role):
+        raise RoleInsufficient(f"A token of role {body.role} is not for {identity.role} to make.")
+    new = await create_token(
+        server.journal,
+        name=body.name,
+        role=body.role,
+        expires_at=expires_at,
+        by=identity.name,
+        by_token_id=identity.token_id,
+    )
+    return CreatedToken(id=new.token_id, token=new.token, expires_at=expires_at)
 
 
 @router.delete("/api/tokens/{token_id}", status_code=204, responses=WRITE_ONE, summary="Revoke a token")

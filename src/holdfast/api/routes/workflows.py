@@ -1,6 +1,8 @@
 """Workflows that can be started, and whether a definition would be one."""
 
 import asyncio
+import hashlib
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -48,7 +50,10 @@ def _to_workflow(entry: CatalogEntry[WorkflowTemplate]) -> WorkflowItem:
     )
 
 
-_MAX_CHARACTERS = 200_000  # a whole second of parsing is nothing that a viewer should be able to ask for
+_MAX_CHARACTERS = 100_000  # ten times what people write; a second of work is nothing that a viewer should ask for
+
+
+_MAX_FINDINGS = 100
 
 
 class ValidateWorkflow(BaseModel):
@@ -68,6 +73,8 @@ class ValidateWorkflow(BaseModel):
     def _check_one(self) -> "ValidateWorkflow":
         if (self.text is None) == (self.definition is None):
             raise ValueError("give either text or definition")
+        if self.definition is not None and _measure(self.definition) > _MAX_CHARACTERS:
+            raise ValueError(f"a definition has at most {_MAX_CHARACTERS} characters as JSON")
         return self
 
 
@@ -82,7 +89,7 @@ class WorkflowFindings(BaseModel):
     name: str | None = Field(examples=["mine"])
     version: str | None
     hash: str | None = Field(description="What it would be known by.")
-    findings: list[WorkflowFinding] = Field(description="Everything that is wrong, in the order of the text.")
+    findings: list[WorkflowFinding] = Field(description="What is wrong, in the order of the text; at most a hundred.")
     unfillable: list[str] = Field(description="Roles that no persona could fill; the workflow is valid all the same.")
 
 
@@ -94,7 +101,19 @@ async def validate(body: ValidateWorkflow, server: ServerDep, _identity: Viewer)
     def check() -> WorkflowFindings:
         return find_faults(body, server.engines.catalog(repo))
 
-    return await asyncio.to_thread(check)
+    found: WorkflowFindings = await server.validations.get(_to_key(body), check)
+    return found
+
+
+def _measure(definition: dict[str, Any]) -> int:
+    try:
+        return len(json.dumps(definition))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _to_key(body: ValidateWorkflow) -> str:
+    return hashlib.sha256(repr(body).encode(errors="surrogatepass")).hexdigest()
 
 
 def find_faults(body: ValidateWorkflow, catalog: Catalog) -> WorkflowFindings:
@@ -109,7 +128,7 @@ def find_faults(body: ValidateWorkflow, catalog: Catalog) -> WorkflowFindings:
         name=template.name if template else None,
         version=str(template.version) if template else None,
         hash=template.content_hash if template else None,
-        findings=[_to_finding(problem, has_lines=has_lines) for problem in problems],
+        findings=[_to_finding(problem, has_lines=has_lines) for problem in problems[:_MAX_FINDINGS]],
         unfillable=find_unfillable(template, personas) if template and personas else [],
     )
 

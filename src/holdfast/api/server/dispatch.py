@@ -167,7 +167,8 @@ class InProcessDispatcher:
 
     async def _load_agents(self) -> None:
         """Import what agents need in a thread, once: on the loop it would hold up every request for seconds."""
-        if self._loading is None:
+        if self._loading is None or (self._loading.done() and self._loading.exception() is not None):
+            # One that failed is tried again: what was missing may be there by now.
             self._loading = asyncio.create_task(asyncio.to_thread(importlib.import_module, _AGENTS))
         await asyncio.shield(self._loading)
 

@@ -11,7 +11,7 @@ from holdfast.config import Config
 from holdfast.consent import open_consents
 from holdfast.engine.conversation.persona_choice import choose_persona
 from holdfast.engine.workflow_engine import WorkflowEngine
-from holdfast.errors import RepositoryNotAllowed
+from holdfast.errors import RepositoryMissing, RepositoryNotAllowed
 from holdfast.persistence.db import Database
 from holdfast.persona import AgentPersona
 from holdfast.readiness import Readiness, find_available, open_readiness
@@ -130,11 +130,12 @@ class Engines:
     async def resolve_repository(self, repo_path: str) -> Path:
         """Return the folder that a request names, links resolved.
 
-        Raises `RepositoryNotAllowed` outside `workspace_root`.
+        Raises `RepositoryNotAllowed` outside `workspace_root`, `RepositoryMissing` if there can be no such folder.
         """
         path, root = await asyncio.to_thread(lambda: (Path(repo_path).resolve(), self._config.workspace_root.resolve()))
         if not Path(repo_path).is_absolute() or not path.is_relative_to(root):
             raise RepositoryNotAllowed("The repository does not lie under the server's workspace root.")
+        await asyncio.to_thread(_check_can_exist, path)
         return path
 
     async def _parts(self, repo: Path | None) -> _Parts:
@@ -154,3 +155,11 @@ class Engines:
     def readiness(self, entries: Sequence[CatalogEntry[AgentPersona]], repo: Path | None) -> Readiness:
         """Find out who of these is ready where the server runs."""
         return open_readiness(entries, self._config, repo=repo, consents=open_consents(self._config))
+
+
+def _check_can_exist(path: Path) -> None:
+    """Raise `RepositoryMissing` for a path that the system does not even look for, such as one with too long a name."""
+    try:
+        path.exists()
+    except OSError as error:
+        raise RepositoryMissing(f"There is no repository at this path: {error.strerror}.", path=str(path)) from error

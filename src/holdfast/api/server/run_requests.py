@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from holdfast.api.schemas import Decide, ForkRun, ResumeRun, RetryRun, StartRun, TopUp
 from holdfast.api.server.server import Server
-from holdfast.engine.approvals.questions import UNSET
+from holdfast.engine.approvals.questions import UNSET, to_question
 from holdfast.engine.run.change import ChangeRequest
 from holdfast.engine.run.load import get_run, load_run
 from holdfast.engine.workflow_engine import WorkflowEngine
@@ -236,7 +236,7 @@ async def decide(server: Server, approval_id: str, body: Decide, *, by: str, is_
         by=by,
         digest=body.digest,
         is_identified=is_identified,
-        result=body.result if "result" in body.model_fields_set else UNSET,
+        result=body.result if _has_result(body, row) else UNSET,
         args=body.args,
         is_for_kind=body.allow_kind,
         artifact=None if body.artifact is None else to_artifact_text(body.artifact),
@@ -251,6 +251,11 @@ async def decide(server: Server, approval_id: str, body: Decide, *, by: str, is_
 def to_artifact_text(artifact: dict[str, Any]) -> str:
     """Return an artifact as agents write it to its file."""
     return json.dumps(artifact, ensure_ascii=False, indent=2) + "\n"
+
+
+def _has_result(body: Decide, row: ApprovalRow) -> bool:
+    """Tell whether an answer brings a result; `null` is one only of a call that may have given it."""
+    return "result" in body.model_fields_set and (body.result is not None or to_question(row).about == "outcome")
 
 
 def _get(row: ApprovalRow | None, approval_id: str) -> ApprovalRow:

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
@@ -16,14 +18,18 @@ from holdfast.api.live.run_stream import RunStreams
 from holdfast.api.options import ServerOptions
 from holdfast.api.server.dispatch import Dispatcher, InProcessDispatcher, NoDispatcher
 from holdfast.api.server.engines import Engines
+from holdfast.api.server.health_probe import HealthProbe
 from holdfast.api.server.metrics import RunMetrics
 from holdfast.api.server.nightly_cleanup import clean_every_night
+from holdfast.api.server.shared_work import SharedWork
 from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
-from holdfast.persistence.access import forget_old
+from holdfast.persistence.access import find_valid_sessions, find_valid_tokens, forget_old
 from holdfast.persistence.db import Database
+from holdfast.persistence.models import SessionRow, TokenRow
 from holdfast.persistence.statements import to_time_text
 from holdfast.presentation.trace import RunTrace
+from holdfast.runtime.coalescer import Coalescer
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
 
@@ -90,6 +96,13 @@ class Server:
     rate_limits: RateLimits
     traces: TraceCache
     tasks: TaskTracker
+    health: HealthProbe
+    availability: SharedWork[Path | None, Any]
+    """Who is ready where: asks servers and keyrings, and anybody may want to know."""
+    validations: SharedWork[str, Any]
+    find_token: Coalescer[str, TokenRow | None]
+    """Whose token it is, if it works; thousands of streams may ask at once, and share a query."""
+    find_session: Coalescer[str, SessionRow | None]
 
     def find_reason(self, run_id: str) -> str | None:
         """Tell why a run that should go on does not, as far as this server knows."""
@@ -146,6 +159,8 @@ class ServerHolder:
             stack.push_async_callback(_end, cleaning)
             at_night = asyncio.create_task(clean_every_night(db, config), name="holdfast-night")
             stack.push_async_callback(_end, at_night)
+            health = HealthProbe(db, journal, config.data_dir)
+            stack.push_async_callback(health.wait_closed)
             engines = Engines(db, config)
             tasks = TaskTracker()
             stack.push_async_callback(tasks.drain)
@@ -153,6 +168,7 @@ class ServerHolder:
             await dispatcher.start()
             stack.push_async_callback(dispatcher.stop)
             run_streams = RunStreams(db, journal, max_queued=options.max_queued_events)
+            stack.push_async_callback(run_streams.wait_closed)
             self._closing = stack.pop_all()
             return Server(
                 config=config,
@@ -167,6 +183,11 @@ class ServerHolder:
                 rate_limits=get_rate_limits(config),
                 traces=TraceCache(journal),
                 tasks=tasks,
+                health=health,
+                availability=SharedWork(at_once=2),
+                validations=SharedWork(at_once=1),
+                find_token=Coalescer(functools.partial(find_valid_tokens, db)),
+                find_session=Coalescer(functools.partial(find_valid_sessions, db)),
             )
 
 

@@ -324,3 +324,39 @@ async def test_a_guessed_id_tells_nothing_but_that_it_is_unknown(api: Api) -> No
     answers = [await api.viewer.get(f"/api/runs/{guess}") for guess in guesses if guess != run_id]
 
     assert {answer.status_code for answer in answers} == {404}
+
+
+@pytest.mark.parametrize("change", [{"simulate": 0}, {"simulate": "no"}, {"budget_usd": True}, {"budget_usd": "5"}])
+async def test_a_switch_is_true_or_false_and_an_amount_a_number(api: Api, change: dict[str, object]) -> None:
+    answer = await api.operator.post("/api/runs", json=api.body(**change))
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "request_invalid")
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"base_branch": "nope"}, 422, "base_branch_missing"),
+        ({"repo_path": ".git"}, 409, "workspace_error"),
+        ({"repo_path": ".git/refs/heads"}, 409, "workspace_error"),
+        ({"repo_path": "x" * 300}, 409, "repository_missing"),
+        ({"repo_path": "\u00fc" * 200}, 409, "repository_missing"),
+        ({"workflow": "x" * 300 + ".yaml"}, 422, "template_invalid"),
+    ],
+)
+async def test_a_run_that_could_never_start_is_not_made(
+    api: Api, change: dict[str, str], status: int, code: str
+) -> None:
+    place = {"repo_path": str(api.repo / change.pop("repo_path", "."))}
+    workflow = "spec-and-review" if place["repo_path"] != str(api.repo) else "notes"
+
+    answer = await api.operator.post(
+        "/api/runs", json=api.body(workflow=change.pop("workflow", workflow), **change, **place)
+    )
+    preview = await api.operator.post("/api/runs/preview", json=api.body(workflow=workflow, **change, **place))
+    listings = [await api.viewer.get(f"/api/{kind}", params=place) for kind in ("personas", "workflows")]
+
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert (await api.viewer.get("/api/runs")).json()["items"] == []
+    assert preview.status_code == 200
+    assert {listing.status_code for listing in listings} <= {200, 409}

@@ -1,6 +1,5 @@
 """The same server over real sockets: slow heads, odd heads, what a proxy says, and how tokens are compared."""
 
-import asyncio
 import contextlib
 import hmac
 import json
@@ -13,12 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.api.served_app import exchange, serving_app
 from tests.support.api.server_world import FAST, Api
 from tests.support.progress_limit import until
 
-from holdfast.api import serve
+from holdfast.api.http import connection
 from holdfast.api.options import ServerOptions
-from holdfast.api.serve import GracefulServer, to_uvicorn
 from holdfast.enums import Role
 from holdfast.persistence import access
 from holdfast.runtime.events import create_event
@@ -27,6 +26,11 @@ from holdfast.runtime.events import create_event
 @pytest.fixture
 def options() -> ServerOptions:
     return replace(FAST, send_timeout_s=1.0, recheck_s=0.2)
+
+
+@pytest.fixture(autouse=True)
+def _trusted_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_TRUSTED_PROXIES", "127.0.0.1")
 
 
 @pytest.fixture
@@ -38,24 +42,9 @@ def head_within_s() -> float:
 @pytest.fixture
 async def port(api: Api, monkeypatch: pytest.MonkeyPatch, head_within_s: float) -> AsyncIterator[int]:
     """The app served as `holdfast serve` does it."""
-    monkeypatch.setattr(serve, "HEAD_WITHIN_S", head_within_s)
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    config = to_uvicorn(api.app)
-    config.lifespan = "off"
-    server = GracefulServer(config)
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
-    yield int(listening.getsockname()[1])
-    server.should_exit = True
-    await serving
-
-
-async def exchange(port: int, request: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request)
-    answer = await reader.read()
-    writer.close()
-    return answer
+    monkeypatch.setattr(connection, "HEAD_WITHIN_S", head_within_s)
+    async with serving_app(api.app) as served:
+        yield served.port
 
 
 @pytest.mark.parametrize("head_within_s", [0.3])
@@ -182,7 +171,7 @@ async def log_in(port: int, api: Api, address: str = "127.0.0.1", **headers: str
         return await client.post("/api/session", json={"token": api.tokens["viewer"]}, headers=headers)
 
 
-async def test_a_cookie_is_secure_behind_tls_as_a_proxy_of_this_machine_says_it(port: int, api: Api) -> None:
+async def test_a_cookie_is_secure_behind_tls_as_a_trusted_proxy_says_it(port: int, api: Api) -> None:
     plain = await log_in(port, api)
     forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.7"}
     behind_tls = await log_in(port, api, **forwarded)

@@ -235,3 +235,39 @@ async def test_an_artifact_edited_in_the_answer_is_what_counts(api: Api) -> None
     detail = await api.wait_for(run_id)
     assert detail["state"] == "completed"
     assert 3 in [item["turn"] for item in detail["artifacts"]]
+
+
+async def test_a_result_of_null_is_no_result_for_an_approval(api: Api) -> None:
+    run_id, waiting = await ask(api)
+    url = f"/api/approvals/{waiting['approval_id']}"
+
+    one = await api.approver.post(url, json={"action": "approve", "result": 1})
+    null = await api.approver.post(url, json={"action": "approve", "result": None})
+
+    assert (one.status_code, null.status_code) == (422, 200)
+    assert (await api.wait_for(run_id))["state"] == "completed"
+
+
+@pytest.mark.parametrize("state", ["pending", "decided", "all"])
+async def test_approvals_come_in_pages(api: Api, state: str) -> None:
+    run_ids = {await api.start(workflow="asking-notes") for _ in range(5)}
+    waiting = [detail["approvals"][0]["approval_id"] for detail in [await api.wait_for(i, "paused") for i in run_ids]]
+    if state == "decided":
+        for approval_id in waiting:
+            await api.approver.post(f"/api/approvals/{approval_id}", json={"action": "reject"})
+
+    pages: list[list[dict[str, Any]]] = []
+    cursor: str | None = None
+    while cursor is not None or not pages:
+        params = {"state": state, "limit": "2", **({"cursor": cursor} if cursor else {})}
+        page = (await api.viewer.get("/api/approvals", params=params)).json()
+        pages.append(page["items"])
+        cursor = page["next_cursor"]
+    wrong = await api.viewer.get("/api/approvals", params={"cursor": "!!!"})
+
+    listed = [item for page in pages for item in page]
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert {item["approval_id"] for item in listed} == set(waiting)
+    times = [item["requested_at"] for item in listed]
+    assert times == sorted(times, reverse=state != "pending")
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "cursor_invalid")

@@ -85,3 +85,17 @@ async def test_the_schemas_of_a_foreign_folder_are_not_looked_at(api: Api, tmp_p
     answer = await api.viewer.post("/api/workflows/validate", json={"text": GOOD, "repo_path": str(tmp_path)})
 
     assert (answer.status_code, answer.json()["code"]) == (403, "repository_not_allowed")
+
+
+async def test_a_workflow_that_is_too_big_to_be_one_is_not_looked_through(api: Api) -> None:
+    big = {"name": "x", "phases": [{"key": f"p{number}"} for number in range(20_000)]}
+
+    refused = [
+        await api.viewer.post("/api/workflows/validate", json={"definition": big}),
+        await api.viewer.post("/api/workflows/validate", json={"text": "a: b\n" * 40_000}),
+    ]
+    wrong = {"definition": {f"k{number}": 1 for number in range(300)}}
+    many = await api.viewer.post("/api/workflows/validate", json=wrong)
+
+    assert [(answer.status_code, answer.json()["code"]) for answer in refused] == [(422, "request_invalid")] * 2
+    assert len(many.json()["findings"]) == 100

@@ -13,7 +13,8 @@ from tests.support.slow_git import SlowGit
 
 from holdfast import engine
 from holdfast.engine.audit import check_database
-from holdfast.errors import RunBusy
+from holdfast.engine.merge import MergeRequest, merge_run
+from holdfast.errors import RunBusy, TargetBranchMissing
 from holdfast.persistence.db import Database
 
 
@@ -228,3 +229,33 @@ async def test_what_waits_is_in_the_diff_and_the_changes_but_in_no_merge(working
     assert "work.txt" in [file["path"] for file in changes["files"]]
     assert merge.status_code == 409
     assert not (working.repo / "work.txt").exists()
+
+
+@pytest.mark.parametrize("into", ["HEAD", "@", "refs/heads/main", "main\u2028", "a..b", "a.lock", "a/", "\u00fc" * 150])
+async def test_what_is_no_branch_of_the_users_is_not_merged_into(working: Api, into: str) -> None:
+    run_id = await working.start()
+    await working.wait_for(run_id, "completed")
+    refs = git(working.repo, "for-each-ref")
+
+    answer = await working.operator.post(f"/api/runs/{run_id}/merge", json={"into": into, "create": True})
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "request_invalid")
+    assert git(working.repo, "for-each-ref") == refs
+
+
+async def test_a_branch_that_another_run_works_on_is_not_merged_into(working: Api) -> None:
+    done = await working.start()
+    await working.wait_for(done, "completed")
+    other = await working.start(workflow="asking-notes")
+    await working.wait_for(other, "paused")
+    names = git(working.repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/holdfast").split()
+    (branch,) = [name for name in names if other in name]
+    tip = git(working.repo, "rev-parse", branch)
+
+    by_http = await working.operator.post(f"/api/runs/{done}/merge", json={"into": branch})
+    server = await working.app.state.holder.get()
+    with pytest.raises(TargetBranchMissing, match="works on"):
+        await merge_run(server.db, working.config, done, MergeRequest(into=branch))
+
+    assert (by_http.status_code, by_http.json()["code"]) == (422, "request_invalid")
+    assert git(working.repo, "rev-parse", branch) == tip

@@ -11,6 +11,7 @@ import pytest
 from tests.support.api.server_world import Api
 from tests.support.model_server import ModelServer, own_persona
 
+from holdfast import readiness
 from holdfast.api.serve import GracefulServer, to_uvicorn
 
 ALL = "spec_write, phase_planning, code_write, test_write, code_review"
@@ -127,3 +128,60 @@ async def test_no_server_of_a_strangers_repository_is_asked_before_somebody_agre
     assert {problem["code"] for problem in answer["problems"]} == {"consent_required"}
     assert (started.status_code, started.json()["code"]) == (409, "consent_required")
     assert models.looked_at == []
+
+
+async def test_nothing_of_a_repository_that_nobody_trusts_is_contacted_or_looked_up(
+    api: Api, models: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = api.repo / ".holdfast"
+    write_persona(api, models.address, "caller", own)
+    key = "name: keyed\nversion: 1\nbackend: openai\nmodel: m\ncapabilities: [spec_write]\napi_key_env: MY_SECRET\n"
+    program = "name: runner\nversion: 1\nbackend: command\ncapabilities: [spec_write]\nargv: [git]\n"
+    (own / "personas" / "keyed.yaml").write_text(key)
+    (own / "personas" / "runner.yaml").write_text(program)
+    monkeypatch.setenv("MY_SECRET", "x")
+    looked_up: list[str] = []
+    monkeypatch.setattr(readiness.shutil, "which", lambda name, *_a, **_kw: looked_up.append(name))
+    monkeypatch.setattr(readiness, "find_key", lambda name, *_a, **_kw: looked_up.append(name))
+
+    ready = await read_ready(api, repo_path=str(api.repo))
+
+    assert [ready[name]["reasons"] for name in ("caller", "keyed", "runner")] == [["nobody has agreed to it yet"]] * 3
+    assert not {"git", "MY_SECRET"} & set(looked_up)
+    assert models.looked_at == []
+
+
+async def test_many_servers_that_say_nothing_cost_little_and_hold_nobody_up(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = socket.socket()
+    silent.bind(("127.0.0.1", 0))
+    silent.listen(200)
+    for number in range(40):
+        write_persona(api, f"http://127.0.0.1:{silent.getsockname()[1]}/{number}", f"p{number}")
+    under_way = most_at_once = count = 0
+    real = readiness.ask_server
+
+    def ask(*place: Any) -> Any:
+        nonlocal under_way, most_at_once, count
+        under_way, count = under_way + 1, count + 1
+        most_at_once = max(most_at_once, under_way)
+        try:
+            return real(*place)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(readiness, "ask_server", ask)
+    asking = [asyncio.create_task(read_ready(api)) for _ in range(30)]
+    try:
+        health = await api.nobody.get("/api/health")
+        is_answered_first = not any(task.done() for task in asking)
+        found = await asyncio.gather(*asking)
+    finally:
+        silent.close()
+
+    assert (health.status_code, is_answered_first) == (200, True)
+    assert {len(ready) for ready in found} == {len(found[0])}
+    assert count <= 3 * 17  # those who asked at the same time share it; ollama's own address is one more
+    assert most_at_once <= 2 * 16
+    assert "was not asked" in "".join(reason for item in found[0].values() for reason in item["reasons"])

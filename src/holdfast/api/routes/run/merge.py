@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import WRITE_ONE
 from holdfast.api.results import LeftOutItem
-from holdfast.api.schemas import BranchName, RunIdPath, Text
+from holdfast.api.schemas import Flag, RunIdPath, TargetBranch, Text
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.merge import MergeRequest, merge_run
 from holdfast.engine.run.load import get_run
@@ -18,11 +18,11 @@ router = APIRouter(prefix="/api/runs", tags=["results"])
 
 class MergeRun(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"into": "main"}]})
-    into: BranchName | None = Field(default=None, description="The branch to bring it to; else the run's base.")
-    create: bool = Field(default=False, description="Make the branch if there is none of that name.")
-    squash: bool = Field(default=False, description="As one commit.")
+    into: TargetBranch | None = Field(default=None, description="The branch to bring it to; else the run's base.")
+    create: Flag = Field(default=False, description="Make the branch if there is none of that name.")
+    squash: Flag = Field(default=False, description="As one commit.")
     message: Annotated[Text, Field(max_length=10_000, description="The commit's message.")] = ""
-    dry_run: bool = Field(default=False, description="Say what would happen, and change nothing.")
+    dry_run: Flag = Field(default=False, description="Say what would happen, and change nothing.")
 
 
 class MergedFile(BaseModel):

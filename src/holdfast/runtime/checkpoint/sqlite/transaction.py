@@ -63,9 +63,18 @@ def as_store_errors(path: str, run_id: str | None = None) -> Iterator[None]:
         raise to_store_error(error, path, run_id) from error
 
 
+# More space helps against none of these; all other errors of the disk are met when something is written.
+_READ_FAILURES = frozenset(
+    f"SQLITE_IOERR_{what}" for what in ("READ", "SHORT_READ", "FSTAT", "SEEK", "MMAP", "ACCESS", "DATA", "CORRUPTFS")
+)
+
+
 def to_store_error(error: sqlite3.Error, path: str, run_id: str | None = None) -> HoldfastError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorname", "").startswith("SQLITE_IOERR"):
+    code, name = getattr(error, "sqlite_errorcode", 0) & 0xFF, getattr(error, "sqlite_errorname", "")
+    if name in _READ_FAILURES:
+        hint = "Check the disk that holds it, then restore the store from a backup if it is damaged."
+        return StoreUnreadable(f"{path} could not be read: {error}.", hint=hint)
+    if code == sqlite3.SQLITE_FULL or name.startswith("SQLITE_IOERR"):
         return StoreFull(f"{path} could not be written: {error}.")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusy(f"{path} is locked by another process: {error}.")
