@@ -171,7 +171,7 @@ _OWN: dict[str, Rule] = {
     "multipleOf": _multiple_of,
 }
 
-_RULES: dict[str, Rule] = dict(Draft202012Validator.VALIDATORS)  # type: ignore[arg-type]  # never None here
+_RULES: dict[str, Any] = dict(Draft202012Validator.VALIDATORS)
 _COSTS = {"$ref": 8, "$dynamicRef": 8}
 
 BoundedValidator: Any = extend(  # type: ignore[no-untyped-call]  # the library's types leave it out

@@ -54,7 +54,8 @@ class RunBinder:
         if limit is None and not is_rehearsal:
             limit = self.config.run_budget_usd
         # crash: nothing is written yet; the commit is fixed here, so that the run starts from what its maker saw.
-        start = await asyncio.to_thread(find_start, path.resolve(), request.base_branch)
+        data_dir = self.config.data_dir
+        start = await asyncio.to_thread(lambda: find_start(path.resolve(), request.base_branch, data_dir=data_dir))
         new = NewRun(
             run_id=new_run_id(request.pre_allocated_run_id),
             template=request.template,
