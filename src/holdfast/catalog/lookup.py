@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.definitions.base import version_order
+from holdfast.definitions.files import is_folder
 from holdfast.definitions.yaml_file import load_definitions_from_dir
 from holdfast.errors import HoldfastError, PersonaInvalid, PersonaNotFound, TemplateInvalid, TemplateNotFound
 from holdfast.persona import AgentPersona, load_persona_file
@@ -110,10 +111,11 @@ def _collect(
     entries: list[CatalogEntry[DefinitionT]] = []
     for root in roots:
         folder = root.path / folder_name
-        if not folder.is_dir():
+        if not is_folder(folder):
             continue
         taken = {entry.definition.name for entry in entries}
-        found = load_definitions_from_dir(folder, load_file, fault)
+        bounds = root.path.parent if root.source is Source.REPOSITORY else None
+        found = load_definitions_from_dir(folder, load_file, fault, bounds=bounds)
         entries += [CatalogEntry(one, root.source, file) for file, one in found.items() if one.name not in taken]
     return sorted(entries, key=lambda entry: (entry.definition.name, version_order(entry.definition.version)))
 

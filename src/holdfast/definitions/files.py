@@ -32,6 +32,14 @@ def is_plain_file(path: Path) -> bool:
         return False
 
 
+def is_folder(path: Path) -> bool:
+    """Tell whether there is a folder; a name that is too long for one is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def is_below(path: Path, folder: Path) -> bool:
     """Tell whether a path stays in a folder when every link on its way is followed."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))

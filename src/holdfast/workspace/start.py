@@ -5,6 +5,7 @@ from pathlib import Path
 
 from holdfast.errors import BaseBranchMissing
 from holdfast.workspace.checkout_size import check_size
+from holdfast.workspace.git import Git
 from holdfast.workspace.repository import (
     Repository,
     find_repository,
@@ -49,6 +50,7 @@ def find_start(repo_path: Path, base_branch: str | None = None, *, data_dir: Pat
     """
     repository = find_repository(repo_path)
     if repository is None:
+        _check_name(base_branch or _FOLDER_BRANCH)
         return Start(base_branch or _FOLDER_BRANCH, is_folder=True)
     start = _find(repository, base_branch)
     if start.commit is not None and data_dir is not None:
@@ -63,6 +65,7 @@ def _find(repository: Repository, base_branch: str | None) -> Start:
         commit = git_at(repository).line("rev-parse", "HEAD^{commit}")
         return Start(commit, commit, is_branch=False)
     if _is_empty(repository):
+        _check_name(name)
         return Start(name)
     if base_branch is None:
         _check_has_commit(repository, name)
@@ -78,6 +81,14 @@ def find_current_branch(repository: Repository) -> str | None:
 
 def _is_empty(repository: Repository) -> bool:
     return not list_branches(repository) and git_at(repository).find("rev-parse", "--verify", "--quiet", "HEAD") is None
+
+
+def _check_name(branch: str) -> None:
+    """Refuse a name that no branch can have, where the run would make the branch."""
+    is_ref = Git().find("check-ref-format", f"refs/heads/{branch}") is not None
+    if not is_ref or branch.startswith("-") or branch == "HEAD":
+        message = f"{branch!r} cannot be the name of a branch."
+        raise BaseBranchMissing(message, branches=(), hint="Name another one, or none.")
 
 
 def _check_has_folder(repository: Repository, start: Start) -> None:

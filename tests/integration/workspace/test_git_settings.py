@@ -156,7 +156,8 @@ def tracked_bare(repo: UserRepo, tmp_path: Path) -> Path:
     bare = repo.path / "vendor/lib"
     subprocess.run(["git", "clone", "-q", "--bare", str(repo.path), str(bare)], check=True)
     (bare / "config").write_text(
-        f'[core]\nrepositoryformatversion = 0\nbare = true\nfsmonitor = "{command}"\n[filter "evil"]\nsmudge = "{command}"\n'
+        f'[core]\nrepositoryformatversion = 0\nbare = true\nfsmonitor = "{command}"\n'
+        f'[filter "evil"]\nsmudge = "{command}"\n'
     )
     (bare / "info/attributes").write_text("* filter=evil\n")
     return bare
