@@ -9,12 +9,14 @@ from tests.support.api.server_world import Api, make_repository
 
 from holdfast.api.server import engines
 from holdfast.api.server.server import Server
+from holdfast.engine.run.load import load_run
 
 PERSONA = """
 name: zz-own
 version: {version}
 description: The repository's own.
 backend: {backend}
+model: simulated
 capabilities: [spec_write, code_write]
 {more}
 """
@@ -40,10 +42,10 @@ async def test_a_run_is_bound_to_what_was_checked_and_not_to_what_was_read_befor
 
     started = await api.operator.post("/api/runs", json=api.body(persona_overrides={"author": "zz-own"}))
 
-    detail = (await api.viewer.get(f"/api/runs/{started.json()['run_id']}")).json()
-    bound = next(role for role in detail["bindings"] if role["role_id"] == "author")
+    loaded = await load_run(server.db, started.json()["run_id"], ())
     entries = server.engines.catalog(api.repo).list_personas()
-    assert bound["persona_hash"] == next(e for e in entries if e.definition.name == "zz-own").definition.content_hash
+    own = next(entry for entry in entries if entry.definition.name == "zz-own").definition
+    assert loaded.personas["author"].content_hash == own.content_hash
 
 
 async def test_a_conversation_is_bound_to_what_was_checked(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,10 +59,10 @@ async def test_a_conversation_is_bound_to_what_was_checked(api: Api, monkeypatch
     started = await api.operator.post("/api/conversations", json=body)
 
     assert started.status_code == 202, started.text
-    detail = (await api.viewer.get(f"/api/runs/{started.json()['run_id']}")).json()
+    loaded = await load_run(server.db, started.json()["run_id"], ())
     entries = server.engines.catalog(api.repo).list_personas()
     own = next(entry for entry in entries if entry.definition.name == "zz-own").definition
-    assert [role["persona_hash"] for role in detail["bindings"]] == [own.content_hash]
+    assert [persona.content_hash for persona in loaded.personas.values()] == [own.content_hash]
 
 
 @pytest.mark.parametrize("how", ["file", "link", "worktree", "refs"])
