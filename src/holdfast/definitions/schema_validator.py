@@ -177,7 +177,7 @@ _COSTS = {"$ref": 8, "$dynamicRef": 8}
 BoundedValidator: Any = extend(  # type: ignore[no-untyped-call]  # the library's types leave it out
     Draft202012Validator,
     {
-        name: _counted(_OWN.get(name, rule), _COSTS.get(name, 1))
+        name: _counted(_OWN.get(name) or rule, _COSTS.get(name, 1))
         for name, rule in Draft202012Validator.VALIDATORS.items()
     },
 )

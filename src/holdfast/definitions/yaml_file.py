@@ -137,8 +137,8 @@ def load_definitions_from_dir(
         raise fault(f"The folder {folder} cannot be read: {error.strerror}.", file=str(folder), problems=[]) from error
     if len(files) > MAX_FILES:
         raise fault(f"The folder {folder} holds more than {MAX_FILES} files.", file=str(folder), problems=[])
-    for file in files if bounds is not None else ():
-        if not is_below(file, bounds):
+    for file in files:
+        if bounds is not None and not is_below(file, bounds):
             message = f"{file} is a link that leads out of {bounds}."
             raise fault(message, hint="Copy the file.", file=str(file), problems=[])
     loaded: dict[tuple[str, str], Path] = {}

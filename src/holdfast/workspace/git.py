@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from holdfast.errors import WorkspaceError
-from holdfast.workspace.git_settings import OverridesCache, Setting, parse_settings, to_environment
+from holdfast.workspace.guard.git_settings import OverridesCache, Setting, parse_settings, to_environment
 
 # Locks of ours that a running git must keep: a git that outlives its killed engine still works on the files, and the
 # next engine has to wait for it.

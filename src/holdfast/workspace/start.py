@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.errors import BaseBranchMissing
-from holdfast.workspace.checkout_size import check_size
 from holdfast.workspace.git import Git
+from holdfast.workspace.guard.checkout_size import check_size
 from holdfast.workspace.repository import (
     Repository,
     find_repository,

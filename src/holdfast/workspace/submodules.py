@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.errors import WorkspaceError
-from holdfast.workspace.checkout_size import check_size
 from holdfast.workspace.files import is_within, remove_folder, write_whole
 from holdfast.workspace.git import Git
+from holdfast.workspace.guard.checkout_size import check_size
 from holdfast.workspace.repository import git_dir_of
 
 _LIST = "submodules.json"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import BaseBranchMissing, RepositoryMissing, WorkspaceError
-from holdfast.workspace.checkout_size import check_size
 from holdfast.workspace.files import hold_lock, is_within, own_folders, write_whole
 from holdfast.workspace.git import Git
+from holdfast.workspace.guard.checkout_size import check_size
 from holdfast.workspace.private_repository import COPY_LIMITS, ensure_private_repository
 from holdfast.workspace.refs import base_ref, branch_names, run_refs, to_component
 from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository, missing_folder, resolve_base

@@ -11,7 +11,7 @@ from tests.support.user_repository import AT, UserRepo
 
 from holdfast.errors import RepositoryMissing, WorkspaceError
 from holdfast.workspace import ResultStep, merge_result, prepare_workspace, snapshot, write_tree
-from holdfast.workspace.git_settings import find_overrides
+from holdfast.workspace.guard.git_settings import find_overrides
 from holdfast.workspace.repository import find_repository, list_written_folders
 from holdfast.workspace.start import find_start
 
@@ -53,10 +53,10 @@ def test_a_merge_driver_of_the_repository_does_not_run_and_lines_are_merged(
     (repo.path / ".git/info/attributes").write_text("* merge=evil\n")
     workspace = prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1")
     (workspace.root / "long.txt").write_text("1\n2\n3\n4\n5\n6\n7\n8\nmine\n")
-    kept = snapshot(workspace, "work", 1, at=AT)
+    taken = snapshot(workspace, "work", 1, at=AT)
     repo.commit("meanwhile", long_txt="theirs\n2\n3\n4\n5\n6\n7\n8\n9\n")
 
-    merge_result(workspace, [ResultStep(kept.commit, "Do it\n")], target_branch="main", at=AT)
+    merge_result(workspace, [ResultStep(taken.commit, "Do it\n")], target_branch="main", at=AT)
 
     assert not trace.exists()
     assert (repo.path / "long.txt").read_text() == "theirs\n2\n3\n4\n5\n6\n7\n8\nmine\n"
@@ -99,8 +99,8 @@ def test_no_other_setting_of_the_repository_runs_a_program(
 
     workspace = prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1")
     (workspace.root / "a.txt").write_text("mine\n")
-    kept = snapshot(workspace, "work", 1, at=AT)
-    merge_result(workspace, [ResultStep(kept.commit, "Do it\n")], target_branch="main", at=AT)
+    taken = snapshot(workspace, "work", 1, at=AT)
+    merge_result(workspace, [ResultStep(taken.commit, "Do it\n")], target_branch="main", at=AT)
 
     assert before
     assert not trace.exists()
@@ -229,9 +229,9 @@ def test_a_checkout_that_only_the_repository_claims_is_not_written_to(
     repo.git("checkout", "-q", "--detach")
     workspace = prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1")
     (workspace.root / "a.txt").write_text("mine\n")
-    kept = snapshot(workspace, "work", 1, at=AT)
+    taken = snapshot(workspace, "work", 1, at=AT)
 
-    merged = merge_result(workspace, [ResultStep(kept.commit, "Do it\n")], target_branch="main", at=AT)
+    merged = merge_result(workspace, [ResultStep(taken.commit, "Do it\n")], target_branch="main", at=AT)
 
     assert merged.checkout is None
     assert (victim.path / "a.txt").read_text() == "victim\n"

@@ -7,8 +7,8 @@ from tests.support.user_repository import AT, UserRepo
 
 from holdfast.errors import WorkspaceTooLarge
 from holdfast.workspace import prepare_workspace, restore, snapshot, write_tree
-from holdfast.workspace.checkout_size import CheckoutLimits, check_size
 from holdfast.workspace.git import Git
+from holdfast.workspace.guard.checkout_size import CheckoutLimits, check_size
 from holdfast.workspace.start import find_start
 
 
@@ -65,7 +65,7 @@ def test_a_name_that_no_disk_can_have_is_refused(repo: UserRepo, data_dir: Path)
 
 def test_a_collection_of_garbage_takes_nothing_that_a_run_needs(repo: UserRepo, data_dir: Path) -> None:
     workspace = prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1")
-    kept = snapshot(workspace, "work", 1, at=AT)
+    taken = snapshot(workspace, "work", 1, at=AT)
     (workspace.root / "new.txt").write_text("not yet in a snapshot\n")
     tree = write_tree(workspace)
     repo.git("reflog", "expire", "--expire=now", "--all")
@@ -73,5 +73,5 @@ def test_a_collection_of_garbage_takes_nothing_that_a_run_needs(repo: UserRepo, 
 
     assert write_tree(workspace) == tree
     assert snapshot(workspace, "work", 2, at=AT).tree_id == tree.tree_id
-    restore(workspace, kept.tree_id, at=AT)
+    restore(workspace, taken.tree_id, at=AT)
     assert not (workspace.root / "new.txt").exists()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from holdfast.errors import WorkspaceTooLarge
+from holdfast.errors import WorkspaceError, WorkspaceTooLarge
 from holdfast.workspace.git import Git
 
 _CHUNK_BYTES = 1 << 16
@@ -36,7 +36,16 @@ def check_size(git: Git, commit: str, place: Path, limits: CheckoutLimits | None
     limits = limits or LIMITS
     if git.git_dir is None:
         raise ValueError("the git directory has to be named")
-    files, total = _count(git.git_dir, commit, limits)
+    try:
+        files, total = _count(git.git_dir, commit, limits)
+    except WorkspaceTooLarge:
+        raise
+    except WorkspaceError as failed:
+        raise WorkspaceError(
+            f"Commit {commit[:12]} cannot be read in full: the repository lacks some of its objects.",
+            hint="In a partial clone, fetch them first: git archive COMMIT > /dev/null; else look with git fsck.",
+            commit=commit,
+        ) from failed
     if files > limits.max_files or total > limits.max_bytes:
         raise _too_large(
             f"Commit {commit[:12]} holds more than {limits.max_files:,} files or {limits.max_bytes / 1024**3:.0f} GiB.",
