@@ -3,6 +3,7 @@
 A name that stands in several places is taken from the first of them, with all its versions there.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -114,10 +115,16 @@ def _collect(
         if not is_folder(folder):
             continue
         taken = {entry.definition.name for entry in entries}
-        bounds = root.path.parent if root.source is Source.REPOSITORY else None
+        bounds = _find_bounds(root.path.parent) if root.source is Source.REPOSITORY else None
         found = load_definitions_from_dir(folder, load_file, fault, bounds=bounds)
         entries += [CatalogEntry(one, root.source, file) for file, one in found.items() if one.name not in taken]
     return sorted(entries, key=lambda entry: (entry.definition.name, version_order(entry.definition.version)))
+
+
+def _find_bounds(folder: Path) -> Path:
+    """Find how far links of a repository's definitions may lead: anywhere in the checkout that the folder is in."""
+    real = folder.resolve()
+    return next((place for place in (real, *real.parents) if os.path.lexists(place / ".git")), real)
 
 
 def _pick(

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.catalog import Catalog
+from holdfast.catalog import PACKAGE_DIR, Catalog, Source
 from holdfast.definitions import yaml_file
 from holdfast.definitions.yaml_file import MAX_PROBLEMS, check_definition
 from holdfast.errors import PersonaInvalid, TemplateInvalid
@@ -98,3 +98,16 @@ def test_a_folder_of_more_files_than_anybody_writes_is_refused(tmp_path: Path) -
 
     with pytest.raises(PersonaInvalid, match="more than 500 files"):
         Catalog.for_repository(tmp_path).list_personas()
+
+
+def test_a_link_to_another_place_of_the_same_checkout_is_followed(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".holdfast/personas").mkdir(parents=True)
+    shipped = next(PACKAGE_DIR.joinpath("personas").glob("*.yaml"))
+    (tmp_path / ".holdfast/personas/own.yaml").write_text(shipped.read_text())
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part/.holdfast").symlink_to(tmp_path / ".holdfast")
+
+    entries = Catalog.for_repository(tmp_path / "part").list_personas()
+
+    assert [entry.file.name for entry in entries if entry.source is Source.REPOSITORY] == ["own.yaml"]

@@ -22,13 +22,13 @@ def touch(tmp_path: Path) -> tuple[str, Path]:
     return f"touch {trace}; cat", trace
 
 
-@pytest.mark.parametrize("name", ["evil", "e=v.il", "e v"])
+@pytest.mark.parametrize("name", ["evil", "e=v.il"])
 @pytest.mark.parametrize("kind", ["smudge", "clean", "process"])
 def test_no_filter_of_the_repository_runs(repo: UserRepo, data_dir: Path, tmp_path: Path, kind: str, name: str) -> None:
     command, trace = touch(tmp_path)
     repo.commit("filtered", b_bin="text\n")
     (repo.path / ".git/info").mkdir(exist_ok=True)
-    (repo.path / ".git/info/attributes").write_text(f"* filter={name} merge={name}\n" if " " not in name else "")
+    (repo.path / ".git/info/attributes").write_text(f"* filter={name} merge={name}\n")
     with (repo.path / ".git/config").open("a") as file:
         file.write(f'[filter "{name}"]\n{kind} = "{command}"\nrequired = true\n')
         file.write(f'[merge "{name}"]\ndriver = "{command}; false"\n')
