@@ -23,16 +23,35 @@ with name_missing_extra(__name__):
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
 
+    from holdfast.definitions.files import is_below, is_plain_file, read_file
     from holdfast.definitions.findings import Finding, to_findings
+    from holdfast.definitions.patterns import PatternRefused, compile_pattern
+    from holdfast.definitions.schema_validator import (
+        HOLDS_DATA,
+        BoundedValidator,
+        TooMuchWork,
+        Work,
+        find_errors,
+        without_dialect,
+    )
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*@[0-9]+(\.[0-9]+)*")
 # Inside the documents ids carry a scheme, so that a reference means the same in whichever document it stands.
 _SCHEME = "holdfast:"
 _REFERENCES = ("$ref", "$dynamicRef")
-_HOLDS_DATA = frozenset({"const", "enum", "default", "examples"})
+# A schema may be a stranger's. Within these bounds it is read in a second at most; the ones people write by hand have
+# a few hundred values. An artifact has 16 MB at most, so nothing can have more items than that.
+MAX_SCHEMA_BYTES = 300_000
+MAX_SCHEMA_VALUES = 10_000
+MAX_SCHEMA_DEPTH = 60
+MAX_REFERENCED = 50
+_MAX_LEAST = 1_000_000
+# Where these two meet, the library matches the patterns itself, with Python's own engine.
+_NOT_TOGETHER = ("patternProperties", "unevaluatedProperties")
+_LEAST = ("minLength", "minItems", "minProperties", "minContains")
 
-FORMATS = FormatChecker(["uuid", "date", "time", "email", "ipv4", "ipv6", "regex"])
+FORMATS = FormatChecker(["uuid", "date", "time", "email", "ipv4", "ipv6"])
 
 
 @FORMATS.checks("date-time", raises=ValueError)
@@ -40,10 +59,17 @@ def _is_date_time(instance: object) -> bool:
     return not isinstance(instance, str) or datetime.fromisoformat(instance).tzinfo is not None
 
 
+@FORMATS.checks("regex", raises=PatternRefused)
+def _is_regex(instance: object) -> bool:
+    return not isinstance(instance, str) or compile_pattern(instance) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class _Loaded:
     stamp: tuple[int, int, int]
     schema: dict[str, Any]
+    checked: dict[str, Any]
+    """The schema as it is checked by: without the name of its dialect."""
 
 
 class ArtifactSchemaRegistry:
@@ -60,7 +86,7 @@ class ArtifactSchemaRegistry:
             raise SchemaInvalid(message, hint="An id looks like dev/spec@1.", schema_id=schema_id)
         for root in self.roots:
             path = root / f"{schema_id}.json"
-            if path.is_file():
+            if is_plain_file(path):
                 return _inside(root, path, schema_id)
         return None
 
@@ -78,25 +104,26 @@ class ArtifactSchemaRegistry:
 
         Raises `SchemaNotFound`, or `SchemaInvalid` with the file if it, or one it refers to, cannot be used.
         """
-        self._check_references(schema_id, seen=set())
-        return copy.deepcopy(self._read(schema_id))
+        self._check(schema_id)
+        return copy.deepcopy(self._read(schema_id).schema)
 
     def get_referenced(self, schema_id: str) -> dict[str, dict[str, Any]]:
         """Return the other documents a schema leads to, by the name in references. Raises as `get_schema` does."""
-        seen: set[str] = set()
-        self._check_references(schema_id, seen)
-        named = {_named(reference) for one in seen for reference in _references(self._read(one))} - {""}
-        return {f"{_SCHEME}{one}": copy.deepcopy(self._read(one)) for one in sorted(named)}
+        seen = self._check(schema_id)
+        named = {_named(reference) for one in seen for reference in _references(self._read(one).schema)} - {""}
+        return {f"{_SCHEME}{one}": copy.deepcopy(self._read(one).schema) for one in sorted(named)}
 
     def validate(self, schema_id: str, instance: object) -> list[Finding]:
         """Return what is wrong with JSON data by that schema, `[]` if it is valid. Raises as `get_schema` does."""
-        self._check_references(schema_id, seen=set())
+        self._check(schema_id)
         registry = self._references_registry()
-        validator = Draft202012Validator(self._read(schema_id), registry=registry, format_checker=FORMATS)
+        validator = BoundedValidator(self._read(schema_id).checked, registry=registry, format_checker=FORMATS)
         try:
-            return to_findings(validator.iter_errors(instance))
+            return to_findings(find_errors(validator, instance, Work()))
         except RecursionError:
             return [Finding("$", "is nested too deeply", "depth")]
+        except TooMuchWork:
+            return [Finding("$", "takes too much work to be checked by this schema", "work")]
 
     def validate_text(self, schema_id: str, text: str | bytes) -> tuple[Any, list[Finding]]:
         """Parse an artifact as it was written and check it: the data (`None` if it is not JSON) and the findings."""
@@ -113,9 +140,9 @@ class ArtifactSchemaRegistry:
         return Registry(retrieve=self._retrieve)  # type: ignore[call-arg]  # mypy does not see attrs' alias
 
     def _retrieve(self, uri: str) -> Resource[Any]:
-        return DRAFT202012.create_resource(self._read(uri.removeprefix(_SCHEME)))
+        return DRAFT202012.create_resource(self._read(uri.removeprefix(_SCHEME)).checked)
 
-    def _read(self, schema_id: str) -> dict[str, Any]:
+    def _read(self, schema_id: str) -> _Loaded:
         path = self.find_path(schema_id)
         if path is None:
             raise SchemaNotFound(f"There is no schema {schema_id}.", schema_id=schema_id)
@@ -123,14 +150,27 @@ class ArtifactSchemaRegistry:
         stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         loaded = self._loaded.get(path)
         if loaded is None or loaded.stamp != stamp:
-            loaded = self._loaded[path] = _Loaded(stamp, _load_schema(path))
-        return loaded.schema
+            schema = _load_schema(path)
+            loaded = self._loaded[path] = _Loaded(stamp, schema, without_dialect(schema))
+        return loaded
+
+    def _check(self, schema_id: str) -> set[str]:
+        """Return the id and those it leads to. Raises `SchemaInvalid` if they cannot be used together."""
+        seen: set[str] = set()
+        self._check_references(schema_id, seen)
+        schemas = [self._read(one).checked for one in seen]
+        if all(any(_holds(schema, keyword) for schema in schemas) for keyword in _NOT_TOGETHER):
+            message = f"Schema {schema_id}: {' and '.join(_NOT_TOGETHER)} do not go together here."
+            raise SchemaInvalid(message, hint="Use additionalProperties.", schema_id=schema_id)
+        return seen
 
     def _check_references(self, schema_id: str, seen: set[str]) -> None:
         if schema_id in seen:
             return
         seen.add(schema_id)
-        schema = self._read(schema_id)
+        if len(seen) > MAX_REFERENCED:
+            raise SchemaInvalid(f"Schema {schema_id} leads to more than {MAX_REFERENCED} others.", schema_id=schema_id)
+        schema = self._read(schema_id).checked
         resolver = self._references_registry().resolver_with_root(DRAFT202012.create_resource(schema))
         for reference in _references(schema):
             named = _named(reference)
@@ -144,27 +184,69 @@ class ArtifactSchemaRegistry:
 
 
 def _inside(root: Path, path: Path, schema_id: str) -> Path:
-    if path.resolve().is_relative_to(root.resolve()):
+    if is_below(path, root):
         return path
     raise SchemaInvalid(f"{path} is a link that leads out of {root}.", hint="Copy the file.", schema_id=schema_id)
 
 
 def _load_schema(path: Path) -> dict[str, Any]:
     try:
-        schema = json.loads(path.read_bytes(), object_pairs_hook=_refuse_doubles)
+        content = read_file(path, MAX_SCHEMA_BYTES)
+        schema = json.loads(content, object_pairs_hook=_refuse_doubles, parse_constant=_refuse_constant)
     except (OSError, ValueError, RecursionError) as error:
         raise SchemaInvalid(f"{path} cannot be read as JSON: {error}.", file=str(path)) from error
     if not isinstance(schema, dict):
         raise SchemaInvalid(f"{path} should hold one JSON object.", file=str(path))
     if schema.get("$schema", DIALECT) != DIALECT:
         raise SchemaInvalid(f"{path} is not of draft 2020-12: its $schema is {schema['$schema']!r}.", file=str(path))
+    if reason := _find_excess(schema):
+        raise SchemaInvalid(f"{path} is too much for a schema: {reason}.", file=str(path))
     try:
-        Draft202012Validator.check_schema(schema)
-    except (SchemaError, RecursionError) as error:
-        reason = f"{error.json_path}: {error.message[:300]}" if isinstance(error, SchemaError) else "nested too deeply"
+        # Without formats: whether a pattern can be used is looked at below, by the engine that will use it.
+        Draft202012Validator.check_schema(schema, format_checker=FormatChecker([]))
+    except SchemaError as error:
+        reason = f"{error.json_path}: {error.message[:300]}"
         raise SchemaInvalid(f"{path} is not a JSON Schema: {reason}.", file=str(path)) from error
+    _check_patterns(schema, path)
     _qualify_references(schema, path)
     return schema
+
+
+def _find_excess(schema: object) -> str:
+    """Say what is too much of a schema, or nothing."""
+    waiting: list[tuple[object, int]] = [(schema, 1)]
+    seen = 0
+    while waiting:
+        node, depth = waiting.pop()
+        seen += 1
+        if seen > MAX_SCHEMA_VALUES:
+            return f"it has more than {MAX_SCHEMA_VALUES} values"
+        if depth > MAX_SCHEMA_DEPTH:
+            return f"it is nested more than {MAX_SCHEMA_DEPTH} levels deep"
+        if isinstance(node, dict):
+            for key in _LEAST:
+                if isinstance(node.get(key), int | float) and node[key] > _MAX_LEAST:
+                    return f"no artifact can satisfy its {key}"
+            waiting.extend((value, depth + 1) for value in node.values())
+        elif isinstance(node, list):
+            waiting.extend((value, depth + 1) for value in node)
+    return ""
+
+
+def _check_patterns(schema: dict[str, Any], path: Path) -> None:
+    for node in _subschemas(schema):
+        by_name = node.get("patternProperties")
+        patterns = [node.get("pattern"), *(by_name if isinstance(by_name, dict) else ())]
+        for pattern in (one for one in patterns if isinstance(one, str)):
+            try:
+                compile_pattern(pattern)
+            except PatternRefused as refused:
+                message = f"{path}: the pattern {pattern[:80]!r} cannot be used: {refused}."
+                raise SchemaInvalid(message, hint="Patterns are matched by RE2.", file=str(path)) from refused
+
+
+def _holds(schema: dict[str, Any], keyword: str) -> bool:
+    return any(keyword in node for node in _subschemas(schema))
 
 
 def _subschemas(node: object) -> Iterator[dict[str, Any]]:
@@ -174,7 +256,7 @@ def _subschemas(node: object) -> Iterator[dict[str, Any]]:
         current = waiting.pop()
         if isinstance(current, dict):
             yield current
-            waiting.extend(value for key, value in current.items() if key not in _HOLDS_DATA)
+            waiting.extend(value for key, value in current.items() if key not in HOLDS_DATA)
         elif isinstance(current, list):
             waiting.extend(current)
 

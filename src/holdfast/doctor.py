@@ -20,6 +20,7 @@ from holdfast.persistence.doctor_queries import (
     read_run_states,
     read_schema_version,
 )
+from holdfast.runtime.checkpoint.private_files import is_open_to_others
 
 _MIN_GIT = (2, 31)
 _LOW_BYTES = 2 * 1024**3
@@ -87,8 +88,14 @@ def _folder(config: Config) -> Iterator[Check]:
     elif config.data_dir.resolve().is_relative_to(Path(tempfile.gettempdir()).resolve()):
         remedy = "Name a lasting one with HOLDFAST_DATA_DIR."
         yield Check("data folder", "warning", f"{config.data_dir} is a temporary folder", remedy)
+    elif is_open_to_others(config.data_dir):
+        finding = f"{config.data_dir} can be read by others on this machine, with prompts, code and answers"
+        yield Check("data folder", "warning", finding, f"chmod 700 {config.data_dir}")
     else:
         yield Check("data folder", "good", str(config.data_dir))
+    database = config.database_path
+    if database is not None and is_open_to_others(database):
+        yield Check("data folder", "warning", f"{database} can be read by others", f"chmod 600 {database}")
 
 
 def _disk(config: Config) -> Iterator[Check]:

@@ -16,8 +16,8 @@ Extra = Literal["agents", "server"]
 # The packages, as they are imported, by which an extra is recognised.
 _PACKAGES: dict[str, tuple[str, ...]] = {
     "agents": (
-        *("pydantic", "yaml", "jsonschema", "referencing", "sqlalchemy", "alembic", "aiosqlite", "greenlet"),
-        *("prompt_toolkit", "deepagents", "langchain", "langchain_core", "langchain_openai", "langgraph"),
+        *("pydantic", "yaml", "jsonschema", "referencing", "re2", "sqlalchemy", "alembic", "aiosqlite"),
+        *("greenlet", "prompt_toolkit", "deepagents", "langchain", "langchain_core", "langchain_openai", "langgraph"),
     ),
     "server": ("fastapi", "starlette", "uvicorn", "httptools"),
 }

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.artifact_schema import ArtifactSchemaRegistry
+from holdfast.artifact_schema import DIALECT, ArtifactSchemaRegistry
+from holdfast.definitions import schema_validator
 from holdfast.errors import SchemaInvalid, SchemaNotFound
 
 
@@ -210,3 +211,134 @@ def test_what_a_schema_refers_to_is_told_with_it_however_far(tmp_path: Path) -> 
     assert registry.get_referenced("alone@1") == {}
     referenced["holdfast:c@2"].clear()
     assert registry.get_referenced("a@1")["holdfast:c@2"]
+
+
+DOUBLING = {
+    "$defs": {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(30)} | {"d30": {"type": "string"}},
+    "$ref": "#/$defs/d0",
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "instance"),
+    [
+        ({"pattern": "^(a+)+$"}, "a" * 60 + "!"),
+        ({"patternProperties": {"^(a+)+$": False}}, {"a" * 60 + "!": 1}),
+        ({"patternProperties": {"^(a+)+$": True}, "additionalProperties": False}, {"a" * 60 + "!": 1}),
+        ({"$schema": DIALECT, "$ref": "b@1"}, "a" * 60 + "!"),
+        ({"properties": {"x": {"$schema": DIALECT, "pattern": "^(a+)+$"}}}, {"x": "a" * 60 + "!"}),
+    ],
+)
+def test_a_pattern_that_backtracks_for_ever_takes_no_time(tmp_path: Path, schema: Any, instance: Any) -> None:
+    write(tmp_path, "a@1", schema)
+    write(tmp_path, "b@1", {"$schema": DIALECT, "pattern": "^(a+)+$"})
+
+    findings(tmp_path, instance)  # it would not come back
+
+
+@pytest.mark.parametrize(
+    ("schema", "instance"),
+    [
+        (DOUBLING, "x"),
+        ({"items": {"enum": list(range(5000))}}, ["x"] * 1_000_000),
+        ({"allOf": [{"minItems": 10**6 - n} for n in range(3000)]}, ["x" * 100] * 10_000),
+        ({"items": {"pattern": "(?:a|b|c|d){900}x"}}, ["abcd" * 1_000] * 200),
+    ],
+)
+def test_a_check_that_would_take_hours_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schema: Any, instance: Any
+) -> None:
+    monkeypatch.setattr(schema_validator, "MAX_WORK", 20_000)
+    write(tmp_path, "a@1", schema)
+
+    assert findings(tmp_path, instance) == [("$", "takes too much work to be checked by this schema", "work")]
+
+
+def test_items_are_compared_by_value_and_not_each_with_each(tmp_path: Path) -> None:
+    write(tmp_path, "a@1", {"uniqueItems": True})
+
+    assert findings(tmp_path, [{"n": n} for n in range(20_000)]) == []  # two hundred million comparisons
+    assert findings(tmp_path, [1, True, "1", [1], [True], {"a": 0}, {"a": False}, None]) == []
+    assert [rule for _, _, rule in findings(tmp_path, [{"a": 1, "b": [2]}, {"b": [2.0], "a": 1.0}])] == ["uniqueItems"]
+
+
+@pytest.mark.parametrize("number", [10**400, float("inf"), -(10**400)])
+def test_a_number_beyond_every_float_is_a_finding_and_no_crash(tmp_path: Path, number: Any) -> None:
+    write(tmp_path, "a@1", {"multipleOf": 0.5})
+
+    assert {rule for _, _, rule in findings(tmp_path, number)} <= {"multipleOf"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"pattern": "(?=a)b"}, "the pattern"),
+        ({"pattern": r"(a)\1"}, "the pattern"),
+        ({"pattern": "a{99999999999}b{1,2000}"}, "the pattern"),
+        ({"patternProperties": {"((": {}}}, "the pattern"),
+        ({"pattern": "a" * 1001}, "longer than 1000"),
+        ({"pattern": r"[\p{L}]{900}" * 9}, "the pattern"),
+        ({"enum": list(range(10_001))}, "more than 10000 values"),
+        ({"minLength": 10**12}, "no artifact can satisfy its minLength"),
+        ({"minItems": 1e300}, "no artifact can satisfy its minItems"),
+        ({"description": "x" * 300_001}, "larger than 300000"),
+        ({"patternProperties": {"a": {}}, "unevaluatedProperties": False}, "do not go together"),
+    ],
+)
+def test_a_schema_that_asks_for_too_much_is_refused_when_it_is_read(tmp_path: Path, schema: Any, reason: str) -> None:
+    write(tmp_path, "a@1", schema)
+
+    with pytest.raises(SchemaInvalid, match=reason):
+        ArtifactSchemaRegistry(roots=[tmp_path]).get_schema("a@1")
+
+
+def test_a_schema_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "a@1", '{"not":' * 100 + "{}" + "}" * 100)
+
+    with pytest.raises(SchemaInvalid, match="nested more than"):
+        ArtifactSchemaRegistry(roots=[tmp_path]).get_schema("a@1")
+
+
+def test_a_chain_of_many_schemas_is_refused(tmp_path: Path) -> None:
+    for number in range(100):
+        write(tmp_path, f"a@{number}", {"$ref": f"a@{number + 1}"})
+    write(tmp_path, "a@100", {})
+
+    with pytest.raises(SchemaInvalid, match="leads to more than"):
+        ArtifactSchemaRegistry(roots=[tmp_path]).get_schema("a@0")
+
+
+@pytest.mark.parametrize("schema", [{"$ref": "#"}, {"allOf": [{"$ref": "a@1"}]}])
+def test_a_schema_that_is_only_itself_is_a_finding_and_no_crash(tmp_path: Path, schema: Any) -> None:
+    write(tmp_path, "a@1", schema)
+
+    assert [rule for _, _, rule in findings(tmp_path, {})] == ["depth"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        (r"^\d+$", "12", "12\n"),
+        (r"\u00e9", "é", "e"),
+        (r"\\u0041", "\\u0041", "A"),
+        (r"^[^\s]+@\w+\.[a-z]{2,}$", "a@b.de", "a b@c.de"),
+        (r"^(?:feat|fix)(\([a-z-]+\))?: .{1,72}$", "fix(web): words", "words"),
+    ],
+)
+def test_patterns_are_searched_as_json_schema_says(tmp_path: Path, pattern: str, good: str, bad: str) -> None:
+    write(tmp_path, "a@1", {"pattern": pattern})
+
+    assert findings(tmp_path, good) == []
+    assert [rule for _, _, rule in findings(tmp_path, bad)] == ["pattern"]
+
+
+def test_a_schema_id_that_is_too_long_for_a_file_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(SchemaNotFound):
+        ArtifactSchemaRegistry(roots=[tmp_path]).get_schema("a" * 300 + "@1")
+
+
+def test_no_pipe_is_opened_as_a_schema(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a@1.json")
+
+    with pytest.raises(SchemaNotFound):
+        ArtifactSchemaRegistry(roots=[tmp_path]).get_schema("a@1")

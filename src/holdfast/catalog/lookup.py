@@ -3,6 +3,7 @@
 A name that stands in several places is taken from the first of them, with all its versions there.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +12,7 @@ from typing import Generic, TypeVar
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.definitions.base import version_order
+from holdfast.definitions.files import is_folder
 from holdfast.definitions.yaml_file import load_definitions_from_dir
 from holdfast.errors import HoldfastError, PersonaInvalid, PersonaNotFound, TemplateInvalid, TemplateNotFound
 from holdfast.persona import AgentPersona, load_persona_file
@@ -110,12 +112,19 @@ def _collect(
     entries: list[CatalogEntry[DefinitionT]] = []
     for root in roots:
         folder = root.path / folder_name
-        if not folder.is_dir():
+        if not is_folder(folder):
             continue
         taken = {entry.definition.name for entry in entries}
-        found = load_definitions_from_dir(folder, load_file, fault)
+        bounds = _find_bounds(root.path.parent) if root.source is Source.REPOSITORY else None
+        found = load_definitions_from_dir(folder, load_file, fault, bounds=bounds)
         entries += [CatalogEntry(one, root.source, file) for file, one in found.items() if one.name not in taken]
     return sorted(entries, key=lambda entry: (entry.definition.name, version_order(entry.definition.version)))
+
+
+def _find_bounds(folder: Path) -> Path:
+    """Find how far links of a repository's definitions may lead: anywhere in the checkout that the folder is in."""
+    real = folder.resolve()
+    return next((place for place in (real, *real.parents) if os.path.lexists(place / ".git")), real)
 
 
 def _pick(

@@ -4,7 +4,7 @@ A repository may be a stranger's. Its workflows can name commands, its personas 
 and commands that nobody is asked about. Whatever a user has in a folder of their own they have agreed to by that.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,12 +69,15 @@ def list_used(
     workflow: CatalogEntry[WorkflowTemplate],
     availability: BackendAvailability,
     overrides: Mapping[str, str] | None = None,
+    *,
+    entries: Sequence[CatalogEntry[AgentPersona]] | None = None,
 ) -> list[CatalogEntry[Any]]:
     """List the definitions that a run would be made from: the workflow, and the personas that would fill its roles.
 
-    Raises `PersonaIneligible` as binding does.
+    `entries` are the personas, if they were read before: then nothing is read again. Raises `PersonaIneligible` as
+    binding does.
     """
-    entries = catalog.list_personas()
+    entries = catalog.list_personas() if entries is None else entries
     pool = [entry.definition for entry in entries]
     bindings = bind_personas(workflow.definition, pool, availability, overrides=overrides, consent_store=AnyConsent())
     bound = {binding.persona_hash for binding in bindings.values()}

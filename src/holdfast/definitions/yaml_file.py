@@ -19,6 +19,7 @@ with name_missing_extra(__name__):
     from pydantic import ValidationError
 
     from holdfast.definitions.base import Definition, Loc
+    from holdfast.definitions.files import TooLarge, is_below, read_file
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 1_000_000
 MAX_NODES = 20_000
 MAX_DEPTH = 30
+MAX_FILES = 500
+# A file that is wrong all over is told so in its first problems; the rest helps nobody and takes seconds.
+MAX_PROBLEMS = 100
+_MAX_SUGGESTIONS = 20
+_MAX_NUMBER_CHARS = 100
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _MAX_CACHED_CHARS = 32_000
 
 
@@ -117,16 +124,23 @@ _parse_once = functools.lru_cache(maxsize=256)(_parse)
 
 
 def load_definitions_from_dir(
-    folder: Path, load_file: Callable[[Path], NamedT], fault: type[HoldfastError]
+    folder: Path, load_file: Callable[[Path], NamedT], fault: type[HoldfastError], *, bounds: Path | None = None
 ) -> dict[Path, NamedT]:
     """Load every `*.yaml` and `*.yml` file of a folder, in the order of their names; folders inside are not read.
 
-    Raises `fault` for a folder that cannot be read, and for a name and version that stands in two files.
+    Raises `fault` for a folder that cannot be read, for a name and version that stands in two files, for more files
+    than anybody writes, and for a link that leads out of `bounds`: what a stranger's link leads to is never opened.
     """
     try:
         files = sorted(entry for entry in folder.iterdir() if _is_definition_file(entry))
     except OSError as error:
         raise fault(f"The folder {folder} cannot be read: {error.strerror}.", file=str(folder), problems=[]) from error
+    if len(files) > MAX_FILES:
+        raise fault(f"The folder {folder} holds more than {MAX_FILES} files.", file=str(folder), problems=[])
+    for file in files:
+        if bounds is not None and not is_below(file, bounds):
+            message = f"{file} is a link that leads out of {bounds}."
+            raise fault(message, hint="Copy the file.", file=str(file), problems=[])
     loaded: dict[tuple[str, str], Path] = {}
     definitions: dict[Path, NamedT] = {}
     for file in files:
@@ -146,7 +160,8 @@ def _is_definition_file(entry: Path) -> bool:
 
 def _read_yaml(text: str) -> tuple[object, dict[Loc, int]]:
     try:
-        loader = yaml.SafeLoader(text)
+        _check_events(text)
+        loader = _Loader(text)
         root = loader.get_single_node()
         line_of = dict(_walk(root)) if root is not None else {}
         return (loader.construct_document(root) if root is not None else None), line_of
@@ -156,17 +171,41 @@ def _read_yaml(text: str) -> tuple[object, dict[Loc, int]]:
         raise _Unusable(DefinitionProblem(mark.line + 1 if mark else 1, "", f"this is not YAML: {reason}")) from error
     except (yaml.YAMLError, ValueError) as error:
         raise _Unusable(DefinitionProblem(1, "", f"this is not YAML: {error}")) from error
+    except _NOT_CONSTRUCTED as error:
+        # The library trusts a tag: `!!bool x` or `!!timestamp x` fails inside it, each in a way of its own.
+        raise _Unusable(DefinitionProblem(1, "", "this is not YAML: a value is not what its tag says")) from error
     except RecursionError as error:
         raise _Unusable(DefinitionProblem(1, "", "it is nested too deeply")) from error
 
 
+# The one in C reads two hundred kilobytes in a tenth of a second, the other in six.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _check_events(text: str) -> None:
+    """Refuse what is too much or too deep while it is read, before anything is built from it."""
+    depth = seen = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        seen += isinstance(event, yaml.NodeEvent)
+        line = event.start_mark.line + 1
+        if depth > MAX_DEPTH:
+            raise _Unusable(DefinitionProblem(line, "", "it is nested too deeply"))
+        if seen > 2 * MAX_NODES:  # keys count here as well
+            raise _Unusable(DefinitionProblem(line, "", f"it has more than {MAX_NODES} values"))
+
+
+_NOT_CONSTRUCTED = (KeyError, IndexError, AttributeError, TypeError, OverflowError)
+
+
 def _read_text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise _Unusable(DefinitionProblem(1, "", f"it is larger than {MAX_FILE_BYTES} bytes"))
-        return content.decode("utf-8-sig")
+        return read_file(path, MAX_FILE_BYTES).decode("utf-8-sig")
+    except TooLarge as error:
+        raise _Unusable(DefinitionProblem(1, "", str(error))) from error
     except OSError as error:
         raise _Unusable(DefinitionProblem(1, "", f"it cannot be read: {error.strerror}")) from error
     except UnicodeDecodeError as error:
@@ -187,6 +226,8 @@ def _walk(root: yaml.Node) -> Iterator[tuple[Loc, int]]:
                 DefinitionProblem(node.start_mark.line + 1, "", "it is nested too deeply (an alias may hold itself)")
             )
         yield loc, node.start_mark.line + 1
+        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and len(node.value) > _MAX_NUMBER_CHARS:
+            raise _Unusable(DefinitionProblem(node.start_mark.line + 1, _field(loc), "this number is too long"))
         if isinstance(node, yaml.SequenceNode):
             waiting.extend(((*loc, index), item) for index, item in enumerate(node.value))
         elif isinstance(node, yaml.MappingNode):
@@ -221,15 +262,17 @@ def _validate(content: object, line_of: dict[Loc, int], model: type[DefinitionT]
     try:
         return model.model_validate(content)
     except ValidationError as error:
+        faults = error.errors(include_url=False)
+        faults.sort(key=lambda details: _find_line(details["loc"], line_of))
         problems = [
             DefinitionProblem(
                 _find_line(details["loc"], line_of),
                 _field(details["loc"]),
-                _readable(details) + _suggest(details, model),
+                _readable(details) + (_suggest(details, model) if number < _MAX_SUGGESTIONS else ""),
             )
-            for details in error.errors(include_url=False)
+            for number, details in enumerate(faults[:MAX_PROBLEMS])
         ]
-        raise _Unusable(*sorted(problems, key=lambda problem: problem.line)) from error
+        raise _Unusable(*problems) from error
 
 
 def _find_line(loc: Loc, line_of: dict[Loc, int]) -> int:
@@ -274,12 +317,17 @@ def _as_clause(sentence: str) -> str:
 
 def _list_fields(model: type[Definition], loc: Loc) -> list[str]:
     """Return the names of the fields that a mapping at this place may have."""
-    schema = model.model_json_schema(by_alias=True)
+    schema = _json_schema(model)
     nodes: list[dict[str, Any]] = [schema]
     for part in loc:
         inner = (_step_into(node, part) for node in _resolve(nodes, schema))
         nodes = [node for node in inner if node is not None]
     return [name for node in _resolve(nodes, schema) for name in node.get("properties", {})]
+
+
+@functools.lru_cache(maxsize=16)
+def _json_schema(model: type[Definition]) -> dict[str, Any]:
+    return model.model_json_schema(by_alias=True)
 
 
 def _step_into(node: dict[str, Any], part: int | str) -> dict[str, Any] | None:

@@ -13,11 +13,20 @@ from holdfast.config import DATABASE_CONNECTIONS
 from holdfast.errors import ConfigInvalid, StoreBusy
 from holdfast.extras import name_missing_extra
 from holdfast.runtime.checkpoint.base import JournalStore
+from holdfast.runtime.checkpoint.private_files import make_private_database, make_private_folder
 from holdfast.runtime.stores import open_store
 
 with name_missing_extra(__name__):
     from sqlalchemy import URL, event, make_url
-    from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, InternalError, OperationalError
+    from sqlalchemy.exc import (
+        DatabaseError,
+        DataError,
+        DBAPIError,
+        IntegrityError,
+        InterfaceError,
+        NotSupportedError,
+        ProgrammingError,
+    )
     from sqlalchemy.exc import TimeoutError as PoolTimeout
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
@@ -61,7 +70,7 @@ class Database:
     async def init_schema(self) -> None:
         """Bring all tables up to date. Safe for many processes at once, and after a kill in the middle."""
         if self.path is not None:
-            Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(Path(self.path).absolute().parent)
         await asyncio.to_thread(lambda: self.store)
         await asyncio.to_thread(self.upgrade_tables)
 
@@ -69,7 +78,7 @@ class Database:
         """Bring the rows' tables up to date, without the journal's. Raises `StoreNewer`, `StoreBusy`."""
         try:
             upgrade_rows(self._engine_url(is_async=False))
-        except DBAPIError as error:
+        except (DatabaseError, InterfaceError) as error:
             raise self._to_store_error(error) from error
 
     @contextlib.asynccontextmanager
@@ -85,16 +94,14 @@ class Database:
         except PoolTimeout as error:
             message = "Too many wait for the database; this one was given up, and nothing was changed."
             raise StoreBusy(message, hint="Try it again.", retry_after_s=5) from error
-        except DBAPIError as error:
+        except (DatabaseError, InterfaceError) as error:
             raise self._to_store_error(error) from error
 
-    def _to_store_error(self, wrapped: DBAPIError) -> BaseException:
-        """Return what an error means to a user. One in a query of ours is none of the store's, and stays as it is."""
-        is_of_store = isinstance(wrapped, OperationalError | InterfaceError | InternalError)
-        # A damaged SQLite file is reported by the plain class of which all of these are made.
-        if not is_of_store and type(wrapped) is not DatabaseError:
-            return wrapped
-        error: Any = wrapped.orig
+    def _to_store_error(self, failed: DBAPIError) -> Exception:
+        """Return what an error of the driver's means; one that is about a row, not about the store, stays itself."""
+        if isinstance(failed, IntegrityError | DataError | ProgrammingError | NotSupportedError):
+            return failed
+        error: Any = failed.orig
         if self.path is not None:
             from holdfast.runtime.checkpoint.sqlite import transaction
 
@@ -129,6 +136,7 @@ class Database:
         import aiosqlite
 
         assert self.path is not None
+        make_private_database(self.path)
         connection = aiosqlite.connect(self.path, check_same_thread=False)
         _thread_of(connection).daemon = True
         self._files.add(connection)

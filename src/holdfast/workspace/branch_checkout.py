@@ -11,7 +11,7 @@ from pathlib import Path
 from holdfast.errors import WorkspaceConflict
 from holdfast.workspace.files import find_occupants
 from holdfast.workspace.git import Git
-from holdfast.workspace.repository import status_paths
+from holdfast.workspace.repository import git_dir_of, status_paths
 
 
 def move_branch(
@@ -46,9 +46,15 @@ def find_checkout(git: Git, branch: str) -> Path | None:
     for fact in git.run("worktree", "list", "--porcelain", "-z").names:
         if fact.startswith("worktree "):
             checkout = Path(fact.removeprefix("worktree "))
-        if fact == f"branch refs/heads/{branch}":
+        if fact == f"branch refs/heads/{branch}" and checkout is not None and _belongs(checkout, git):
             return checkout
     return None
+
+
+def _belongs(checkout: Path, git: Git) -> bool:
+    """Tell whether a folder that the repository names as a checkout of its own says the same of itself."""
+    found = Git(folder=checkout, is_exact=False).find("rev-parse", "--path-format=absolute", "--git-common-dir")
+    return found is not None and Path(found).resolve() == git_dir_of(git).resolve()
 
 
 class _Checkout:

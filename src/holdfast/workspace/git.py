@@ -1,8 +1,10 @@
 """Runs git the same way on every machine. Nothing outside this package calls git.
 
 Nothing of the user's runs along: no hook, no signing, no prompt, no background clean-up, no `GIT_*` variable, no key.
-In the run's own worktree (`is_exact`) the settings that change what a tree holds are fixed too, so that a tree id does
-not depend on who computed it. The user's checkout keeps the user's settings.
+Nothing of the repository's own runs either: no filter or merge driver of its `.git/config`, nothing that fetches
+(`git_settings`), and a folder that is only laid out like a repository is none unless it is named as one. In the run's
+own worktree (`is_exact`) the settings that change what a tree holds are fixed too, so that a tree id does not
+depend on who computed it. The user's checkout keeps the user's settings.
 """
 
 import os
@@ -10,14 +12,17 @@ import random
 import re
 import subprocess
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import IO
 
 from holdfast.errors import WorkspaceError
 from holdfast.keys import without_keys
+from holdfast.workspace.repository_guard.git_settings import OverridesCache, Setting, parse_settings, to_environment
 
 # Locks of ours that a running git must keep: a git that outlives its killed engine still works on the files, and the
 # next engine has to wait for it.
@@ -35,6 +40,9 @@ _SAFE = (
     "maintenance.auto=false",
     "submodule.recurse=false",
     "core.quotePath=false",
+    "safe.bareRepository=explicit",
+    "log.showSignature=false",
+    "core.alternateRefsCommand=true",
 )
 _EXACT = (
     "core.autocrlf=false",
@@ -50,6 +58,8 @@ _EXACT = (
 _CONTENTION = re.compile(
     r"Unable to create '[^']*\.lock': File exists|could not lock config file|failed to read [^\n]*/commondir"
 )
+
+_OVERRIDES = OverridesCache()
 
 
 @dataclass(frozen=True)
@@ -118,13 +128,16 @@ class Git:
         return result.line if result.exit_code == 0 else None
 
     def _run_once(self, args: tuple[str, ...], stdin: bytes) -> GitResult:
+        return self._call([*self._command(), *args], stdin, self._environment())
+
+    def _call(self, command: list[str], stdin: bytes, env: dict[str, str]) -> GitResult:
         try:
             done = subprocess.run(
-                [*self._command(), *args],
+                command,
                 input=stdin,
                 capture_output=True,
                 cwd="/",
-                env=self._environment(),
+                env=env,
                 pass_fds=HELD_LOCKS.get(),
                 timeout=TIMEOUT_S,
                 check=False,
@@ -132,12 +145,48 @@ class Git:
         except FileNotFoundError as missing:
             raise WorkspaceError("git was not found.", hint="Install git 2.38 or later.") from missing
         except subprocess.TimeoutExpired as late:
-            raise WorkspaceError(f"git {args[0]} did not end within {TIMEOUT_S:.0f} s.", command=args) from late
+            raise WorkspaceError(f"git did not end within {TIMEOUT_S:.0f} s.", command=" ".join(command)) from late
         return GitResult(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+
+    @contextmanager
+    def stream(self, *args: str) -> Iterator[IO[bytes]]:
+        """Run one git command whose output may have no end; it is ended with the block. Raises `WorkspaceError`."""
+        child = subprocess.Popen(  # git is ours; the words are no shell's
+            [*self._command(), *args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=self._environment(),
+        )
+        try:
+            assert child.stdout is not None
+            yield child.stdout
+            if child.stdout.read(1) == b"" and child.wait() != 0:
+                raise _failure(args, GitResult(child.returncode, b"", ""))
+        finally:
+            child.kill()
+            child.communicate()
 
     def _environment(self) -> dict[str, str]:
         index = {"GIT_INDEX_FILE": str(self.index)} if self.index is not None else {}
-        return _clean_environment() | index | dict(self.env)
+        return _clean_environment() | index | to_environment(self._find_overrides()) | dict(self.env)
+
+    def _find_overrides(self) -> dict[str, str]:
+        """Find what keeps the repository's own settings from running programs."""
+        if self.folder is None and self.git_dir is None:
+            return {}
+        places = [self.git_dir] if self.git_dir is not None else []
+        more = [place / name for place in places for name in ("config", "config.worktree", "commondir")]
+        if self.folder is not None:
+            more.append(self.folder / ".git")
+        base = self.folder or self.git_dir or Path("/")
+        return _OVERRIDES.get((self.folder, self.git_dir), base, more, self._list_settings)
+
+    def _list_settings(self) -> tuple[list[Setting], list[Path]]:
+        command = [*self._command(), "config", "--list", "--includes", "--show-scope", "--show-origin", "-z"]
+        done = self._call(command, b"", _clean_environment())
+        return parse_settings(done.stdout)
 
     def _command(self) -> list[str]:
         command = ["git", "--no-pager", "--literal-pathspecs"]
@@ -155,6 +204,7 @@ class Git:
 def _clean_environment() -> dict[str, str]:
     env = {name: value for name, value in without_keys(os.environ).items() if not name.startswith("GIT_")}
     env |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS": "true"}
+    env |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
     env |= {"GIT_EDITOR": "true", "GIT_OPTIONAL_LOCKS": "0", "GIT_ADVICE": "0"}
     return env | identity(HOLDFAST)
 

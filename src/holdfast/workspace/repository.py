@@ -4,6 +4,7 @@ Whatever the user named (checkout, subfolder, bare, shallow, linked worktree, su
 `Repository` afterwards, or a `WorkspaceError` that says what is wrong with it.
 """
 
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,10 +38,12 @@ class Repository:
 def find_repository(path: Path) -> Repository | None:
     """Find the repository that `path` belongs to, or `None` for a plain folder (also one that a repository around it
     does not know a file of)."""
-    if not path.exists():
+    if not os.path.lexists(path):
         raise RepositoryMissing(f"There is no repository at {path}: the path does not exist.", path=str(path))
     if not path.is_dir():
         raise RepositoryMissing(f"{path} is a file, not a folder.", hint="Name the folder.", path=str(path))
+    if _is_git_dir(path):
+        return _find_bare(path)
     here = Git(folder=path, is_exact=False)
     facts = here.run("rev-parse", "--path-format=absolute", "--git-common-dir", *_QUESTIONS, ok=(0, 128))
     if facts.exit_code:
@@ -49,8 +52,10 @@ def find_repository(path: Path) -> Repository | None:
     common, *answers = facts.line.split("\n")
     is_bare, is_inside_git, is_shallow = (answer == "true" for answer in answers)
     if is_bare or is_inside_git:
-        return _bare(path, Path(common), is_bare=is_bare, is_shallow=is_shallow)
+        raise _broken(path, _INSIDE)
     checkout = Path(here.line("rev-parse", "--path-format=absolute", "--show-toplevel"))
+    if not is_within(path.resolve(), checkout.resolve()):
+        raise _broken(path, f"its files are said to be in {checkout} (core.worktree)")
     prefix = here.line("rev-parse", "--show-prefix").rstrip("/")
     if prefix and (path / ".git").exists():
         raise _broken(path, "git does not accept the .git that lies in it")
@@ -68,20 +73,61 @@ def _check_is_plain(path: Path, stderr: str) -> None:
         raise _broken(path, stderr.strip().splitlines()[0] if stderr.strip() else "git does not accept it")
 
 
+def missing_folder(prefix: str, branch: str) -> WorkspaceError:
+    """Say that a branch does not have the subfolder that the user named."""
+    message = f"The folder {prefix!r} is not in branch {branch!r} of the repository."
+    return WorkspaceError(message, hint="Commit it, or name another base branch.", path=prefix)
+
+
 def _broken(path: Path, reason: str) -> WorkspaceError:
     hint = "Try `git status` there and repair what it names."
     return WorkspaceError(f"The repository at {path} cannot be used: {reason}.", hint=hint, path=str(path))
 
 
-def _bare(path: Path, common: Path, *, is_bare: bool, is_shallow: bool) -> Repository:
-    if not is_bare or path.resolve() != common.resolve():
-        raise _broken(path, "the path lies inside a git directory; name the folder that holds it")
-    return Repository(common, is_shallow=is_shallow)
+_INSIDE = "the path lies inside a git directory; name the folder that holds it"
+
+
+def _is_git_dir(path: Path) -> bool:
+    """Tell whether git would take the folder itself for a repository, one without files of its own."""
+    return os.path.lexists(path / "HEAD") and (path / "objects").is_dir() and (path / "refs").is_dir()
+
+
+def _find_bare(path: Path) -> Repository:
+    """Find a bare repository. One below a checkout may be a part of it: its settings would be what a stranger wrote."""
+    real = path.resolve()
+    if ".git" in real.parts:
+        raise _broken(path, _INSIDE)
+    around = next((parent for parent in real.parents if os.path.lexists(parent / ".git")), None)
+    if around is not None or os.path.lexists(real / ".git"):
+        raise _broken(path, f"it is laid out as a bare repository inside the checkout {around or real}")
+    facts = Git(git_dir=real, is_exact=False).run("rev-parse", *_QUESTIONS, ok=(0, 128))
+    if facts.exit_code:
+        raise _broken(path, facts.stderr.strip().splitlines()[0] if facts.stderr.strip() else "git does not accept it")
+    is_bare, _, is_shallow = (answer == "true" for answer in facts.line.split("\n"))
+    if not is_bare or (real / "commondir").exists():
+        raise _broken(path, _INSIDE)
+    return Repository(real, is_shallow=is_shallow)
+
+
+def list_written_folders(repository: Repository) -> tuple[Path, ...]:
+    """List the folders, links followed, that a run writes to in a repository: its refs, objects and worktrees."""
+    names = ("", "refs", "refs/heads", "objects", "worktrees", "logs")
+    folders = [repository.git_dir / name for name in names]
+    if repository.checkout is not None:
+        folders.append(repository.checkout)
+    return tuple(Path(os.path.realpath(folder)) for folder in folders)
+
+
+def git_at(repository: Repository) -> Git:
+    """Return git where the user stands: each worktree has a HEAD of its own."""
+    if repository.checkout is None:
+        return Git(git_dir=repository.git_dir, is_exact=False)
+    return Git(folder=repository.checkout, is_exact=False)
 
 
 def resolve_base(repository: Repository, base_branch: str) -> str:
     """Resolve the commit to start from. A branch here comes first, then one of a remote, then any name of a commit."""
-    git = Git(folder=repository.checkout or repository.git_dir, is_exact=False)
+    git = git_at(repository)
     for name in (f"refs/heads/{base_branch}", f"refs/remotes/origin/{base_branch}", base_branch):
         commit = git.find("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         if commit:
@@ -131,7 +177,10 @@ def _touches(path: Path, own: Path) -> bool:
 
 
 def status_paths(git: Git, *, has_untracked: bool = True) -> list[str]:
-    """List every path that is modified, staged or deleted in a checkout and, with `has_untracked`, untracked."""
+    """List every path that is modified, staged or deleted in a checkout and, with `has_untracked`, untracked.
+
+    What is changed inside a submodule is not looked for: that would run git there, by the submodule's own settings.
+    """
     untracked = "--untracked-files=normal" if has_untracked else "--untracked-files=no"
-    listed = git.run("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=none", untracked).names
+    listed = git.run("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=dirty", untracked).names
     return [entry[3:].rstrip("/") for entry in listed]

@@ -45,6 +45,7 @@ class SnapshotRules:
 
 
 DEFAULT_RULES = SnapshotRules()
+_UNUSABLE_INDEX = ("index file", "error building trees", "invalid object", "unable to read", "bad object")
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,11 @@ def build_tree(workspace: Workspace, rules: SnapshotRules, *, index: Path | None
     try:
         return _build(workspace, index, rules)
     except WorkspaceError as failed:
-        if "index file" not in str(failed.facts.get("stderr", "")):
+        # A torn index is only a cache of what git can read again. So is one whose files a `git gc --prune=now` of the
+        # user's has thrown away: no ref reaches what is staged there.
+        if not any(words in str(failed.facts.get("stderr", "")) for words in _UNUSABLE_INDEX):
             raise
-        index_file.unlink(missing_ok=True)  # a torn index is only a cache of what git can read again
+        index_file.unlink(missing_ok=True)
         return _build(workspace, index, rules)
 
 

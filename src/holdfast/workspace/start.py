@@ -5,7 +5,15 @@ from pathlib import Path
 
 from holdfast.errors import BaseBranchMissing
 from holdfast.workspace.git import Git
-from holdfast.workspace.repository import Repository, find_repository, list_branches, resolve_base
+from holdfast.workspace.repository import (
+    Repository,
+    find_repository,
+    git_at,
+    list_branches,
+    missing_folder,
+    resolve_base,
+)
+from holdfast.workspace.repository_guard.checkout_size import check_size
 
 _SHORT = 7
 _FOLDER_BRANCH = "main"  # what a private repository's first branch is called
@@ -33,19 +41,31 @@ class Start:
         return f"From {name}, which is no branch of its own; holdfast merge needs --into BRANCH."
 
 
-def find_start(repo_path: Path, base_branch: str | None = None) -> Start:
+def find_start(repo_path: Path, base_branch: str | None = None, *, data_dir: Path | None = None) -> Start:
     """Find what `base_branch` names, or without one what is checked out at `repo_path`; nothing is changed.
 
-    With a detached HEAD the name is the commit's. Raises `BaseBranchMissing`, and what `find_repository` raises.
+    With a detached HEAD the name is the commit's. Raises `BaseBranchMissing`, and what `find_repository` raises. With
+    `data_dir`, where a worktree would be made, also what would keep it from being made: `WorkspaceTooLarge`, and
+    `WorkspaceError` for a subfolder that the commit does not have.
     """
     repository = find_repository(repo_path)
     if repository is None:
+        _check_name(base_branch or _FOLDER_BRANCH)
         return Start(base_branch or _FOLDER_BRANCH, is_folder=True)
+    start = _find(repository, base_branch)
+    if start.commit is not None and data_dir is not None:
+        check_size(repository.git, start.commit, data_dir)
+        _check_has_folder(repository, start)
+    return start
+
+
+def _find(repository: Repository, base_branch: str | None) -> Start:
     name = base_branch or find_current_branch(repository)
     if name is None:
-        commit = _git(repository).line("rev-parse", "HEAD^{commit}")
+        commit = git_at(repository).line("rev-parse", "HEAD^{commit}")
         return Start(commit, commit, is_branch=False)
     if _is_empty(repository):
+        _check_name(name)
         return Start(name)
     if base_branch is None:
         _check_has_commit(repository, name)
@@ -55,17 +75,26 @@ def find_start(repo_path: Path, base_branch: str | None = None) -> Start:
 
 def find_current_branch(repository: Repository) -> str | None:
     """Find the branch that is checked out, with or without a commit; `None` for a detached HEAD."""
-    head = _git(repository).find("symbolic-ref", "--quiet", "HEAD")
+    head = git_at(repository).find("symbolic-ref", "--quiet", "HEAD")
     return head.removeprefix("refs/heads/") if head else None
 
 
-def _git(repository: Repository) -> Git:
-    """Open git in the user's own checkout, since each worktree has a HEAD of its own."""
-    return Git(folder=repository.checkout or repository.git_dir, is_exact=False)
-
-
 def _is_empty(repository: Repository) -> bool:
-    return not list_branches(repository) and _git(repository).find("rev-parse", "--verify", "--quiet", "HEAD") is None
+    return not list_branches(repository) and git_at(repository).find("rev-parse", "--verify", "--quiet", "HEAD") is None
+
+
+def _check_name(branch: str) -> None:
+    """Refuse a name that no branch can have, where the run would make the branch."""
+    is_ref = Git().find("check-ref-format", f"refs/heads/{branch}") is not None
+    if not is_ref or branch.startswith("-") or branch == "HEAD":
+        message = f"{branch!r} cannot be the name of a branch."
+        raise BaseBranchMissing(message, branches=(), hint="Name another one, or none.")
+
+
+def _check_has_folder(repository: Repository, start: Start) -> None:
+    path = f"{start.commit}:{repository.prefix}"
+    if repository.prefix and repository.git.find("rev-parse", "--verify", "--quiet", f"{path}^{{tree}}") is None:
+        raise missing_folder(repository.prefix, start.name)
 
 
 def _check_has_commit(repository: Repository, branch: str) -> None:

@@ -5,11 +5,15 @@ rewritten by an agent into settings that run commands. Work inside a submodule i
 """
 
 import json
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.errors import WorkspaceError
-from holdfast.workspace.files import remove_folder, write_whole
+from holdfast.workspace.files import is_within, remove_folder, write_whole
 from holdfast.workspace.git import Git
+from holdfast.workspace.repository import git_dir_of
+from holdfast.workspace.repository_guard.checkout_size import check_size
 
 _LIST = "submodules.json"
 
@@ -17,7 +21,12 @@ _LIST = "submodules.json"
 def fill_submodules(git: Git, *, worktree: Path, checkout: Path | None, state_dir: Path) -> tuple[str, ...]:
     """Check out each submodule at the commit that HEAD names; returns the paths of those that stay empty."""
     gitlinks = _gitlinks(git)
-    filled = {path: commit for path, commit in gitlinks.items() if _fill(path, commit, worktree, checkout, state_dir)}
+    allowed = (git_dir_of(git), *((checkout,) if checkout else ()))
+    filled = {
+        path: commit
+        for path, commit in gitlinks.items()
+        if checkout is not None and _fill(path, commit, worktree, _find_source(checkout / path, allowed), state_dir)
+    }
     if gitlinks:
         write_whole(state_dir / _LIST, json.dumps(filled))
     return tuple(path for path in gitlinks if path not in filled)
@@ -48,20 +57,31 @@ def _git_dir(path: str, state_dir: Path) -> Path:
     return state_dir / "submodules" / path.replace("%", "%25").replace("/", "%2F")
 
 
-def _fill(path: str, commit: str, worktree: Path, checkout: Path | None, state_dir: Path) -> bool:
-    if checkout is None or not (checkout / path / ".git").exists():
+def _find_source(folder: Path, allowed: Iterable[Path]) -> Path | None:
+    """Find the git directory of the user's own copy; none that lies outside the repository, wherever its link leads."""
+    if not os.path.lexists(folder / ".git"):
+        return None
+    found = Git(folder=folder, is_exact=False).find("rev-parse", "--path-format=absolute", "--git-common-dir")
+    if found is None or not any(is_within(Path(found).resolve(), place.resolve()) for place in allowed):
+        return None
+    return Path(found)
+
+
+def _fill(path: str, commit: str, worktree: Path, source: Path | None, state_dir: Path) -> bool:
+    if source is None:
         return False
     git_dir, here = _git_dir(path, state_dir), worktree / path
     try:
         if git_dir.exists():
             remove_folder(git_dir)
         git_dir.parent.mkdir(parents=True, exist_ok=True)
-        source = Git(folder=checkout / path).line("rev-parse", "--path-format=absolute", "--git-common-dir")
-        Git().run("clone", "--quiet", "--bare", "--no-tags", "--template=", "--", source, str(git_dir))
+        files_only = Git(env={"GIT_ALLOW_PROTOCOL": "file"})
+        files_only.run("clone", "--quiet", "--bare", "--no-tags", "--template=", "--", str(source), str(git_dir))
         git = Git(git_dir=git_dir, work_tree=here)
         git.run("config", "core.bare", "false")
         here.mkdir(parents=True, exist_ok=True)
         git.run("update-ref", "--no-deref", "HEAD", commit)
+        check_size(git, commit, here)
         git.run("reset", "--quiet", "--hard", commit)
         write_whole(here / ".git", f"gitdir: {git_dir}\n")
     except WorkspaceError:

@@ -15,7 +15,8 @@ from holdfast.workspace.files import hold_lock, is_within, own_folders, write_wh
 from holdfast.workspace.git import Git
 from holdfast.workspace.private_repository import COPY_LIMITS, ensure_private_repository
 from holdfast.workspace.refs import base_ref, branch_names, run_refs, to_component
-from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository, resolve_base
+from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository, missing_folder, resolve_base
+from holdfast.workspace.repository_guard.checkout_size import check_size
 from holdfast.workspace.submodules import fill_submodules
 from holdfast.workspace.worktree_registration import READY_MARK, ensure_registered
 
@@ -124,6 +125,7 @@ def _read(name: str, value: object) -> object:
 
 def _complete(workspace: Workspace, repository: Repository, *, is_ready: bool) -> Workspace:
     if not is_ready:
+        check_size(Git(git_dir=workspace.repo), workspace.git.line("rev-parse", "HEAD"), workspace.worktree)
         # crash: the mark is missing, so the next call writes all files again; nobody has worked on them.
         workspace.git.run("reset", "--quiet", "--hard")
         empty = fill_submodules(
@@ -147,11 +149,7 @@ def _complete(workspace: Workspace, repository: Repository, *, is_ready: bool) -
 
 def _check_subfolder(workspace: Workspace, repository: Repository, *, is_new: bool) -> None:
     if is_new:
-        raise WorkspaceError(
-            f"The folder {repository.prefix!r} is not in branch {workspace.base_branch!r} of the repository.",
-            hint="Commit it, or name another base branch.",
-            path=str(workspace.root),
-        )
+        raise missing_folder(repository.prefix, workspace.base_branch)
     workspace.root.mkdir(parents=True, exist_ok=True)
 
 

@@ -77,7 +77,7 @@ def test_killed_at_any_command_it_is_finished_by_the_next(
 
 def test_a_git_that_dies_between_two_files_leaves_no_lock_and_is_finished(repo: UserRepo, workspace: Workspace) -> None:
     armed = repo.path.parent / "armed"
-    repo.git("config", "filter.deadly.smudge", f"cat; if [ -e {armed} ]; then kill -9 $PPID; fi")
+    repo.git("config", "--global", "filter.deadly.smudge", f"cat; if [ -e {armed} ]; then kill -9 $PPID; fi")
     (repo.path / ".git" / "info").mkdir(exist_ok=True)
     (repo.path / ".git" / "info" / "attributes").write_text("other.txt filter=deadly\n")
     step = make_step(workspace)

@@ -6,12 +6,10 @@ first and validity last. What no simple value satisfies gets the best that was f
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
@@ -19,7 +17,10 @@ from referencing.jsonschema import DRAFT202012
 from holdfast.agents.simulated.schema_phrases import Facts, count_items, make_phrase
 from holdfast.agents.simulated.schema_text import of_format, of_pattern
 from holdfast.artifact_schema import FORMATS
+from holdfast.definitions.patterns import matches
+from holdfast.definitions.schema_validator import BoundedValidator, TooMuchWork, Work, find_errors, without_dialect
 
+_VARIANT_WORK = 20
 _LARGER = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"})
 _SMALLER = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"})
 _NOT_JOINED = frozenset({"pattern", "format", "not", "multipleOf", "if", "then", "else", "const"})
@@ -103,16 +104,20 @@ def sample(schema: Any, facts: Facts | None = None, *, schemas: Mapping[str, Any
 
     Raises `CannotSample` if the schema, or a part it requires, allows nothing.
     """
-    return _Sampler(schema, facts or Facts(), schemas or {}).make(schema, "", 0, 0)
+    plain = without_dialect(schema)
+    return _Sampler(plain, facts or Facts(), schemas or {}).make(plain, "", 0, 0)
 
 
 class _Sampler:
     def __init__(self, schema: Any, facts: Facts, schemas: Mapping[str, Any]) -> None:
-        documents = [(name, DRAFT202012.create_resource(document)) for name, document in schemas.items()]
+        documents = [
+            (name, DRAFT202012.create_resource(without_dialect(document))) for name, document in schemas.items()
+        ]
         registry: Registry[Any] = Registry().with_resources(documents)
-        self._validator = Draft202012Validator(schema, registry=registry, format_checker=FORMATS)
+        self._validator = BoundedValidator(schema, registry=registry, format_checker=FORMATS)
         self._resolver = registry.resolver_with_root(DRAFT202012.create_resource(schema))
         self._facts = facts
+        self._work = Work()  # for all of it: choices within choices double at each level
 
     def make(self, schema: Any, name: str, depth: int, index: int) -> Any:
         """Make a value for the place `name`; another `index` gives another value where there are several."""
@@ -133,10 +138,17 @@ class _Sampler:
         return best[0]
 
     def _is_valid(self, schema: Any, value: Any) -> bool:
-        return self._validator.evolve(schema=schema).is_valid(value)
+        try:
+            return not find_errors(self._validator.evolve(schema=schema), value, self._work)
+        except TooMuchWork:
+            raise CannotSample("The schema takes too much work to make a value for it.") from None
 
     def _variants(self, schema: Any, depth: int) -> Iterator[dict[str, Any]]:
         """Yield the schema without references and choices, once for each way to choose."""
+        try:
+            self._work.spend(_VARIANT_WORK)
+        except TooMuchWork:
+            raise CannotSample("The schema has too many choices.") from None
         if not isinstance(schema, dict):
             if schema is not False:
                 yield {}
@@ -230,7 +242,7 @@ class _Sampler:
 
     def _schema_of_property(self, schema: dict[str, Any], name: str) -> Any:
         properties = schema.get("properties", {})
-        matching = [part for pattern, part in schema.get("patternProperties", {}).items() if re.search(pattern, name)]
+        matching = [part for pattern, part in schema.get("patternProperties", {}).items() if matches(pattern, name)]
         if name in properties:
             matching.insert(0, properties[name])
         if not matching:

@@ -7,7 +7,10 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from holdfast.definitions.patterns import MatchTooLong, PatternRefused, compile_pattern, matches
+
 _MAX_TRIES = 64
+_MAX_LENGTH = 2000
 _PRINTABLE = "aA0_ -./:" + "".join(chr(code) for code in range(0x21, 0x7F)) + "é\t\n"
 
 
@@ -40,14 +43,30 @@ def of_format(name: str, index: int) -> str | None:
 
 def of_pattern(pattern: str, min_length: int, max_length: int | None, index: int) -> str | None:
     """Find the `index`-th text that matches a pattern and has a fitting length; `None` if simple means find none."""
+    if min_length > _MAX_LENGTH or not _can_be_matched(pattern):
+        return None
     found: list[str] = []
     for text in _texts_of(pattern, min_length):
         is_long_enough = min_length <= len(text) and (max_length is None or len(text) <= max_length)
-        if is_long_enough and text not in found and re.search(pattern, text):
+        if is_long_enough and text not in found and _is_match(pattern, text):
             found.append(text)
             if len(found) > index:
                 return text
     return found[-1] if found else None
+
+
+def _can_be_matched(pattern: str) -> bool:
+    try:
+        return compile_pattern(pattern) is not None
+    except PatternRefused:
+        return False
+
+
+def _is_match(pattern: str, text: str) -> bool:
+    try:
+        return matches(pattern, text)
+    except MatchTooLong:
+        return False
 
 
 def _texts_of(pattern: str, min_length: int) -> Iterator[str]:

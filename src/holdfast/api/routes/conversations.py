@@ -49,9 +49,9 @@ async def start_conversation(
 
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
         repo = await server.engines.resolve_repository(body.repo_path)
-        persona, readiness = await server.engines.choose_persona(repo, body.persona, is_simulated=body.simulate)
+        persona, agreed = await server.engines.choose_persona(repo, body.persona, is_simulated=body.simulate)
         engine = await server.engines.for_repository(
-            repo, is_simulated=persona.backend is Backend.SIMULATED, readiness=readiness
+            repo, is_simulated=persona.backend is Backend.SIMULATED, agreed=agreed
         )
         await engine.create(
             conversation_template(),

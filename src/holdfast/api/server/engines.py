@@ -3,23 +3,36 @@
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
-from holdfast.catalog import Catalog, CatalogEntry, check_trust, list_used
+from holdfast.catalog import Catalog, CatalogEntry, check_trust, list_used, trust_of
 from holdfast.config import Config
 from holdfast.consent import open_consents
 from holdfast.engine.conversation.persona_choice import choose_persona
 from holdfast.engine.workflow_engine import WorkflowEngine
-from holdfast.errors import RepositoryMissing, RepositoryNotAllowed
+from holdfast.errors import RepositoryMissing, RepositoryNotAllowed, WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persona import AgentPersona
 from holdfast.readiness import Readiness, find_available, open_readiness
 from holdfast.workflow import WorkflowTemplate
+from holdfast.workspace.repository import find_repository, list_written_folders
 
 _KEEP_S = 5.0  # reading two dozen files for each of many runs started together would hold them all up
 _YAML = (".yaml", ".yml")
 _Parts = tuple[list[CatalogEntry[AgentPersona]], ArtifactSchemaRegistry]
+
+
+@dataclass(frozen=True)
+class AgreedDefinitions:
+    """What was read of a repository at one moment, without what nobody has agreed to.
+
+    A run is bound from these very definitions: files that are read a moment before or after may say something else.
+    """
+
+    entries: Sequence[CatalogEntry[AgentPersona]]
+    readiness: Readiness
 
 
 class Engines:
@@ -31,15 +44,19 @@ class Engines:
         self._recent: dict[Path | None, tuple[float, _Parts]] = {}
 
     async def for_repository(
-        self, repo: Path | None, *, is_simulated: bool = False, readiness: Readiness | None = None
+        self, repo: Path | None, *, is_simulated: bool = False, agreed: AgreedDefinitions | None = None
     ) -> WorkflowEngine:
         """Make an engine with the personas and schemas of this repository, the user and the package.
 
         A persona file that cannot be used is no reason to leave bound runs alone: `check_trust` tells whoever starts
-        one. With `readiness`, nobody is asked again whether they are ready.
+        one. An engine that binds personas is given the ones that were `agreed` to; without them it may know files as
+        they were some seconds ago.
         """
         entries, registry = await self._parts(repo)
-        readiness = readiness or await asyncio.to_thread(self.readiness, entries, repo)
+        if agreed is not None:
+            entries, readiness = list(agreed.entries), agreed.readiness
+        else:
+            readiness = await asyncio.to_thread(self.readiness, entries, repo)
         return WorkflowEngine(
             db=self._db,
             config=self._config,
@@ -62,16 +79,18 @@ class Engines:
         Raises `RepositoryNotAllowed`, `TemplateNotFound`.
         No other file is ever opened: what is wrong with a file is told to whoever named it.
         """
+        return (await asyncio.to_thread(self._get_workflow, repo, name_or_file)).definition
+
+    def _get_workflow(self, repo: Path, name_or_file: str) -> CatalogEntry[WorkflowTemplate]:
         if "/" in name_or_file or name_or_file.endswith(_YAML):
-            path = await asyncio.to_thread(lambda: (repo / name_or_file).resolve())
+            path = (repo / name_or_file).resolve()
             if not path.is_relative_to(repo) or path.suffix not in _YAML:
                 raise RepositoryNotAllowed(
                     "A workflow is named, or it is a YAML file inside the repository.",
                     hint="Use a name of GET /api/workflows.",
                 )
             name_or_file = str(path)
-        entry = await asyncio.to_thread(self.catalog(repo).get_workflow, name_or_file)
-        return entry.definition
+        return self.catalog(repo).get_workflow(name_or_file)
 
     async def check_trust(
         self,
@@ -81,51 +100,61 @@ class Engines:
         is_simulated: bool,
         overrides: Mapping[str, str],
         readiness: Readiness | None = None,
-    ) -> Readiness:
+    ) -> tuple[WorkflowTemplate, AgreedDefinitions]:
         """Raise `ConsentRequired` unless whoever runs the server has agreed to the repository's own definitions.
 
-        Returns who is ready, as it was found here: the engine that binds the run must not find others.
+        Returns the workflow and the personas as they were read and checked here, and who of them is ready: a run is
+        made from these. Raises as `find_workflow` does.
         """
 
-        def check() -> Readiness:
+        def check() -> tuple[WorkflowTemplate, AgreedDefinitions]:
+            workflow = self._get_workflow(repo, name_or_file)
             catalog = self.catalog(repo)
-            named = str(repo / name_or_file) if "/" in name_or_file or name_or_file.endswith(_YAML) else name_or_file
-            ready = readiness or self.readiness(catalog.list_personas(), repo)
+            entries = catalog.list_personas()
+            ready = readiness or self.readiness(entries, repo)
             available = find_available(is_simulated=is_simulated, readiness=ready.before_trust())
-            used = list_used(catalog, catalog.get_workflow(named), available, overrides)
+            used = list_used(catalog, workflow, available, overrides, entries=entries)
             check_trust(repo, used, open_consents(self._config))
-            return ready
+            return workflow.definition, self._without_strangers(repo, entries, ready)
 
         return await asyncio.to_thread(check)
 
-    async def check_persona_trust(self, repo: Path, names: Iterable[str]) -> None:
+    async def check_persona_trust(self, repo: Path, names: Iterable[str]) -> AgreedDefinitions:
         """Raise `ConsentRequired` if one of these personas is the repository's own and nobody has agreed to it.
 
-        A name that nobody has is told by the binding.
+        Returns what a run may be bound from. A name that nobody has is told by the binding.
         """
 
-        def check() -> None:
-            named = set(names)
-            used = [entry for entry in self.catalog(repo).list_personas() if entry.definition.name in named]
+        def check() -> AgreedDefinitions:
+            named, entries = set(names), self.catalog(repo).list_personas()
+            used = [entry for entry in entries if entry.definition.name in named]
             check_trust(repo, used, open_consents(self._config))
+            return self._without_strangers(repo, entries, self.readiness(entries, repo))
 
-        await asyncio.to_thread(check)
+        return await asyncio.to_thread(check)
 
     async def choose_persona(
         self, repo: Path, name: str | None, *, is_simulated: bool
-    ) -> tuple[AgentPersona, Readiness]:
+    ) -> tuple[AgentPersona, AgreedDefinitions]:
         """Choose who answers in a conversation about this repository: the persona of this name, or the best there is.
 
-        Returns also who is ready. Raises as `get_persona` does.
+        Returns also what the conversation may be bound from: this persona and no other. Raises as `get_persona` does.
         """
 
-        def choose() -> tuple[AgentPersona, Readiness]:
+        def choose() -> tuple[AgentPersona, AgreedDefinitions]:
             entries, consents = self.catalog(repo).list_personas(), open_consents(self._config)
             ready = self.readiness(entries, repo)
             chosen = choose_persona(entries, repo, consents, name=name, is_simulated=is_simulated, readiness=ready)
-            return chosen, ready
+            own = [entry for entry in entries if entry.definition.content_hash == chosen.content_hash]
+            return chosen, AgreedDefinitions(own, ready)
 
         return await asyncio.to_thread(choose)
+
+    def _without_strangers(
+        self, repo: Path, entries: Sequence[CatalogEntry[AgentPersona]], readiness: Readiness
+    ) -> AgreedDefinitions:
+        is_trusted = trust_of(repo, entries, open_consents(self._config))
+        return AgreedDefinitions([entry for entry in entries if is_trusted(entry.definition)], readiness)
 
     async def resolve_repository(self, repo_path: str) -> Path:
         """Return the folder that a request names, links resolved.
@@ -136,6 +165,7 @@ class Engines:
         if not Path(repo_path).is_absolute() or not path.is_relative_to(root):
             raise RepositoryNotAllowed("The repository does not lie under the server's workspace root.")
         await asyncio.to_thread(_check_can_exist, path)
+        await asyncio.to_thread(_check_git_directory, path, root)
         return path
 
     async def _parts(self, repo: Path | None) -> _Parts:
@@ -163,3 +193,20 @@ def _check_can_exist(path: Path) -> None:
         path.exists()
     except OSError as error:
         raise RepositoryMissing(f"There is no repository at this path: {error.strerror}.", path=str(path)) from error
+
+
+def _check_git_directory(path: Path, root: Path) -> None:
+    """Raise `RepositoryNotAllowed` if a run on this folder would write to a repository that lies elsewhere."""
+    try:
+        repository = find_repository(path)
+    except WorkspaceError:
+        return  # what is wrong with it is told to whoever starts a run on it
+    if repository is None:
+        return
+    # The server may stand in a subfolder of a repository: then that one is around the root, by its owner's choice.
+    around = repository.checkout if repository.checkout and root.is_relative_to(repository.checkout.resolve()) else root
+    if not all(folder.is_relative_to(around.resolve()) for folder in list_written_folders(repository)):
+        raise RepositoryNotAllowed(
+            "The folder belongs to a repository that does not lie under the server's workspace root.",
+            hint="A .git file or link there leads elsewhere.",
+        )

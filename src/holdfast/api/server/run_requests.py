@@ -65,11 +65,10 @@ async def start_run(server: Server, body: StartRun, *, by: str, key: str | None 
 
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
         repo = await server.engines.resolve_repository(body.repo_path)
-        template = await server.engines.find_workflow(repo, body.workflow)
-        readiness = await server.engines.check_trust(
+        template, agreed = await server.engines.check_trust(
             repo, body.workflow, is_simulated=body.simulate, overrides=body.persona_overrides
         )
-        engine = await server.engines.for_repository(repo, is_simulated=body.simulate, readiness=readiness)
+        engine = await server.engines.for_repository(repo, is_simulated=body.simulate, agreed=agreed)
         await engine.create(
             template,
             repo_path=repo,
@@ -208,8 +207,8 @@ async def _engine_for_change(server: Server, stored: StoredRun, change: ChangeRe
     if not change.persona_overrides:
         return await server.engines.for_repository(None)
     repo = await server.engines.resolve_repository(stored.run.repo_path)
-    await server.engines.check_persona_trust(repo, change.persona_overrides.values())
-    return await server.engines.for_repository(repo, is_simulated=bool(stored.run.is_simulated))
+    agreed = await server.engines.check_persona_trust(repo, change.persona_overrides.values())
+    return await server.engines.for_repository(repo, is_simulated=bool(stored.run.is_simulated), agreed=agreed)
 
 
 def _resume_requested(run_id: str, **facts: Any) -> Event:

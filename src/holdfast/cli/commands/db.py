@@ -72,7 +72,10 @@ def _copy(source: Path, target: Path) -> None:
     import os
     import sqlite3
 
+    from holdfast.runtime.checkpoint.private_files import make_private_database
+
     passing = target.with_name(f".{target.name}.{os.getpid()}")
+    make_private_database(str(passing))
     try:
         # crash: an unfinished copy has another name, so what has the asked-for name is whole.
         with sqlite3.connect(source) as live, sqlite3.connect(passing) as copy:

@@ -8,6 +8,7 @@ from pathlib import Path
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability, Binding, PersonaConsentStore, bind_personas
 from holdfast.config import Config
+from holdfast.definitions.files import is_folder
 from holdfast.engine.conversation.journal import is_conversation
 from holdfast.engine.run.change import ChangeRequest
 from holdfast.engine.run.create import NewRun, RunRequest, new_run_id, without_secrets
@@ -35,7 +36,7 @@ class RunBinder:
         Raises `ConfigInvalid`, `TemplateInvalid`, `PersonaIneligible`, `ConsentRequired`, `BaseBranchMissing`.
         """
         path = Path(request.repo_path).expanduser().absolute()
-        if not path.is_dir():
+        if not is_folder(path):
             raise ConfigInvalid(
                 f"{path} is no folder.", hint="Name a repository or a folder with files.", key="repo_path"
             )
@@ -54,7 +55,8 @@ class RunBinder:
         if limit is None and not is_rehearsal:
             limit = self.config.run_budget_usd
         # crash: nothing is written yet; the commit is fixed here, so that the run starts from what its maker saw.
-        start = await asyncio.to_thread(find_start, path.resolve(), request.base_branch)
+        data_dir = self.config.data_dir
+        start = await asyncio.to_thread(lambda: find_start(path.resolve(), request.base_branch, data_dir=data_dir))
         new = NewRun(
             run_id=new_run_id(request.pre_allocated_run_id),
             template=request.template,

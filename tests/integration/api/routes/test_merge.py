@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,7 @@ async def test_a_folder_without_git_gets_its_files(working: Api) -> None:
     folder = working.config.workspace_root / "plain"
     folder.mkdir()
     (folder / "readme.txt").write_text("plain\n")
-    (folder / ".holdfast").symlink_to(working.repo / ".holdfast")
+    shutil.copytree(working.repo / ".holdfast", folder / ".holdfast")
     run_id = await working.start(repo_path=str(folder))
     await working.wait_for(run_id, "completed")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from holdfast.errors import RunIdInvalid, StoreError, StoreFull, StoreNewer, StoreUnreadable
 from holdfast.runtime.checkpoint.base import check_run_id
+from holdfast.runtime.checkpoint.private_files import make_private_folder
 
 FORMAT_VERSION = 1
 EVENTS, SNAPSHOT, BACKUP = "events.jsonl", "snapshot.json", "snapshot.backup.json"
@@ -76,7 +77,7 @@ def make_store(base_dir: Path) -> None:
     path = base_dir / _FORMAT
     draft = base_dir / f"{_FORMAT}-{secrets.token_hex(8)}"
     with as_store_errors(base_dir):
-        base_dir.mkdir(parents=True, exist_ok=True)
+        make_private_folder(base_dir)
         sync_folder(base_dir.resolve().parent)
         try:
             write_synced(draft, b"%d\n" % FORMAT_VERSION)
@@ -91,7 +92,7 @@ def make_store(base_dir: Path) -> None:
 
 def write_synced(path: Path, text: bytes, *, touched_ns: int | None = None) -> None:
     """Write a file anew and sync it; on any error it is gone again."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         write_all(fd, text, 0)
         if touched_ns is not None:

@@ -244,7 +244,7 @@ def _create(path: Path) -> int:
     for _ in range(_CREATE_TRIES):
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
-            return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 

@@ -12,11 +12,19 @@ from holdfast.errors import HoldfastError, JournalCorrupt, RowRefused, StoreBusy
 from holdfast.runtime.checkpoint.append import check_changed
 from holdfast.runtime.checkpoint.base import Append, Claim, Statement
 from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, check_epoch, genesis
+from holdfast.runtime.checkpoint.private_files import make_private_database
 from holdfast.runtime.checkpoint.sqlite.schema import upgrade
+
+# Of the many ways in which a disk can fail, those in which nothing was to be written.
+_READ_ERRORS = frozenset(
+    f"SQLITE_IOERR_{name}"
+    for name in ("READ", "SHORT_READ", "ACCESS", "FSTAT", "CHECKRESERVEDLOCK", "DATA", "CORRUPTFS", "SEEK", "AUTH")
+)
 
 
 def connect(path: str) -> sqlite3.Connection:
     """Open a file with the settings that the promises rest on, up to date. Raises `StoreUnreadable`, `StoreNewer`."""
+    make_private_database(path)
     with as_store_errors(path):
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
         try:
@@ -63,17 +71,14 @@ def as_store_errors(path: str, run_id: str | None = None) -> Iterator[None]:
         raise to_store_error(error, path, run_id) from error
 
 
-# More space helps against none of these; all other errors of the disk are met when something is written.
-_READ_FAILURES = frozenset(
-    f"SQLITE_IOERR_{what}" for what in ("READ", "SHORT_READ", "FSTAT", "SEEK", "MMAP", "ACCESS", "DATA", "CORRUPTFS")
-)
+_LOOK_AT_DISK = "Look at the disk (dmesg), then start again; nothing was changed."
 
 
 def to_store_error(error: sqlite3.Error, path: str, run_id: str | None = None) -> HoldfastError:
-    code, name = getattr(error, "sqlite_errorcode", 0) & 0xFF, getattr(error, "sqlite_errorname", "")
-    if name in _READ_FAILURES:
-        hint = "Check the disk that holds it, then restore the store from a backup if it is damaged."
-        return StoreUnreadable(f"{path} could not be read: {error}.", hint=hint)
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    name = getattr(error, "sqlite_errorname", "")
+    if name in _READ_ERRORS:
+        return StoreUnreadable(f"{path} could not be read: {error} ({name}).", hint=_LOOK_AT_DISK)
     if code == sqlite3.SQLITE_FULL or name.startswith("SQLITE_IOERR"):
         return StoreFull(f"{path} could not be written: {error}.")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
