@@ -19,7 +19,7 @@ from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.calls.stall_detector import Limits
 from holdfast.agents.policy.tool_policy import ToolPolicy
 from holdfast.agents.tools.rules import command_rules, file_tool_rules
-from holdfast.agents.tools.shell import Shell, open_shell
+from holdfast.agents.tools.shell import Shell, open_shell, permit
 from holdfast.engine.approvals.tool import PhaseToolApprover
 from holdfast.engine.phase.budget import PhaseBudget, Reservation
 from holdfast.engine.scope import RunScope
@@ -63,6 +63,7 @@ def make_middleware(
         is_secret_allowed=lambda path: policy.is_readable_secret(path),
         of_run=scope.history.agent_commands,
     )
+    shell = permit(shell, permissions)
     policy = ToolPolicy(
         root,
         permissions,
