@@ -70,7 +70,9 @@ class CommandRules(Definition):
     deny: tuple[Annotated[str, AfterValidator(_check_command_pattern)], ...] = ()
 
 
-_HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?|\[[0-9a-f:.]+\](:[0-9]{1,5})?", re.IGNORECASE)
+_HOST = re.compile(
+    r"(\*\.)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?|\[[0-9a-f:.]+\](:[0-9]{1,5})?", re.IGNORECASE
+)
 
 
 def _check_host(value: str) -> str:

@@ -3,7 +3,14 @@
 from holdfast.workspace.commands.bubblewrap import to_sandboxed
 from holdfast.workspace.commands.enclosure import Enclosed, enclose
 from holdfast.workspace.commands.git_view import open_git_view
-from holdfast.workspace.commands.sandbox import GitView, Limits, Sandbox, SandboxKind, open_sandbox, workspace_sandbox
+from holdfast.workspace.commands.sandbox import (
+    GitView,
+    ResourceLimits,
+    Sandbox,
+    SandboxKind,
+    open_sandbox,
+    workspace_sandbox,
+)
 from holdfast.workspace.commands.sandbox_probe import SandboxProbe, find_bubblewrap, find_landlock, find_sandbox
 from holdfast.workspace.commands.spool import (
     CommandState,
@@ -98,7 +105,7 @@ __all__ = [
     "open_sandbox",
     "open_git_view",
     "GitView",
-    "Limits",
+    "ResourceLimits",
     "Enclosed",
     "enclose",
     "NetworkRequest",

@@ -21,8 +21,8 @@ from holdfast.workspace import (
     CommandState,
     Enclosed,
     GitView,
-    Limits,
     Outcome,
+    ResourceLimits,
     Sandbox,
     SandboxProbe,
     SpoolOptions,
@@ -185,7 +185,7 @@ def permit(shell: Shell, permissions: Permissions) -> Shell:
         read_only=(*shell.sandbox.read_only, *named),
         hidden=tuple(place for place in shell.sandbox.hidden if place.resolve() not in named),
         hosts=permissions.hosts,
-        limits=Limits(**permissions.limits.to_bytes()),
+        limits=ResourceLimits(**permissions.limits.to_bytes()),
     )
     return replace(shell, sandbox=sandbox)
 

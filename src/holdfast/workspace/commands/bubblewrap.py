@@ -28,7 +28,8 @@ def to_sandboxed(
         command += ["--seccomp", str(FILTER_FD)]
     for path in sandbox.system:
         command += _show_system(path)
-    command += ["--dev", "/dev", "--proc", "/proc"]
+    # Settings of the kernel belong to root, whatever root has given up: /proc can only be read.
+    command += ["--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
     for folder in ("/tmp", "/var/tmp", "/dev/shm", *_homes(sandbox)):  # noqa: S108 (inside)
         command += ["--size", str(sandbox.limits.temporary), "--tmpfs", folder]
     command += ["--symlink", "/run", "/var/run"]

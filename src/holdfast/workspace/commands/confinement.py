@@ -1,11 +1,11 @@
 """Puts a command's own process under the kernel's rules before it becomes the command: a script's helper.
 
 Loaded by `spool_runner.py` in the process that is about to run the command, so it imports only the library and as
-little of it as it can. What the rules are was decided by the engine, see `sandbox.py`; here they are applied, and if one
-cannot be applied the command does not run.
+little of it as it can. What the rules are was decided by the engine, see `sandbox.py`; here they are applied, and if
+one cannot be applied the command does not run.
 """
 
-# ruff: noqa: PTH102, PTH103, PTH123
+# ruff: noqa: PTH103
 from __future__ import annotations
 
 import base64
@@ -69,7 +69,8 @@ def set_limits(limits: dict[str, int]) -> None:
         number = getattr(resource, name)
         _, hard = resource.getrlimit(number)
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(number, (most, most))
+        # At the hard limit of time the kernel kills without a word; a moment before it sends a signal that says why.
+        resource.setrlimit(number, (most, most + 10 if name == "RLIMIT_CPU" and hard < 0 else most))
 
 
 def drop_capabilities() -> None:

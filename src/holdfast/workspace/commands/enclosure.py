@@ -1,4 +1,4 @@
-"""Puts a command into a sandbox by what works on this machine: its command line, and the rules that its runner applies."""
+"""Puts a command into a sandbox by what works here: its command line, and the rules that its runner applies."""
 
 import base64
 import sys
@@ -57,9 +57,7 @@ def _lead_to_proxy(sandbox: Sandbox, argv: Sequence[str]) -> tuple[Sandbox, list
 def _by_landlock(sandbox: Sandbox, argv: Sequence[str], scratch: Path) -> Enclosed:
     """Use rules on files and system calls. Hosts cannot be told apart by them, so a list of hosts means no network."""
     abi = find_abi()
-    program = build_filter(
-        has_network=sandbox.has_network, has_unix_sockets=False, has_truncate=knows_truncate(abi)
-    )
+    program = build_filter(has_network=sandbox.has_network, has_unix_sockets=False, has_truncate=knows_truncate(abi))
     rules = _rules(sandbox, program)
     rules["landlock"] = to_rules(sandbox, abi=abi, scratch=scratch)
     rules["folders"] = [str(scratch), *(str(scratch / name) for name in ("home", "tmp"))]
@@ -80,4 +78,3 @@ def _rules(sandbox: Sandbox, program: bytes) -> dict[str, Any]:
         "folders": [],
         "restored": [],
     }
-

@@ -1,4 +1,4 @@
-"""Makes the git directory that a sandboxed command sees: the run's own, read-only, without secrets and without the rest.
+"""Makes the git directory that a sandboxed command sees: read-only, without secrets and without the rest.
 
 The repository's own git directory has every branch, stash and lost commit, files with secrets that were committed once,
 and passwords in the addresses of its remotes. The view has the history of the run's base commit, at most `MOST_COMMITS`
@@ -8,7 +8,7 @@ secret's name a note. `git status`, `diff`, `log`, `show` and `blame` work in it
 
 import shutil
 from collections.abc import Callable, Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from holdfast.workspace.commands.sandbox import GitView
 from holdfast.workspace.files import hold_lock, remove_folder, write_whole
@@ -57,8 +57,8 @@ def _make(workspace: Workspace, view: GitView, is_secret: Callable[[PurePosixPat
     (folder / "config").write_text(config + (_LONG_IDS if is_long else ""))
     (folder / "HEAD").write_text(f"ref: refs/heads/{workspace.branch}\n")
     commits = _list_commits(git, workspace.base_commit)
-    shown, secrets = _sort_objects(git, commits, is_secret)
-    git.run("pack-objects", "--quiet", "--delta-base-offset", str(folder / "objects/pack/pack"), stdin=_lines(shown))
+    visible, secrets = _sort_objects(git, commits, is_secret)
+    git.run("pack-objects", "--quiet", "--delta-base-offset", str(folder / "objects/pack/pack"), stdin=_lines(visible))
     own = Git(git_dir=folder)
     edge = [commit for commit, parents in commits.items() if any(parent not in commits for parent in parents)]
     if edge:
@@ -84,16 +84,19 @@ def _sort_objects(
     git: Git, commits: Iterable[str], is_secret: Callable[[PurePosixPath], bool]
 ) -> tuple[list[str], list[str]]:
     """Return all objects of the commits, apart from files with the name of a secret, and those."""
-    found = git.run("rev-list", "--objects", "--missing=allow-any", "--no-walk=unsorted", "--stdin", stdin=_lines(commits))
-    shown, named = [], []
+    found = git.run(
+        "rev-list", "--objects", "--missing=allow-any", "--no-walk=unsorted", "--stdin", stdin=_lines(commits)
+    )
+    visible: list[str] = []
+    named: list[str] = []
     for line in found.stdout.decode(errors="surrogateescape").splitlines():
         name, _, path = line.partition(" ")
-        (named if path and is_secret(PurePosixPath(path)) else shown).append(name)
+        (named if path and is_secret(PurePosixPath(path)) else visible).append(name)
     if not named:
-        return shown, []
+        return visible, []
     kinds = git.run("cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=_lines(named))
     secrets = [line.split()[0] for line in kinds.line.splitlines() if line.endswith(" blob")]
-    return shown + sorted(set(named) - set(secrets)), sorted(set(secrets))
+    return visible + sorted(set(named) - set(secrets)), sorted(set(secrets))
 
 
 def _lines(words: Iterable[str]) -> bytes:

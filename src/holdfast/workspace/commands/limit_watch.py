@@ -4,17 +4,19 @@ Part of `spool_runner.py`, which has adopted every orphan of the command: whatev
 however often it forked and whichever session it went into. Imports only the library, as the runner does.
 """
 
-# ruff: noqa: PTH100, PTH102, PTH105, PTH106, PTH108, PTH112, PTH114, PTH120, PTH123, PTH208
+# ruff: noqa: PTH105, PTH106, PTH108, PTH112, PTH114, PTH123, PTH208
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import stat
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
+    from typing import Any
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -23,15 +25,16 @@ _END_WAIT_S = 10.0
 
 
 class LimitWatch:
-    """Adds up what the processes of a command use. `limits` has `memory`, `processes`, `cpu_s` and `free_disk`."""
+    """Adds up what the processes of a command use, against what its confinement has as `watched`."""
 
     pause_s = _PAUSE_S
 
-    def __init__(self, limits: Mapping[str, int], folder: str) -> None:
-        self._limits = limits
+    def __init__(self, rules: Mapping[str, Any], folder: str) -> None:
+        self._rules = rules
+        self._limits: Mapping[str, int] = rules["watched"]
         self._folder = folder
         self._next = time.monotonic() + _PAUSE_S
-        self._had_room = _find_room(folder) > limits["free_disk"]
+        self._had_room = _find_room(folder) > self._limits["free_disk"]
 
     def find_excess(self) -> str:
         """Name the limit that is exceeded now, or nothing. Looks at most every fifth of a second."""
@@ -77,12 +80,12 @@ class LimitWatch:
                 self.kill_all()
                 signal.sigtimedwait({signal.SIGCHLD}, 0.02)
 
-    def restore(self, files: Sequence[Sequence[str]], folders: Sequence[str]) -> None:
+    def restore(self) -> None:
         """Write back files that only a mount could have protected, and remove the command's private folders."""
-        for path, content in files:
+        for path, content in self._rules["restored"]:
             if _read(path) != content:
                 _write(path, content)
-        for folder in folders:
+        for folder in self._rules["folders"]:
             _remove(folder)
 
 
@@ -138,15 +141,14 @@ def _find_room(folder: str) -> int:
 
 
 def _read(path: str) -> str | None:
+    """Read a small file, or nothing where something else has taken its place."""
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return None
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), errors="surrogateescape") as file:
+            return file.read(65536)
     except OSError:
         return None
-    with open(number, errors="surrogateescape") as file:
-        try:
-            return file.read(65536)
-        except OSError:
-            return None
 
 
 def _write(path: str, content: str) -> None:

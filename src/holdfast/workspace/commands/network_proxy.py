@@ -1,11 +1,12 @@
 """The only way out of a sandbox without a network of its own: a proxy that lets through the listed hosts and logs all.
 
-Outside, the command's runner starts it; it listens on a socket in the spool folder and logs there. Inside, a port of the
-sandbox's own leads to that socket: `python -I -S network_proxy.py SOCKET COMMAND…`. Programs speak HTTP to it (`CONNECT`, or a request for a whole address), so names are resolved here and nowhere else. An
-address of this machine or of a private network is refused unless it is listed itself. Imports only the library.
+Outside, the command's runner starts it; it listens on a socket in the spool folder and logs there. Inside, a port of
+the sandbox's own leads to that socket: `python -I -S network_proxy.py SOCKET COMMAND…`. Programs speak HTTP to it
+(`CONNECT`, or a request for a whole address), so names are resolved here and nowhere else. An address of this machine
+or of a private network is refused unless it is listed itself. Imports only the library.
 """
 
-# ruff: noqa: PTH103, PTH118, PTH123, S606
+# ruff: noqa: PTH103, PTH118, S606
 from __future__ import annotations
 
 import contextlib
@@ -59,7 +60,7 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def _to_port(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 65536:  # noqa: PLR2004 (a port)
+    if not text.isdecimal() or not 0 < int(text) < 65536:
         raise ValueError(f"{text!r} is no port")
     return int(text)
 
@@ -89,7 +90,7 @@ class Proxy:
     def _answer(self, client: socket.socket) -> None:
         head, rest = _read_head(client)
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-        if len(words) != 3:  # noqa: PLR2004 (method, target, version)
+        if len(words) != 3:
             _refuse(client, "400 Bad Request", "This is a proxy for HTTP.")
             return
         method, target, _ = words
@@ -168,7 +169,9 @@ def _to_origin(head: bytes, method: str, path: str, place: str) -> bytes:
         for line in head.split(b"\r\n")[1:]
         if line.split(b":")[0].strip().lower() not in (b"host", b"connection", b"proxy-connection", b"keep-alive")
     ]
-    first = f"{method} {path or '/'} HTTP/1.1\r\nHost: {place.rpartition('@')[2]}\r\nConnection: close".encode("latin-1")
+    first = f"{method} {path or '/'} HTTP/1.1\r\nHost: {place.rpartition('@')[2]}\r\nConnection: close".encode(
+        "latin-1"
+    )
     return b"\r\n".join([first, *fields]) + b"\r\n\r\n"
 
 

@@ -1,8 +1,8 @@
 """What a sandboxed command sees of the machine and what it may use: the rules, whoever in the kernel keeps them.
 
 The sandbox denies by default. A command sees its worktree, a home and a folder for temporary files of its own, the
-system's folders, the tools on `PATH`, and what the persona lists. How that is brought about, `bubblewrap` and `landlock`
-say; which of them works here, `sandbox_probe`.
+system's folders, the tools on `PATH`, and what the persona lists. How that is brought about, `bubblewrap` and
+`landlock` say; which of them works here, `sandbox_probe`.
 """
 
 import os
@@ -39,7 +39,7 @@ def _find_machine_memory() -> int:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ResourceLimits:
     """How much a command may use, with all that it starts; a file's size and the processor's time also by itself."""
 
     memory: int = field(default_factory=lambda: max(_GIB, _find_machine_memory() * 3 // 4))
@@ -94,7 +94,7 @@ class Sandbox:
     hosts: tuple[str, ...] = ()
     home: Path | None = None
     git: GitView | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
     env: Mapping[str, str] = field(default_factory=dict)
     inherits_env: bool = False
 

@@ -21,7 +21,9 @@ from holdfast.workspace.commands.sandbox import Sandbox, SandboxKind
 from holdfast.workspace.commands.seccomp import build_filter, is_supported
 
 _TRIAL_TIMEOUT_S = 20
-_TRIAL = "echo in > {inside}/file && ! cat {outside}/file 2>/dev/null && ! touch {outside}/new 2>/dev/null && echo {word}"
+_TRIAL = (
+    "echo in > {inside}/file && ! cat {outside}/file 2>/dev/null && ! touch {outside}/new 2>/dev/null && echo {word}"
+)
 _WORD = "contained"
 _LAUNCHER = """
 import json, os, sys
@@ -115,7 +117,6 @@ def _try_landlock(abi: int) -> str | None:
         return [sys.executable, "-I", "-S", "-c", _LAUNCHER, here, json.dumps([rules, argv])]
 
     return _try("Landlock", to_argv)
-
 
 
 def _try(name: str, to_argv: Callable[[Sandbox, list[str], Path], list[str]]) -> str | None:

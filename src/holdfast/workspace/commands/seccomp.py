@@ -4,6 +4,7 @@ What is refused is what no build or test needs and what leads out of a sandbox: 
 kernel keys, io_uring (which makes calls past the filter), and sockets of families that were not granted.
 """
 
+# ruff: noqa: PIE800 (rows of a table)
 import errno
 import platform
 import socket

@@ -106,7 +106,7 @@ def supervise(child: int, command: dict[str, Any]) -> None:
     started = time.monotonic()
     deadline = None if command["timeout_s"] is None else started + command["timeout_s"]
     rules = command.get("confinement")
-    watch = load("limit_watch").LimitWatch(rules["watched"], command["cwd"]) if rules else None
+    watch = load("limit_watch").LimitWatch(rules, command["cwd"]) if rules else None
     end, kill_from = "", 0.0
     while (status := poll(child)) is None:
         if not end:
@@ -124,7 +124,7 @@ def supervise(child: int, command: dict[str, Any]) -> None:
     code = os.waitstatus_to_exitcode(status)
     if watch:
         watch.end_all()
-        watch.restore(rules["restored"], rules["folders"])
+        watch.restore()
     result = {"exit_code": code if code >= 0 else 128 - code, "ended_by": end, "duration_s": time.monotonic() - started}
     write_whole("rc.json", result)
 

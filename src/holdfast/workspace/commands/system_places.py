@@ -109,7 +109,7 @@ def _find_installation(folder: Path, home: Path, never: Sequence[Path]) -> Path:
             return home / name
     around = folder.parent
     is_installation = folder.name in _PROGRAM_FOLDERS and ((around / "lib").is_dir() or folder.name == "shims")
-    is_shared = around in (home / ".local", home / ".cargo") or len(around.parts) < 2  # noqa: PLR2004 (the root itself)
+    is_shared = around in (home / ".local", home / ".cargo") or len(around.parts) < 2
     is_checkout = folder.name != "shims" and (around / ".git").exists()  # pyenv and its like are clones
     return around if is_installation and not is_shared and not is_checkout and not _holds(around, never) else folder
 
