@@ -5,6 +5,7 @@ from pathlib import Path
 
 from holdfast.workspace.commands.confinement import FILTER_FD
 from holdfast.workspace.commands.sandbox import Sandbox
+from holdfast.workspace.commands.system_places import lies_in
 
 FOLDER = "/run/holdfast"
 """Where in the sandbox our own files lie: the proxy's socket and the program that leads to it."""
@@ -26,8 +27,11 @@ def to_sandboxed(
         command.append("--unshare-net")
     if has_filter:
         command += ["--seccomp", str(FILTER_FD)]
-    for path in sandbox.system:
-        command += _show_system(path)
+    for path, target in sandbox.system:
+        if path != target and not path.is_relative_to("/etc"):
+            command += ["--symlink", str(target), str(path)]
+        else:
+            command += ["--ro-bind-try", str(target), str(path)]
     # Settings of the kernel belong to root, whatever root has given up: /proc can only be read.
     command += ["--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
     for folder in ("/tmp", "/var/tmp", "/dev/shm", *_homes(sandbox)):  # noqa: S108 (inside)
@@ -51,26 +55,19 @@ def _homes(sandbox: Sandbox) -> list[str]:
 
 def _mounts(sandbox: Sandbox) -> list[list[str]]:
     """Order the places by depth: a place inside another one lies over it."""
-    visible = [*sandbox.writable, *sandbox.read_only, *sandbox.system]
-    mounts = [
-        (path, _hide(path))
-        for path in sandbox.hidden
-        if any(path.resolve().is_relative_to(place.resolve()) for place in visible)
-    ]
-    mounts += [(path, ["--bind", str(path), str(path)]) for path in sandbox.writable]
-    mounts += [(path, ["--ro-bind", str(path), str(path)]) for path in sandbox.read_only]
+    writable = [(path, path.resolve()) for path in sandbox.writable]
+    read_only = [(path, path.resolve()) for path in sandbox.read_only]
+    visible = [target for _, target in (*writable, *read_only, *sandbox.system)]
+    hidden = [path for path in map(Path.resolve, sandbox.hidden) if any(lies_in(path, place) for place in visible)]
+    mounts = [(path, _hide(path)) for path in hidden]
+    mounts += [(target, ["--bind", str(path), str(path)]) for path, target in writable]
+    mounts += [(target, ["--ro-bind", str(path), str(path)]) for path, target in read_only]
     if sandbox.git is not None:
         view = sandbox.git
         mounts.append((view.git_dir, ["--ro-bind", str(view.git_dir), str(view.git_dir)]))
         link = view.worktree / ".git"
         mounts.append((link, ["--ro-bind", str(view.link), str(link)]))
-    return [words for _, words in sorted(mounts, key=lambda mount: len(mount[0].resolve().parts))]
-
-
-def _show_system(path: Path) -> list[str]:
-    if path.is_symlink() and not path.is_relative_to("/etc"):
-        return ["--symlink", str(path.readlink()), str(path)]
-    return ["--ro-bind", str(path.resolve()), str(path)]
+    return [words for _, words in sorted(mounts, key=lambda mount: len(mount[0].parts))]
 
 
 def _hide(path: Path) -> list[str]:

@@ -8,7 +8,6 @@ one cannot be applied the command does not run.
 # ruff: noqa: PTH103
 from __future__ import annotations
 
-import base64
 import ctypes
 import os
 import resource
@@ -47,7 +46,7 @@ def end_with_parent() -> None:
 def enter(rules: dict[str, Any]) -> None:
     """Put this process under the rules. Raises `OSError` if the kernel does not take one."""
     set_limits(rules["limits"])
-    program = base64.b64decode(rules["filter"])
+    program = bytes.fromhex(rules["filter"])
     landlock = rules.get("landlock")
     if landlock is None:
         _hand_over(program)

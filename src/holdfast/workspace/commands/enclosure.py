@@ -1,6 +1,5 @@
 """Puts a command into a sandbox by what works here: its command line, and the rules that its runner applies."""
 
-import base64
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -73,7 +72,7 @@ def _rules(sandbox: Sandbox, program: bytes) -> dict[str, Any]:
     return {
         "limits": sandbox.limits.of_process,
         "watched": sandbox.limits.of_all,
-        "filter": base64.b64encode(program).decode(),
+        "filter": program.hex(),
         "landlock": None,
         "folders": [],
         "restored": [],

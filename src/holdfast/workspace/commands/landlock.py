@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.workspace.commands.sandbox import Sandbox
-from holdfast.workspace.commands.system_places import TOOLCHAINS
+from holdfast.workspace.commands.system_places import TOOLCHAINS, lies_in
 
 _EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
 _REMOVE_FOLDER, _REMOVE_FILE = 16, 32
@@ -67,8 +67,8 @@ def _list_places(sandbox: Sandbox, scratch: Path) -> Iterator[tuple[Path, int]]:
     # A mount can protect the worktree's own file .git; here the runner writes it back.
     own = None if sandbox.git is None else sandbox.git.worktree / ".git"
     fixed = [path.resolve() for path in sandbox.read_only if path != own]
-    for path in [*sandbox.system, *(Path("/proc") / name for name in _READABLE)]:
-        yield from _allow(path.resolve(), _READING, hidden)
+    for place in [*(target for _, target in sandbox.system), *(Path("/proc") / name for name in _READABLE)]:
+        yield from _allow(place, _READING, hidden)
     for name in _DEVICES:
         yield Path("/dev", name), _READ | _WRITE | _DEVICE_CALLS
     yield scratch, _WRITING
@@ -83,7 +83,7 @@ def _list_places(sandbox: Sandbox, scratch: Path) -> Iterator[tuple[Path, int]]:
 
 def _below(place: Path, others: Iterable[Path]) -> list[Path]:
     """Return what lies below a place; a hidden folder that holds the place does not hide it."""
-    return [path for path in others if path != place and path.is_relative_to(place)]
+    return [path for path in others if path != place and lies_in(path, place)]
 
 
 def _allow(

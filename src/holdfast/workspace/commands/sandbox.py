@@ -5,6 +5,7 @@ system's folders, the tools on `PATH`, and what the persona lists. How that is b
 `landlock` say; which of them works here, `sandbox_probe`.
 """
 
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -68,6 +69,12 @@ class ResourceLimits:
         return {**totals, "free_disk": self.free_disk}
 
 
+@functools.cache
+def _find_system() -> list[tuple[Path, Path]]:
+    """Find what there is of the system's folders and files; looked for once, since it takes longer than a command."""
+    return [(path, path.resolve()) for name in (*SYSTEM_FOLDERS, *SYSTEM_FILES) if (path := Path(name)).exists()]
+
+
 @dataclass(frozen=True)
 class GitView:
     """A git directory made for a sandbox, and the file that leads to it in the place of the worktree's own."""
@@ -99,10 +106,11 @@ class Sandbox:
     inherits_env: bool = False
 
     @property
-    def system(self) -> list[Path]:
-        """The folders and files of the system, links among them as they are."""
-        network = ("/etc/resolv.conf",) if self.has_network else ()
-        return [path for name in (*SYSTEM_FOLDERS, *SYSTEM_FILES, *network) if (path := Path(name)).exists()]
+    def system(self) -> list[tuple[Path, Path]]:
+        """The folders and files of the system, each with what it is if it is a link."""
+        found = _find_system()
+        resolver = Path("/etc/resolv.conf")
+        return [*found, (resolver, resolver.resolve())] if self.has_network and resolver.exists() else found
 
 
 def workspace_sandbox(

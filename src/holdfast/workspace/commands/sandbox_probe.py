@@ -3,7 +3,6 @@
 Whether one works is found out by running a command in it; in containers bubblewrap is often there and not allowed.
 """
 
-import base64
 import importlib
 import json
 import shutil
@@ -109,7 +108,7 @@ def _try_landlock(abi: int) -> str | None:
     def to_argv(sandbox: Sandbox, argv: list[str], folder: Path) -> list[str]:
         rules = {
             "limits": {},
-            "filter": base64.b64encode(build_filter(has_network=False, has_unix_sockets=False)).decode(),
+            "filter": build_filter(has_network=False, has_unix_sockets=False).hex(),
             "landlock": to_rules(sandbox, abi=abi, scratch=folder / "scratch"),
             "folders": [str(folder / "scratch")],
         }

@@ -180,11 +180,10 @@ READS = {
     "vault": "cat {home}/.vault-token",
     "rclone": "cat {home}/.config/rclone/rclone.conf",
     "git credentials": "cat {home}/.git-credentials",
-    "stored credential": "git credential-store --file {home}/.git-credentials get < /dev/null; cat {home}/.git-credentials",
     "aws": "cat {home}/.aws/credentials",
     "glob": "cat {home}/.s*/*",
     "find": "find {home} -type f -exec cat {{}} +",
-    "find from the root": "find / -xdev -path '*/home/.vault-token' -exec cat {{}} ';' 2>/dev/null; cat {home}/.vault-token",
+    "find from the root": "find / -xdev -path {home}/.vault-token -exec cat {{}} ';' 2>&1; cat {home}/.vault-token",
     "tar": "tar cf - -C {home} .ssh | tr -d '\\000'",
     "tar checkpoint": "tar cf /dev/null a.txt --checkpoint=1 --checkpoint-action=exec='cat {home}/.netrc'",
     "isolated python": _python('print(open("{home}/.netrc").read())'),
@@ -276,7 +275,7 @@ HISTORY = {
     "the repository itself": "git --git-dir={repo}/.git show other:notes.txt",
     "its objects as alternates": "GIT_ALTERNATE_OBJECT_DIRECTORIES={repo}/.git/objects git cat-file -p {blob}",
     "objects by hand": _python(
-        'import zlib,glob\nfor f in glob.glob("{repo}/.git/objects/??/*"):\n print(zlib.decompress(open(f,"rb").read()))'
+        'import zlib,glob\nfor f in glob.glob("{repo}/.git/objects/??/*"):\n print(zlib.decompress(open(f,"rb").read()))'  # noqa: E501
     ),
     "clone": "git clone -q {repo} /tmp/cloned-$$ 2>&1; git -C /tmp/cloned-$$ log -p --all; rm -rf /tmp/cloned-$$",
     "a worktree of it": "git -C {repo} log -p --all",
@@ -417,7 +416,7 @@ LINGERING = {
     "no variables": "env -i setsid sleep 9431 >/dev/null 2>&1 &",
     "no hang-up": "(trap '' HUP TERM INT; nohup setsid sleep 9431 >/dev/null 2>&1 &)",
     "forked twice": _python(
-        'import os\nif os.fork()==0:\n os.setsid()\n if os.fork()==0:\n  os.execvp("sleep",["sleep","9431"])\n os._exit(0)'
+        'import os\nif os.fork()==0:\n os.setsid()\n if os.fork()==0:\n  os.execvp("sleep",["sleep","9431"])\n os._exit(0)'  # noqa: E501
     ),
     "deaf": "(trap '' TERM; env -i setsid sh -c 'trap \"\" TERM; sleep 9431' &)",
 }
