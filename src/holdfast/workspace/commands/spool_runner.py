@@ -124,7 +124,8 @@ def supervise(child: int, command: dict[str, Any]) -> None:
     code = os.waitstatus_to_exitcode(status)
     if watch:
         watch.end_all()
-        watch.restore()
+        with contextlib.suppress(OSError, RecursionError):
+            watch.restore()
     result = {"exit_code": code if code >= 0 else 128 - code, "ended_by": end, "duration_s": time.monotonic() - started}
     write_whole("rc.json", result)
 

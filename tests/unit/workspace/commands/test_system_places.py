@@ -56,7 +56,7 @@ def test_links_lead_to_what_they_start(tmp_path: Path, home: Path) -> None:
     tool.touch()
     modules = _make(tmp_path / "npm/lib/node_modules", "agent/bin")
     (modules / "agent/bin/agent.js").touch()
-    lone = _make(tmp_path / "secret-place") / "program"
+    lone = _make(tmp_path, "secret-place") / "secret-place/program"
     lone.touch()
     for name, target in (("x", tool), ("agent", modules / "agent/bin/agent.js"), ("lone", lone)):
         (home / ".local/bin" / name).symlink_to(target)
