@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 # Numbers by machine: the audit name of the architecture, then calls that are always refused.
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_REFUSED = {
+REFUSED = {
     "x86_64": {
         **{"ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312, "pidfd_getfd": 438},
         **{"keyctl": 250, "add_key": 248, "request_key": 249, "bpf": 321, "perf_event_open": 298},
@@ -41,7 +41,7 @@ _REFUSED = {
     },
 }
 # Calls that are judged by an argument.
-_JUDGED = {
+JUDGED = {
     "x86_64": {"clone": 56, "clone3": 435, "socket": 41, "ioctl": 16, "truncate": 76},
     "aarch64": {"clone": 220, "clone3": 435, "socket": 198, "ioctl": 29, "truncate": 45},
 }
@@ -53,7 +53,7 @@ _LOAD, _EQUAL, _AND_BITS, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
-_INTERNET = (socket.AF_INET, socket.AF_INET6)
+_INTERNET = (socket.AF_INET, socket.AF_INET6, 16)  # the last one, netlink, lists the network's own addresses
 
 
 def is_supported() -> bool:
@@ -67,12 +67,12 @@ def build_filter(*, has_network: bool, has_unix_sockets: bool, has_truncate: boo
     Pairs of connected sockets (`socketpair`) are always there: programs talk to their own children by them.
     """
     machine = platform.machine()
-    judged = _JUDGED[machine]
+    judged = JUDGED[machine]
     refuse = _ERRNO | errno.EPERM
     steps = [(_LOAD, 0, 0, _ARCHITECTURE), *_unless(_EQUAL, _ARCHITECTURES[machine], _KILL), (_LOAD, 0, 0, _NUMBER)]
     if machine == "x86_64":
         steps += _if(_AT_LEAST, _X32, _KILL)
-    for number in sorted(_REFUSED[machine].values()):
+    for number in sorted(REFUSED[machine].values()):
         steps += _if(_EQUAL, number, refuse)
     if not has_truncate:
         steps += _if(_EQUAL, judged["truncate"], refuse)

@@ -6,6 +6,7 @@ nothing. Every line ends with a sign that it ran to its end.
 
 import asyncio
 import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -33,6 +34,7 @@ from holdfast.workspace import (
     find_landlock,
     write_tree,
 )
+from holdfast.workspace.commands.seccomp import JUDGED, REFUSED
 
 PROBES = {SandboxKind.BUBBLEWRAP: find_bubblewrap(), SandboxKind.LANDLOCK: find_landlock()}
 RAN = "ran-42"
@@ -503,3 +505,54 @@ def test_attributes_of_files_outside_stay(cage: Surroundings) -> None:
 
     after = (cage.home / ".netrc").stat()
     assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
+
+
+def test_calls_that_lead_out_are_refused_by_the_kernel(cage: Surroundings) -> None:
+    """Each by its number, past every library: answered with "not permitted" before the kernel looks at anything."""
+    numbers = {**REFUSED[platform.machine()], "clone in a new user namespace": JUDGED[platform.machine()]["clone"]}
+    flags = {numbers["clone in a new user namespace"]: 0x10000000 | 17}
+    calls = ", ".join(f'("{name}", {number}, {flags.get(number, 0)})' for name, number in numbers.items())
+    code = (
+        f"import ctypes; l = ctypes.CDLL(None, use_errno=True); calls = [{calls}]\n"
+        "for name, number, first in calls:\n"
+        "  answer = l.syscall(ctypes.c_long(number), ctypes.c_long(first), 0, 0, 0, 0, 0)\n"
+        "  if answer == 0 or ctypes.get_errno() != 1: print(name, answer, ctypes.get_errno())\n"
+        "print(len(calls))"
+    )
+
+    outcome = cage.run_inside(_python(code))
+
+    assert outcome.output.split() == [str(len(numbers)), RAN]
+
+
+def test_a_call_of_another_architecture_is_no_way_around(cage: Surroundings) -> None:
+    if platform.machine() != "x86_64":
+        return
+    code = "import ctypes; print(ctypes.CDLL(None).syscall(ctypes.c_long(0x40000000 + 39)))"
+
+    outcome = cage.run_inside(_python(code))
+
+    assert outcome.output.split()[-1] == RAN
+    assert "Bad system call" in outcome.output
+
+
+_FAMILIES = {1: "unix", 2: "inet", 10: "inet6", 16: "netlink", 17: "packet", 31: "bluetooth", 38: "alg", 40: "vsock"}
+
+
+def test_sockets_are_those_that_the_sandbox_has(cage: Surroundings) -> None:
+    """In a network namespace of its own a command may have its loopback; without one it has no socket at all."""
+    code = (
+        "import socket\n"
+        f"for family in {list(_FAMILIES)}:\n"
+        "  try:\n"
+        "    socket.socket(family, socket.SOCK_STREAM if family < 16 else socket.SOCK_RAW).close()\n"
+        "    print(family)\n"
+        "  except OSError: pass\n"
+        "socket.socketpair()"
+    )
+
+    *found, last = cage.run_inside(_python(code)).output.split()
+
+    assert last == RAN
+    is_landlock = shell_module.probe_once().kind is SandboxKind.LANDLOCK
+    assert [_FAMILIES[int(word)] for word in found] == ([] if is_landlock else ["unix", "inet", "inet6", "netlink"])
