@@ -79,19 +79,15 @@ class CommandRules(Definition):
     deny: tuple[Annotated[str, AfterValidator(_check_command_pattern)], ...] = ()
 
 
-class Permissions(Definition):
-    """What the persona's agent may touch. What no rule names is decided by the agent layer's own safe default.
+_HOST = re.compile(
+    r"(\*\.)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?|\[[0-9a-f:.]+\](:[0-9]{1,5})?", re.IGNORECASE
+)
 
-    `tools` of `None` means the tools that fit the persona's capabilities; an empty list means none at all. `network`
-    is for commands: with `deny` they are cut off from it, with `ask` a person decides command by command.
-    """
 
-    tools: tuple[Key, ...] | None = None
-    read: PathRules = PathRules()
-    write: PathRules = PathRules()
-    commands: CommandRules = CommandRules()
-    network: Verdict = Verdict.ASK
-    approvals: ApprovalMode = ApprovalMode.RISKY
+def _check_host(value: str) -> str:
+    if not _HOST.fullmatch(value) or ".." in value:
+        raise ValueError("should be a host such as pypi.org, *.npmjs.org or localhost:8080")
+    return value.lower()
 
 
 def _check_own_path(value: str) -> str:
@@ -102,6 +98,51 @@ def _check_own_path(value: str) -> str:
 
 
 OwnPath = Annotated[str, AfterValidator(_check_own_path)]
+
+
+class CommandLimits(Definition):
+    """How much one command may use, with all that it starts; what is not named has the sandbox's default."""
+
+    memory_mb: int | None = Field(default=None, ge=64)
+    processes: int | None = Field(default=None, ge=4)
+    cpu_seconds: int | None = Field(default=None, ge=1)
+    file_mb: int | None = Field(default=None, ge=1)
+    temporary_mb: int | None = Field(default=None, ge=1)
+
+    def to_bytes(self) -> dict[str, int]:
+        """Return the named ones as the fields of the sandbox's limits."""
+        sizes = {"memory": self.memory_mb, "file_size": self.file_mb, "temporary": self.temporary_mb}
+        values = {name: None if size is None else size * 1024**2 for name, size in sizes.items()}
+        values |= {"processes": self.processes, "cpu_s": self.cpu_seconds}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+class Permissions(Definition):
+    """What the persona's agent may touch. What no rule names is decided by the agent layer's own safe default.
+
+    `tools` of `None` means the tools that fit the persona's capabilities; an empty list means none at all. `network`
+    is for commands: with `deny` they are cut off from it, with `ask` a person decides command by command, and a list of
+    hosts is what they reach unasked. `readable` and `limits` are for commands in a sandbox, too.
+    """
+
+    tools: tuple[Key, ...] | None = None
+    read: PathRules = PathRules()
+    write: PathRules = PathRules()
+    commands: CommandRules = CommandRules()
+    network: Verdict = Verdict.ASK
+    approvals: ApprovalMode = ApprovalMode.RISKY
+    hosts: tuple[Annotated[str, AfterValidator(_check_host)], ...] = ()
+    """The only hosts that commands reach, if there are any; written as the list in `network`."""
+    readable: tuple[OwnPath, ...] = ()
+    limits: CommandLimits = CommandLimits()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _takes_hosts(cls, value: object) -> object:
+        if isinstance(value, dict) and isinstance(value.get("network"), list | tuple):
+            hosts = list(value["network"])
+            return {**value, "network": Verdict.ALLOW if hosts else Verdict.DENY, "hosts": hosts}
+        return value
 
 
 class CommandSandbox(Definition):

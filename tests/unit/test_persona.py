@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from holdfast.definitions.model_settings import ModelSettings
 from holdfast.enums import Backend, Capability
 from holdfast.errors import PersonaInvalid
-from holdfast.persona import AgentPersona, Verdict, load_persona_file, load_personas_from_dir
+from holdfast.persona import AgentPersona, Permissions, Verdict, load_persona_file, load_personas_from_dir
 
 
 def persona(**fields: Any) -> dict[str, Any]:
@@ -219,3 +219,27 @@ def test_new_fields_change_no_hash_that_is_stored() -> None:
 def test_settings_and_subagents_that_contradict_themselves_are_refused(field: str, value: object) -> None:
     with pytest.raises(ValidationError, match=field):
         load(**{field: value})
+
+
+def test_a_list_of_hosts_is_all_the_network_there_is() -> None:
+    rules = Permissions.model_validate({"network": ["PyPI.org", "*.npmjs.org:443"]})
+
+    assert (rules.network, rules.hosts) == (Verdict.ALLOW, ("pypi.org", "*.npmjs.org:443"))
+    assert Permissions.model_validate(rules.model_dump()) == rules
+    assert Permissions.model_validate({"network": []}).network is Verdict.DENY
+
+
+@pytest.mark.parametrize("host", ["https://pypi.org", "pypi.org/simple", "*", "a b", "*.", "a..b", "x:y"])
+def test_what_is_no_host_is_refused(host: str) -> None:
+    with pytest.raises(ValidationError):
+        Permissions.model_validate({"network": [host]})
+
+
+def test_limits_are_given_to_the_sandbox_in_its_own_units() -> None:
+    rules = Permissions.model_validate(
+        {"limits": {"memory_mb": 512, "processes": 64}, "readable": ["~/data", "/srv/x"]}
+    )
+
+    assert rules.limits.to_bytes() == {"memory": 512 * 1024**2, "processes": 64}
+    with pytest.raises(ValidationError):
+        Permissions.model_validate({"readable": ["data"]})

@@ -1,9 +1,20 @@
 """Where a run works: its git worktree, snapshots of it, the way of its result to the user, and detached commands."""
 
-from holdfast.workspace.commands.sandbox import Sandbox, to_sandboxed, workspace_sandbox
-from holdfast.workspace.commands.sandbox_probe import SandboxProbe, find_bubblewrap
+from holdfast.workspace.commands.bubblewrap import to_sandboxed
+from holdfast.workspace.commands.enclosure import Enclosed, enclose
+from holdfast.workspace.commands.git_view import open_git_view
+from holdfast.workspace.commands.sandbox import (
+    GitView,
+    ResourceLimits,
+    Sandbox,
+    SandboxKind,
+    open_sandbox,
+    workspace_sandbox,
+)
+from holdfast.workspace.commands.sandbox_probe import SandboxProbe, find_bubblewrap, find_landlock, find_sandbox
 from holdfast.workspace.commands.spool import (
     CommandState,
+    NetworkRequest,
     Outcome,
     SpoolOptions,
     clean_environment,
@@ -88,4 +99,14 @@ __all__ = [
     "workspace_sandbox",
     "to_sandboxed",
     "find_bubblewrap",
+    "find_landlock",
+    "find_sandbox",
+    "SandboxKind",
+    "open_sandbox",
+    "open_git_view",
+    "GitView",
+    "ResourceLimits",
+    "Enclosed",
+    "enclose",
+    "NetworkRequest",
 ]

@@ -1,7 +1,7 @@
 """The sandbox around a command-line coding agent: as for every command, with what such a program needs of its own."""
 
+import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +9,7 @@ from pathlib import Path
 from holdfast.agents.tools.shell import Shell
 from holdfast.persona import AgentPersona, Verdict
 from holdfast.workspace import Sandbox
+from holdfast.workspace.commands.system_places import find_tools
 
 
 def to_own_shell(
@@ -27,7 +28,7 @@ def to_own_shell(
     rules = persona.sandbox
     if shell.sandbox is None or not rules.is_on:
         return replace(shell, sandbox=None, env=env)
-    own_read = [*map(_expand, rules.read), *_find_program(persona), *readable]
+    own_read = [*map(_expand, rules.read), *_find_program(persona, shell.sandbox.hidden[:1]), *readable]
     # The workspace in any case, also in a phase that only reads: this is the only way to hand in the artifact.
     own_write = [shell.cwd, *map(_expand, rules.write), *writable]
     sandbox = _open(shell.sandbox, read=own_read, write=own_write)
@@ -49,8 +50,12 @@ def _expand(place: str) -> Path:
     return Path(place).expanduser().resolve()
 
 
-def _find_program(persona: AgentPersona) -> list[Path]:
-    """Find the program where it lies in the folder for temporary files, of which the sandbox has its own."""
+def _find_program(persona: AgentPersona, hidden: Sequence[Path]) -> list[Path]:
+    """Find the program and the installation that it belongs to, wherever it lies; of a lone file only that file."""
     found = shutil.which((persona.argv or ("",))[0])
-    path = Path(found).resolve() if found else None
-    return [path] if path is not None and Path(tempfile.gettempdir()).resolve() in path.parents else []
+    if found is None:
+        return []
+    program = Path(found)
+    home = Path(os.environ.get("HOME") or "/root").resolve()
+    places = find_tools(str(program.parent), home=home, private=hidden)
+    return [program.resolve(), *(place for place in places if place != program.parent.resolve())]

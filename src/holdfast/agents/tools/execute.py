@@ -47,5 +47,8 @@ def _to_response(outcome: Outcome, limit_s: int) -> ExecuteResponse:
         CommandState.CANCELLED: "\n[It was stopped.]",
     }
     code = TIMED_OUT_CODE if outcome.timed_out else outcome.exit_code
-    output = outcome.output + notes.get(outcome.state, "")
+    refused = [f"{request.host}:{request.port}, {request.reason}" for request in outcome.requests if request.reason]
+    output = outcome.output + notes.get(outcome.state, "") + (f"\n[{outcome.limit}]" if outcome.limit else "")
+    if refused:
+        output += "".join(f"\n[Not reached: {line}.]" for line in dict.fromkeys(refused[:20]))
     return ExecuteResponse(output=output or "(no output)", exit_code=code, truncated=outcome.is_truncated)

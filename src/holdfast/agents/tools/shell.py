@@ -13,36 +13,37 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from holdfast.agents.policy.file_policy import find_secrets
+from holdfast.agents.policy.file_policy import find_secrets, is_secret
+from holdfast.errors import WorkspaceError
+from holdfast.persona import Permissions
 from holdfast.runtime.step import Suspended, step_key
 from holdfast.workspace import (
     CommandState,
+    Enclosed,
+    GitView,
     Outcome,
+    ResourceLimits,
     Sandbox,
     SandboxProbe,
     SpoolOptions,
     Workspace,
     clean_environment,
-    find_bubblewrap,
+    enclose,
     find_command,
+    find_sandbox,
     is_lost,
+    open_git_view,
+    open_sandbox,
     remove_spooled,
     run_spooled,
+    spool_folder,
     stop_spooled,
-    to_sandboxed,
     workspace_sandbox,
 )
-from holdfast.workspace.commands.sandbox import SECRET_PLACES
 
 DEFAULT_TIMEOUT_S = 120
 MAX_TIMEOUT_S = 3600
 MAX_OUTPUT_BYTES = 30_000
-# Keys and sessions of other tools, relative to the home folder, beside those that the workspace's sandbox knows.
-MORE_SECRET_PLACES = (
-    *(".npmrc", ".pypirc", ".git-credentials", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials"),
-    *(".claude", ".claude.json", ".codex", ".gemini", ".config/openai", ".config/anthropic", ".password-store"),
-    *(".bash_history", ".zsh_history", ".python_history", ".local/share/keyrings", ".mozilla", ".config/google-chrome"),
-)
 # Asked by nobody and answered by nobody: a command must not wait for a person at a terminal.
 _QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "TERM": "dumb"}
 # The last one stands in the sandbox's own command line, where no command can take it off: see `cli/agent_command.py`.
@@ -52,8 +53,8 @@ _log = logging.getLogger(__name__)
 
 @functools.cache
 def probe_once() -> SandboxProbe:
-    """Return the bubblewrap that works here, or why none does; tried once in this process."""
-    found = find_bubblewrap()
+    """Return the sandbox that works here, or why none does; tried once in this process."""
+    found = find_sandbox()
     if not found.works:
         _log.info("commands run without a sandbox", extra={"reason": found.reason})
     return found
@@ -66,6 +67,7 @@ class Shell:
     cwd: Path
     spool_dir: Path
     sandbox: Sandbox | None = None
+    workspace: Workspace | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     has_network: bool = False
     is_secret_allowed: Callable[[Path], bool] = lambda _path: False
@@ -91,12 +93,18 @@ class Shell:
             # To ask comes before a call is made again, so whoever is to say has said: once more.
             remove_spooled(key, spool_dir=self.spool_dir)
         argv = find_command(key, spool_dir=self.spool_dir)
-        if argv is None:
-            argv = await asyncio.to_thread(self._to_argv, command)
-        options = SpoolOptions({**_QUIET, **self.env}, stdin, timeout_s, max_output, leave_running=True)
+        enclosed = Enclosed(argv, None) if argv else await asyncio.to_thread(self._enclose, command, key)
+        options = SpoolOptions(
+            {**_QUIET, **self.env},
+            stdin,
+            timeout_s,
+            max_output,
+            leave_running=True,
+            confinement=enclosed.confinement,  # of a command that is there already its folder has it
+        )
         self._note(key)
         # crash: from the start on the command lives without us; the step's next try finds it by the key.
-        outcome = await run_spooled(key, argv, cwd=self.cwd, spool_dir=self.spool_dir, options=options)
+        outcome = await run_spooled(key, enclosed.argv, cwd=self.cwd, spool_dir=self.spool_dir, options=options)
         if outcome.state is CommandState.LOST:
             raise Suspended(key.partition(":")[2])
         await stop_spooled(key, spool_dir=self.spool_dir)  # what it left in the background
@@ -117,17 +125,28 @@ class Shell:
         self.running.discard(key)
         self.of_run.discard(key)
 
-    def _to_argv(self, command: Sequence[str] | str) -> list[str]:
+    def _enclose(self, command: Sequence[str] | str, key: str) -> Enclosed:
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
         if self.sandbox is None:
-            return argv
+            return Enclosed(argv, None)
         masked = tuple(path for path in find_secrets(self.cwd) if not self.is_secret_allowed(path))
         env = {**_QUIET, **_IN_SANDBOX}
         if not self.sandbox.inherits_env:
             env = {**clean_environment(), **env, **self.env}
-        sandbox = replace(self.sandbox, has_network=self.has_network, masked=masked, env=env)
-        # Without one that works this fails, as it must: what is to be contained does not run free.
-        return to_sandboxed(sandbox, argv, cwd=self.cwd, program=probe_once().program or "bwrap")
+        view = None if self.workspace is None else _open_git_view(self.workspace)
+        # Where hosts are listed they are all that can be reached, whatever was granted for this call.
+        has_network = self.has_network and not self.sandbox.hosts
+        sandbox = replace(self.sandbox, has_network=has_network, masked=masked, env=env, git=view)
+        folder = spool_folder(self.spool_dir, key)
+        return enclose(sandbox, argv, cwd=self.cwd, folder=folder, probe=probe_once())
+
+
+def _open_git_view(workspace: Workspace) -> GitView | None:
+    try:
+        return open_git_view(workspace, is_secret)
+    except WorkspaceError as failed:
+        _log.warning("commands run without git", extra={"reason": str(failed)})
+        return None
 
 
 def open_shell(
@@ -145,14 +164,29 @@ def open_shell(
     shell = Shell(root, data_dir / "spool", is_secret_allowed=is_secret_allowed, of_run=keys)
     if not probe_once().works:
         return shell
-    home = Path(os.environ.get("HOME") or "/root")
+    home = Path(os.environ.get("HOME") or "/root").resolve()
     if workspace is not None:
         sandbox = workspace_sandbox(workspace, data_dir=data_dir, home=home, env={})
     else:
-        sandbox = Sandbox((root,), hidden=(data_dir.resolve(), *(home / place for place in SECRET_PLACES)))
-    sandbox = replace(sandbox, hidden=(*sandbox.hidden, *(home / place for place in MORE_SECRET_PLACES)))
+        sandbox = open_sandbox(root, data_dir=data_dir, home=home)
     if is_read_only:
         sandbox = replace(sandbox, writable=(), read_only=(*sandbox.writable, *sandbox.read_only))
+    return replace(shell, sandbox=sandbox, workspace=workspace)
+
+
+def permit(shell: Shell, permissions: Permissions) -> Shell:
+    """Return the shell with what a persona's permissions open in its sandbox: folders to read, hosts, limits."""
+    if shell.sandbox is None:
+        return shell
+    places = [Path(place).expanduser().resolve() for place in permissions.readable]
+    named = tuple(place for place in places if place.exists())
+    sandbox = replace(
+        shell.sandbox,
+        read_only=(*shell.sandbox.read_only, *named),
+        hidden=tuple(place for place in shell.sandbox.hidden if place.resolve() not in named),
+        hosts=permissions.hosts,
+        limits=ResourceLimits(**permissions.limits.to_bytes()),
+    )
     return replace(shell, sandbox=sandbox)
 
 

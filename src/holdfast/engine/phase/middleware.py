@@ -20,7 +20,7 @@ from holdfast.agents.calls.stall_detector import Limits
 from holdfast.agents.policy.approval_mode import with_mode
 from holdfast.agents.policy.tool_policy import ToolPolicy
 from holdfast.agents.tools.rules import command_rules, file_tool_rules
-from holdfast.agents.tools.shell import Shell, open_shell
+from holdfast.agents.tools.shell import Shell, open_shell, permit
 from holdfast.engine.approvals.tool import PhaseToolApprover
 from holdfast.engine.phase.budget import PhaseBudget, Reservation
 from holdfast.engine.phase.hooks import PhaseHooks
@@ -80,6 +80,7 @@ def make_middleware(
         shell = replace(shell, sandbox=None)
     if shell.sandbox is None:
         shell = replace(shell, env={**shell.env, **_GIT_WITHOUT_SANDBOX})
+    shell = permit(shell, permissions)
     policy = ToolPolicy(
         root,
         permissions,

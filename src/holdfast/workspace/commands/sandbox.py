@@ -1,75 +1,143 @@
-"""Runs a command in bubblewrap: the worktree can be written, the rest of the machine only read.
+"""What a sandboxed command sees of the machine and what it may use: the rules, whoever in the kernel keeps them.
 
-The spool's runner stays outside: it has to write the exit code where the command cannot. Which bubblewrap, if one
-works here, `bubblewrap.find_bubblewrap` says.
+The sandbox denies by default. A command sees its worktree, a home and a folder for temporary files of its own, the
+system's folders, the tools on `PATH`, and what the persona lists. How that is brought about, `bubblewrap` and
+`landlock` say; which of them works here, `sandbox_probe`.
 """
 
-from collections.abc import Mapping, Sequence
+import functools
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
+from holdfast.workspace.commands.system_places import SYSTEM_FILES, SYSTEM_FOLDERS, find_interpreters, find_tools
 from holdfast.workspace.worktree import Workspace
 
-# Where people's keys lie, relative to their home folder.
-SECRET_PLACES = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".config/gcloud", ".config/gh")
+# Where people's keys lie, relative to their home folder. Out of sight even where a place around them is visible.
+SECRET_PLACES = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".config/gcloud", ".config/gh", ".pgpass"),
+    *(".vault-token", ".config/rclone", ".npmrc", ".pypirc", ".git-credentials", ".config/git/credentials"),
+    *(".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".my.cnf", ".config/op", ".terraform.d"),
+    *(".claude", ".claude.json", ".codex", ".gemini", ".config/openai", ".config/anthropic", ".password-store"),
+    *(".bash_history", ".zsh_history", ".python_history", ".local/share/keyrings", ".mozilla", ".config/google-chrome"),
+)
+
+
+class SandboxKind(StrEnum):
+    """What keeps the rules: namespaces and mounts, or rules on files and system calls."""
+
+    BUBBLEWRAP = "bubblewrap"
+    LANDLOCK = "landlock"
+
+
+_GIB = 1024**3
+
+
+def _find_machine_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@dataclass(frozen=True)
+class ResourceLimits:
+    """How much a command may use, with all that it starts; a file's size and the processor's time also by itself."""
+
+    memory: int = field(default_factory=lambda: max(_GIB, _find_machine_memory() * 3 // 4))
+    processes: int = 2048
+    cpu_s: int = 4 * 3600
+    file_size: int = 16 * _GIB
+    temporary: int = 4 * _GIB
+    free_disk: int = _GIB // 4
+    """What has to stay free on the workspace's disk; a command that takes it is ended."""
+
+    @property
+    def of_process(self) -> dict[str, int]:
+        """The limits that the kernel keeps for each process. Others of the user's processes count for the number."""
+        return {
+            "RLIMIT_CPU": self.cpu_s,
+            "RLIMIT_DATA": self.memory,
+            "RLIMIT_FSIZE": self.file_size,
+            "RLIMIT_NPROC": self.processes + 8192,
+            "RLIMIT_CORE": 0,
+        }
+
+    @property
+    def of_all(self) -> dict[str, int]:
+        """The limits that the runner keeps for all processes of the command together."""
+        totals = {"memory": self.memory, "processes": self.processes, "cpu_s": self.cpu_s}
+        return {**totals, "free_disk": self.free_disk}
+
+
+@functools.cache
+def _find_system() -> list[tuple[Path, Path]]:
+    """Find what there is of the system's folders and files; looked for once, since it takes longer than a command."""
+    return [(path, path.resolve()) for name in (*SYSTEM_FOLDERS, *SYSTEM_FILES) if (path := Path(name)).exists()]
+
+
+@dataclass(frozen=True)
+class GitView:
+    """A git directory made for a sandbox, and the file that leads to it in the place of the worktree's own."""
+
+    git_dir: Path
+    link: Path
+    worktree: Path
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What a command may do: write in `writable`, read all else but `hidden`; of two places that hold each other the
-    inner one decides. `masked` is out of sight in any case.
+    """What a command may do: write in `writable`, read in `read_only`; of two places that hold each other the inner one
+    decides. `hidden` and `masked` are out of sight; the latter in any case.
 
     With `inherits_env` the command has the environment of whoever starts it, and `env` besides: what stands in `env` is
-    seen in the command line.
+    seen in the command line. Without `has_network` it reaches only `hosts`, by a proxy.
     """
 
     writable: tuple[Path, ...]
     read_only: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     masked: tuple[Path, ...] = ()
-    has_network: bool = True
+    has_network: bool = False
+    hosts: tuple[str, ...] = ()
+    home: Path | None = None
+    git: GitView | None = None
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
     env: Mapping[str, str] = field(default_factory=dict)
     inherits_env: bool = False
 
+    @property
+    def system(self) -> list[tuple[Path, Path]]:
+        """The folders and files of the system, each with what it is if it is a link."""
+        found = _find_system()
+        resolver = Path("/etc/resolv.conf")
+        return [*found, (resolver, resolver.resolve())] if self.has_network and resolver.exists() else found
+
 
 def workspace_sandbox(
-    workspace: Workspace, *, data_dir: Path, home: Path, env: Mapping[str, str], has_network: bool = True
+    workspace: Workspace, *, data_dir: Path, home: Path, env: Mapping[str, str], has_network: bool = False
 ) -> Sandbox:
-    """Return a run's sandbox: its worktree writable; git's data readable; our data and the user's keys out of sight."""
+    """Return a run's sandbox: its worktree writable, its git directory not; neither our data nor the user's files."""
+    sandbox = open_sandbox(workspace.worktree, data_dir=data_dir, home=home, source=workspace.source)
+    git_file = workspace.worktree / ".git"
     return Sandbox(
         writable=(workspace.worktree,),
-        read_only=(workspace.repo, workspace.worktree / ".git"),
-        hidden=(data_dir.resolve(), *(home / place for place in SECRET_PLACES)),
+        read_only=(*sandbox.read_only, git_file),
+        hidden=sandbox.hidden,
+        home=home,
         has_network=has_network,
         env=env,
     )
 
 
-def to_sandboxed(sandbox: Sandbox, argv: Sequence[str], *, cwd: Path, program: str) -> list[str]:
-    """Return the command line that runs `argv` inside, by the bubblewrap `program`.
-
-    Later mounts lie over earlier ones, so the order is the policy.
-    """
-    command = [program, "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
-    if not sandbox.has_network:
-        command.append("--unshare-net")
-    command += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108 (inside)
-    mounts = [(path, _hide(path)) for path in sandbox.hidden]
-    mounts += [(path, ["--bind", str(path), str(path)]) for path in sandbox.writable]
-    mounts += [(path, ["--ro-bind", str(path), str(path)]) for path in sandbox.read_only]
-    for _, words in sorted(mounts, key=lambda mount: len(mount[0].resolve().parts)):
-        command += words
-    for path in sandbox.masked:
-        command += _hide(path)
-    if not sandbox.inherits_env:
-        command.append("--clearenv")
-    for name, value in sandbox.env.items():
-        command += ["--setenv", name, value]
-    return [*command, "--chdir", str(cwd), "--", *argv]
-
-
-def _hide(path: Path) -> list[str]:
-    real = path.resolve()
-    if real.is_dir():
-        return ["--tmpfs", str(real)]
-    return ["--ro-bind", "/dev/null", str(real)] if real.exists() else []
+def open_sandbox(folder: Path, *, data_dir: Path, home: Path, source: Path | None = None) -> Sandbox:
+    """Return the sandbox of a folder that can be written, with the tools on `PATH`; `source` is the user's checkout."""
+    private = (data_dir.resolve(), *([source] if source is not None else []))
+    tools = find_tools(os.environ.get("PATH", ""), home=home, private=private)
+    tools += find_interpreters(folder, home=home, private=private)
+    git_dir = folder / ".git"
+    return Sandbox(
+        writable=(folder,),
+        read_only=(*tools, *([git_dir] if git_dir.exists() else [])),
+        hidden=(data_dir.resolve(), *(home / place for place in SECRET_PLACES)),
+        home=home,
+    )

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ ALLOWED_VARIABLES = (
     *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "LC_COLLATE"),
 )
 _START_WAIT_S = 15.0
+_MOST_REQUESTS = 1000
 
 
 class CommandState(StrEnum):
@@ -38,8 +40,22 @@ class CommandState(StrEnum):
     EXITED = "exited"
     TIMED_OUT = "timed_out"
     OUTPUT_LIMIT = "output_limit"
+    RESOURCE_LIMIT = "resource_limit"
     CANCELLED = "cancelled"
     LOST = "lost"
+
+
+@dataclass(frozen=True)
+class NetworkRequest:
+    """A request that a sandboxed command made through the proxy; `reason` says why it was refused."""
+
+    host: str
+    port: int
+    reason: str
+
+    @property
+    def is_allowed(self) -> bool:
+        return not self.reason
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,10 @@ class Outcome:
     reattached: bool
     duration_s: float | None
     log_path: Path
+    limit: str = ""
+    """Which limit it exceeded, in words for whoever started it; empty if none."""
+    requests: tuple[NetworkRequest, ...] = ()
+    """What it asked the network proxy for, if it had one."""
 
     @property
     def timed_out(self) -> bool:
@@ -72,6 +92,8 @@ class SpoolOptions:
     max_log_bytes: int = 1024**3
     leave_running: bool = False
     """Cancelling the wait does not end the group."""
+    confinement: Mapping[str, Any] | None = None
+    """The kernel's rules for it, from `enclose`; with them nothing that it started outlives it."""
 
 
 async def run_spooled(
@@ -84,7 +106,9 @@ async def run_spooled(
     """
     options = options or SpoolOptions()
     folder = spool_folder(spool_dir, key)
-    request = _CommandRequest(key, _argv(command), str(cwd.resolve()), options.timeout_s, options.max_log_bytes)
+    request = _CommandRequest(
+        key, _argv(command), str(cwd.resolve()), options.timeout_s, options.max_log_bytes, options.confinement
+    )
     reattached = (folder / "pid.json").exists()
     try:
         if not reattached:
@@ -155,6 +179,7 @@ class _CommandRequest:
     cwd: str
     timeout_s: float | None
     max_log_bytes: int
+    confinement: Mapping[str, Any] | None = None
 
     def write(self, folder: Path) -> None:
         # By the folder and not by the key: another data directory may know the same key.
@@ -224,14 +249,45 @@ def _outcome(spooled: Spooled, result: dict[str, Any] | None, *, reattached: boo
         reattached=reattached,
         duration_s=result["duration_s"] if result else None,
         log_path=spooled.folder / "out",
+        limit=_describe_limit(spooled, result),
+        requests=_read_requests(spooled.folder / "requests"),
     )
+
+
+_STATES = {"timeout": CommandState.TIMED_OUT, "output": CommandState.OUTPUT_LIMIT}
+_LIMITS = {
+    "memory": "It used more memory than the {memory} MB that a command may use, and was ended.",
+    "processes": "It started more than the {processes} processes that a command may have, and was ended.",
+    "cpu": "It used more than the {cpu_s} s of processor time that a command may use, and was ended.",
+    "disk": "It left less than {free_disk} MB free on the disk, and was ended.",
+    "file": "It wrote a file larger than the {file} MB that a file may have.",
+}
+_BY_SIGNAL = {128 + signal.SIGXCPU: "cpu", 128 + signal.SIGXFSZ: "file"}
+_MB = 1024**2
 
 
 def _state(spooled: Spooled, result: dict[str, Any]) -> CommandState:
     if result["ended_by"]:
-        return CommandState.TIMED_OUT if result["ended_by"] == "timeout" else CommandState.OUTPUT_LIMIT
+        return _STATES.get(result["ended_by"], CommandState.RESOURCE_LIMIT)
     is_stopped = (spooled.folder / "stop.json").exists() and (result["exit_code"] or 0) > 128
     return CommandState.CANCELLED if is_stopped else CommandState.EXITED
+
+
+def _describe_limit(spooled: Spooled, result: dict[str, Any] | None) -> str:
+    rules = json.loads((spooled.folder / "command.json").read_text()).get("confinement")
+    if not rules or result is None:
+        return ""
+    text = _LIMITS.get(result["ended_by"] or _BY_SIGNAL.get(result["exit_code"], ""), "")
+    watched = rules["watched"]
+    sizes = {name: watched[name] // _MB for name in ("memory", "free_disk")}
+    return text.format(**{**watched, **sizes, "file": rules["limits"].get("RLIMIT_FSIZE", 0) // _MB})
+
+
+def _read_requests(path: Path) -> tuple[NetworkRequest, ...]:
+    if not path.exists():
+        return ()
+    entries = [json.loads(line) for line in path.read_text().splitlines()[-_MOST_REQUESTS:] if line.endswith("}")]
+    return tuple(NetworkRequest(entry["host"], entry["port"], entry["reason"]) for entry in entries)
 
 
 def read_output(path: Path, max_bytes: int) -> tuple[str, bool]:

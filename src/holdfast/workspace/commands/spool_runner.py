@@ -8,7 +8,7 @@ on the disk. Started twice, the second runner ends without doing anything.
 """
 
 # Without pathlib and subprocess it starts in half the time.
-# ruff: noqa: PTH104, PTH110, PTH116, PTH123, S605, S606
+# ruff: noqa: PTH100, PTH104, PTH110, PTH120, PTH116, PTH123, S605, S606
 from __future__ import annotations
 
 import contextlib
@@ -43,6 +43,11 @@ def main(folder: str) -> int:
     with open("command.json") as file:
         command = json.load(file)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    if command.get("confinement"):
+        confinement = load("confinement")
+        confinement.adopt_orphans()
+        if command["confinement"].get("hosts"):
+            load("network_proxy").start_proxy(command["confinement"]["hosts"], confinement.end_with_parent)
     child, go = start(command)
     write_whole("pid.json", {"runner": identify(os.getpid()), "leader": identify(child), "started_at": time.time()})
     # crash: before this the command has not run and never will; from here on it has, whatever becomes of us.
@@ -52,6 +57,14 @@ def main(folder: str) -> int:
         os.close(number)
     supervise(child, command)
     return 0
+
+
+def load(name: str) -> Any:
+    """Load a module that lies beside this script; without it a script sees the library only."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    if here not in sys.path:
+        sys.path.append(here)
+    return __import__(name)
 
 
 def start(command: dict[str, Any]) -> tuple[int, int]:
@@ -75,11 +88,13 @@ def start(command: dict[str, Any]) -> tuple[int, int]:
 
 
 def become(command: dict[str, Any]) -> NoReturn:
-    os.environ[command["tag_name"]] = command["tag"]
     try:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
+        if command.get("confinement"):
+            load("confinement").enter(command["confinement"])
+        os.environ[command["tag_name"]] = command["tag"]
         os.chdir(command["cwd"])
         os.execvp(command["argv"][0], command["argv"])
     except OSError as failed:
@@ -90,26 +105,40 @@ def become(command: dict[str, Any]) -> NoReturn:
 def supervise(child: int, command: dict[str, Any]) -> None:
     started = time.monotonic()
     deadline = None if command["timeout_s"] is None else started + command["timeout_s"]
+    rules = command.get("confinement")
+    watch = load("limit_watch").LimitWatch(rules, command["cwd"]) if rules else None
     end, kill_from = "", 0.0
     while (status := poll(child)) is None:
         if not end:
-            end = must_end(deadline, command["max_log_bytes"])
+            end = must_end(deadline, command["max_log_bytes"]) or (watch.find_excess() if watch else "")
             if end:
-                kill_from = time.monotonic() + TERM_GRACE_S
+                kill_from = time.monotonic() + (0 if watch and watch.is_urgent(end) else TERM_GRACE_S)
                 send(child, signal.SIGTERM)
         elif time.monotonic() > kill_from:
             send(child, signal.SIGKILL)
-        wait_for_child(0.05 if end else until(deadline))
+            if watch:
+                watch.kill_all()
+        wait_for_child(0.05 if end else until(deadline, watch.pause_s if watch else 1.0))
     if end:
         send(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(status)
+    if watch:
+        watch.end_all()
+        with contextlib.suppress(OSError, RecursionError):
+            watch.restore()
     result = {"exit_code": code if code >= 0 else 128 - code, "ended_by": end, "duration_s": time.monotonic() - started}
     write_whole("rc.json", result)
 
 
 def poll(child: int) -> int | None:
-    pid, status = os.waitpid(child, os.WNOHANG)
-    return status if pid else None
+    """Look whether the command has ended, and take away what else has: orphans of a sandboxed one come to us."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if pid in (0, child):
+            return status if pid else None
 
 
 def must_end(deadline: float | None, max_log_bytes: int) -> str:
@@ -118,8 +147,8 @@ def must_end(deadline: float | None, max_log_bytes: int) -> str:
     return "output" if os.stat("out").st_size > max_log_bytes else ""
 
 
-def until(deadline: float | None) -> float:
-    return 1.0 if deadline is None else max(0.01, min(1.0, deadline - time.monotonic()))
+def until(deadline: float | None, most: float) -> float:
+    return most if deadline is None else max(0.01, min(most, deadline - time.monotonic()))
 
 
 def wait_for_child(seconds: float) -> None:

@@ -35,7 +35,7 @@ class Cage:
         self.repo = UserRepo(folder / "repo")
         self.repo.path.mkdir()
         self.repo.git("init", "-q", "-b", "main")
-        self.repo.commit("first", a_txt="one\n", src__b_py="print(1)\n")
+        self.make_history()
         self.workspace: Workspace = prepare_workspace(self.repo.path, data_dir=self.data_dir, run_id="run-1")
         self.root = self.workspace.root
         for name in (".ssh/id_rsa", ".aws/credentials", ".npmrc", ".netrc", ".claude/token", ".bash_history"):
@@ -46,6 +46,9 @@ class Cage:
         (self.root / "config").mkdir()
         (self.root / "config/server.pem").write_text(CANARY)
         (self.root / "away").symlink_to(self.home)
+
+    def make_history(self) -> None:
+        self.repo.commit("first", a_txt="one\n", src__b_py="print(1)\n")
 
     @property
     def policy(self) -> ToolPolicy:

@@ -1,27 +1,64 @@
 import asyncio
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path, PurePosixPath
+from threading import Thread
 
 import pytest
+from tests.support.progress_limit import until
 from tests.support.user_repository import UserRepo
 
 from holdfast.workspace import (
+    CommandState,
+    NetworkRequest,
     Outcome,
+    Sandbox,
+    SandboxKind,
     SandboxProbe,
     SpoolOptions,
     Workspace,
     clean_environment,
+    enclose,
     find_bubblewrap,
+    find_landlock,
+    find_sandbox,
+    open_git_view,
     run_spooled,
+    spool_folder,
     to_sandboxed,
     workspace_sandbox,
     write_tree,
 )
+from holdfast.workspace.commands.spool_watch import read_spooled
 
 FOUND = find_bubblewrap()
+PROBES = {SandboxKind.BUBBLEWRAP: FOUND, SandboxKind.LANDLOCK: find_landlock()}
 needs_bubblewrap = pytest.mark.skipif(not FOUND.works, reason=FOUND.reason)
+
+
+@pytest.fixture(params=list(PROBES), ids=lambda kind: kind.value)
+def probe(request: pytest.FixtureRequest) -> SandboxProbe:
+    found = PROBES[request.param]
+    if not found.works:
+        pytest.skip(found.reason)
+    return found
+
+
+def _make_sandbox(workspace: Workspace, data_dir: Path) -> Sandbox:
+    sandbox = workspace_sandbox(workspace, data_dir=data_dir, home=data_dir.parent, env=clean_environment())
+    return replace(sandbox, git=open_git_view(workspace, lambda path: path.name == ".env"))
+
+
+async def _start(sandbox: Sandbox, script: str, *, probe: SandboxProbe, data_dir: Path, **options: bool) -> Outcome:
+    folder, root = spool_folder(data_dir / "spool", script), sandbox.writable[0]
+    enclosed = enclose(sandbox, ["/bin/sh", "-c", script], cwd=root, folder=folder, probe=probe)
+    settings = SpoolOptions(timeout_s=60, confinement=enclosed.confinement, **options)
+    return await run_spooled(script, enclosed.argv, cwd=root, spool_dir=data_dir / "spool", options=settings)
 
 
 def _run(
@@ -30,6 +67,7 @@ def _run(
     sandbox = workspace_sandbox(
         workspace, data_dir=data_dir, home=data_dir.parent, env=clean_environment(env), **options
     )
+    sandbox = replace(sandbox, git=open_git_view(workspace, lambda path: path.name == ".env"))
     argv = to_sandboxed(sandbox, ["/bin/sh", "-c", script], cwd=workspace.root, program=FOUND.program or "")
     return asyncio.run(
         run_spooled(script, argv, cwd=workspace.root, spool_dir=data_dir / "spool", options=SpoolOptions(timeout_s=30))
@@ -66,6 +104,32 @@ def test_a_command_that_exists_and_does_not_work_is_none(monkeypatch: pytest.Mon
     assert find_bubblewrap() == SandboxProbe(
         None, reason="bubblewrap failed: bwrap: No permissions to create new namespace"
     )
+
+
+@pytest.mark.usefixtures("without_package")
+def test_where_bubblewrap_is_not_allowed_landlock_takes_its_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if not PROBES[SandboxKind.LANDLOCK].works:
+        pytest.skip(PROBES[SandboxKind.LANDLOCK].reason)
+    _refuse(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    found = find_sandbox()
+
+    assert (found.kind, found.works, found.program) == (SandboxKind.LANDLOCK, True, None)
+
+
+@pytest.mark.usefixtures("without_package")
+def test_without_either_both_reasons_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("holdfast.workspace.commands.confinement.find_abi", lambda: 0)
+
+    found = find_sandbox()
+
+    assert (found.kind, found.works) == (None, False)
+    assert "not installed" in found.reason
+    assert "no Landlock" in found.reason
 
 
 @needs_bubblewrap
@@ -177,3 +241,119 @@ def test_time_out_ends_what_runs_inside(workspace: Workspace, data_dir: Path) ->
 def _is_running(argument: str) -> bool:
     lines = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
     return any(line.split(b"\0")[:2] == [b"sleep", argument.encode()] for line in lines)
+
+
+async def test_a_command_outlives_its_engine_in_any_sandbox(
+    workspace: Workspace, data_dir: Path, probe: SandboxProbe
+) -> None:
+    sandbox = _make_sandbox(workspace, data_dir)
+    script = "echo a >> effects; while [ ! -e go ]; do sleep 0.02; done; echo b >> effects; echo done; exit 5"
+    task = asyncio.ensure_future(_start(sandbox, script, probe=probe, data_dir=data_dir, leave_running=True))
+    await until(lambda: (workspace.root / "effects").exists())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    (workspace.root / "go").touch()
+    outcome = await _start(sandbox, script, probe=probe, data_dir=data_dir)
+
+    assert (outcome.exit_code, outcome.output, outcome.reattached) == (5, "done\n", True)
+    assert (workspace.root / "effects").read_text() == "a\nb\n"
+
+
+async def test_with_its_runner_a_sandboxed_command_ends(
+    workspace: Workspace, data_dir: Path, probe: SandboxProbe
+) -> None:
+    script = "echo a >> effects; exec sleep 7654"
+    sandbox = _make_sandbox(workspace, data_dir)
+    task = asyncio.ensure_future(_start(sandbox, script, probe=probe, data_dir=data_dir))
+    await until(lambda: (workspace.root / "effects").exists() and _is_running("7654"))
+    spooled = read_spooled(spool_folder(data_dir / "spool", script))
+    assert spooled is not None
+
+    os.kill(spooled.runner.pid, signal.SIGKILL)
+
+    assert (await task).state is CommandState.LOST
+    await until(lambda: not _is_running("7654"))
+
+
+async def test_cancelling_ends_all_of_it(workspace: Workspace, data_dir: Path, probe: SandboxProbe) -> None:
+    script = "echo a >> effects; env -i setsid sleep 7655 & exec sleep 7655"
+    sandbox = _make_sandbox(workspace, data_dir)
+    task = asyncio.ensure_future(_start(sandbox, script, probe=probe, data_dir=data_dir))
+    await until(lambda: (workspace.root / "effects").exists() and _is_running("7655"))
+
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+    assert not _is_running("7655")
+
+
+class _Page(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"a page")
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@needs_bubblewrap
+async def test_only_listed_hosts_are_reached_and_all_requests_are_known(workspace: Workspace, data_dir: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
+    Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_port
+    sandbox = replace(_make_sandbox(workspace, data_dir), hosts=(f"127.0.0.1:{port}", f"*.localhost:{port}"))
+    try:
+        script = (
+            f"curl -s http://127.0.0.1:{port}/; echo; curl -s -p http://127.0.0.1:{port}/; echo; "
+            f"curl -s -o /dev/null -w '%{{http_code}}\n' http://localhost:{port}/; "
+            f"curl -s -o /dev/null -w '%{{http_code}}\n' http://a.localhost:{port}/; "
+            f"curl -s --noproxy '*' http://127.0.0.1:{port}/ || echo no other way"
+        )
+        outcome = await _start(sandbox, script, probe=FOUND, data_dir=data_dir)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    assert outcome.output.split("\n")[:5] == ["a page", "a page", "403", "403", "no other way"]
+    listed, tunnel, other, private = outcome.requests
+    assert listed == tunnel == NetworkRequest("127.0.0.1", port, "")
+    assert (other.host, other.is_allowed, "list" in other.reason) == ("localhost", False, True)
+    assert private.host == "a.localhost"
+    assert not private.is_allowed
+
+
+async def test_landlock_cannot_tell_hosts_apart_so_there_is_no_network(workspace: Workspace, data_dir: Path) -> None:
+    found = PROBES[SandboxKind.LANDLOCK]
+    if not found.works:
+        pytest.skip(found.reason)
+    sandbox = replace(_make_sandbox(workspace, data_dir), hosts=("127.0.0.1:80",))
+
+    outcome = await _start(
+        sandbox, "python3 -c 'import socket; socket.socket()' 2>&1 | tail -1", probe=found, data_dir=data_dir
+    )
+
+    assert "Operation not permitted" in outcome.output
+
+
+def test_the_view_of_git_has_the_history_and_no_more(repo: UserRepo, data_dir: Path) -> None:
+    from holdfast.workspace import prepare_workspace
+    from holdfast.workspace.git import Git
+
+    repo.write(".env", "secret")
+    repo.commit("a secret")
+    blob = repo.git("rev-parse", "HEAD:.env")
+    workspace = prepare_workspace(repo.path, data_dir=data_dir, run_id="run-2")
+    view = open_git_view(workspace, lambda path: path == PurePosixPath(".env"))
+    git = Git(git_dir=view.git_dir, work_tree=workspace.worktree)
+
+    assert git.line("log", "--format=%s") == "a secret\nfirst"
+    assert git.line("status", "--porcelain") == ""
+    assert git.line("rev-parse", "HEAD") == workspace.base_commit
+    assert "does not show it" in git.line("cat-file", "blob", blob)
+    assert git.find("--no-replace-objects", "cat-file", "blob", blob) is None
+    assert open_git_view(workspace, lambda _path: False) == view, "made once"

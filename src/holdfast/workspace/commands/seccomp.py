@@ -1,0 +1,110 @@
+"""Builds the filter of system calls that every sandboxed command runs under, as a program for the kernel (classic BPF).
+
+What is refused is what no build or test needs and what leads out of a sandbox: other processes, mounts, namespaces,
+kernel keys, io_uring (which makes calls past the filter), and sockets of families that were not granted.
+"""
+
+# ruff: noqa: PIE800 (rows of a table)
+import errno
+import platform
+import socket
+import struct
+from collections.abc import Iterable, Sequence
+
+# Numbers by machine: the audit name of the architecture, then calls that are always refused.
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+REFUSED = {
+    "x86_64": {
+        **{"ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312, "pidfd_getfd": 438},
+        **{"keyctl": 250, "add_key": 248, "request_key": 249, "bpf": 321, "perf_event_open": 298},
+        **{"mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "move_mount": 429, "open_tree": 428},
+        **{"fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "mount_setattr": 442, "open_tree_attr": 467},
+        **{"unshare": 272, "setns": 308, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427},
+        **{"init_module": 175, "finit_module": 313, "delete_module": 176, "kexec_load": 246, "kexec_file_load": 320},
+        **{"reboot": 169, "swapon": 167, "swapoff": 168, "acct": 163, "quotactl": 179, "quotactl_fd": 443},
+        **{"settimeofday": 164, "clock_settime": 227, "clock_adjtime": 305, "adjtimex": 159},
+        **{"sethostname": 170, "setdomainname": 171, "syslog": 103, "iopl": 172, "ioperm": 173, "vhangup": 153},
+        **{"open_by_handle_at": 304, "fanotify_init": 300, "userfaultfd": 323, "lookup_dcookie": 212},
+        **{"modify_ldt": 154, "uselib": 134, "ustat": 136, "sysfs": 139, "_sysctl": 156, "nfsservctl": 180},
+    },
+    "aarch64": {
+        **{"ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "pidfd_getfd": 438},
+        **{"keyctl": 219, "add_key": 217, "request_key": 218, "bpf": 280, "perf_event_open": 241},
+        **{"mount": 40, "umount2": 39, "pivot_root": 41, "chroot": 51, "move_mount": 429, "open_tree": 428},
+        **{"fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "mount_setattr": 442, "open_tree_attr": 467},
+        **{"unshare": 97, "setns": 268, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427},
+        **{"init_module": 105, "finit_module": 273, "delete_module": 106, "kexec_load": 104, "kexec_file_load": 294},
+        **{"reboot": 142, "swapon": 224, "swapoff": 225, "acct": 89, "quotactl": 60, "quotactl_fd": 443},
+        **{"settimeofday": 170, "clock_settime": 112, "clock_adjtime": 266, "adjtimex": 171},
+        **{"sethostname": 161, "setdomainname": 162, "syslog": 116, "vhangup": 58},
+        **{"open_by_handle_at": 265, "fanotify_init": 262, "userfaultfd": 282, "lookup_dcookie": 18},
+    },
+}
+# Calls that are judged by an argument.
+JUDGED = {
+    "x86_64": {"clone": 56, "clone3": 435, "socket": 41, "ioctl": 16, "truncate": 76},
+    "aarch64": {"clone": 220, "clone3": 435, "socket": 198, "ioctl": 29, "truncate": 45},
+}
+_NEW_NAMESPACES = 0x7E020080  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, NEWTIME
+_TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type into somebody's terminal
+_X32 = 0x40000000
+
+_LOAD, _EQUAL, _AND_BITS, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+
+_INTERNET = (socket.AF_INET, socket.AF_INET6, 16)  # the last one, netlink, lists the network's own addresses
+
+
+def is_supported() -> bool:
+    """Tell whether the numbers of this machine's system calls are known here."""
+    return platform.machine() in _ARCHITECTURES
+
+
+def build_filter(*, has_network: bool, has_unix_sockets: bool, has_truncate: bool = True) -> bytes:
+    """Return the filter. `has_truncate` is false where Landlock does not know that call (kernels before 6.2).
+
+    Pairs of connected sockets (`socketpair`) are always there: programs talk to their own children by them.
+    """
+    machine = platform.machine()
+    judged = JUDGED[machine]
+    refuse = _ERRNO | errno.EPERM
+    steps = [(_LOAD, 0, 0, _ARCHITECTURE), *_unless(_EQUAL, _ARCHITECTURES[machine], _KILL), (_LOAD, 0, 0, _NUMBER)]
+    if machine == "x86_64":
+        steps += _if(_AT_LEAST, _X32, _KILL)
+    for number in sorted(REFUSED[machine].values()):
+        steps += _if(_EQUAL, number, refuse)
+    if not has_truncate:
+        steps += _if(_EQUAL, judged["truncate"], refuse)
+    # The flags of clone3 lie in memory, where no filter looks; without it libraries use clone.
+    steps += _if(_EQUAL, judged["clone3"], _ERRNO | errno.ENOSYS)
+    steps += _if_argument(judged["clone"], 0, _if(_AND_BITS, _NEW_NAMESPACES, refuse))
+    steps += _if_argument(judged["ioctl"], 1, [step for call in _TERMINAL_INPUT for step in _if(_EQUAL, call, refuse)])
+    families: list[int] = []
+    families += [socket.AF_UNIX] if has_unix_sockets else []
+    families += _INTERNET if has_network else ()
+    steps += _if_argument(judged["socket"], 0, _only(families, refuse))
+    steps.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("<HBBI", *step) for step in steps)
+
+
+_Step = tuple[int, int, int, int]
+
+
+def _if(test: int, value: int, answer: int) -> list[_Step]:
+    return [(test, 0, 1, value), (_RETURN, 0, 0, answer)]
+
+
+def _unless(test: int, value: int, answer: int) -> list[_Step]:
+    return [(test, 1, 0, value), (_RETURN, 0, 0, answer)]
+
+
+def _only(values: Iterable[int], otherwise: int) -> list[_Step]:
+    allowed = [step for value in values for step in _if(_EQUAL, value, _ALLOW)]
+    return [*allowed, (_RETURN, 0, 0, otherwise)]
+
+
+def _if_argument(number: int, argument: int, steps: Sequence[_Step]) -> list[_Step]:
+    """Look at the low half of one argument of one call; the number is loaded again for what comes after."""
+    body = [(_LOAD, 0, 0, _ARGUMENTS + 8 * argument), *steps, (_LOAD, 0, 0, _NUMBER)]
+    return [(_EQUAL, 0, len(body), number), *body]
