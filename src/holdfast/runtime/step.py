@@ -111,6 +111,10 @@ class CancelRun(Interrupted):
         self.reason, self.by = reason, by
 
 
+class PauseRun(Interrupted):
+    """A person paused the run."""
+
+
 def idempotency_key(run_id: str, key: str) -> str:
     """Return a key that is unique over all runs: the first colon ends the run's part."""
     return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"

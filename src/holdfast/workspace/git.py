@@ -9,18 +9,23 @@ import os
 import random
 import re
 import subprocess
+import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from holdfast.errors import WorkspaceError
 
 # Locks of ours that a running git must keep: a git that outlives its killed engine still works on the files, and the
 # next engine has to wait for it.
 HELD_LOCKS: ContextVar[tuple[int, ...]] = ContextVar("held_locks", default=())
+
+# The git processes of one piece of work, for whoever may have to give the work up.
+GIT_PROCESSES: ContextVar["GitProcesses | None"] = ContextVar("git_processes", default=None)
 
 TIMEOUT_S = 900.0
 CONTENTION_WAIT_S = 10.0
@@ -49,6 +54,36 @@ _EXACT = (
 _CONTENTION = re.compile(
     r"Unable to create '[^']*\.lock': File exists|could not lock config file|failed to read [^\n]*/commondir"
 )
+
+
+class GitProcesses:
+    """The git processes that one piece of work has running. Once they are stopped, the work starts no other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._is_stopped = False
+
+    def stop(self, signal_no: int) -> None:
+        """Send a signal to those that run. After SIGTERM git removes its lock files; after SIGKILL the next one does
+        that, under our own lock."""
+        with self._lock:
+            self._is_stopped = True
+            for process in self._running:
+                process.send_signal(signal_no)
+
+    def start(self, argv: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        """Start a process. Raises `WorkspaceError` once they were stopped."""
+        with self._lock:
+            if self._is_stopped:
+                raise WorkspaceError("The work on the files was given up.", hint="Resume the run to do it again.")
+            process = subprocess.Popen(argv, **options)
+            self._running.add(process)
+            return process
+
+    def note_end(self, process: "subprocess.Popen[bytes]") -> None:
+        with self._lock:
+            self._running.discard(process)
 
 
 @dataclass(frozen=True)
@@ -117,22 +152,32 @@ class Git:
         return result.line if result.exit_code == 0 else None
 
     def _run_once(self, args: tuple[str, ...], stdin: bytes) -> GitResult:
+        processes = GIT_PROCESSES.get() or GitProcesses()
         try:
-            done = subprocess.run(
+            process = processes.start(
                 [*self._command(), *args],
-                input=stdin,
-                capture_output=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 cwd="/",
                 env=self._environment(),
                 pass_fds=HELD_LOCKS.get(),
-                timeout=TIMEOUT_S,
-                check=False,
             )
         except FileNotFoundError as missing:
             raise WorkspaceError("git was not found.", hint="Install git 2.38 or later.") from missing
-        except subprocess.TimeoutExpired as late:
-            raise WorkspaceError(f"git {args[0]} did not end within {TIMEOUT_S:.0f} s.", command=args) from late
-        return GitResult(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+        with process:
+            try:
+                stdout, stderr = process.communicate(stdin, timeout=TIMEOUT_S)
+            except subprocess.TimeoutExpired as late:
+                process.kill()
+                process.communicate()
+                raise WorkspaceError(f"git {args[0]} did not end within {TIMEOUT_S:.0f} s.", command=args) from late
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                processes.note_end(process)
+        return GitResult(process.returncode, stdout, stderr.decode(errors="replace"))
 
     def _environment(self) -> dict[str, str]:
         index = {"GIT_INDEX_FILE": str(self.index)} if self.index is not None else {}

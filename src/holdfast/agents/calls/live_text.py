@@ -5,6 +5,8 @@ Rule: a call never waits for them, and a piece ends between words, so that a key
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,6 +20,7 @@ from holdfast.runtime.step import Interrupted
 EVERY_S = 0.25
 _MAX_WORD_CHARS = 4000
 _MAX_REASONING_CHARS = 4000
+_MAX_BUSY_S = 0.005
 
 _current: ContextVar["LiveText | None"] = ContextVar("holdfast_live_text", default=None)
 
@@ -25,8 +28,11 @@ _current: ContextVar["LiveText | None"] = ContextVar("holdfast_live_text", defau
 class LiveText:
     """The text of one attempt at one model call, told in pieces a quarter of a second apart."""
 
-    def __init__(self, log: RunLog, key: str, lane_id: str, attempt: int) -> None:
+    def __init__(
+        self, log: RunLog, key: str, lane_id: str, attempt: int, *, on_progress: Callable[[], None] = lambda: None
+    ) -> None:
         self._log = log
+        self._on_progress = on_progress
         self._lane_id = lane_id
         self._origin = {"key": key, "attempt": attempt} if attempt > 1 else {"key": key}
         self._waiting = ""
@@ -34,6 +40,8 @@ class LiveText:
         self._reasoning = ""
         self._writer: asyncio.Task[None] | None = None
         self._is_over = asyncio.Event()
+        self.yielded_at = time.monotonic()
+        """When the call last let others work."""
 
     async def __aenter__(self) -> "LiveText":
         self._token = _current.set(self)
@@ -43,9 +51,14 @@ class LiveText:
         _current.reset(self._token)
         self._is_over.set()
         if self._writer is not None:
-            await self._writer  # at most one append: what is told later would stand behind the answer
+            # At most one append: what is written later would stand behind the answer. It is not cancelled with us.
+            await asyncio.wait((self._writer,))
 
     def feed(self, text: str, reasoning: str) -> None:
+        """Take what the model said next, perhaps nothing; ignored once the call is over."""
+        if self._is_over.is_set():
+            return
+        self._on_progress()
         self._reasoning = (self._reasoning + reasoning)[:_MAX_REASONING_CHARS]
         if not text:
             return
@@ -64,7 +77,8 @@ class LiveText:
 
     async def _is_over_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._is_over.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._is_over.wait()
         return self._is_over.is_set()
 
     def last_events(self) -> list[Event]:
@@ -102,3 +116,8 @@ class LiveTextCallback(AsyncCallbackHandler):
         thought = getattr(message, "additional_kwargs", {}).get("reasoning_content")
         text = token if isinstance(token, str) else getattr(message, "text", "")
         live.feed(text, thought if isinstance(thought, str) else "")
+        if time.monotonic() - live.yielded_at > _MAX_BUSY_S:
+            # Pieces that are there already are read without a wait: other runs would stand still, and so would whoever
+            # wants to cancel this one.
+            await asyncio.sleep(0)
+            live.yielded_at = time.monotonic()

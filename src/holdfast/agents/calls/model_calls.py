@@ -4,7 +4,6 @@ The order is that of the design: journal → budget → retry → fallback → m
 lane, `ModelCallAttempt` is one of them while it is made.
 """
 
-import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -208,10 +207,11 @@ class ModelCallAttempt:
         call, request = self._attempts.to_call(self._call), self._attempts.to_request(self._request)
         async with self._turn:
             try:
-                async with LiveText(self._log, call.key, call.lane_id, self._number) as live:
+                deadline = self._services.retries.to_deadline()
+                progress = deadline.note_progress
+                async with LiveText(self._log, call.key, call.lane_id, self._number, on_progress=progress) as live:
                     began = time.monotonic()
-                    async with asyncio.timeout(self._services.retries.call_timeout_s):
-                        response = await await_if_needed(self._handler(request))
+                    response = await deadline.run(await_if_needed(self._handler(request)))
                     took_s = round(time.monotonic() - began, 3)
             except Exception as error:
                 self._hold_off_others(error)
