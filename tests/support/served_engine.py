@@ -50,7 +50,7 @@ class ServedEngine:
             config=load_config(data_dir=self._world.data_dir),
             persona_pool=(self._persona,),
             artifact_registry=ArtifactSchemaRegistry(roots=[CATALOG / "artifacts"]),
-            available_backends=BackendAvailability(available_backends=frozenset({Backend.OPENAI_COMPATIBLE})),
+            available_backends=BackendAvailability(available_backends=frozenset({self._persona.backend})),
             approval_callback=self._callback,
         )
 

@@ -205,7 +205,7 @@ class RunLog:
             if record.state is StepState.STARTED and await self._resolve(step, record):
                 return record.result
             if record.state is StepState.WAITING:
-                await sleep_until(record.retry_at)
+                await sleep_until(record.retry_at, at_most_s=record.retry_in_s)
                 return await self._attempt(step, call, record.attempt + 1)
             if record.state is StepState.STARTED:
                 return await self._attempt(step, call, record.attempt)
@@ -241,6 +241,8 @@ class RunLog:
                 failure = self._judge(step, attempt, error)
                 await self._record_failure(step, attempt, error, failure)
                 # crash: whoever goes on waits for the rest of the time, then makes the next attempt.
+                if failure.pause is not None:
+                    raise failure.pause from error
                 if failure.retry_in_s is None:
                     raise
                 await asyncio.sleep(failure.retry_in_s)

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.engine.approvals.questions import OutcomeQuestion
 from holdfast.engine.phase.commands import stop_commands
 from holdfast.engine.report import Reported, write_report
-from holdfast.engine.scope import RunScope
+from holdfast.engine.scope import RunScope, error_facts
 from holdfast.enums import PauseReason, RunStatus
 from holdfast.errors import RunAlreadyTerminal
 from holdfast.persistence.runs import read_approvals
@@ -111,14 +111,17 @@ async def _pause(scope: RunScope, waiting: Sequence[Suspended]) -> RunStatus:
     ]
     reasons = {suspended.reason for suspended in waiting}
     reason = next(reason for reason in PauseReason if reason in reasons)
+    error = next((error_facts(suspended.error) for suspended in waiting if suspended.error is not None), None)
+    facts: dict[str, Any] = {} if error is None else {"error": error}
     paused = scope.log.event(
         EventKind.RUN_PAUSED,
         reason=reason.value,
         waiting=", ".join(map(str, waiting)),
         asked=[question.approval_id for question in questions],
+        **facts,
     )
     events = [event for suspended in waiting for event in suspended.events(scope.run_id)]
-    rows = [*(question.to_row() for question in questions), pause_run(scope.run_id, reason)]
+    rows = [*(question.to_row() for question in questions), pause_run(scope.run_id, reason, error=error)]
     await scope.log.append(*events, paused, rows=rows)
     return RunStatus.PAUSED
 

@@ -5,6 +5,7 @@ measured by the bench (`benchmarks/interrupts.py`), not by a clock here.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import threading
@@ -34,7 +35,7 @@ class Scene:
 
     engine: ServedEngine
     is_reached: Callable[[], bool]
-    phase: dict[str, Any] = field(default_factory=lambda: phase("spec"))
+    phase: dict[str, Any] = field(default_factory=lambda: phase("spec", timeout_seconds=3600))
     options: dict[str, Any] = field(default_factory=dict)
     """Of the template."""
     clean_up: Callable[[], None] = lambda: None
@@ -78,19 +79,21 @@ class Stage:
 
     def _tool(self) -> Scene:
         """A tool that waits in a thread: the file it reads is a pipe that nobody writes to."""
-        may_ask, pipe = threading.Event(), list[Path]()
+        may_ask, pipe, writers = threading.Event(), list[Path](), list[int]()
         server = self._serve(Asks((("read_file", {"file_path": "/pipe"}),), holds=may_ask), Hangs())
 
         def is_reached() -> bool:
-            place = self._world.worktree(RUN_ID)
             if self._has_event("model.request")() and not pipe:
-                pipe.append(place / "pipe")
+                pipe.append(self._world.worktree(RUN_ID) / "pipe")
                 os.mkfifo(pipe[0])
                 may_ask.set()
-            return self._has_event("tool.started")()
+            with contextlib.suppress(OSError, IndexError):  # there is no reader yet
+                writers.append(os.open(pipe[0], os.O_WRONLY | os.O_NONBLOCK))
+            return bool(writers)
 
         def let_go() -> None:
-            os.close(os.open(pipe[0], os.O_RDWR))
+            for number in writers:
+                os.close(number)
 
         return Scene(ServedEngine(self._world, server), is_reached, clean_up=let_go)
 
@@ -133,7 +136,9 @@ class Stage:
             await asyncio.Event().wait()
 
         server = self._serve(asks(("write_file", {"file_path": "/out/spec.json", "content": SPEC})), Says("Done."))
-        return Scene(ServedEngine(self._world, server, ask), is_asked.is_set, phase("spec", risk="high"))
+        return Scene(
+            ServedEngine(self._world, server, ask), is_asked.is_set, phase("spec", risk="high", timeout_seconds=3600)
+        )
 
     def _has_event(self, kind: str) -> Callable[[], bool]:
         store = self._world.db.store
