@@ -209,7 +209,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         f"{_describe_cost(report)}.",
     ]
     if report["unsettled_usd"]:
-        lines.append(f"${report['unsettled_usd']:.4f} of it is reserved for calls whose answer never came.")
+        lines.append(f"${report['unsettled_usd']:.4f} of it is perhaps paid: for calls that ended without an answer.")
     if error := report["error"]:
         lines += [
             "",

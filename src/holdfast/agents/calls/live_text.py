@@ -1,10 +1,11 @@
 """What a model says while it says it, as events. They are for watchers alone: no replay reads them.
 
-Rule: a call never waits for them, and a piece ends between words, so that a key is not told in two halves.
+Rule: a call never waits for them, and a piece ends where no key can go on, so that none is written in two halves.
 """
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -98,9 +99,15 @@ class LiveText:
         return self._log.event(EventKind.TEXT_DELTA, self._lane_id, **self._origin, text=clean)
 
 
+_WORD_END = re.compile(r"[\s\u0080-\U0010ffff]")
+
+
 def _split(text: str) -> tuple[str, str]:
-    end = max(text.rfind(" "), text.rfind("\n")) + 1
-    return (text[:end], text[end:]) if end or len(text) < _MAX_WORD_CHARS else (text, "")
+    """Cut where a key can end: behind a blank, or behind a character that no provider's key has, as in Chinese."""
+    ends = [found.end() for found in _WORD_END.finditer(text)]
+    end = ends[-1] if ends else (len(text) if len(text) >= _MAX_WORD_CHARS else 0)
+    end = min(end, len(text) - SECRETS.count_begun(text))  # a known secret may have any characters
+    return text[:end], text[end:]
 
 
 class LiveTextCallback(AsyncCallbackHandler):

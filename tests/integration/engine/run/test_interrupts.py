@@ -5,19 +5,16 @@ measured by the bench (`benchmarks/interrupts.py`), not by a clock here.
 """
 
 import asyncio
-import contextlib
 import json
-import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.engine_world import World, artifact, phase
-from tests.support.model_server import Asks, Drips, Hangs, ModelServer, Reply, Says, asks
+from tests.support.model_server import Drips, Hangs, ModelServer, Reply, Says, asks
 from tests.support.progress_limit import until
 from tests.support.served_engine import RUN_ID, ServedEngine
 from tests.support.slow_git import SlowGit
@@ -78,24 +75,18 @@ class Stage:
         return self._model(Hangs(has_comments=True))
 
     def _tool(self) -> Scene:
-        """A tool that waits in a thread: the file it reads is a pipe that nobody writes to."""
-        may_ask, pipe, writers = threading.Event(), list[Path](), list[int]()
-        server = self._serve(Asks((("read_file", {"file_path": "/pipe"}),), holds=may_ask), Hangs())
+        """A tool that waits in a thread, for a file system that does not answer."""
+        from holdfast.agents.tools.files import WholeFileBackend
 
-        def is_reached() -> bool:
-            if self._has_event("model.request")() and not pipe:
-                pipe.append(self._world.worktree(RUN_ID) / "pipe")
-                os.mkfifo(pipe[0])
-                may_ask.set()
-            with contextlib.suppress(OSError, IndexError):  # there is no reader yet
-                writers.append(os.open(pipe[0], os.O_WRONLY | os.O_NONBLOCK))
-            return bool(writers)
+        is_reached, may_end = threading.Event(), threading.Event()
 
-        def let_go() -> None:
-            for number in writers:
-                os.close(number)
+        def wait(*_args: Any, **_options: Any) -> Any:
+            is_reached.set()
+            may_end.wait()
 
-        return Scene(ServedEngine(self._world, server), is_reached, clean_up=let_go)
+        self._monkeypatch.setattr(WholeFileBackend, "ls", wait)
+        server = self._serve(asks(("ls", {"path": "/"})), Hangs())
+        return Scene(ServedEngine(self._world, server), is_reached.is_set, clean_up=may_end.set)
 
     def _command(self) -> Scene:
         """A command of the agent's that does not want to end."""
