@@ -214,7 +214,7 @@ def _code_of_status(error: BaseException, status: int) -> str:
 
 
 def _has_no_credit(error: BaseException) -> bool:
-    """Some providers say it with a status that means something else."""
+    """Tell whether the credit is used up, which some providers say with a status that means something else."""
     return getattr(error, "code", None) == "insufficient_quota" or bool(_NO_CREDIT.search(_words_of(error)))
 
 

@@ -59,7 +59,7 @@ class Stage:
         return Scene(ServedEngine(self._world, server), server.has_request.is_set)
 
     def _fast_stream(self) -> Scene:
-        server = self._serve(Drips())
+        server = self._serve(Drips(pause_s=0.001))
         return Scene(ServedEngine(self._world, server), self._has_event("text.delta"))
 
     def _slow_stream(self) -> Scene:
@@ -102,7 +102,7 @@ class Stage:
 
     def _subagent(self) -> Scene:
         task = {"description": "Sub work", "subagent_type": "general-purpose"}
-        server = self._serve(asks(("task", task)), Hangs(), **{"Sub work": [Drips()]})
+        server = self._serve(asks(("task", task)), Hangs(), **{"Sub work": [Drips(pause_s=0.01)]})
         return Scene(ServedEngine(self._world, server), lambda: ("Sub work", 0) in server.places)
 
     def _git(self) -> Scene:
@@ -120,15 +120,17 @@ class Stage:
 
     def _approval(self) -> Scene:
         """Someone asks the person in this process, who says nothing."""
-        is_asked = asyncio.Event()
+        has_question = asyncio.Event()
 
         async def ask(_request: Any) -> Any:
-            is_asked.set()
+            has_question.set()
             await asyncio.Event().wait()
 
         server = self._serve(asks(("write_file", {"file_path": "/out/spec.json", "content": SPEC})), Says("Done."))
         return Scene(
-            ServedEngine(self._world, server, ask), is_asked.is_set, phase("spec", risk="high", timeout_seconds=3600)
+            ServedEngine(self._world, server, ask),
+            has_question.is_set,
+            phase("spec", risk="high", timeout_seconds=3600),
         )
 
     def _has_event(self, kind: str) -> Callable[[], bool]:
