@@ -1,11 +1,17 @@
-"""Awaits that outlive their waiter: work that goes on to its end when whoever waits for it is cancelled."""
+"""Awaits that outlive their waiter, and deadlines that hold whatever the work does with a cancellation.
+
+A cancellation can be lost inside a library: `asyncio.wait_for` of Python 3.11 drops one that comes together with its
+result. So nothing here relies on the work to end when it is cancelled: it is cancelled again, and then left alone.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
+_AGAIN_S = 0.25  # between two cancellations of the same task: long enough to clean up after the first
+_END_S = 0.3  # how long whoever gives a task up waits for its end
 
 
 async def shielded(work: Awaitable[_T]) -> _T:
@@ -44,3 +50,75 @@ async def finish_then_cancel(work: Awaitable[_T]) -> _T:
         if not task.cancelled():
             task.exception()  # a Ctrl-C ends git as well; whoever is cancelled is told that, and not this too
         raise
+
+
+async def cancel_within(tasks: Collection["asyncio.Future[Any]"], seconds: float, *, again_s: float = _AGAIN_S) -> bool:
+    """Cancel tasks, once more each `again_s`, until they have ended; false if one had not after `seconds`.
+
+    One that goes on is left alone: nobody waits for it any more, and nobody hears how it ends.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    pending = {task for task in tasks if not task.done()}
+    for task in tasks:
+        task.add_done_callback(_forget_outcome)
+    while pending:
+        for task in pending:
+            task.cancel()
+        left_s = deadline - loop.time()
+        if left_s <= 0:
+            return False
+        _, pending = await asyncio.wait(pending, timeout=min(again_s, left_s))
+    return True
+
+
+def _forget_outcome(task: "asyncio.Future[Any]") -> None:
+    if not task.cancelled():
+        task.exception()  # read, so that the loop does not report it as lost
+
+
+class DeadlinePassed(TimeoutError):
+    """Work took longer than it may in all, or was silent for longer than it may be."""
+
+
+class Deadline:
+    """How long one piece of work may take in all, and how long it may be silent. It holds for work that ignores it."""
+
+    def __init__(self, whole_s: float, idle_s: float | None = None, *, what: str = "It") -> None:
+        self._whole_s = whole_s
+        self._idle_s = idle_s
+        self._what = what
+        self._clock: Callable[[], float] = asyncio.get_running_loop().time
+        self._began = self._heard = self._clock()
+
+    def note_progress(self) -> None:
+        """Note a sign of life."""
+        self._heard = self._clock()
+
+    async def run(self, work: Awaitable[_T]) -> _T:
+        """Return what the work returns. Raises `DeadlinePassed`; a caller who is cancelled is so at once.
+
+        In both cases the work is cancelled, and left alone if it does not end then.
+        """
+        self._began = self._heard = self._clock()
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await asyncio.wait((task,), timeout=self._check())
+        except BaseException:
+            await cancel_within((task,), _END_S)
+            raise
+        return task.result()
+
+    def _check(self) -> float:
+        """Return how many seconds are left. Raises `DeadlinePassed` if there are none."""
+        now = self._clock()
+        left_s = self._began + self._whole_s - now
+        if left_s <= 0:
+            raise DeadlinePassed(f"{self._what} took longer than {self._whole_s:g} s.")
+        if self._idle_s is not None:
+            silent_s = self._heard + self._idle_s - now
+            if silent_s <= 0:
+                raise DeadlinePassed(f"{self._what} was silent for {self._idle_s:g} s.")
+            left_s = min(left_s, silent_s)
+        return left_s

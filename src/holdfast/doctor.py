@@ -149,11 +149,12 @@ def _worktrees(config: Config) -> Iterator[Check]:
 
 def _sandbox(_config: Config) -> Iterator[Check]:
     """Run a command in the sandbox; without one, say what is not protected then and what is asked."""
-    from holdfast.workspace import find_bubblewrap
+    from holdfast.workspace import find_sandbox
 
-    found = find_bubblewrap()
+    found = find_sandbox()
     if found.works:
-        yield Check("sandbox", "good", f"{found.kind} works ({found.program})")
+        program = f" ({found.program})" if found.program else ""
+        yield Check("sandbox", "good", f"{found.kind} works{program}")
     else:
         finding = (
             f"none: {found.reason} A command of an agent could read and change all that you can, so a person is asked "

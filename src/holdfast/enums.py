@@ -33,6 +33,7 @@ class PauseReason(StrEnum):
     OUTCOME = "outcome"
     APPROVAL = "approval"
     STALLED = "stalled"
+    PROVIDER = "provider"
     BUDGET = "budget"
     MESSAGE = "message"
     PERSON = "person"

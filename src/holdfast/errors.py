@@ -437,6 +437,67 @@ class AgentFailed(HoldfastError):
     error_class = ErrorClass.RETRYABLE
 
 
+class ModelCallFailed(HoldfastError):
+    """A model did not answer; also the base of the errors that say why. `words` are the provider's own."""
+
+    code = "model_call_failed"
+    error_class = ErrorClass.RETRYABLE
+    default_hint = "Look at the events of the phase, then retry the run."
+
+
+class ProviderKeyRefused(ModelCallFailed):
+    code = "provider_key_refused"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Set a valid key in the variable that the persona's api_key_env names, or in the keyring"
+
+
+class ProviderAccessDenied(ModelCallFailed):
+    code = "provider_access_denied"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Give the key's account access to the model, or use another key or model"
+
+
+class ProviderModelNotFound(ModelCallFailed):
+    code = "provider_model_not_found"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Check model and base_url of the persona, or load the model on the server"
+
+
+class ProviderCreditExhausted(ModelCallFailed):
+    code = "provider_credit_exhausted"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Add credit to the provider's account or raise its limit, or use another key"
+
+
+class ProviderRateLimited(ModelCallFailed):
+    code = "provider_rate_limited"
+    default_hint = "Wait as long as the provider says"
+
+
+class ProviderUnavailable(ModelCallFailed):
+    code = "provider_unavailable"
+    default_hint = "Wait until the provider answers again"
+
+
+class ProviderRequestRefused(ModelCallFailed):
+    code = "provider_request_refused"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Check the persona's model and settings against what the provider says, then retry the run."
+
+
+class ProviderAnswerInvalid(ModelCallFailed):
+    code = "provider_answer_invalid"
+    default_hint = "Retry the run; if it stays so, use another model."
+
+
+class ModelRefused(ModelCallFailed):
+    """The model, or its provider's filter, does not want to answer."""
+
+    code = "model_refused"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Change the requirements, or bind the role to another persona, then retry the run."
+
+
 class ChecksFailed(HoldfastError):
     code = "checks_failed"
 

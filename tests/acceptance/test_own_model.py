@@ -115,10 +115,10 @@ def test_a_run_on_ones_own_server_is_killed_and_resumed(tmp_path: Path) -> None:
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     shell = Shell(tmp_path, "http://127.0.0.1:9/v1")
 
-    result = shell.run("run", "note.yaml", *WORDS, code=1)
+    result = shell.run("run", "note.yaml", *WORDS, code=3)
 
-    assert result["state"] == "failed"
-    assert result["error"]["message"].endswith("It was my-model at 127.0.0.1:9, asked once.")
+    assert (result["state"], result["error"]["code"]) == ("paused", "provider_unavailable")
+    assert result["error"]["message"].startswith("my-model at 127.0.0.1:9 does not answer")
 
 
 def test_nobody_is_asked_about_a_tool_that_the_agent_does_not_have(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ class Says:
     """Between pieces: slow bytes."""
     holds: threading.Event | None = None
     """After its text it says nothing more until this is set."""
+    refusal: str = ""
+    """The words with which the model refuses, in place of an answer."""
+    finish_reason: str = "stop"
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Refuses:
     headers: Mapping[str, str] = field(default_factory=dict)
     message: str = "no"
     code: str | None = None
+    body: str | None = None
+    """The whole body, where a provider has a form of its own."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +64,22 @@ class Breaks:
 
 @dataclass(frozen=True)
 class Hangs:
-    """Never says a word."""
+    """Never says a word, or nothing after its head."""
+
+    has_head: bool = False
+    has_comments: bool = False
+    """It sends signs of life, as some servers do, and no answer."""
 
 
-Reply = Says | Asks | Refuses | Breaks | Hangs
+@dataclass(frozen=True)
+class Drips:
+    """Goes on for ever: one piece after the other, as fast as the client takes them or with pauses."""
+
+    piece: str = "on and on "
+    pause_s: float = 0.0
+
+
+Reply = Says | Asks | Refuses | Breaks | Hangs | Drips
 Script = Mapping[str, Sequence[Reply | Sequence[Reply]]]
 """By a word of the first message, the answers in their order. A sequence in place of one is gone through, call by call
 at this place, and its last is given from then on."""
@@ -177,10 +194,11 @@ class ModelServer:
     async def _answer(self, received: Received, writer: asyncio.StreamWriter) -> None:
         reply = self._next_reply(received.place)
         if isinstance(reply, Hangs):
-            await asyncio.sleep(3600)
+            await _hang(writer, reply)
         elif isinstance(reply, Refuses):
             error = {"error": {"message": reply.message, "type": "error", "code": reply.code}}
-            await send(writer, reply.status, json.dumps(error).encode(), reply.headers)
+            body = json.dumps(error) if reply.body is None else reply.body
+            await send(writer, reply.status, body.encode(), reply.headers)
         elif not received.body.get("stream"):
             whole = b'{"choices": [{"mess' if isinstance(reply, Breaks) else json.dumps(_whole(reply)).encode()
             await send(writer, 200, whole)
@@ -200,6 +218,8 @@ async def send(writer: asyncio.StreamWriter, status: int, body: bytes, more: Map
 def _message(reply: Says | Asks) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": reply.text}
     if isinstance(reply, Says):
+        if reply.refusal:
+            message = {"role": "assistant", "content": None, "refusal": reply.refusal}
         return message | ({"reasoning_content": reply.reasoning} if reply.reasoning else {})
     calls = [
         {
@@ -214,7 +234,7 @@ def _message(reply: Says | Asks) -> dict[str, Any]:
 
 
 def _whole(reply: Any) -> dict[str, Any]:
-    reason = "tool_calls" if isinstance(reply, Asks) else "stop"
+    reason = "tool_calls" if isinstance(reply, Asks) else reply.finish_reason
     return {
         "id": "answer",
         "object": "chat.completion",
@@ -229,22 +249,45 @@ def _chunk(delta: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {"id": "answer", "object": "chat.completion.chunk", "model": "stub", "choices": [choice], **more}
 
 
+_STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+)
+
+
+async def _write_chunk(writer: asyncio.StreamWriter, text: str) -> None:
+    raw = text.encode()
+    writer.write(f"{len(raw):x}\r\n".encode() + raw + b"\r\n")
+    await writer.drain()
+
+
+async def _hang(writer: asyncio.StreamWriter, reply: Hangs) -> None:
+    if reply.has_head or reply.has_comments:
+        writer.write(_STREAM_HEAD)
+        await writer.drain()
+    while reply.has_comments:
+        await _write_chunk(writer, ": still here\n\n")
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(3600)
+
+
 async def _stream(writer: asyncio.StreamWriter, reply: Any, *, has_usage: bool) -> None:
-    writer.write(
-        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
-    )
+    writer.write(_STREAM_HEAD)
 
     async def send(data: str) -> None:
-        text = f"data: {data}\n\n".encode()
-        writer.write(f"{len(text):x}\r\n".encode() + text + b"\r\n")
-        await writer.drain()
+        await _write_chunk(writer, f"data: {data}\n\n")
 
+    while isinstance(reply, Drips):
+        await send(json.dumps(_chunk({"role": "assistant", "content": reply.piece})))
+        await asyncio.sleep(reply.pause_s)
     if isinstance(reply, Breaks):
         await _stream_badly(writer, reply, send)
         return
     message = _message(reply)
     if message.get("reasoning_content"):
         await send(json.dumps(_chunk({"role": "assistant", "reasoning_content": message["reasoning_content"]})))
+    refusal = message.get("refusal") or ""
+    for start in range(0, len(refusal), 8):
+        await send(json.dumps(_chunk({"role": "assistant", "refusal": refusal[start : start + 8]})))
     size = getattr(reply, "piece_chars", 1000)
     for start in range(0, len(reply.text), size):
         await asyncio.sleep(getattr(reply, "pause_s", 0.0))
@@ -253,7 +296,7 @@ async def _stream(writer: asyncio.StreamWriter, reply: Any, *, has_usage: bool) 
         await asyncio.sleep(0.01)
     for call in message.get("tool_calls", ()):
         await send(json.dumps(_chunk({"role": "assistant", "tool_calls": [call]})))
-    await send(json.dumps(_chunk({}, finish_reason="tool_calls" if isinstance(reply, Asks) else "stop")))
+    await send(json.dumps(_chunk({}, finish_reason="tool_calls" if isinstance(reply, Asks) else reply.finish_reason)))
     if has_usage and reply.usage is not None:
         await send(json.dumps({**_chunk({}), "choices": [], "usage": dict(reply.usage)}))
     await send("[DONE]")

@@ -55,6 +55,18 @@ class Secrets:
             text = self._pattern.sub(BLANK, text)
         return _LOOKS_LIKE_A_KEY.sub(BLANK, text) if with_forms else text
 
+    def count_begun(self, text: str) -> int:
+        """Count the characters at the end of a text with which a known secret begins that is not whole yet."""
+        return max(
+            (
+                length
+                for secret in self._known
+                for length in range(1, min(len(secret), len(text) + 1))
+                if text.endswith(secret[:length])
+            ),
+            default=0,
+        )
+
     def scrub(self, data: Any, *, with_forms: bool = True) -> Any:
         """Return JSON data with secrets blanked, in keys and values."""
         if type(data) is str:

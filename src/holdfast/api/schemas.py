@@ -204,6 +204,10 @@ class RunItem(RunRef):
     waiting_for: str | None = Field(default=None, description="Why nothing moves, if nothing does.")
     cost_usd: float = Field(description="Real money alone.")
     reserved_usd: float = Field(description="The part of it that is held for calls without an answer.", examples=[0.04])
+    perhaps_paid_usd: float = Field(
+        description="The part of that whose calls are over without an answer: nobody knows whether they were paid.",
+        examples=[0.0],
+    )
     simulated_usd: float = Field(
         description="What the simulated model made up; it counts against no limit but its own."
     )

@@ -57,15 +57,16 @@ def to_run_item(listed: ListedRun, phases: Iterable[RunPhaseRow], *, reason: str
 
 
 def _run_fields(run: RunRow, facts: RunFacts, spent: Spending) -> dict[str, Any]:
-    amounts = (spent.total_micros, spent.simulated_micros, spent.reserved_micros)
-    real_usd, simulated_usd, reserved_usd = map(to_usd, amounts)
+    amounts = (spent.total_micros, spent.simulated_micros, spent.reserved_micros, spent.unanswered_micros)
+    real_usd, simulated_usd, reserved_usd, unanswered_usd = map(to_usd, amounts)
     return {
         **{name: getattr(run, name) for name in _SAME_NAMES},
         "run_id": run.id,
         "cost_usd": real_usd,
         "simulated_usd": simulated_usd,
         "reserved_usd": reserved_usd,
-        "cost": cost(real_usd, simulated_usd, reserved_usd),
+        "perhaps_paid_usd": unanswered_usd,
+        "cost": cost(real_usd, simulated_usd, reserved_usd, unanswered_usd),
         "waiting_for": facts.waiting_for,
         "heading": to_heading(run),
         "now": describe_in_list(facts),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config import Config
+from holdfast.engine.disk_work import run_interruptible
 from holdfast.engine.patch import own_paths
 from holdfast.engine.scope import RunScope, to_workspace_error
 from holdfast.enums import RunPhaseState, RunStatus
@@ -29,6 +30,8 @@ from holdfast.runtime.run_fold.payload_text import phase_status
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import Workspace, is_named, open_workspace, read_setup, summarize_diff
 from holdfast.workspace.files import write_whole
+
+_ABORT_S = 0.5  # how long the end of an aborted run waits for git
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ async def _collect(about: Reported, state: RunStatus, payload: Mapping[str, Any]
     approvals = await read_approvals(about.db, run_id=run.id)
     spent = await read_spent(about.db, run.id)
     by_phase = await read_spent_by_phase(about.db, run.id)
-    files = await asyncio.to_thread(_changed_files, about, phases)
+    files = await _list_changed_files(about, phases, state)
     return {
         "runId": run.id,
         "workflow": {"name": about.workflow, "version": about.version, "hash": run.template_hash or "-"},
@@ -147,6 +150,18 @@ def _approval_facts(row: ApprovalRow) -> dict[str, Any]:
     }
 
 
+async def _list_changed_files(
+    about: Reported, phases: Mapping[str, RunPhaseRow], state: RunStatus
+) -> list[dict[str, Any]]:
+    """List what the run changed; of one that was aborted only if that is quickly found, for a person waits."""
+    limit_s = _ABORT_S if state is RunStatus.CANCELLED else None
+    try:
+        async with asyncio.timeout(limit_s):
+            return await run_interruptible(lambda: _changed_files(about, phases))
+    except TimeoutError:
+        return []
+
+
 def _changed_files(about: Reported, phases: Mapping[str, RunPhaseRow]) -> list[dict[str, Any]]:
     """List what the run changed in the user's files; nothing where the workspace or the repository is gone."""
     done = sorted((row for row in phases.values() if row.tree), key=lambda row: row.ended_at or "")
@@ -194,7 +209,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         f"{_describe_cost(report)}.",
     ]
     if report["unsettled_usd"]:
-        lines.append(f"${report['unsettled_usd']:.4f} of it is reserved for calls whose answer never came.")
+        lines.append(f"${report['unsettled_usd']:.4f} of it is perhaps paid: for calls that ended without an answer.")
     if error := report["error"]:
         lines += [
             "",

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from holdfast.agents.tools.shell import probe_once
 from holdfast.artifact_schema import ArtifactSchemaRegistry
-from holdfast.concurrency import finish_then_cancel
 from holdfast.config import Config
 from holdfast.engine.conversation.journal import is_conversation
+from holdfast.engine.disk_work import run_interruptible
 from holdfast.engine.history import History
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import HoldfastError, SchemaInvalid, SchemaNotFound, StoreError, WorkspaceError
@@ -99,9 +99,7 @@ class RunScope:
         """
         async with self.tree_lock:
             try:
-                return await finish_then_cancel(
-                    asyncio.to_thread(work)
-                )  # who is cancelled still owns the run till then
+                return await run_interruptible(work)
             except (WorkspaceError, SchemaInvalid, SchemaNotFound) as error:
                 raise Stopped(error) from error
             except OSError as error:

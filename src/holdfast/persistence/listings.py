@@ -9,7 +9,7 @@ from sqlalchemy import Select, and_, func, or_, select, tuple_
 from holdfast.enums import PauseReason, RunStatus
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, LedgerRow, PastSpendingRow, RunPhaseRow, RunRow
-from holdfast.persistence.runs import Spending
+from holdfast.persistence.runs import Spending, is_unanswered
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ async def list_page(
         _sum_of_run(is_real),
         _sum_of_run(is_real, LedgerRow.state == "reserved"),
         _sum_of_run(LedgerRow.is_simulated == 1),
+        _sum_of_run(is_real, is_unanswered()),
     )
     query = _filtered(select(RunRow, *sums), run_filter)
     if after is not None:
@@ -44,8 +45,10 @@ async def list_page(
     query = query.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit)
     async with db.session() as session:
         return [
-            ListedRun(run, Spending(int(real or 0) - int(held or 0), int(held or 0), int(play or 0)))
-            for run, real, held, play in await session.execute(query)
+            ListedRun(
+                run, Spending(int(real or 0) - int(held or 0), int(held or 0), int(play or 0), int(unanswered or 0))
+            )
+            for run, real, held, play, unanswered in await session.execute(query)
         ]
 
 

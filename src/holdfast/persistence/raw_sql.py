@@ -305,6 +305,18 @@ def sum_costs(run_id: str, *columns: Literal["phase_key", "attempt", "state", "i
     )
 
 
+_UNANSWERED = """
+SELECT COALESCE(SUM(l.amount_micros), 0) AS total FROM ledger l WHERE l.run_id = :id AND l.is_simulated = 0
+AND l.state = 'reserved' AND (:is_driven = 0 OR EXISTS (SELECT 1 FROM ledger n WHERE n.run_id = l.run_id
+AND n.step_key = l.step_key AND n.created_at > l.created_at))
+"""
+
+
+def sum_unanswered(run_id: str, *, is_driven: bool) -> int:
+    """Return what is reserved for calls that are over without an answer, and so perhaps paid, in millionths."""
+    return int(query(_UNANSWERED, {"id": run_id, "is_driven": int(is_driven)})[0]["total"])
+
+
 _SUMS = (
     "SUM(CASE WHEN l.is_simulated = 0 THEN l.amount_micros ELSE 0 END) AS spent_micros, "
     "SUM(CASE WHEN l.is_simulated <> 0 THEN l.amount_micros ELSE 0 END) AS simulated_micros"

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from sqlalchemy import and_, func, select, tuple_
+from sqlalchemy import and_, case, func, or_, select, tuple_
+from sqlalchemy.orm import aliased
 
-from holdfast.enums import OPEN_STATES
+from holdfast.enums import OPEN_STATES, RunStatus
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import (
     AgentPersonaRow,
@@ -139,6 +140,8 @@ class Spending:
     settled_micros: int = 0
     reserved_micros: int = 0
     simulated_micros: int = 0
+    unanswered_micros: int = 0
+    """The part of what is reserved whose call is over without an answer: perhaps paid."""
 
     @property
     def total_micros(self) -> int:
@@ -152,14 +155,35 @@ async def read_spent(db: Database, run_id: str) -> Spending:
 
 async def read_spent_by_phase(db: Database, run_id: str) -> dict[str, Spending]:
     kinds = (LedgerRow.phase_key, LedgerRow.is_simulated, LedgerRow.state)
-    query = select(*kinds, func.sum(LedgerRow.amount_micros)).where(LedgerRow.run_id == run_id).group_by(*kinds)
+    sums = (func.sum(LedgerRow.amount_micros), func.sum(case((is_unanswered(), LedgerRow.amount_micros), else_=0)))
+    query = select(*kinds, *sums).where(LedgerRow.run_id == run_id).group_by(*kinds)
     found: dict[str, Spending] = {}
     async with db.session() as session:
-        for phase_key, is_simulated, state, total in await session.execute(query):
+        for phase_key, is_simulated, state, total, unanswered in await session.execute(query):
             name = "simulated_micros" if is_simulated else f"{'reserved' if state == 'reserved' else 'settled'}_micros"
             before = found.get(phase_key, Spending())
             found[phase_key] = replace(before, **{name: getattr(before, name) + int(total or 0)})
+            if name == "reserved_micros":
+                found[phase_key] = replace(found[phase_key], unanswered_micros=int(unanswered or 0))
     return found
+
+
+def is_unanswered() -> Any:
+    """Return the condition that the call of a ledger row is over without an answer, so that it is perhaps paid.
+
+    Its run does not work, or another attempt at the same call came after it.
+    """
+    later = aliased(LedgerRow)
+    is_followed = (
+        select(later.id)
+        .where(later.run_id == LedgerRow.run_id, later.step_key == LedgerRow.step_key)
+        .where(later.created_at > LedgerRow.created_at)
+        .correlate(LedgerRow)
+        .exists()
+    )
+    run = aliased(RunRow)
+    is_still = select(run.id).where(run.id == LedgerRow.run_id, run.state != RunStatus.RUNNING.value)
+    return and_(LedgerRow.state == "reserved", or_(is_followed, is_still.correlate(LedgerRow).exists()))
 
 
 async def list_overdue(db: Database, now: str, *, run_id: str | None = None) -> Sequence[ApprovalRow]:

@@ -25,17 +25,28 @@ def exact_money(usd: float) -> str:
 
 
 def cost(
-    real_usd: float, simulated_usd: float, reserved_usd: float = 0.0, *, show: Callable[[float], str] = money
+    real_usd: float,
+    simulated_usd: float,
+    reserved_usd: float = 0.0,
+    unanswered_usd: float = 0.0,
+    *,
+    show: Callable[[float], str] = money,
 ) -> str:
-    """Write a cost: `$1.12`, `$0.12 simulated`, `$1.12 and $0.12 simulated`, `$0.12 spent, $0.30 reserved`.
+    """Write a cost: `$1.12`, `$0.12 simulated`, `$1.12 and $0.12 simulated`, `$0.12 spent, $0.30 perhaps paid`.
 
     Play money is never added to real money. `reserved_usd` is the part of the real money that is held for calls without
-    an answer.
+    an answer, and `unanswered_usd` the part of that whose calls are over: nobody knows whether they were paid.
     """
     simulated = f"{show(simulated_usd)} simulated" if simulated_usd else ""
     if simulated and not real_usd:
         return simulated
-    real = f"{show(real_usd - reserved_usd)} spent, {show(reserved_usd)} reserved" if reserved_usd else show(real_usd)
+    under_way_usd = reserved_usd - unanswered_usd
+    parts = [show(real_usd)]
+    if reserved_usd:
+        parts = [f"{show(real_usd - reserved_usd)} spent"]
+        parts += [f"{show(under_way_usd)} reserved"] if under_way_usd > 0 else []
+        parts += [f"{show(unanswered_usd)} perhaps paid"] if unanswered_usd else []
+    real = ", ".join(parts)
     return f"{real} and {simulated}" if simulated else real
 
 

@@ -46,6 +46,12 @@ PAUSES: Mapping[str, Pause] = {
         "The agent made no progress, so it was stopped. Look at its activity, then resume or abort.",
         "The agent made no progress: go on?",
     ),
+    PauseReason.PROVIDER: Pause(
+        "The model's provider does not answer",
+        "Provider",
+        "The model's provider does not answer. Nothing is lost; resume it when that is put right.",
+        "The model's provider does not answer: go on?",
+    ),
     PauseReason.MESSAGE: Pause("Waits for a message", "Your turn", "It waits for what you say next."),
 }
 _SOME_PAUSE = Pause("Waits", "Waiting", "It waits.")
@@ -222,6 +228,7 @@ def _describe_pause(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
         PauseReason.BUDGET: exhausted,
         PauseReason.PERSON: f"Paused by {by}. Resume it to go on." if by else "",
         PauseReason.STALLED: stalled,
+        PauseReason.PROVIDER: first_line(error_text(run.error), 300),
     }
     text = texts.get(run.pause_reason or "") or find_pause(run.pause_reason).sentence
     return StatusLine("waiting", text, question.requested_at if question else run.updated_at)

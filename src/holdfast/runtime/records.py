@@ -44,6 +44,8 @@ class Record:
     error: Mapping[str, Any] = field(default_factory=dict)
     attempt: int = 0
     retry_at: float = 0.0
+    retry_in_s: float = 0.0
+    """How long that was from when it failed, by the same clock: a clock that was wrong then makes no wait longer."""
     wake_at: float = 0.0
     has_question: bool = False
     """A person was asked: for the approval itself, or what became of a step whose outcome is unknown."""
@@ -180,6 +182,7 @@ class Records:
             record.error = _object(payload.get("error"))
             if "retry_at" in payload:
                 record.state, record.retry_at = StepState.WAITING, _number(payload["retry_at"], 0.0)
+                record.retry_in_s = max(0.0, record.retry_at - event.ts)
 
     def _add_question(self, event: Event) -> None:
         key = event.payload.get("key")

@@ -10,10 +10,18 @@ import inspect
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import CoroutineType
 from typing import Any
 
-from holdfast.errors import Nondeterminism, PayloadInvalid, RowRefused, RunPaused
+from holdfast.errors import (
+    Nondeterminism,
+    PayloadInvalid,
+    RowRefused,
+    RunAlreadyTerminal,
+    RunPaused,
+    SequenceConflict,
+)
 from holdfast.runtime.checkpoint.base import Append, Claim, Prepared, Statement, prepare
 from holdfast.runtime.deferred import DeferredEvents
 from holdfast.runtime.events import Event, EventKind, create_event
@@ -25,6 +33,7 @@ from holdfast.runtime.step import (
     CancelRun,
     Failure,
     Interrupted,
+    PauseRun,
     SameCommit,
     Step,
     Stopped,
@@ -113,7 +122,7 @@ class RunLog:
             numbers = self._journal.write_now(append)
             if numbers is None:
                 numbers = await self._journal.write_soon(append)
-        except (PayloadInvalid, RowRefused):
+        except (PayloadInvalid, RowRefused, SequenceConflict):
             self._deferred.restore(deferred)
             raise  # nothing was written, and the caller can do something else
         except Exception as error:
@@ -130,6 +139,25 @@ class RunLog:
             await self.catch_up()
         if not is_last:
             self.raise_if_cancelled()
+
+    async def append_end(self, event: Event, *, rows: Sequence[Statement] = (), yields_to_pause: bool = False) -> None:
+        """Append the event that ends the run; this log takes nothing more after it.
+
+        A request that was written before it wins: raises `CancelRun`, or `PauseRun` with `yields_to_pause`, with
+        nothing written. The event has a number, so the store itself refuses it if anything came in between.
+        """
+        while True:
+            await self.flush_deferred()
+            await self.catch_up()
+            self.raise_if_cancelled()
+            if yields_to_pause and self.records.pause_request is not None:
+                raise PauseRun
+            try:
+                await self.append(replace(event, seq=self._tracker.head + 1), rows=rows, is_last=True)
+            except SequenceConflict:
+                continue  # someone wrote meanwhile: look what it was
+            self.stop(RunAlreadyTerminal(f"Run {self.run_id!r} is over.", run_id=self.run_id))
+            return
 
     def _encode(
         self, deferred: list[Prepared], events: Sequence[Event | Prepared], rows: Sequence[Statement]
@@ -186,7 +214,7 @@ class RunLog:
             if record.state is StepState.STARTED and await self._resolve(step, record):
                 return record.result
             if record.state is StepState.WAITING:
-                await sleep_until(record.retry_at)
+                await sleep_until(record.retry_at, at_most_s=record.retry_in_s)
                 return await self._attempt(step, call, record.attempt + 1)
             if record.state is StepState.STARTED:
                 return await self._attempt(step, call, record.attempt)
@@ -223,6 +251,8 @@ class RunLog:
                 failure = self._judge(step, attempt, error)
                 await self._record_failure(step, attempt, error, failure)
                 # crash: whoever goes on waits for the rest of the time, then makes the next attempt.
+                if failure.pause is not None:
+                    raise failure.pause from error
                 if failure.retry_in_s is None:
                     raise
                 await asyncio.sleep(failure.retry_in_s)

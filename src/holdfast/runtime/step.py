@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.enums import PauseReason
-from holdfast.errors import StepFailed
+from holdfast.errors import HoldfastError, StepFailed
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.unknown_outcomes import OnUnknown as OnUnknown  # for those who make steps
@@ -46,10 +46,14 @@ class SameCommit:
 
 @dataclass(frozen=True)
 class Failure:
-    """What is recorded as the `error` of a failed call, and in how many seconds it is made again; `None`: never."""
+    """What is recorded as the `error` of a failed call, and in how many seconds it is made again; `None`: never.
+
+    With a `pause` that is raised once the failure is recorded: whoever resumes the run makes the call again.
+    """
 
     error: Mapping[str, Any]
     retry_in_s: float | None = None
+    pause: "Suspended | None" = None
 
 
 @dataclass(slots=True)  # not frozen: that makes one three times as slowly, and each step of a flow makes one
@@ -89,6 +93,8 @@ class Suspended(Interrupted):
     """A person must answer first; `reason` says what: if no kind of its own does, what became of a call."""
 
     reason = PauseReason.OUTCOME
+    error: HoldfastError | None = None
+    """What made it wait, where that is an error."""
 
     def events(self, run_id: str) -> list[Event]:
         """Return the events that explain the pause, to be written with it."""
@@ -109,6 +115,10 @@ class CancelRun(Interrupted):
     def __init__(self, reason: str, by: str) -> None:
         super().__init__(reason)
         self.reason, self.by = reason, by
+
+
+class PauseRun(Interrupted):
+    """A person paused the run."""
 
 
 def idempotency_key(run_id: str, key: str) -> str:

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import subprocess
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from holdfast.errors import WorkspaceError
 from holdfast.keys import without_keys
@@ -27,6 +28,9 @@ from holdfast.workspace.repository_guard.git_settings import OverridesCache, Set
 # Locks of ours that a running git must keep: a git that outlives its killed engine still works on the files, and the
 # next engine has to wait for it.
 HELD_LOCKS: ContextVar[tuple[int, ...]] = ContextVar("held_locks", default=())
+
+# The git processes of one piece of work, for whoever may have to give the work up.
+GIT_PROCESSES: ContextVar["GitProcesses | None"] = ContextVar("git_processes", default=None)
 
 TIMEOUT_S = 900.0
 CONTENTION_WAIT_S = 10.0
@@ -60,6 +64,36 @@ _CONTENTION = re.compile(
 )
 
 _OVERRIDES = OverridesCache()
+
+
+class GitProcesses:
+    """The git processes that one piece of work has running. Once they are stopped, the work starts no other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._is_stopped = False
+
+    def stop(self, signal_no: int) -> None:
+        """Send a signal to those that run. After SIGTERM git removes its lock files; after SIGKILL the next one does
+        that, under our own lock."""
+        with self._lock:
+            self._is_stopped = True
+            for process in self._running:
+                process.send_signal(signal_no)
+
+    def start(self, argv: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        """Start a process. Raises `WorkspaceError` once they were stopped."""
+        with self._lock:
+            if self._is_stopped:
+                raise WorkspaceError("The work on the files was given up.", hint="Resume the run to do it again.")
+            process = subprocess.Popen(argv, **options)
+            self._running.add(process)
+            return process
+
+    def note_end(self, process: "subprocess.Popen[bytes]") -> None:
+        with self._lock:
+            self._running.discard(process)
 
 
 @dataclass(frozen=True)
@@ -131,22 +165,32 @@ class Git:
         return self._call([*self._command(), *args], stdin, self._environment())
 
     def _call(self, command: list[str], stdin: bytes, env: dict[str, str]) -> GitResult:
+        processes = GIT_PROCESSES.get() or GitProcesses()
         try:
-            done = subprocess.run(
+            process = processes.start(
                 command,
-                input=stdin,
-                capture_output=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 cwd="/",
                 env=env,
                 pass_fds=HELD_LOCKS.get(),
-                timeout=TIMEOUT_S,
-                check=False,
             )
         except FileNotFoundError as missing:
             raise WorkspaceError("git was not found.", hint="Install git 2.38 or later.") from missing
-        except subprocess.TimeoutExpired as late:
-            raise WorkspaceError(f"git did not end within {TIMEOUT_S:.0f} s.", command=" ".join(command)) from late
-        return GitResult(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+        with process:
+            try:
+                stdout, stderr = process.communicate(stdin, timeout=TIMEOUT_S)
+            except subprocess.TimeoutExpired as late:
+                process.kill()
+                process.communicate()
+                raise WorkspaceError(f"git did not end within {TIMEOUT_S:.0f} s.", command=" ".join(command)) from late
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                processes.note_end(process)
+        return GitResult(process.returncode, stdout, stderr.decode(errors="replace"))
 
     @contextmanager
     def stream(self, *args: str) -> Iterator[IO[bytes]]:

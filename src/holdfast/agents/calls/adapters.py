@@ -29,6 +29,8 @@ STEP_MARK = "hf_step"
 """Where a model's answer keeps the key of its step, by which its tool calls are found."""
 COST = "cost_usd"
 """Where an answer keeps the cost that its provider has reported."""
+_REFUSALS = frozenset({"content_filter", "refusal"})
+"""Why an answer ended, as providers say it, where it is none."""
 
 
 def pack(answer: Any, *, usage: Usage | None = None, **facts: Any) -> dict[str, Any]:
@@ -110,6 +112,21 @@ def to_usage(answer: Any) -> Usage | None:
         cache_write_tokens=sum(detail.get("cache_creation") or 0 for detail in details),
         cost_micros=_cost_micros(messages),
     )
+
+
+def find_refusal(response: Any) -> str | None:
+    """Find the words with which a model refuses to answer, perhaps none at all; `None` if it does answer."""
+    messages = response.result if isinstance(response, ModelResponse) else [response]
+    for message in messages:
+        if not isinstance(message, AIMessage) or message.tool_calls:
+            continue
+        words = message.additional_kwargs.get("refusal")
+        if isinstance(words, str) and words:
+            return SECRETS.scrub_text(words)
+        metadata = message.response_metadata
+        if _REFUSALS & {metadata.get("finish_reason"), metadata.get("stop_reason")}:
+            return SECRETS.scrub_text(message.text)
+    return None
 
 
 def with_change_notice(answer: Any, args: Mapping[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from holdfast.agents.calls.adapters import output_limit, priced_name
 from holdfast.agents.calls.fingerprints import model_name
 from holdfast.agents.calls.gate import ModelCall
-from holdfast.agents.calls.provider_errors import ProviderError, classify_error
+from holdfast.agents.calls.provider_errors import ProviderError, ProviderPause, classify_error, pauses, to_failure
 from holdfast.agents.calls.retries import RetryRules
 from holdfast.agents.redaction import SECRETS
 from holdfast.runtime.failures import describe_error
@@ -37,11 +37,15 @@ class Attempts:
         rules: RetryRules,
         recorded: Mapping[str, Any],
         *,
+        run_id: str,
         clock: Callable[[], float],
     ) -> None:
         self._models = models
         self._rules = rules
+        self._run_id = run_id
         self._clock = clock
+        self.last_facts: Mapping[str, Any] = recorded
+        """What is recorded of the last attempt that failed."""
         number = recorded.get("model_no")
         self._number = number if isinstance(number, int) and 0 <= number < len(models) else 0
         tries = recorded.get("tries")
@@ -74,13 +78,21 @@ class Attempts:
         if problem.status is not None:
             facts["status"] = problem.status
         self._tries += 1
+        model, tries = self.model, self._tries
         delay_s = self._wait(problem)
-        if delay_s is None:
-            times = "once" if self._tries == 1 else f"{self._tries} times"
-            with contextlib.suppress(AttributeError):  # not as a note: frameworks add theirs
-                error.__holdfast_notice__ = f"It was {_describe(self.model)}, asked {times}."  # type: ignore[attr-defined]
-            return Failure(facts)
-        return Failure({**facts, "model_no": self._number, "tries": self._tries}, delay_s)
+        if delay_s is not None:
+            return Failure({**facts, "model_no": self._number, "tries": self._tries}, delay_s)
+        facts |= {"words": problem.words, "place": _describe(model), "asked": tries}
+        if problem.retry_after_s:
+            facts["wait_until"] = self._clock() + problem.retry_after_s
+        self.last_facts = facts
+        if pauses(problem.code) and (explained := to_failure(facts, self._run_id)) is not None:
+            # Whoever resumes begins anew, with the first model: what was wrong with it may be put right.
+            return Failure({**facts, "model_no": 0, "tries": 0}, 0.0, ProviderPause(explained))
+        times = "once" if tries == 1 else f"{tries} times"
+        with contextlib.suppress(AttributeError):  # not as a note: frameworks add theirs
+            error.__holdfast_notice__ = f"It was {_describe(model)}, asked {times}."  # type: ignore[attr-defined]
+        return Failure(facts)
 
     def _wait(self, problem: ProviderError) -> float | None:
         if problem.can_retry and self._tries < self._rules.tries:

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from holdfast.concurrency import cancel_within
 from holdfast.runtime.step import Interrupted
 
 _T = TypeVar("_T")
+_END_S = 0.5  # how long a call that was given up has to end
 
 
 class InFlight:
@@ -15,6 +17,7 @@ class InFlight:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._interrupted: Interrupted | None = None
+        self._is_over = False
         self._left: set[str] = set()
         """Tool calls nobody waits for any more; their keys are the lanes of the subagents in them."""
 
@@ -22,7 +25,7 @@ class InFlight:
         """Raise if a lane must not go on in this process."""
         if self._interrupted is not None:
             raise self._interrupted
-        if any(lane_id == left or lane_id.startswith((f"{left}/", f"{left}.")) for left in self._left):
+        if self._is_over or any(lane_id == left or lane_id.startswith((f"{left}/", f"{left}.")) for left in self._left):
             raise asyncio.CancelledError
 
     async def finish(self, work: Coroutine[Any, Any, _T], *, tool_key: str | None = None) -> _T:
@@ -41,12 +44,16 @@ class InFlight:
             raise
 
     async def drain(self, timeout_s: float | None) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=timeout_s)
-        late = list(self._tasks)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        """Wait for what has begun, and give up what is still under way then. From now on nothing begins.
+
+        Whoever is cancelled meanwhile does not wait: all of it is given up at once.
+        """
+        self._is_over = True
+        try:
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=timeout_s)
+        finally:
+            await cancel_within(list(self._tasks), _END_S)
 
     def _note_end(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)

@@ -1,10 +1,13 @@
 """What a model says while it says it, as events. They are for watchers alone: no replay reads them.
 
-Rule: a call never waits for them, and a piece ends between words, so that a key is not told in two halves.
+Rule: a call never waits for them, and a piece ends where no key can go on, so that none is written in two halves.
 """
 
 import asyncio
 import contextlib
+import re
+import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,6 +21,7 @@ from holdfast.runtime.step import Interrupted
 EVERY_S = 0.25
 _MAX_WORD_CHARS = 4000
 _MAX_REASONING_CHARS = 4000
+_MAX_BUSY_S = 0.005
 
 _current: ContextVar["LiveText | None"] = ContextVar("holdfast_live_text", default=None)
 
@@ -25,8 +29,11 @@ _current: ContextVar["LiveText | None"] = ContextVar("holdfast_live_text", defau
 class LiveText:
     """The text of one attempt at one model call, told in pieces a quarter of a second apart."""
 
-    def __init__(self, log: RunLog, key: str, lane_id: str, attempt: int) -> None:
+    def __init__(
+        self, log: RunLog, key: str, lane_id: str, attempt: int, *, on_progress: Callable[[], None] = lambda: None
+    ) -> None:
         self._log = log
+        self._on_progress = on_progress
         self._lane_id = lane_id
         self._origin = {"key": key, "attempt": attempt} if attempt > 1 else {"key": key}
         self._waiting = ""
@@ -34,6 +41,8 @@ class LiveText:
         self._reasoning = ""
         self._writer: asyncio.Task[None] | None = None
         self._is_over = asyncio.Event()
+        self.yielded_at = time.monotonic()
+        """When the call last let others work."""
 
     async def __aenter__(self) -> "LiveText":
         self._token = _current.set(self)
@@ -43,9 +52,14 @@ class LiveText:
         _current.reset(self._token)
         self._is_over.set()
         if self._writer is not None:
-            await self._writer  # at most one append: what is told later would stand behind the answer
+            # At most one append: what is written later would stand behind the answer. It is not cancelled with us.
+            await asyncio.wait((self._writer,))
 
     def feed(self, text: str, reasoning: str) -> None:
+        """Take what the model said next, perhaps nothing; ignored once the call is over."""
+        if self._is_over.is_set():
+            return
+        self._on_progress()
         self._reasoning = (self._reasoning + reasoning)[:_MAX_REASONING_CHARS]
         if not text:
             return
@@ -64,7 +78,8 @@ class LiveText:
 
     async def _is_over_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._is_over.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._is_over.wait()
         return self._is_over.is_set()
 
     def last_events(self) -> list[Event]:
@@ -84,9 +99,15 @@ class LiveText:
         return self._log.event(EventKind.TEXT_DELTA, self._lane_id, **self._origin, text=clean)
 
 
+_WORD_END = re.compile(r"[\s\u0080-\U0010ffff]")
+
+
 def _split(text: str) -> tuple[str, str]:
-    end = max(text.rfind(" "), text.rfind("\n")) + 1
-    return (text[:end], text[end:]) if end or len(text) < _MAX_WORD_CHARS else (text, "")
+    """Cut where a key can end: behind a blank, or behind a character that no provider's key has, as in Chinese."""
+    ends = [found.end() for found in _WORD_END.finditer(text)]
+    end = ends[-1] if ends else (len(text) if len(text) >= _MAX_WORD_CHARS else 0)
+    end = min(end, len(text) - SECRETS.count_begun(text))  # a known secret may have any characters
+    return text[:end], text[end:]
 
 
 class LiveTextCallback(AsyncCallbackHandler):
@@ -102,3 +123,8 @@ class LiveTextCallback(AsyncCallbackHandler):
         thought = getattr(message, "additional_kwargs", {}).get("reasoning_content")
         text = token if isinstance(token, str) else getattr(message, "text", "")
         live.feed(text, thought if isinstance(thought, str) else "")
+        if time.monotonic() - live.yielded_at > _MAX_BUSY_S:
+            # Pieces that are there already are read without a wait: other runs would stand still, and so would whoever
+            # wants to cancel this one.
+            await asyncio.sleep(0)
+            live.yielded_at = time.monotonic()

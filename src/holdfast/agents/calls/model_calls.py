@@ -4,7 +4,6 @@ The order is that of the design: journal → budget → retry → fallback → m
 lane, `ModelCallAttempt` is one of them while it is made.
 """
 
-import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,17 +12,25 @@ from typing import TYPE_CHECKING, Any
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import HumanMessage
 
-from holdfast.agents.calls.adapters import await_if_needed, pack, stamp, to_model_call, to_usage, unpack
+from holdfast.agents.calls.adapters import (
+    await_if_needed,
+    find_refusal,
+    pack,
+    stamp,
+    to_model_call,
+    to_usage,
+    unpack,
+)
 from holdfast.agents.calls.attempts import Attempts
-from holdfast.agents.calls.fingerprints import Fingerprints
+from holdfast.agents.calls.fingerprints import Fingerprints, model_name
 from holdfast.agents.calls.gate import ModelCall
 from holdfast.agents.calls.in_flight import InFlight
 from holdfast.agents.calls.lane_keys import LaneKeys
 from holdfast.agents.calls.live_text import LiveText
-from holdfast.agents.calls.provider_errors import classify_error
+from holdfast.agents.calls.provider_errors import classify_error, to_failure
 from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.calls.stall_detector import NUDGE, Advice, StallDetector, Stalled, describe_stall
-from holdfast.errors import Nondeterminism, PhaseTimeout, RowRefused
+from holdfast.errors import ModelRefused, Nondeterminism, PhaseTimeout, RowRefused
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
 from holdfast.runtime.run_log import RunLog
@@ -92,7 +99,8 @@ class ModelCallRecorder:
         printed = self._prints.of_request(request, lane_id)
         record = self._log.records.by_key.get(("step", key))
         failure = record.error if record is not None else {}
-        attempts = Attempts([request.model, *self.fallbacks], self._services.retries, failure, clock=time.time)
+        models, rules = [request.model, *self.fallbacks], self._services.retries
+        attempts = Attempts(models, rules, failure, run_id=self._log.run_id, clock=time.time)
         attempts.skip_to(1 if has_fallen_back else 0)
         attempt = ModelCallAttempt(
             self._log,
@@ -108,6 +116,11 @@ class ModelCallRecorder:
         except Refusal as refusal:
             is_subagent = self._keys.is_subagent(lane_id)
             raise refusal.to_raise(is_subagent=is_subagent) from refusal.error.__cause__
+        except Exception as error:
+            if (explained := to_failure(attempts.last_facts, self._log.run_id)) is None:
+                raise
+            raise explained from error
+        _check_not_refused(recorded, request.model)
         self._detector.note_answer(lane_id, recorded)
         response: ModelResponse[Any] = unpack(recorded, None)
         return response
@@ -208,17 +221,20 @@ class ModelCallAttempt:
         call, request = self._attempts.to_call(self._call), self._attempts.to_request(self._request)
         async with self._turn:
             try:
-                async with LiveText(self._log, call.key, call.lane_id, self._number) as live:
+                deadline = self._services.retries.to_deadline()
+                progress = deadline.note_progress
+                async with LiveText(self._log, call.key, call.lane_id, self._number, on_progress=progress) as live:
                     began = time.monotonic()
-                    async with asyncio.timeout(self._services.retries.call_timeout_s):
-                        response = await await_if_needed(self._handler(request))
+                    response = await deadline.run(await_if_needed(self._handler(request)))
                     took_s = round(time.monotonic() - began, 3)
             except Exception as error:
                 self._hold_off_others(error)
                 await self._release(call, error)
                 raise
         self._live = live
-        return pack(stamp(response, call.key, request.messages), usage=to_usage(response), took_s=took_s)
+        refused = {} if (refusal := find_refusal(response)) is None else {"refusal": refusal}
+        stamped = stamp(response, call.key, request.messages)
+        return pack(stamped, usage=to_usage(response), took_s=took_s, **refused)
 
     def _settle(self, answer: Any) -> SameCommit:
         """Return what is written with the answer: its cost, and the last of the live text."""
@@ -238,7 +254,10 @@ class ModelCallAttempt:
     def _hold_off_others(self, error: Exception) -> None:
         """Let every run wait for a provider that says when it wants to be called again."""
         problem, slot = classify_error(error, now_s=time.time()), self._services.provider_slot
-        if slot is not None and problem.code in ("rate_limited", "overloaded") and problem.retry_after_s:
+        if slot is None or problem.code not in ("rate_limited", "overloaded") or not problem.retry_after_s:
+            return
+        # After a longer one the run pauses, and a person who resumes it wants the call to be made.
+        if problem.retry_after_s <= self._services.retries.max_wait_s:
             slot.hold_off(problem.retry_after_s)
 
     async def _report_wait(self, reason: str) -> None:
@@ -256,6 +275,14 @@ def _explained(stopped: Stopped, run_id: str, call: ModelCall) -> Stopped:
     accept = f"Go on with what is new from here: holdfast resume {run_id} --accept-drift. Or {fork}."
     hint = f"What was said before cannot be replayed; {fork}." if "messages" in changed else accept
     return Stopped(Nondeterminism(error.message, hint=hint, changed=changed, key=call.key))
+
+
+def _check_not_refused(recorded: Any, model: Any) -> None:
+    """Raise `ModelRefused` for an answer in which the model refuses; it is recorded and paid for as every answer."""
+    refusal = recorded.get("refusal") if isinstance(recorded, dict) else None
+    if refusal is not None:
+        said = f"refused to answer: {refusal}" if refusal else "was stopped by its provider's content filter"
+        raise ModelRefused(f"{model_name(model)} {said}".rstrip(".") + ".", words=refusal)
 
 
 def _nudging(handler: CallModel) -> CallModel:

@@ -110,7 +110,8 @@ def _open_openai(spec: _ModelSpec) -> "BaseChatModel":
         "max_completion_tokens": spec.max_output_tokens,
         "profile": spec.profile,
         "timeout": _timeout(timeouts),
-        "stream_chunk_timeout": timeouts.idle_s,
+        # The call's own deadline does that. The client's loses cancellations on Python 3.11.
+        "stream_chunk_timeout": None,
         "max_retries": 0,
         "use_responses_api": False,
         "streaming": True,

@@ -1,7 +1,7 @@
 """The client for OpenAI and for every server that speaks its chat protocol.
 
-The framework's own, with what it drops: reasoning, and the cost that some providers report. An answer that was cut off
-is an error here, not a short answer.
+The framework's own, with what it drops: reasoning, refusals, and the cost that some providers report. An answer that
+was cut off is an error here, not a short answer.
 """
 
 import json
@@ -71,7 +71,9 @@ class OpenAIChat(ChatOpenAI):
         usage = chunk.get("usage")
         if isinstance(usage, dict) and isinstance(usage.get("cost"), int | float):
             made.message.response_metadata[COST] = str(usage["cost"])
-        thought = _reasoning_of(chunk)
+        if refusal := _text_of(chunk, "refusal"):
+            made.message.additional_kwargs["refusal"] = refusal
+        thought = next((text for name in _REASONING if (text := _text_of(chunk, name))), "")
         if thought:
             made.message.additional_kwargs["reasoning_content"] = thought
         return made
@@ -93,7 +95,7 @@ def _check_arguments(arguments: Iterable[str]) -> None:
             raise Malformed("The model asked for a tool with arguments that are no JSON object.")
 
 
-def _reasoning_of(chunk: Mapping[str, Any]) -> str:
+def _text_of(chunk: Mapping[str, Any], name: str) -> str:
     choices = chunk.get("choices") or [{}]
-    delta = choices[0].get("delta") or {}
-    return next((delta[name] for name in _REASONING if isinstance(delta.get(name), str)), "")
+    text = (choices[0].get("delta") or {}).get(name)
+    return text if isinstance(text, str) else ""

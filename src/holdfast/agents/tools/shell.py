@@ -48,6 +48,7 @@ MAX_OUTPUT_BYTES = 30_000
 _QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "TERM": "dumb"}
 # The last one stands in the sandbox's own command line, where no command can take it off: see `cli/agent_command.py`.
 _IN_SANDBOX = {"XDG_CACHE_HOME": "/tmp/cache", "TMPDIR": "/tmp", "HOLDFAST_AGENT_COMMAND": "1"}  # noqa: S108 - the sandbox's own
+_STOP_GRACE_S = 0.4  # the turn is over or out of time: nobody waits longer for a command that wants to live
 _log = logging.getLogger(__name__)
 
 
@@ -113,8 +114,9 @@ class Shell:
 
     async def stop_all(self) -> None:
         """End every command of this shell that still runs; its step is over, whatever it would have answered."""
-        for key in sorted(self.running):
-            await stop_spooled(key, spool_dir=self.spool_dir)
+        keys = sorted(self.running)
+        await asyncio.gather(*(stop_spooled(key, spool_dir=self.spool_dir, grace_s=_STOP_GRACE_S) for key in keys))
+        for key in keys:
             self._forget(key)
 
     def _note(self, key: str) -> None:

@@ -9,7 +9,7 @@ from holdfast.cli.terminal.arguments import JSON, find_run_id, get_user
 from holdfast.cli.terminal.completion import complete_runs
 from holdfast.cli.terminal.output import Cell, describe_cost, paint, print_json, print_text, table
 from holdfast.enums import RunStatus
-from holdfast.persistence.raw_sql import find_last_payload, get_run, read_run_costs, sum_costs, sum_day
+from holdfast.persistence.raw_sql import find_last_payload, get_run, read_run_costs, sum_costs, sum_day, sum_unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -90,6 +90,7 @@ def read_run_budget(run_id: str) -> dict[str, Any]:
         "spent_usd": _usd(real),
         "simulated_usd": _usd(simulated),
         "reserved_usd": _usd(_sum(row for row in real_rows if row["state"] == "reserved")),
+        "perhaps_paid_usd": _usd(sum_unanswered(run_id, is_driven=run["state"] == RunStatus.RUNNING)),
         "limit_usd": _usd(limit),
         "left_usd": None if limit is None else _usd(max(limit - counted, 0)),
         "phases": [
@@ -145,7 +146,11 @@ def _show_run(facts: dict[str, Any], *, is_added: bool, is_json: bool) -> None:
         table([[f"  {phase['key']}", _describe_spent(phase).removeprefix("rehearsal, ")] for phase in facts["phases"]])
     )
     if facts["reserved_usd"]:
-        print_text(f"  of it ${facts['reserved_usd']:.4f} reserved for calls that have not answered")
+        under_way = facts["reserved_usd"] - facts["perhaps_paid_usd"]
+        if under_way > 0:
+            print_text(f"  of it ${under_way:.4f} reserved for calls that have not answered yet")
+    if facts["perhaps_paid_usd"]:
+        print_text(f"  of it ${facts['perhaps_paid_usd']:.4f} perhaps paid: for calls that ended without an answer")
     if is_added and facts["limit_hit"] == "day":
         from holdfast.runtime.run_fold.payload_text import advise_on_budget
 

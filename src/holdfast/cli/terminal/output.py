@@ -167,11 +167,11 @@ def phase_row(phase: dict[str, Any]) -> list[str | Cell]:
     ]
 
 
-def describe_cost(real_usd: float, simulated_usd: float, reserved_usd: float = 0.0) -> str:
+def describe_cost(real_usd: float, simulated_usd: float, reserved_usd: float = 0.0, unanswered_usd: float = 0.0) -> str:
     """Return money as `cost` does, with four digits; a rehearsal says that it is one."""
     from holdfast.presentation.format import cost, exact_money
 
-    text = cost(real_usd, simulated_usd, reserved_usd, show=exact_money)
+    text = cost(real_usd, simulated_usd, reserved_usd, unanswered_usd, show=exact_money)
     return f"rehearsal, {text}" if simulated_usd and not real_usd else text
 
 

@@ -144,7 +144,12 @@ class ConversationTurn:
                 more=lambda journal: [InboxMiddleware(scope.log, journal, self._read_waiting)],
                 drain_s=_DRAIN_S,
             )
-            return {"text": last_text(await invoke_agent(scope, turn))}
+            try:
+                return {"text": last_text(await invoke_agent(scope, turn))}
+            except Suspended as suspended:
+                if suspended.error is None:
+                    raise
+                raise suspended.error from suspended  # the person is here: they read it and say it again
 
         try:
             await scope.log.step(self._step("turn1", AGENT_TURN, has_intent=True), invoke)

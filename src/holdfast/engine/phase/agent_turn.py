@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.agents.framework import import_framework, is_framework_imported
+from holdfast.concurrency import Deadline, DeadlinePassed
 from holdfast.engine.phase.budget import PhaseBudget
 from holdfast.engine.scope import RunScope
 from holdfast.errors import PhaseTimeout, RowRefused
@@ -48,10 +49,9 @@ async def invoke_agent(scope: RunScope, turn: AgentTurn) -> Any:
         root_dir=scope.place.root,
         middleware=[*middleware.for_agent, *turn.more(middleware.journal)],
     )
-    limit = asyncio.timeout(phase.timeout_seconds)
     try:
-        async with limit:
-            return await agent.ainvoke({"messages": list(turn.messages)})
+        # In a task of its own: the framework can lose a cancellation, and then nobody waits for it any more.
+        return await Deadline(phase.timeout_seconds).run(agent.ainvoke({"messages": list(turn.messages)}))
     except RowRefused as error:
         raise await money.to_pause() from error
     except asyncio.CancelledError as error:
@@ -59,9 +59,7 @@ async def invoke_agent(scope: RunScope, turn: AgentTurn) -> Any:
         if task is None or task.cancelling():
             raise
         raise RuntimeError("the agent cancelled itself") from error
-    except TimeoutError as error:
-        if not limit.expired():
-            raise  # the agent's own, from whatever it waited for
+    except DeadlinePassed as error:
         raise PhaseTimeout(
             f"Phase {phase.key!r} took longer than {phase.timeout_seconds:g} s.",
             hint="Raise its timeout_seconds or make the phase smaller, then retry the run.",

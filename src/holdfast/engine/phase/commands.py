@@ -1,6 +1,7 @@
 """The template's own commands, set-up and checks, as durable steps: started once, found again after a crash."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
 from holdfast.engine.history import spool_key
@@ -11,6 +12,7 @@ from holdfast.workflow import Phase
 from holdfast.workspace import CommandState, SpoolOptions, clean_environment, run_spooled, snapshot, stop_spooled
 
 _TIMEOUT_S = 1800.0
+_ABORT_GRACE_S = 0.4  # an aborted run does not wait longer for a command that wants to live
 _LAST_LINE_CHARS = 200
 
 
@@ -78,17 +80,18 @@ def check_success(scope: RunScope, result: Mapping[str, Any], what: str) -> None
 
 async def stop_commands(scope: RunScope) -> None:
     """End what a cancelled run still has running; it was left alone so far, since a shutdown is no cancellation."""
-    for key in sorted(scope.history.commands):
-        await stop_spooled(spool_key(scope.run_id, key), spool_dir=scope.spool_dir)
-    for of_agent in sorted(scope.history.agent_commands):
-        await stop_spooled(of_agent, spool_dir=scope.spool_dir)
+    of_template = {spool_key(scope.run_id, key) for key in scope.history.commands}
+    await _stop_all(scope, of_template | scope.history.agent_commands, grace_s=_ABORT_GRACE_S)
 
 
 async def stop_left_commands(scope: RunScope) -> None:
     """End what an attempt that was given up still has running, before another one works on its files."""
-    for key in sorted(scope.history.left_commands):
-        await stop_spooled(key, spool_dir=scope.spool_dir)
+    await _stop_all(scope, scope.history.left_commands)
     scope.history.left_commands.clear()
+
+
+async def _stop_all(scope: RunScope, keys: Iterable[str], **options: float) -> None:
+    await asyncio.gather(*(stop_spooled(key, spool_dir=scope.spool_dir, **options) for key in sorted(keys)))
 
 
 async def save_files(scope: RunScope, phase: Phase, attempt: int, step: Step) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +26,8 @@ from holdfast.engine.approvals.tool import PhaseToolApprover
 from holdfast.engine.phase.budget import PhaseBudget, Reservation
 from holdfast.engine.phase.hooks import PhaseHooks
 from holdfast.engine.scope import RunScope
-from holdfast.runtime.step import Interrupted, SameCommit
+from holdfast.errors import PhaseTimeout
+from holdfast.runtime.step import CancelRun, Interrupted, SameCommit
 from holdfast.workflow import Phase
 from holdfast.workspace import write_tree
 
@@ -40,7 +42,8 @@ _GIT_WITHOUT_SANDBOX = {
     "GIT_CONFIG_KEY_1": "safe.bareRepository",
     "GIT_CONFIG_VALUE_1": "explicit",
 }
-_DRAIN_S = 5.0  # below what `abort` waits for a live owner
+_DRAIN_S = 5.0  # an agent that ended in any other way waits so long for its calls in flight
+_HURRIED_S = 0.3  # a person or a shutdown waits: what is nearly done is recorded, so that it is not paid twice
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,20 @@ class TurnMiddleware:
 
     journal: JournalMiddleware
     shell: Shell
+    is_aborted: Callable[[], bool] = lambda: False
 
     @property
     def for_agent(self) -> list[Any]:
         return [self.journal]
 
     async def drain(self, timeout_s: float | None = None) -> None:
-        await self.journal.drain(_DRAIN_S if timeout_s is None else timeout_s)
-        if not isinstance(sys.exception(), asyncio.CancelledError | Interrupted):
+        """Wait for what is in flight, as long as it fits the way in which the turn ended, and end its commands."""
+        error = sys.exception()
+        limit_s = _DRAIN_S if timeout_s is None else timeout_s
+        if isinstance(error, asyncio.CancelledError | CancelRun | PhaseTimeout):
+            limit_s = min(limit_s, 0.0 if self.is_aborted() else _HURRIED_S)
+        await self.journal.drain(limit_s)
+        if not isinstance(error, asyncio.CancelledError | Interrupted):
             # The turn is over. Otherwise it is only interrupted, and whoever goes on finds its commands again.
             await self.shell.stop_all()
 
@@ -120,7 +129,7 @@ def make_middleware(
         after_mutation=after_mutation,
         accept_drift=_DRIFT if scope.history.accepts_drift else frozenset(),
     )
-    return TurnMiddleware(journal, shell)
+    return TurnMiddleware(journal, shell, lambda: scope.log.records.cancel_request is not None)
 
 
 class BudgetGate:

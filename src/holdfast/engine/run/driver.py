@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.concurrency import cancel_within
 from holdfast.engine.phase.attempt import ChangesRequested, PhaseAttempt
 from holdfast.engine.run.stop import Cancelled, Completed, Failed, Paused, Stop, finish, pause_for_person
 from holdfast.engine.run.workspace import open_files, prepare
@@ -25,6 +26,7 @@ _NO_RETRY = {
     *("approval_rejected", "payload_invalid", "config_invalid", "nondeterminism", "backend_unavailable"),
     "tool_outcome_unknown",
 }
+_END_S = 10.0  # how long a phase that is given up has to end; what it waits for inside has shorter limits
 _FAILED_BEFORE = "The attempt before failed."
 
 
@@ -127,9 +129,7 @@ class RunDriver:
                     if error is not None and not isinstance(error, Exception | Suspended):
                         raise error  # the drive ends, whatever the others would come to
         finally:
-            for task in pending:
-                task.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
+            await cancel_within(pending, _END_S, again_s=_END_S / 2)
             self._scope.journal.writers -= len(batch) - 1
         return {phase: task.exception() for phase, task in zip(batch, tasks, strict=True)}
 

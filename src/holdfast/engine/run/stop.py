@@ -8,12 +8,14 @@ from typing import Any
 from holdfast.engine.approvals.questions import OutcomeQuestion
 from holdfast.engine.phase.commands import stop_commands
 from holdfast.engine.report import Reported, write_report
-from holdfast.engine.scope import RunScope
+from holdfast.engine.scope import RunScope, error_facts
 from holdfast.enums import PauseReason, RunStatus
+from holdfast.errors import RunAlreadyTerminal
 from holdfast.persistence.runs import read_approvals
 from holdfast.persistence.statements import end_run, pause_run
-from holdfast.runtime.events import EventKind
-from holdfast.runtime.step import CancelRun, Suspended
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.step import CancelRun, PauseRun, Suspended
 
 
 class MessagePending(Suspended):
@@ -74,16 +76,29 @@ async def finish(scope: RunScope, stop: Stop) -> RunStatus:
 
 async def _cancel(scope: RunScope, reason: str, by: str) -> RunStatus:
     await stop_commands(scope)
-    return await _end(scope, RunStatus.CANCELLED, EventKind.RUN_CANCELLED, reason=reason, by=by)
+    event, row = await _to_end(scope, RunStatus.CANCELLED, EventKind.RUN_CANCELLED, reason=reason, by=by)
+    await scope.log.append(event, rows=[row], is_last=True)
+    scope.log.stop(RunAlreadyTerminal(f"Run {scope.run_id} is cancelled.", run_id=scope.run_id))
+    return RunStatus.CANCELLED
 
 
 async def _end(scope: RunScope, state: RunStatus, kind: EventKind, **payload: Any) -> RunStatus:
+    """End the run, unless a person has aborted it meanwhile, or paused one that would be complete."""
+    try:
+        event, row = await _to_end(scope, state, kind, **payload)
+        await scope.log.append_end(event, rows=[row], yields_to_pause=state is RunStatus.COMPLETED)
+    except CancelRun as request:
+        return await _cancel(scope, request.reason, request.by)
+    except PauseRun:
+        return await pause_for_person(scope)
+    return state
+
+
+async def _to_end(scope: RunScope, state: RunStatus, kind: EventKind, **payload: Any) -> tuple[Event, Statement]:
     # crash: the report may be there without the end; whoever resumes writes it anew.
     path = await write_report(Reported.of(scope), state, payload)
     row = end_run(scope.run_id, state, report_path=str(path), error=payload.get("error"))
-    # A request to cancel that comes beside the end is too late: nothing is written after this.
-    await scope.log.append(scope.log.event(kind, report=str(path), **payload), rows=[row], is_last=True)
-    return state
+    return scope.log.event(kind, report=str(path), **payload), row
 
 
 async def _pause(scope: RunScope, waiting: Sequence[Suspended]) -> RunStatus:
@@ -96,14 +111,17 @@ async def _pause(scope: RunScope, waiting: Sequence[Suspended]) -> RunStatus:
     ]
     reasons = {suspended.reason for suspended in waiting}
     reason = next(reason for reason in PauseReason if reason in reasons)
+    error = next((error_facts(suspended.error) for suspended in waiting if suspended.error is not None), None)
+    facts: dict[str, Any] = {} if error is None else {"error": error}
     paused = scope.log.event(
         EventKind.RUN_PAUSED,
         reason=reason.value,
         waiting=", ".join(map(str, waiting)),
         asked=[question.approval_id for question in questions],
+        **facts,
     )
     events = [event for suspended in waiting for event in suspended.events(scope.run_id)]
-    rows = [*(question.to_row() for question in questions), pause_run(scope.run_id, reason)]
+    rows = [*(question.to_row() for question in questions), pause_run(scope.run_id, reason, error=error)]
     await scope.log.append(*events, paused, rows=rows)
     return RunStatus.PAUSED
 

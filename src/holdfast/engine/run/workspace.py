@@ -4,11 +4,10 @@ Rule: a worktree that is made anew gets its files back before anyone works in it
 has happened, because a process can die in between.
 """
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
-from holdfast.concurrency import finish_then_cancel
+from holdfast.engine.disk_work import run_interruptible
 from holdfast.engine.phase.commands import check_success, run_command
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
 from holdfast.persistence.statements import place_run
@@ -36,7 +35,7 @@ async def open_files(scope: RunScope) -> bool:
     Returns whether it was made anew. Raises `WorkspaceError` and its kinds; the run is then as it was.
     """
     try:
-        scope.workspace, is_new = await finish_then_cancel(asyncio.to_thread(_open, scope))
+        scope.workspace, is_new = await run_interruptible(lambda: _open(scope))
     except OSError as error:
         raise to_workspace_error(error) from error
     return is_new

@@ -74,7 +74,7 @@ def start_run(run_id: str) -> Statement:
 def resume_run(run_id: str, *, is_started_now: bool) -> Statement:
     """Record that a run goes on; with `is_started_now` that it never did before."""
     started = {"started_at": now_text()} if is_started_now else {}
-    return _set_run(run_id, state=RunStatus.RUNNING, pause_reason=None, **started)
+    return _set_run(run_id, state=RunStatus.RUNNING, pause_reason=None, error=None, **started)
 
 
 def reopen_run(run_id: str) -> Statement:
@@ -82,9 +82,9 @@ def reopen_run(run_id: str) -> Statement:
     return _set_run(run_id, state=RunStatus.RUNNING, error=None, ended_at=None, final_report_path=None)
 
 
-def pause_run(run_id: str, reason: str) -> Statement:
-    """Record that a run waits, and for what."""
-    return _set_run(run_id, state=RunStatus.PAUSED, pause_reason=reason)
+def pause_run(run_id: str, reason: str, *, error: Mapping[str, Any] | None = None) -> Statement:
+    """Record that a run waits, for what, and the error that made it wait if there is one."""
+    return _set_run(run_id, state=RunStatus.PAUSED, pause_reason=reason, error=error)
 
 
 def end_run(run_id: str, state: RunStatus, *, report_path: str, error: Mapping[str, Any] | None) -> Statement:

@@ -55,6 +55,7 @@ def find_sandbox() -> SandboxProbe:
     other = find_landlock()
     return other if other.works else SandboxProbe(None, f"{found.reason} {other.reason}")
 
+
 def find_bubblewrap() -> SandboxProbe:
     """Return the first bubblewrap that contains a command on this machine, or why there is none.
 

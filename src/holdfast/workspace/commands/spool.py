@@ -23,6 +23,7 @@ from holdfast.concurrency import finish_then_cancel
 from holdfast.errors import Nondeterminism, WorkspaceError
 from holdfast.workspace.commands import spool_runner
 from holdfast.workspace.commands.processes import TAG
+from holdfast.workspace.commands.spool_runner import TERM_GRACE_S
 from holdfast.workspace.commands.spool_watch import Spooled, end_members, find_end, read_spooled, wait_for_end
 from holdfast.workspace.files import remove_folder, write_whole
 
@@ -124,14 +125,14 @@ async def run_spooled(
     return _outcome(spooled, result, reattached=reattached, max_output=options.max_output)
 
 
-async def stop_spooled(key: str, *, spool_dir: Path) -> None:
-    """End a command and all it started: politely, then by force. Also what it left in the background when it ended."""
+async def stop_spooled(key: str, *, spool_dir: Path, grace_s: float = TERM_GRACE_S) -> None:
+    """End a command and all it started: politely, by force after `grace_s`. Also what it left in the background."""
     spooled = read_spooled(spool_folder(spool_dir, key))
     if spooled is None:
         return
     if find_end(spooled) is None:
         write_whole(spooled.folder / "stop.json", "{}")  # crash: the command goes on; a later stop ends it
-    await end_members(spooled)
+    await end_members(spooled, grace_s=grace_s)
 
 
 def remove_spooled(key: str, *, spool_dir: Path) -> None:

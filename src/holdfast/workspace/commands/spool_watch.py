@@ -84,10 +84,10 @@ async def _end_overdue(spooled: Spooled) -> dict[str, Any]:
     return find_end(spooled) or {"exit_code": None, "ended_by": "timeout", "duration_s": age_s(spooled.leader)}
 
 
-async def end_members(spooled: Spooled) -> None:
+async def end_members(spooled: Spooled, *, grace_s: float = TERM_GRACE_S) -> None:
     """End every process of the command: politely, by force after a while. On return the runner has recorded it."""
     send_signal(spooled.members, signal.SIGTERM)
-    if not await _ended(spooled, TERM_GRACE_S):
+    if not await _ended(spooled, grace_s):
         send_signal(spooled.members, signal.SIGKILL)
         await _ended(spooled, TERM_GRACE_S)
     for _ in range(200):

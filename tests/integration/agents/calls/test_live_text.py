@@ -72,3 +72,36 @@ async def test_the_pieces_of_another_attempt_say_so(phase: Phase, server: ModelS
     assert [(e.payload["text"], e.payload.get("attempt")) for e in events_of_kind(phase, "text.delta")] == [
         ("Whole.", 2)
     ]
+
+
+CHINESE = "没有空格的文字也要一段一段地出现，" * 6
+
+
+async def test_text_without_blanks_comes_in_pieces_too(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    may_end = threading.Event()
+    with ModelServer({"Go": [Says(CHINESE, piece_chars=3, pause_s=0.01, holds=may_end)]}) as server:
+        playing = asyncio.create_task(ServedPhase(phase.folder, address=server.address).play(text="Go."))
+        await until(
+            lambda: (
+                (phase.folder / "run.db").exists()
+                and "".join(event.payload["text"] for event in events_of_kind(phase, "text.delta")) == CHINESE
+            ),
+            "all of the text is there before the answer ends",
+        )
+        assert not playing.done()
+        may_end.set()
+        await playing
+
+
+async def test_a_known_secret_is_not_cut_in_two_whatever_its_characters(
+    phase: Phase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "这是一个很长的秘密口令"
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    monkeypatch.setenv("MY_PASSWORD", secret)
+    with ModelServer({"Go": [Says(f"口令是{secret}。" * 8, piece_chars=1, pause_s=0.02)]}) as server:
+        await ServedPhase(phase.folder, address=server.address).play(text="Go.")
+
+    text = "".join(event.payload["text"] for event in events_of_kind(phase, "text.delta"))
+    assert text == "口令是[secret]。" * 8

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,11 +10,15 @@ from typing import Any
 import pytest
 from langchain_core.exceptions import ContextOverflowError
 from tests.integration.agents.calls.test_replay import Till
-from tests.support.agents.phase import LANE, Phase, open_log
+from tests.support.agents.phase import LANE, RUN_ID, Phase, open_log
 from tests.support.agents.served_phase import KEY, KEY_VARIABLE, QUICK, ServedPhase
-from tests.support.model_server import Breaks, Hangs, ModelServer, Refuses, Reply, Says, asks
+from tests.support.model_server import Breaks, Drips, Hangs, ModelServer, Refuses, Reply, Says, asks
 
+from holdfast.agents.calls.provider_errors import ProviderPause
 from holdfast.agents.calls.retries import RetryRules, Timeouts
+from holdfast.errors import ProviderRequestRefused
+from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
+from holdfast.runtime.events import create_event
 from holdfast.runtime.records import Records, StepState
 
 BUSY = Refuses(429, {"retry-after": "0"})
@@ -93,6 +98,29 @@ async def test_slow_bytes_are_bounded_by_the_whole_call(phase: Phase, make_serve
     assert {payload["error"]["code"] for payload in errors(phase)} == {"timed_out"}
 
 
+async def test_the_limit_of_an_answer_holds_for_fast_streams_beside_each_other(phase: Phase, make_server: Any) -> None:
+    """Each ends at its limit; a limit that is lost would let its stream go on for ever."""
+    server = make_server(Drips(pause_s=0.001))
+    rules = RetryRules(tries=1, call_timeout_s=0.5)
+
+    async def play(number: int) -> None:
+        folder = phase.folder / str(number)
+        folder.mkdir()
+        served = ServedPhase(folder, address=server.address, options={"retries": rules})
+        with pytest.raises(ProviderPause, match=r"took longer than 0\.5 s"):
+            await served.play(text="Go.")
+
+    await asyncio.gather(*(play(number) for number in range(6)))
+
+
+async def test_signs_of_life_without_an_answer_are_silence(phase: Phase, make_server: Any) -> None:
+    server = make_server(Hangs(has_comments=True))
+    served = ServedPhase(phase.folder, address=server.address, options={"retries": RetryRules(tries=1)})
+
+    with pytest.raises(ProviderPause, match=r"silent for 0\.3 s"):
+        await served.play(text="Go.", retries=RetryRules(tries=1, idle_timeout_s=0.3))
+
+
 async def test_the_fallbacks_are_asked_in_their_order(phase: Phase, make_server: Any) -> None:
     server = make_server([*[Refuses(500)] * 3, Refuses(401), Says("From the last.")])
     served = ServedPhase(phase.folder, address=server.address, fallback_models=("second", "third"))
@@ -127,15 +155,45 @@ async def test_what_the_provider_asks_for_is_waited(phase: Phase, make_server: A
 
 
 async def test_the_last_failure_comes_out_and_is_replayed(phase: Phase, make_server: Any) -> None:
-    server = make_server(Refuses(500))
+    server = make_server(Refuses(400, message="no such setting"))
     served = ServedPhase(phase.folder, address=server.address)
 
     for _ in range(2):
-        with pytest.raises(Exception, match="500"):
+        with pytest.raises(ProviderRequestRefused, match="no such setting"):
             await served.play(text="Go.")
 
-    assert len(server.received) == QUICK.tries
+    assert len(server.received) == 1
     assert "retry_at" not in errors(phase)[-1]
+
+
+async def test_a_provider_that_does_not_answer_is_asked_again_by_whoever_goes_on(
+    phase: Phase, make_server: Any
+) -> None:
+    server = make_server([*[Refuses(500)] * QUICK.tries, Refuses(500), Says("There.")])
+    served = ServedPhase(phase.folder, address=server.address)
+
+    with pytest.raises(ProviderPause, match=r"HTTP 500.*asked 3 times"):
+        await served.play(text="Go.")
+    messages = await served.play(text="Go.")
+
+    assert messages[-1].content == "There."
+    assert len(server.received) == QUICK.tries + 2
+
+
+async def test_a_clock_that_was_ahead_makes_no_wait_longer(phase: Phase, make_server: Any) -> None:
+    """Killed in a back-off while the clock was a day ahead; it is right again when the run goes on."""
+    server = make_server(Says("There."))
+    ahead = time.time() + 86_400
+    failed = create_event(
+        RUN_ID, "model.error", LANE, key=f"{LANE}/m0", error={"code": "overloaded"}, retry_at=ahead + 1
+    )
+    store = SQLiteCheckpointer(phase.store)
+    store.save_event(replace(failed, ts=ahead))
+    store.close()
+
+    messages = await ServedPhase(phase.folder, address=server.address).play(text="Go.")
+
+    assert messages[-1].content == "There."
 
 
 async def test_a_request_that_is_too_long_is_not_repeated(phase: Phase, make_server: Any) -> None:

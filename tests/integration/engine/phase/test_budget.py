@@ -13,8 +13,8 @@ from tests.support.engine_world import Turn, World, phase, template
 from holdfast.catalog import load_model_table
 from holdfast.enums import Backend, RunStatus
 from holdfast.errors import HoldfastError
-from holdfast.persistence.listings import read_money, read_total_micros
-from holdfast.persistence.runs import read_spent_in_scopes
+from holdfast.persistence.listings import RunFilter, list_page, read_money, read_total_micros
+from holdfast.persistence.runs import Spending, read_spent, read_spent_in_scopes
 from holdfast.persistence.statements import now_text
 from holdfast.runtime.run_fold.payload_text import advise_on_budget
 
@@ -215,6 +215,27 @@ async def test_a_failed_call_stays_counted(world: World) -> None:
     [row] = await world.ledger(result.run_id)
     assert result.state is RunStatus.COMPLETED
     assert row.state == "reserved"
+
+
+async def test_what_a_call_without_an_answer_may_have_cost_is_counted_apart(world: World) -> None:
+    """Perhaps paid: a call that a stop cut off, and one that failed before its next attempt; not one under way."""
+    seen: list[Spending] = []
+
+    async def script(turn: Turn) -> None:
+        with pytest.raises(RuntimeError):
+            await turn.use_model("lost", error=RuntimeError("nobody knows"), model=REAL_MODEL)
+        seen.append(await read_spent(world.db, turn.run_id))
+        turn.hand_in()
+
+    stopped = await world.run_and_stop(script, engine=REAL)
+    await world.engine().pause(stopped)
+    paused = await read_spent(world.db, stopped)
+    [listed] = await list_page(world.db, RunFilter(), limit=1)
+
+    assert seen[0].reserved_micros > 0
+    assert seen[0].unanswered_micros == 0  # while the run works, its last attempt counts as under way
+    assert paused.unanswered_micros == paused.reserved_micros == seen[0].reserved_micros
+    assert listed.spent == paused
 
 
 @settings(

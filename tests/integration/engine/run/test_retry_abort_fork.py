@@ -172,10 +172,36 @@ async def test_an_abort_after_a_retry_waits_for_the_new_end(world: World) -> Non
     assert (await task).state is RunStatus.CANCELLED
 
 
-async def test_an_abort_that_comes_beside_the_end_changes_nothing_any_more(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [("run.cancel.requested", RunStatus.CANCELLED), ("run.pause.requested", RunStatus.PAUSED)],
+)
+async def test_a_request_that_is_written_before_the_end_wins(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str, state: RunStatus
 ) -> None:
-    """The request lies in the journal when the owner writes the end of the run."""
+    """It comes at the last moment: the owner has read the journal, and writes that the run is complete."""
+    from holdfast.runtime.events import create_event
+    from holdfast.runtime.run_log import RunLog
+
+    original, requested = RunLog.append, []
+
+    async def append(log: RunLog, *events: Any, **options: Any) -> None:
+        if not requested and any(getattr(event, "kind", "") == "run.completed" for event in events):
+            requested.append(world.open_database().store.save_event(create_event(log.run_id, kind, by="ann")))
+        await original(log, *events, **options)
+
+    monkeypatch.setattr(RunLog, "append", append)
+
+    result = await world.run()
+
+    assert result.state is state
+    kinds = await world.kinds(result.run_id)
+    assert "run.completed" not in kinds
+    if state is RunStatus.PAUSED:
+        assert (await world.engine().resume(result.run_id)).state is RunStatus.COMPLETED
+
+
+async def test_an_abort_wins_over_a_failure_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.engine.run import stop
     from holdfast.runtime.events import EventKind, create_event
 
@@ -187,10 +213,10 @@ async def test_an_abort_that_comes_beside_the_end_changes_nothing_any_more(
 
     monkeypatch.setattr(stop, "write_report", write_report)
 
-    result = await world.run()
+    result = await world.run(lambda _turn: None)
 
-    assert result.state is RunStatus.COMPLETED
-    assert (await world.kinds(result.run_id))[-1] == "run.completed"
+    assert result.state is RunStatus.CANCELLED
+    assert "run.failed" not in await world.kinds(result.run_id)
 
 
 async def test_an_abort_ends_the_check_that_is_running(world: World) -> None:

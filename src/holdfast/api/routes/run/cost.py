@@ -41,7 +41,8 @@ class RunCost(BaseModel):
     simulated_usd: float
     is_simulated: bool = Field(description="The amounts in the tables are made up by the simulated model.")
     spent: str = Field(description="What was spent, in words.", examples=["$1.12", "rehearsal, $0.12 simulated"])
-    reserved_usd: float = Field(description="For calls without an answer: under way, or cut off by a crash.")
+    reserved_usd: float = Field(description="For calls without an answer: under way, or over and perhaps paid.")
+    perhaps_paid_usd: float = Field(description="The part of it whose calls are over without an answer.")
     input_tokens: int
     output_tokens: int
     tables: list[CostTable]
@@ -65,6 +66,7 @@ async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> 
         is_simulated=is_simulated,
         spent=f"rehearsal, {words}" if is_simulated and spent.simulated_micros else words,
         reserved_usd=to_usd(spent.reserved_micros),
+        perhaps_paid_usd=to_usd(spent.unanswered_micros),
         input_tokens=trace.money.total.input_tokens,
         output_tokens=trace.money.total.output_tokens,
         tables=[_to_table(by, sums, limits if by == "Phase" else {}) for by, sums in tables.items()],

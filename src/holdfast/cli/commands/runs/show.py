@@ -24,6 +24,7 @@ from holdfast.persistence.raw_sql import (
     read_artifacts,
     read_phases,
     sum_costs,
+    sum_unanswered,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
         return
     state, limit = facts["state"], facts["budget_micros"]
     is_over = RunStatus(state).is_terminal
-    money = describe_cost(facts["cost_usd"], facts["simulated_usd"], facts["unsettled_usd"])
+    money = describe_cost(facts["cost_usd"], facts["simulated_usd"], facts["unsettled_usd"], facts["perhaps_paid_usd"])
     money += f" of ${limit / 1_000_000:.2f}" if limit is not None else ""
     waits = f" ({facts['pause_reason']})" if facts["pause_reason"] else ""
     print_text(f"{mark(state)} {paint(facts['workflow'], 'bold')} · {state}{waits} · {money}")
@@ -59,6 +60,8 @@ def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
     print_text(table([[*phase_row(phase)[:3], _took(phase), phase_row(phase)[3]] for phase in facts["phases"]]))
     if isinstance(facts["error"], dict):
         print_text(f"\n  {facts['error'].get('code')}: {facts['error'].get('message')}")
+        if facts["pause_reason"] == "provider":
+            print_text(f"  {facts['error'].get('hint')}")
     if facts["pause_reason"] == "stalled":
         print_text(f"\n  {find_diagnosis(facts['run_id'])}")
     waiting = [item for item in facts["approvals"] if item["state"] == "pending" and not is_over]
@@ -108,6 +111,7 @@ def read_run(run_id: str) -> dict[str, Any]:
         "cost_usd": _sum_usd(real),
         "simulated_usd": _sum_usd(row for row in spent if row["is_simulated"]),
         "unsettled_usd": _sum_usd(row for row in real if row["state"] == "reserved"),
+        "perhaps_paid_usd": sum_unanswered(run_id, is_driven=is_driven) / 1_000_000,
     }
 
 

@@ -1,0 +1,95 @@
+"""A deadline and a cancellation hold, whatever the work does with them."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from holdfast.concurrency import Deadline, DeadlinePassed, cancel_within
+
+
+class Stubborn:
+    """Work that loses every cancellation, as `asyncio.wait_for` of Python 3.11 loses one; it ends when it is let go."""
+
+    def __init__(self) -> None:
+        self.cancelled = 0
+        self.may_end = asyncio.Event()
+        self.is_begun = asyncio.Event()
+
+    async def work(self) -> str:
+        self.is_begun.set()
+        while not self.may_end.is_set():
+            try:
+                await self.may_end.wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+        return "done"
+
+
+async def test_work_in_time_returns_what_it_returns() -> None:
+    async def work() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    assert await Deadline(60).run(work()) == 7
+
+
+async def test_work_that_fails_raises_what_it_raised() -> None:
+    async def work() -> None:
+        raise ValueError("its own")
+
+    with pytest.raises(ValueError, match="its own"):
+        await Deadline(60).run(work())
+
+
+async def test_a_deadline_holds_for_work_that_ignores_it() -> None:
+    stubborn = Stubborn()
+
+    with pytest.raises(DeadlinePassed, match="The model took longer than"):
+        await Deadline(0.05, what="The model").run(stubborn.work())
+
+    assert stubborn.cancelled >= 1
+    stubborn.may_end.set()
+
+
+async def test_silence_is_counted_from_the_last_sign_of_life() -> None:
+    deadline = Deadline(3600, 0.2, what="The model")
+
+    async def work() -> None:
+        for _ in range(5):
+            deadline.note_progress()
+            await asyncio.sleep(0.01)
+        await asyncio.Event().wait()
+
+    with pytest.raises(DeadlinePassed, match="The model was silent"):
+        await deadline.run(work())
+
+
+async def test_whoever_is_cancelled_does_not_wait_for_work_that_ignores_it() -> None:
+    stubborn = Stubborn()
+    waiting = asyncio.ensure_future(Deadline(3600).run(stubborn.work()))
+    await stubborn.is_begun.wait()
+
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert stubborn.cancelled >= 1
+    stubborn.may_end.set()
+
+
+async def test_a_cancellation_that_was_lost_is_sent_again() -> None:
+    lost = []
+
+    async def loses_one() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        lost.append(1)
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(loses_one())
+    await asyncio.sleep(0)
+
+    assert await cancel_within((task,), 60, again_s=0.01)
+    assert task.cancelled()
+    assert lost == [1]
