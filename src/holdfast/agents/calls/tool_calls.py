@@ -103,6 +103,7 @@ class ToolCallRecorder:
         self._permissions = ToolPermissions(services.policy, services.approver)
         self._mutating = asyncio.Lock()
         self.costs = ToolCosts(log, services.gate)
+        self.rules = dict(services.rules)
 
     async def call(self, request: ToolCallRequest, handler: ToolHandler) -> "ToolMessage | Command[Any]":
         """Return the recorded answer of a tool call, or make the call and record it."""
@@ -145,7 +146,7 @@ class ToolCallRecorder:
             key = tool_key(message.response_metadata[STEP_MARK], position)
         is_stand_in = message is None
         is_known = is_stand_in or request.tool is not None
-        rule = self._services.rules.get(call.name, UNKNOWN_TOOL) if is_known else NO_TOOL
+        rule = self.rules.get(call.name, UNKNOWN_TOOL) if is_known else NO_TOOL
         return ToolCallState(key, lane_id, call, rule, request, handler, is_stand_in, is_known)
 
     def _replay(self, state: ToolCallState) -> ToolCallState:
