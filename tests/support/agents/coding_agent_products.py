@@ -24,7 +24,7 @@ _CONTINUE = """name: loopback
 version: 1.0.0
 schema: v1
 models:
-  - {{name: fake, provider: openai, model: gpt-4o, apiBase: "{url}/v1", apiKey: {key}, roles: [chat]}}
+  - {name: fake, provider: openai, model: gpt-4o, apiBase: "{url}/v1", apiKey: {key}, roles: [chat]}
 """
 _PI_MODEL = {
     "id": "fake-model",
@@ -70,7 +70,7 @@ class Product:
 
 
 def _fill(text: str, url: str) -> str:
-    return text.replace("{url}", url).replace("{key}", API_KEY).replace("{{", "{").replace("}}", "}")
+    return text.replace("{url}", url).replace("{key}", API_KEY)
 
 
 PRODUCTS = {
