@@ -161,11 +161,11 @@ class CommandAgent:
             try:
                 outcome, is_contained = await self._run_part(state, words, digest, usage_file)
             except Suspended:  # it was lost while we waited
-                if (following := self._find_continuation(step_key())) is None:
+                if (following := await self._find_following()) is None:
                     raise
             else:
                 is_killed = outcome.state is CommandState.EXITED and (outcome.exit_code or 0) > 128
-                if not is_killed or (following := self._find_continuation(step_key())) is None:
+                if not is_killed or (following := await self._find_following()) is None:
                     break
             state = self._begin_next(following)
         return await self._to_answer(state, outcome, usage_file, is_contained=is_contained)
@@ -186,7 +186,7 @@ class CommandAgent:
                 await events.report_session(state.session)
             outcome = await shell.run(argv, timeout_s=MAX_S, stdin=None if has_file else text.encode())
         if self._home is not None:
-            await asyncio.to_thread(self._home.return_account)
+            await asyncio.to_thread(self._home.close)
         return outcome, shell.sandbox is not None
 
     def _to_argv(self, state: SessionState, envelope_file: Path, usage_file: Path) -> list[str]:
@@ -219,7 +219,7 @@ class CommandAgent:
         if state.after and state.after == identify_command(self._find_spool(key)):
             return self._begin_next(state)  # crash: the process before this one was about to
         if is_lost(key, spool_dir=self._shell.spool_dir):
-            following = self._find_continuation(key)
+            following = await self._find_following()
             async with OutputEvents(self._journal, self._shell.spool_dir, adapter=self._adapter, part=state.part):
                 pass  # what it printed before it was lost
             if following is not None:
@@ -228,6 +228,9 @@ class CommandAgent:
         if not state.session and self._adapter.chooses_session:
             state = SessionState(choose_session(key))
         return state
+
+    async def _find_following(self) -> SessionState | None:
+        return await asyncio.to_thread(self._find_continuation, step_key())
 
     def _find_continuation(self, key: str) -> SessionState | None:
         """Return the part after the one that ended, if its session was stored where the next one finds it."""

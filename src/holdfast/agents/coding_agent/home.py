@@ -56,6 +56,14 @@ class PrivateHome:
         if record:
             write_whole(self._record_file, json.dumps(record), mode=0o600)
 
+    def close(self) -> None:
+        """Return what was renewed and leave no copy of the account behind."""
+        self.return_account()
+        for name in self._needs.account:
+            if (path := self._find_own(name)) is not None:
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+
     @property
     def _record_file(self) -> Path:
         return self.folder.with_name(f"{self.folder.name}{_RECORD}")  # beside it: the agent must not change it

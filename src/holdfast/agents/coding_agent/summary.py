@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from holdfast.agents.calls.gate import Usage
 from holdfast.agents.coding_agent.adapters.base import Adapter, OutputItem, add_usage
 
 MAX_LINE_BYTES = 4 * 1024**2
 _MAX_TEXT_CHARS = 100_000
+_MAX_HEAD_BYTES, _MAX_TAIL_BYTES = 1024**2, 63 * 1024**2  # of an endless output its session and its end are enough
 
 
 @dataclass
@@ -70,9 +72,19 @@ def _read_lines(path: Path) -> Iterator[str]:
     except OSError:
         return
     with file:
-        is_torn = False
-        while piece := file.readline(MAX_LINE_BYTES):
-            is_whole = piece.endswith(b"\n")
-            if not is_torn and (is_whole or len(piece) < MAX_LINE_BYTES):
-                yield piece.decode(errors="replace").rstrip("\r\n")
-            is_torn = not is_whole and len(piece) == MAX_LINE_BYTES
+        size = path.stat().st_size
+        if size > _MAX_HEAD_BYTES + _MAX_TAIL_BYTES:
+            yield from _to_lines(file, _MAX_HEAD_BYTES)
+            file.seek(size - _MAX_TAIL_BYTES)
+            file.readline(MAX_LINE_BYTES)  # the rest of a line
+        yield from _to_lines(file, size)
+
+
+def _to_lines(file: BinaryIO, max_bytes: int) -> Iterator[str]:
+    is_torn = False
+    end = file.tell() + max_bytes
+    while file.tell() < end and (piece := file.readline(MAX_LINE_BYTES)):
+        is_whole = piece.endswith(b"\n")
+        if not is_torn and (is_whole or len(piece) < MAX_LINE_BYTES):
+            yield piece.decode(errors="replace").rstrip("\r\n")
+        is_torn = not is_whole and len(piece) == MAX_LINE_BYTES

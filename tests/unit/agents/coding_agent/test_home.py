@@ -66,6 +66,18 @@ def test_a_renewal_that_was_not_returned_goes_back_before_the_next_start(home: P
     assert json.loads((user_home / ".agent/auth.json").read_text())["token"] == "new"
 
 
+def test_no_copy_of_the_account_stays_behind(home: PrivateHome, user_home: Path) -> None:
+    (home.folder / ".agent/auth.json").write_text(json.dumps({**ACCOUNT, "token": "new"}))
+    home.close()
+
+    assert not (home.folder / ".agent/auth.json").exists()
+    assert (home.folder / ".agent/settings.json").exists()
+    assert json.loads((user_home / ".agent/auth.json").read_text())["token"] == "new"
+    home.close()
+    home.prepare()
+    assert json.loads((home.folder / ".agent/auth.json").read_text())["token"] == "new"
+
+
 @pytest.mark.parametrize(
     "change",
     [{"more": "field"}, {"server": "https://evil.example.com"}, {"token": "https://evil"}, {"scopes": ["a", "b"]}],
