@@ -6,7 +6,7 @@ BIN := .venv/bin
 UV = $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 seed ?=
 
-.PHONY: help setup run test check fmt torture bench constraints clean
+.PHONY: help setup run test check fmt torture agents-test bench constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,7 +42,10 @@ fmt: setup ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 torture: setup ## every crash point on every store (long)
-	@HOLDFAST_TORTURE=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/crash tests/integration/agents/calls/test_crash.py tests/integration/agents/tools/test_crash.py tests/integration/agents/calls/test_served_crash.py tests/integration/workspace/test_kill.py tests/integration/api/live/test_feed.py tests/integration/api/live/test_torture.py
+	@HOLDFAST_TORTURE=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/crash tests/integration/agents/calls/test_crash.py tests/integration/agents/tools/test_crash.py tests/integration/agents/coding_agent/test_crash.py tests/integration/agents/calls/test_served_crash.py tests/integration/workspace/test_kill.py tests/integration/api/live/test_feed.py tests/integration/api/live/test_torture.py
+
+agents-test: setup ## install real coding agents into .coding-agents and test them against fakes of their providers
+	@scripts/test-coding-agents.sh .coding-agents
 
 bench: setup ## measure against peers and the disk's raw limits, and write the README's table
 	@scripts/bench.sh
@@ -54,4 +57,4 @@ constraints: setup ## resolve the pinned versions anew, the bench's peers with t
 	  --constraint constraints.txt --extra all pyproject.toml benchmarks/peers.in --upgrade -o benchmarks/requirements.txt
 
 clean: ## remove what setup made
-	rm -rf .venv .tools .bench-venv
+	rm -rf .venv .tools .bench-venv .coding-agents

@@ -54,7 +54,7 @@ SHARED_MODULES = {
         "sandbox",
         "serve",
         "server",
-        "statistics",
+        *("statistics", "list", "show"),
     ),
     *("timeline", "trust", "workflow", "workflows", "workspace"),
     # the same part of several packages

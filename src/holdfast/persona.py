@@ -23,6 +23,9 @@ from holdfast.errors import PersonaInvalid
 # What `argv` of a command persona may contain; the agent layer fills them in.
 PLACEHOLDERS = frozenset({"envelope_file", "usage_file", "workspace", "model"})
 
+# The coding agents that the agent layer knows how to drive; it has a table of the same names.
+ADAPTERS = ("aider", "claude-code", "codex", "continue", "gemini", "opencode", "pi", "qwen")
+
 DEFAULT_KEY_VARIABLES = {
     Backend.OPENROUTER: "OPENROUTER_API_KEY",
     Backend.OPENAI: "OPENAI_API_KEY",
@@ -145,6 +148,21 @@ class Permissions(Definition):
         return value
 
 
+def _check_variable(value: str) -> str:
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,99}", value):
+        raise ValueError("should be the name of an environment variable in capitals, never the key itself")
+    return value
+
+
+def _check_adapter(value: str) -> str:
+    if value not in ADAPTERS:
+        raise ValueError(f"should be one of {', '.join(ADAPTERS)}")
+    return value
+
+
+VariableName = Annotated[str, AfterValidator(_check_variable)]
+
+
 class CommandSandbox(Definition):
     """What the program of a `command` persona reaches on this machine; `sandbox: false` in a file means all of it.
 
@@ -217,8 +235,12 @@ class AgentPersona(Definition):
     permissions: Permissions = Permissions()
     requires_consent: bool = False
     base_url: str | None = None
-    api_key_env: str | None = None
+    api_key_env: VariableName | None = None
     argv: Argv | None = None
+    adapter: Annotated[str, AfterValidator(_check_adapter)] | None = None
+    """The coding agent that `argv` starts: its options, its output and its sessions are then known."""
+    env: tuple[VariableName, ...] = ()
+    """Variables that the command gets where they are set, beside the one of `api_key_env`."""
     sandbox: CommandSandbox = CommandSandbox()
     cost_per_run_usd: float | None = Field(default=None, ge=0)
     """What one run of the command may cost: reserved before it, and counted where it tells no cost of its own."""
@@ -256,13 +278,6 @@ class AgentPersona(Definition):
             raise ValueError("should be an address such as http://localhost:8080/v1")
         if parts.username or parts.password or parts.query:
             raise ValueError("should hold no user, password or query; name the key's variable in api_key_env")
-        return value
-
-    @field_validator("api_key_env")
-    @classmethod
-    def _is_variable(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,99}", value):
-            raise ValueError("should be the name of an environment variable in capitals, never the key itself")
         return value
 
     @model_validator(mode="after")
@@ -319,7 +334,7 @@ def _find_misfits(persona: AgentPersona) -> Iterator[tuple[Loc, str]]:
         yield ("argv",), "a command persona needs the command to run"
     if persona.argv is not None and not is_command:
         yield ("argv",), f"only a command persona has one, and this backend is {persona.backend}"
-    for field in ("sandbox", "cost_per_run_usd", "cost_from"):
+    for field in ("adapter", "env", "sandbox", "cost_per_run_usd", "cost_from"):
         if not is_command and getattr(persona, field) != AgentPersona.model_fields[field].default:
             yield (field,), f"only a command persona has one, and this backend is {persona.backend}"
     if persona.script and persona.backend is not Backend.SIMULATED:

@@ -243,3 +243,27 @@ def test_limits_are_given_to_the_sandbox_in_its_own_units() -> None:
     assert rules.limits.to_bytes() == {"memory": 512 * 1024**2, "processes": 64}
     with pytest.raises(ValidationError):
         Permissions.model_validate({"readable": ["data"]})
+
+
+def test_a_command_persona_names_its_adapter_and_the_variables_it_gets() -> None:
+    loaded = load(backend="command", argv=["claude"], adapter="claude-code", env=["HTTPS_PROXY", "MY_OPTION"])
+
+    assert (loaded.adapter, loaded.env) == ("claude-code", ("HTTPS_PROXY", "MY_OPTION"))
+    assert AgentPersona.model_validate(loaded.model_dump(by_alias=True)) == loaded
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"backend": "command", "argv": ["x"], "adapter": "nobody"}, "adapter"),
+        ({"backend": "command", "argv": ["x"], "env": ["sk-ant-0123456789"]}, "env"),
+        ({"adapter": "codex"}, "adapter"),
+        ({"env": ["HTTPS_PROXY"]}, "env"),
+    ],
+)
+def test_an_adapter_that_nobody_knows_and_a_key_for_a_name_are_refused(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        load(**fields)
+
+    assert caught.value.errors()[0]["loc"][0] == field
+    assert "sk-ant" not in str(caught.value)

@@ -98,6 +98,10 @@ def _list_demands(definition: WorkflowTemplate | AgentPersona) -> Iterator[str]:
         return
     if definition.argv is not None:
         yield f"persona {definition.name} runs {' '.join(definition.argv)}"
+        if definition.adapter is not None:
+            yield f"persona {definition.name} gets the account and the keys of {definition.adapter}"
+        if variables := [*filter(None, [definition.api_key_env]), *definition.env]:
+            yield f"persona {definition.name} gets {', '.join(f'${name}' for name in variables)}"
     if definition.base_url is not None:
         key = f" with ${definition.key_variable}" if definition.key_variable else ""
         yield f"persona {definition.name} calls {definition.base_url}{key}"

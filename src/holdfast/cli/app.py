@@ -32,9 +32,10 @@ WORKFLOWS = {
 }
 PERSONAS = {
     "list": Entry(
-        "List personas: who is ready, their models, where each comes from.", "commands.personas:list_personas"
+        "List personas: who is ready, their models, where each comes from.", "commands.personas.list:list_personas"
     ),
-    "show": Entry("Show one persona in full.", "commands.personas:show_persona"),
+    "show": Entry("Show one persona in full.", "commands.personas.show:show_persona"),
+    "new": Entry("Make a persona of a coding agent, and try it.", "commands.personas.new:new_persona"),
 }
 DATABASE = {
     "upgrade": Entry("Create the database, or bring it up to date. Safe to repeat.", "commands.db:upgrade"),
@@ -76,7 +77,7 @@ SECTIONS = {
     },
     "Catalog": {
         "workflows": Entry("List and show workflows, validate your own.", members=WORKFLOWS),
-        "personas": Entry("List and show personas.", members=PERSONAS),
+        "personas": Entry("List and show personas, make your own.", members=PERSONAS),
         "trust": Entry("Agree to what a repository or a persona needs consent for.", "commands.trust:trust"),
     },
     "Server and maintenance": {

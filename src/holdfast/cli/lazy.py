@@ -22,7 +22,8 @@ _EXTRAS: "dict[str, Extra]" = {
         (*(f"commands.{name}" for name in ("resume", "retry", "pause", "abort", "fork", "restore")),), "agents"
     ),
     **dict.fromkeys(("commands.approvals:approve", "commands.approvals:reject"), "agents"),
-    **dict.fromkeys(("commands.workflows", "commands.personas"), "agents"),
+    "commands.workflows": "agents",
+    **dict.fromkeys(("commands.personas.list", "commands.personas.show", "commands.personas.new"), "agents"),
     **dict.fromkeys(("commands.db:upgrade", "commands.db:check"), "agents"),
     **dict.fromkeys(("commands.serve", "commands.token"), "server"),
 }

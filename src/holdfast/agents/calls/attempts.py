@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from holdfast.agents.calls.adapters import output_limit, priced_name
+from holdfast.agents.calls.conversion import output_limit, priced_name
 from holdfast.agents.calls.fingerprints import model_name
 from holdfast.agents.calls.gate import ModelCall
 from holdfast.agents.calls.provider_errors import ProviderError, ProviderPause, classify_error, pauses, to_failure

@@ -21,6 +21,7 @@ from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.calls.stall_detector import StallDetector
 from holdfast.agents.calls.tool_calls import AfterMutation, ToolCallRecorder
 from holdfast.agents.calls.tool_costs import ToolPrice
+from holdfast.agents.tools.rules import ToolRule
 from holdfast.runtime.run_log import RunLog
 
 
@@ -71,6 +72,10 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
     def price_tool(self, tool: str, max_cost_micros: int, *, model: str) -> None:
         """Count money for the calls of a tool that calls models by itself."""
         self._tools.costs.prices[tool] = ToolPrice(max_cost_micros, model)
+
+    def set_rule(self, tool: str, rule: ToolRule) -> None:
+        """Replace what is known of a tool, for an agent that knows more of it."""
+        self._tools.rules[tool] = rule
 
     def current_lane(self) -> str:
         """Return the lane of the current task: this middleware's, or that of the subagent it runs in."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import HumanMessage
 
-from holdfast.agents.calls.adapters import (
+from holdfast.agents.calls.attempts import Attempts
+from holdfast.agents.calls.conversion import (
     await_if_needed,
     find_refusal,
     pack,
@@ -21,7 +22,6 @@ from holdfast.agents.calls.adapters import (
     to_usage,
     unpack,
 )
-from holdfast.agents.calls.attempts import Attempts
 from holdfast.agents.calls.fingerprints import Fingerprints, model_name
 from holdfast.agents.calls.gate import ModelCall
 from holdfast.agents.calls.in_flight import InFlight

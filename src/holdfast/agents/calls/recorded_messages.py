@@ -6,7 +6,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.types import Command
 
-from holdfast.agents.calls.adapters import to_tool_call, unpack
+from holdfast.agents.calls.conversion import to_tool_call, unpack
 from holdfast.agents.calls.lane_keys import inbox_key, model_key, tool_key
 from holdfast.runtime.records import Records, StepState
 

@@ -11,7 +11,8 @@ from langchain_core.messages import ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
-from holdfast.agents.calls.adapters import (
+from holdfast.agents.calls.codec import encode_or_opaque, is_opaque
+from holdfast.agents.calls.conversion import (
     STEP_MARK,
     await_if_needed,
     describe_args,
@@ -25,7 +26,6 @@ from holdfast.agents.calls.adapters import (
     with_change_notice,
     with_note,
 )
-from holdfast.agents.calls.codec import encode_or_opaque, is_opaque
 from holdfast.agents.calls.in_flight import InFlight
 from holdfast.agents.calls.lane_keys import LaneKeys, tool_key
 from holdfast.agents.calls.model_calls import Refusal
@@ -110,6 +110,7 @@ class ToolCallRecorder:
         self._permissions = ToolPermissions(services.policy, services.approver)
         self._mutating = asyncio.Lock()
         self.costs = ToolCosts(log, services.gate)
+        self.rules = dict(services.rules)
 
     async def call(self, request: ToolCallRequest, handler: ToolHandler) -> "ToolMessage | Command[Any]":
         """Return the recorded answer of a tool call, or make the call and record it."""
@@ -155,7 +156,7 @@ class ToolCallRecorder:
             key = tool_key(message.response_metadata[STEP_MARK], position)
         is_stand_in = message is None
         is_known = is_stand_in or request.tool is not None
-        rule = self._services.rules.get(call.name, UNKNOWN_TOOL) if is_known else NO_TOOL
+        rule = self.rules.get(call.name, UNKNOWN_TOOL) if is_known else NO_TOOL
         return ToolCallState(key, lane_id, call, rule, request, handler, is_stand_in, is_known)
 
     def _replay(self, state: ToolCallState) -> ToolCallState:

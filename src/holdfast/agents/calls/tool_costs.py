@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.agents.calls.adapters import to_usage
+from holdfast.agents.calls.conversion import to_usage
 from holdfast.agents.calls.gate import ModelCall, ModelCallGate, Usage
 from holdfast.errors import AgentFailed
 from holdfast.runtime.run_log import RunLog

@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_openai import ChatOpenAI
 
-from holdfast.agents.calls.adapters import COST
+from holdfast.agents.calls.conversion import COST
 from holdfast.agents.calls.provider_errors import CutShort, Malformed
 
 _REASONING = ("reasoning_content", "reasoning")

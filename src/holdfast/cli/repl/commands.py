@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.catalog import Catalog
 from holdfast.cli.commands.approvals import approvals
-from holdfast.cli.commands.personas import describe_readiness, read_personas
+from holdfast.cli.commands.personas.list import describe_readiness, read_personas
 from holdfast.cli.commands.runs.diff import read_diff
 from holdfast.cli.commands.runs.list import list_runs
 from holdfast.cli.lazy import did_you_mean

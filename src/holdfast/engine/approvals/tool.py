@@ -4,7 +4,7 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-from holdfast.agents.calls.adapters import describe_args
+from holdfast.agents.calls.conversion import describe_args
 from holdfast.agents.calls.permission import ApprovalAnswer, digest_of
 from holdfast.agents.policy.approval_mode import describe_kind, kind_of
 from holdfast.agents.policy.judgement import Judgement

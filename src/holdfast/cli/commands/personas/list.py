@@ -1,14 +1,11 @@
-"""The commands personas list and show."""
+"""The command personas list."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from holdfast.cli.terminal.arguments import JSON, REPO
-from holdfast.cli.terminal.catalog import get_persona, open_catalog
-from holdfast.cli.terminal.completion import complete_personas
+from holdfast.cli.terminal.catalog import open_catalog
 from holdfast.cli.terminal.output import Cell, print_json, print_text, table
 
 if TYPE_CHECKING:
@@ -59,23 +56,6 @@ def describe_readiness(persona: "AgentPersona", missing: "Sequence[Missing]") ->
         return Cell(f"needs {' and '.join(one.thing for one in missing)}", "paused")
     is_simulated = persona.backend.value == "simulated"
     return Cell("with --simulate", "dim") if is_simulated else Cell("ready", "completed")
-
-
-def show_persona(
-    persona: Annotated[str, typer.Argument(metavar="PERSONA", autocompletion=complete_personas)],
-    repo: REPO = Path(),
-    as_json: JSON = False,
-) -> None:
-    """Show one persona in full.
-
-    Example: holdfast personas show simulated-developer
-    """
-    entry = get_persona(persona, repo)
-    facts = {**entry.definition.model_dump(by_alias=True), "source": entry.source.value, "file": str(entry.file)}
-    if as_json:
-        print_json(facts)
-        return
-    print_text(table([[name, str(value)[:200]] for name, value in facts.items() if value not in (None, "", [], {})]))
 
 
 def _persona_facts(entry: "CatalogEntry[AgentPersona]", missing: "Sequence[Missing]") -> dict[str, object]:
