@@ -4,6 +4,7 @@ Rule: what a command needs is imported when it runs, so that `--help` starts as 
 exit codes here and nowhere else.
 """
 
+import contextlib
 import os
 import sys
 from typing import Annotated, Any
@@ -194,7 +195,8 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except typer.TyperException as error:
-        _tell(f"usage: {_one_line(error.format_message())} Help: {_help_command(error)}")
+        message, hint = _one_line(error.format_message()), f"Help: {_help_command(error)}"
+        _report({"code": "usage", "message": message, "hint": hint}, f"usage: {message} {hint}", arguments)
         return error.exit_code
     except BrokenPipeError:
         # Whoever read this has gone; without a place to go, what is still buffered would be an error at exit.
@@ -205,12 +207,26 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
     except Exception as error:
         if is_debug:
             raise
-        _tell(_describe(error))
+        _report(_to_facts(error), _describe(error), arguments)
         return 1
 
 
-def _tell(text: str) -> None:
+def _report(facts: dict[str, Any], text: str, arguments: list[str]) -> None:
+    """Say on standard error what went wrong; where JSON was asked for, standard output gets it as one object."""
+    if "--json" in arguments:
+        import json
+
+        with contextlib.suppress(OSError):
+            typer.echo(json.dumps({"error": facts}, ensure_ascii=False))
     typer.echo(f"holdfast: {text}", err=True)
+
+
+def _to_facts(error: Exception) -> dict[str, Any]:
+    from holdfast.errors import HoldfastError
+
+    if isinstance(error, HoldfastError):
+        return error.to_dict()
+    return {"code": "internal_error", "message": f"{type(error).__name__}: {error}", "hint": ""}
 
 
 def _help_command(error: Any) -> str:

@@ -30,7 +30,8 @@ def test_an_approval_is_shown_with_all_that_an_answer_needs(
     text = holdfast("approvals", "show", waiting["approval_id"][:8]).out
 
     assert "Phase draft of small waits for your approval" in text
-    assert '"phaseKey": "draft"' in text
+    assert "  phaseKey: draft\n" in text
+    assert "  acceptance_criteria:\n    - " in text
     assert "+++ b/rehearsal/" in text
     assert "because phase draft has risk medium" in text
     assert waiting["digest"] in text

@@ -87,8 +87,12 @@ def test_nothing_is_agreed_to_without_a_yes(
 
 @pytest.mark.parametrize(
     ("command", "text"),
-    [(["runs", "watch"], "No process drives this run"), (["runs", "events", "--follow"], "run created")],
-    ids=["watch", "events"],
+    [
+        (["runs", "watch"], "No process drives this run"),
+        (["runs", "events", "--follow"], "No process drives this run"),
+        (["runs", "logs", "--follow"], "No process drives this run"),
+    ],
+    ids=["watch", "events", "logs"],
 )
 def test_ctrl_c_while_watching_ends_with_130(
     words: list[str], environment: dict[str, str], command: list[str], text: str

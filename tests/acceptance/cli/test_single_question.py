@@ -92,7 +92,6 @@ def test_a_failure_is_exit_code_1_and_says_why(world: Open) -> None:
         (("-p",), None, "There is no question."),
         (("-p", "x"), "a" * 200_001, "Standard input is longer than 200 kB"),
         (("-p", "x"), "a\0b", "Standard input is no text."),
-        (("--json",), None, "A conversation needs a terminal, or a question"),
         (("-p", "x", "--resume"), None, "There is no conversation about"),
         (("-p", "x", "--persona", "nobody"), None, "There is no persona 'nobody'."),
     ],

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.cli.terminal.arguments import JSON, REPO
 from holdfast.cli.terminal.catalog import get_persona, open_catalog
 from holdfast.cli.terminal.completion import complete_personas
-from holdfast.cli.terminal.output import Cell, print_json, print_text, table
+from holdfast.cli.terminal.output import Cell, plain, print_json, print_text, table
 
 if TYPE_CHECKING:
     from holdfast.binding import Missing
@@ -36,7 +36,7 @@ def list_personas(repo: REPO = Path(), as_json: JSON = False) -> None:
         ]
         for entry, missing in listed
     ]
-    print_text(table(rows, headings=["NAME", "STATE", "BACKEND", "MODEL", "FROM"], elastic=1))
+    print_text(table(rows, headings=["NAME", "STATE", "BACKEND", "MODEL", "FROM"], elastic=1, stacked=1))
 
 
 def read_personas(repo: Path) -> "list[tuple[CatalogEntry[AgentPersona], list[Missing]]]":
@@ -75,7 +75,16 @@ def show_persona(
     if as_json:
         print_json(facts)
         return
-    print_text(table([[name, str(value)[:200]] for name, value in facts.items() if value not in (None, "", [], {})]))
+    from holdfast.presentation.values import describe_values
+
+    for line in describe_values(_without_unset(facts)):
+        print_text(plain(line))
+
+
+def _without_unset(facts: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what the persona does not say, at every depth."""
+    inner = {name: _without_unset(value) if isinstance(value, dict) else value for name, value in facts.items()}
+    return {name: value for name, value in inner.items() if value not in (None, "", [], (), {})}
 
 
 def _persona_facts(entry: "CatalogEntry[AgentPersona]", missing: "Sequence[Missing]") -> dict[str, object]:

@@ -3,6 +3,9 @@
 import json
 from typing import Any
 
+from holdfast.persistence.raw_sql import find_artifact_text
+from holdfast.presentation.format import moment
+
 IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
 
 
@@ -34,4 +37,12 @@ def describe_deadline(row: dict[str, Any]) -> str:
     if not row["deadline_at"]:
         return ""
     action = row["shown"].get("on_deadline", "reject") if isinstance(row["shown"], dict) else "reject"
-    return f" · until {row['deadline_at'][:16].replace('T', ' ')} UTC, then {action}"
+    return f" · until {moment(row['deadline_at'])}, then {action}"
+
+
+def read_content(row: dict[str, Any]) -> str:
+    """Return the whole artifact; what was recorded with the question is cut where it is very long."""
+    details = row["shown"] if isinstance(row["shown"], dict) else {}
+    digest = (details.get("subject") or {}).get("artifact_hash")
+    text = find_artifact_text(row["run_id"], row["phase_key"], row["attempt"], digest)
+    return text if text is not None else str(details.get("content") or "")

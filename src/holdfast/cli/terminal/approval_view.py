@@ -4,10 +4,12 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_deadline
+from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_deadline, read_content
 from holdfast.cli.terminal.output import has_colour, mark, paint, paint_diff, plain
 from holdfast.enums import RunStatus
-from holdfast.persistence.raw_sql import find_artifact_text, find_template, get_run, read_approvals
+from holdfast.persistence.raw_sql import find_template, get_run, read_approvals
+from holdfast.presentation.format import moment
+from holdfast.presentation.values import describe_json, describe_values
 
 
 def read_approval(approval_id: str) -> dict[str, Any]:
@@ -26,7 +28,7 @@ def read_approval(approval_id: str) -> dict[str, Any]:
         "run_state": run["state"],
         "reason": _explain(row),
         "artifact": details.get("artifact"),
-        "content": _read_content(row) if row["about"] == "phase" else None,
+        "content": read_content(row) if row["about"] == "phase" else None,
         "diff": details.get("diff"),
         "since_answer": details.get("since_answer"),
         "commands": dict(_commands(row)) if is_open else {},
@@ -58,13 +60,6 @@ def _find_risk(definition: Any, phase_key: str) -> str:
     return str(found[0].get("risk") or "") if found else ""
 
 
-def _read_content(row: dict[str, Any]) -> str:
-    """Return the whole artifact; what was recorded with the question is cut where it is very long."""
-    digest = (row["shown"].get("subject") or {}).get("artifact_hash")
-    text = find_artifact_text(row["run_id"], row["phase_key"], row["attempt"], digest)
-    return text if text is not None else str(row["shown"].get("content") or "")
-
-
 def _commands(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the commands to answer with, and what each does."""
     short = row["approval_id"][:8]
@@ -82,13 +77,12 @@ def _commands(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _head(facts: dict[str, Any]) -> Iterator[str]:
     state = "paused" if facts["commands"] else "completed"
     yield f"{mark(state)} {paint(_headline(facts), 'bold')}\n"
-    when = facts["requested_at"][:16].replace("T", " ")
     rows = {
         "approval": f"{facts['approval_id']}, attempt {facts['attempt']}",
         "run": f"{facts['run_id'][:8]}  {facts['workflow']}: {facts['title']}".rstrip(": "),
         "repository": facts["repo_path"],
         "worktree": facts["worktree"] or "",
-        "asked": f"{when} UTC, because {facts['reason']}{describe_deadline(facts)}",
+        "asked": f"{moment(facts['requested_at'])}, because {facts['reason']}{describe_deadline(facts)}",
         "digest": facts["digest"],
     }
     for name, value in rows.items():
@@ -118,7 +112,8 @@ def _subject(facts: dict[str, Any]) -> Iterator[str]:
     if facts["about"] != "phase":
         yield from _call(facts)
         return
-    yield f"\n{paint(str(facts['artifact'] or 'The artifact'), 'bold')}\n{_indented(facts['content'])}"
+    content = describe_json(facts["content"])
+    yield f"\n{paint(str(facts['artifact'] or 'The artifact'), 'bold')}\n{_indented(content)}"
     yield f"\n{paint(f'Changed since the last accepted state: {describe_change(details)}', 'bold')}"
     if others := _without_artifact(str(facts["diff"] or ""), str(facts["artifact"])):
         yield _to_diff(others)
@@ -128,14 +123,12 @@ def _subject(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _call(facts: dict[str, Any]) -> Iterator[str]:
-    import json
-
     details = facts["shown"]
     args = details.get("args") or details.get("argv")
     if facts["about"] == "outcome":
         yield f"\n{IN_DOUBT}"
     yield f"\n{paint(str(details.get('tool') or details.get('key') or ''), 'bold')}"
-    yield _indented(args if isinstance(args, str) else json.dumps(args, indent=2, ensure_ascii=False))
+    yield _indented("\n".join(describe_values(args)))
     yield f"\n  What the phase has changed so far: holdfast runs diff {facts['run_id'][:8]}"
 
 
