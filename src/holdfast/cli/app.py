@@ -151,6 +151,9 @@ def holdfast(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With -p: print the answer as JSON.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="With -p: keep the conversation open for --resume, though nothing changed.")
+    ] = False,
 ) -> None:
     """Run agents on a repository. Whatever kills their process, the work goes on where it stopped.
 
@@ -162,11 +165,11 @@ def holdfast(
     if ctx.invoked_subcommand is None:
         from holdfast.cli.repl.home import HomeOptions, open_home
 
-        options = HomeOptions(resume, persona, simulate, question, as_json)
+        options = HomeOptions(resume, persona, simulate, question, as_json, keep)
         raise typer.Exit(open_home(ctx.get_help(), options))
-    if resume is not None or persona is not None or simulate or question is not None or as_json:
+    if resume is not None or persona is not None or simulate or question is not None or as_json or keep:
         ctx.fail(
-            "--resume, --persona, --simulate, -p and --json before a command are for a conversation, "
+            "--resume, --persona, --simulate, -p, --keep and --json before a command are for a conversation, "
             "which has no command."
         )
 

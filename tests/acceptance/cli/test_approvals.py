@@ -139,3 +139,38 @@ def test_the_next_step_of_a_waiting_run_names_its_approval(holdfast: Command, st
     text = holdfast("runs", "show", done.json["run_id"]).out
 
     assert f"holdfast approve {approval['approval_id'][:8]}" in text
+
+
+def test_what_was_edited_by_hand_since_it_was_asked_is_shown(holdfast: Command, waiting: dict[str, Any]) -> None:
+    before = holdfast("approvals", "show", waiting["approval_id"])
+    assert "Edited in the worktree" not in before.out
+    worktree = Path(holdfast("runs", "show", waiting["run_id"], "--json").json["worktree_root"])
+    (worktree / "calc.py").write_text("def add(a, b):\n    return a + b\n")
+
+    text = holdfast("approvals", "show", waiting["approval_id"]).out
+    edits = holdfast("approvals", "show", waiting["approval_id"], "--json").json["edits"]
+
+    assert "Edited in the worktree since it was asked" in text
+    assert "+    return a + b" in text
+    assert edits.startswith("diff --git a/calc.py b/calc.py")
+    assert holdfast("approve", waiting["approval_id"]).code == 0
+    assert holdfast("resume", waiting["run_id"], "--json").code == 0
+    assert "+    return a + b" in holdfast("runs", "diff", waiting["run_id"]).out
+
+
+def test_other_requirements_say_where_hand_edits_went_and_a_deletion_how_to_let_them_go(
+    holdfast: Command, waiting: dict[str, Any]
+) -> None:
+    run_id = waiting["run_id"]
+    worktree = Path(holdfast("runs", "show", run_id, "--json").json["worktree_root"])
+    (worktree / "notes.txt").write_text("mine\n")
+
+    again = holdfast("resume", run_id, "--requirements", "Multiply numbers")
+
+    ref = f"refs/holdfast/{run_id}/@rescue/"
+    assert f"what lay in the worktree is kept under {ref}" in again.err
+    assert f"what lay in the worktree is kept under {ref}" in holdfast("runs", "events", run_id).out
+    assert holdfast("abort", run_id).code == 0
+    refused = holdfast("runs", "rm", run_id, "--yes")
+    assert (refused.code, ref in refused.out, "add --unmerged" in refused.out) == (1, True, True)
+    assert holdfast("runs", "rm", run_id, "--yes", "--unmerged").code == 0

@@ -24,6 +24,7 @@ class HomeOptions:
     is_simulated: bool = False
     question: str | None = None
     is_json: bool = False
+    is_kept: bool = False
 
     @property
     def is_any(self) -> bool:
@@ -69,7 +70,8 @@ def _answer(options: HomeOptions, text: str, *, piped: str = "") -> int:
     from holdfast.cli.repl.single_question import SingleQuestion, answer_once
     from holdfast.cli.repl.start import TalkOptions
 
-    question = SingleQuestion(text.strip(), piped) if text.strip() else SingleQuestion(piped)
+    texts = (text.strip(), piped) if text.strip() else (piped, "")
+    question = SingleQuestion(*texts, is_kept=options.is_kept)
     repo = find_folder()
     if repo is None:
         raise ConfigInvalid(_NO_REPOSITORY, hint="Go to a repository, then ask again.", key="--print")

@@ -31,13 +31,23 @@ def read_approval(approval_id: str) -> dict[str, Any]:
         "content": read_content(row) if row["about"] == "phase" else None,
         "diff": details.get("diff"),
         "since_answer": details.get("since_answer"),
+        "edits": _read_edits(row) if is_open and row["about"] == "phase" else "",
         "commands": dict(_commands(row)) if is_open else {},
     }
 
 
+def _read_edits(row: dict[str, Any]) -> str:
+    """Return how the worktree differs from what lay there when it was asked, as a patch."""
+    from holdfast.config import load_config
+    from holdfast.engine.patch import read_edits
+
+    tree = (row["shown"].get("subject") or {}).get("tree")
+    return read_edits(load_config().data_dir, row["run_id"], str(tree)) if tree else ""
+
+
 def describe_approval(facts: dict[str, Any]) -> Iterator[str]:
     """Describe an approval to a person: what it is about, what changed since the last answer, and how to answer."""
-    for part in (_head, _subject, _since_answer, _answers):
+    for part in (_head, _subject, _since_answer, _edits, _answers):
         yield from part(facts)
 
 
@@ -143,6 +153,12 @@ def _since_answer(facts: dict[str, Any]) -> Iterator[str]:
         yield _indented(f"Attempt {since['attempt']} was refused{who}: {since['comment']}")
     if since.get("files"):
         yield _to_diff(str(since.get("diff") or ""))
+
+
+def _edits(facts: dict[str, Any]) -> Iterator[str]:
+    if facts["edits"]:
+        yield f"\n{paint('Edited in the worktree since it was asked; an approval is of the files as they are now', 'bold')}"
+        yield _to_diff(facts["edits"])
 
 
 def _answers(facts: dict[str, Any]) -> Iterator[str]:
