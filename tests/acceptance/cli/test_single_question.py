@@ -37,7 +37,7 @@ def test_a_question_is_answered_on_standard_output_and_a_kept_conversation_stays
 
 
 def test_an_answered_question_that_changed_nothing_leaves_nothing_behind(world: Open) -> None:
-    here = world([[asks(("read_file", {"file_path": "/calc.py"})), Says("It subtracts.")]])
+    here = world([asks(("read_file", {"file_path": "/calc.py"})), Says("It subtracts.")])
 
     answered = ask(here, "-p", "What does add do?", "--json")
 
@@ -51,7 +51,7 @@ def test_an_answered_question_that_changed_nothing_leaves_nothing_behind(world: 
 
 
 def test_one_that_changed_a_file_is_kept_and_says_so(world: Open) -> None:
-    here = world([[asks(("write_file", {"file_path": "/new.txt", "content": "new\n"})), Says("Written.")]])
+    here = world([asks(("write_file", {"file_path": "/new.txt", "content": "new\n"})), Says("Written.")])
 
     answered = ask(here, "-p", "Write a file.")
 

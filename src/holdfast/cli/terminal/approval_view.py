@@ -157,7 +157,8 @@ def _since_answer(facts: dict[str, Any]) -> Iterator[str]:
 
 def _edits(facts: dict[str, Any]) -> Iterator[str]:
     if facts["edits"]:
-        yield f"\n{paint('Edited in the worktree since it was asked; an approval is of the files as they are now', 'bold')}"
+        heading = "Edited in the worktree since it was asked; an approval is of the files as they are now"
+        yield f"\n{paint(heading, 'bold')}"
         yield _to_diff(facts["edits"])
 
 
