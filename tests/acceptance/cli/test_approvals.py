@@ -153,9 +153,11 @@ def test_what_was_edited_by_hand_since_it_was_asked_is_shown(holdfast: Command, 
     assert "Edited in the worktree since it was asked" in text
     assert "+    return a + b" in text
     assert edits.startswith("diff --git a/calc.py b/calc.py")
-    assert holdfast("approve", waiting["approval_id"]).code == 0
-    assert holdfast("resume", waiting["run_id"], "--json").code == 0
-    assert "+    return a + b" in holdfast("runs", "diff", waiting["run_id"]).out
+    assert f"It asks again, about the files as they are now: holdfast resume {waiting['run_id'][:8]}" in text
+    assert "approval_stale" in holdfast("approve", waiting["approval_id"]).err
+    assert holdfast("resume", waiting["run_id"], "--json").code == 3
+    again = holdfast("approvals", "show", waiting["run_id"], "--json").json
+    assert ("+    return a + b" in again["diff"], again["edits"]) == (True, "")
 
 
 def test_other_requirements_say_where_hand_edits_went_and_a_deletion_how_to_let_them_go(

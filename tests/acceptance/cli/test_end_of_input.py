@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -136,13 +135,6 @@ def test_the_demo_goes_on_by_itself_or_ends(environment: dict[str, str], tmp_pat
 
     assert_clean(terminal.screen)
     assert [path.name for path in tmp_path.iterdir() if "holdfast-demo" in path.name] == []
-
-
-def test_the_demo_needs_no_standard_input(environment: dict[str, str]) -> None:
-    closed = ["sh", "-c", f"exec {sys.executable} -m holdfast.cli.demo --fast <&-"]
-    done = subprocess.run(closed, env={**environment, "TERM": "dumb"}, capture_output=True, text=True, check=False)
-
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("closed", ["<&-", "<&- 2>&-", "<&- >&- 2>&-"])

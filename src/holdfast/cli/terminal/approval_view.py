@@ -157,9 +157,9 @@ def _since_answer(facts: dict[str, Any]) -> Iterator[str]:
 
 def _edits(facts: dict[str, Any]) -> Iterator[str]:
     if facts["edits"]:
-        heading = "Edited in the worktree since it was asked; an approval is of the files as they are now"
-        yield f"\n{paint(heading, 'bold')}"
+        yield f"\n{paint('Edited in the worktree since it was asked', 'bold')}"
         yield _to_diff(facts["edits"])
+        yield f"  It asks again, about the files as they are now: holdfast resume {facts['run_id'][:8]}"
 
 
 def _answers(facts: dict[str, Any]) -> Iterator[str]:
