@@ -11,7 +11,6 @@ from holdfast.engine.patch import order_trees, own_paths
 from holdfast.engine.run.load import get_run, read_template
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import StoredRun
-from holdfast.presentation.format import plural, quoted
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import FileChange, Git, Workspace, is_named, open_workspace, summarize_diff
 from holdfast.workspace.diff import read_change_kinds
@@ -74,11 +73,11 @@ def describe_base_commits(subjects: Sequence[str], branch: str, base_branch: str
     """Say which commits a branch gets because the run started from them, as a sentence to append; nothing if none."""
     if not subjects:
         return ""
-    names = quoted(subjects[:_MOST_NAMES])
+    names = ", ".join(f"“{subject}”" for subject in subjects[:_MOST_NAMES])
     more = f" and {len(subjects) - _MOST_NAMES} more" if len(subjects) > _MOST_NAMES else ""
     whose = f" of {base_branch}" if base_branch != branch else ""
     verb = "also got" if is_done else "would also get"
-    what = plural(len(subjects), "commit")
+    what = f"{len(subjects)} commit{'' if len(subjects) == 1 else 's'}"
     return f" {branch} {verb} {what}{whose} that the run started from: {names}{more}."
 
 

@@ -24,7 +24,7 @@ class HomeOptions:
     is_simulated: bool = False
     question: str | None = None
     is_json: bool = False
-    is_kept: bool = False
+    stays_open: bool = False
 
     @property
     def is_any(self) -> bool:
@@ -71,7 +71,7 @@ def _answer(options: HomeOptions, text: str, *, piped: str = "") -> int:
     from holdfast.cli.repl.start import TalkOptions
 
     texts = (text.strip(), piped) if text.strip() else (piped, "")
-    question = SingleQuestion(*texts, is_kept=options.is_kept)
+    question = SingleQuestion(*texts, stays_open=options.stays_open)
     repo = find_folder()
     if repo is None:
         raise ConfigInvalid(_NO_REPOSITORY, hint="Go to a repository, then ask again.", key="--print")

@@ -28,7 +28,7 @@ class SingleQuestion:
     text: str
     piped: str = ""
     """What came on standard input beside the question. Without a text, what waits for an answer is gone on with."""
-    is_kept: bool = False
+    stays_open: bool = False
     """Whether the conversation stays open, to be gone on with."""
 
     @property
@@ -72,7 +72,7 @@ async def _answer(repo: Path, question: SingleQuestion, options: TalkOptions, *,
             else:
                 talk.answer()
             await talk.wait()
-            ends = options.run_id is None and not question.is_kept
+            ends = options.run_id is None and not question.stays_open
             return await _finish(talk, is_json=is_json, ends=ends)
         except asyncio.CancelledError:
             await asyncio.shield(_interrupt(talk))
