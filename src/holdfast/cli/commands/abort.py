@@ -16,8 +16,6 @@ from holdfast.cli.terminal.output import EXIT_DONE, EXIT_FAILED, plain, print_js
 from holdfast.enums import PauseReason, RunStatus
 from holdfast.errors import HoldfastError
 from holdfast.persistence.raw_sql import read_open_runs
-from holdfast.persistence.statements import to_time_text
-from holdfast.quantities import parse_duration
 
 _CONVERSATION = "conversation"
 _MOST_NAMED = 20
@@ -70,6 +68,9 @@ def abort(
 
 def _choose_conversations(older_than: str | None) -> list[str]:
     """Return the conversations that have answered all, and were not used for so long."""
+    from holdfast.persistence.statements import to_time_text
+    from holdfast.quantities import parse_duration
+
     until = ""
     if older_than is not None:
         try:
