@@ -129,7 +129,8 @@ def list_base_commits(workspace: Workspace, tip: str) -> tuple[str, ...]:
     git = Git(git_dir=workspace.repo)
     if is_empty_start(git, workspace.base_commit):
         return ()
-    return tuple(git.line("log", "--format=%s", workspace.base_commit, f"^{tip}").splitlines())
+    subjects = git.line("log", "--format=%s", workspace.base_commit, f"^{tip}").splitlines()
+    return tuple(subject.encode(errors="replace").decode() for subject in subjects)  # of anyone's making
 
 
 def is_ancestor(git: Git, commit: str, tip: str) -> bool:

@@ -99,7 +99,7 @@ def test_a_branch_that_is_not_there_needs_create(start: Command, holdfast: Comma
     assert (made["action"], git(repo, "rev-parse", "mian")) == ("created", made["commit"])
 
 
-@pytest.mark.parametrize(("keys", "is_made"), [("y\r", True), ("n\r", False), ("\x04", False)])
+@pytest.mark.parametrize(("keys", "is_made"), [("y\r", True), ("\x04", False)])
 def test_on_a_terminal_it_asks_before_it_makes_a_branch(
     start: Command, repo: Path, environment: dict[str, str], keys: str, is_made: bool
 ) -> None:
@@ -137,7 +137,7 @@ def test_commits_that_come_along_from_another_branch_are_named(elsewhere: str, h
     assert "main also got 1 commit of feature that the run started from: “Other work”." in merged.out
 
 
-@pytest.mark.parametrize(("keys", "is_merged"), [("y\r", True), ("n\r", False), ("\x04", False)])
+@pytest.mark.parametrize(("keys", "is_merged"), [("y\r", True), ("\x04", False)])
 def test_on_a_terminal_it_asks_before_commits_come_along(
     elsewhere: str, repo: Path, environment: dict[str, str], keys: str, is_merged: bool
 ) -> None:
