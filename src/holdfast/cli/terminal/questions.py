@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.cli.terminal.answer_input import read_answer
-from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_request, read_content
+from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_request_in_full, read_content
 from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.output import paint, plain, say
 from holdfast.cli.terminal.pager import show_in_pager
@@ -203,11 +203,11 @@ def show_question(question: dict[str, Any]) -> None:
     details = question["shown"] if isinstance(question["shown"], dict) else {}
     if is_in_doubt(question):
         say(f"\n{paint(f'◔ {IN_DOUBT}', 'paused', sys.stderr)}\n")
-        show_long(describe_request(details))
+        show_long(describe_request_in_full(details))
         return
     if not _is_phase(question):
         say(f"\n{paint('◔ ' + str(details['question']), 'paused', sys.stderr)}\n")
-        show_long(describe_request(details))
+        show_long(describe_request_in_full(details))
         return
     following = ", ".join(details.get("next") or []) or "the run's end"
     since = details.get("since_answer") or {}
