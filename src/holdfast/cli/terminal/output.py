@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.engine.results import RunResult
 
 EXIT_DONE, EXIT_FAILED, EXIT_WAITING, EXIT_INTERRUPTED = 0, 1, 3, 130
-_LEAST_ELASTIC = 16
+_LEAST_ELASTIC = 28
 _NARROW = 80
 MARKS = {
     "completed": "✓",
