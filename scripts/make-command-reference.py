@@ -35,6 +35,12 @@ meanwhile to standard error.
 
 The end of input (Ctrl-D) answers a question with "later" or "no"; what was asked stays open.
 In the pager it does what `q` does: it closes the pager, and the command continues.
+
+With `--json` an error is one object on standard output, `{"error": {"code", "message", "hint"}}` and for some errors
+`error_class`; wrong usage has the code `usage`. The line on standard error and the exit code stay as they are.
+
+Times are in UTC, to the minute. A terminal that is narrower than 80 columns gets `runs list` and `personas list` with
+several lines for each entry.
 """
 
 

@@ -20,6 +20,7 @@ from holdfast.persistence.doctor_queries import (
     read_run_states,
     read_schema_version,
 )
+from holdfast.presentation.format import moment, plural
 from holdfast.runtime.checkpoint.private_files import is_open_to_others
 
 _MIN_GIT = (2, 31)
@@ -121,16 +122,18 @@ def _database(config: Config) -> Iterator[Check]:
     elif (damage := find_damage(config)) is not None:
         yield Check("database", "bad", damage, "Restore a backup; see holdfast db check.")
     else:
-        yield Check("database", "good", f"schema {found}, {count_runs(config)} runs")
+        yield Check("database", "good", f"schema {found}, {plural(count_runs(config), 'run')}")
 
 
 def _clock(config: Config) -> Iterator[Check]:
     latest = read_latest_update(config)
     now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     if latest and latest[:19] > now:
-        yield Check("clock", "warning", f"it is {now} here, but a run was written at {latest}", "Set the clock.")
+        yield Check(
+            "clock", "warning", f"it is {moment(now)} here, but a run was written at {moment(latest)}", "Set the clock."
+        )
     else:
-        yield Check("clock", "good", f"{now}Z")
+        yield Check("clock", "good", moment(now))
 
 
 def _worktrees(config: Config) -> Iterator[Check]:
@@ -144,7 +147,7 @@ def _worktrees(config: Config) -> Iterator[Check]:
         yield Check("worktrees", "warning", f"{len(strangers)} of no run ({named})", remedy)
     else:
         over = sum(1 for name in there if known[name] in TERMINAL_STATES)
-        yield Check("worktrees", "good", f"{len(there)}, {over} of them of runs that are over")
+        yield Check("worktrees", "good", f"{len(there)}{f', {over} of them of runs that are over' if over else ''}")
 
 
 def _sandbox(_config: Config) -> Iterator[Check]:

@@ -5,11 +5,12 @@ A template is checked when it is made: whatever holds a `WorkflowTemplate` can r
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
@@ -182,7 +183,8 @@ class WorkflowTemplate(Definition):
 
     @model_validator(mode="after")
     def _hangs_together(self) -> "WorkflowTemplate":
-        refuse([*_find_doubled_names(self), *_find_unknown_names(self)])
+        outline = _Outline.of(self)
+        refuse([*_find_doubled_names(outline), *_find_unknown_names(outline)])
         # The graph can be walked only once every name in it is known.
         refuse(_find_cycles(self))
         refuse(_find_shared_artifacts(self))
@@ -259,38 +261,105 @@ def check_schemas(template: WorkflowTemplate, registry: "ArtifactSchemaRegistry"
         raise TemplateInvalid(message, hint="Add or correct the schemas named.", file="", problems=problems)
 
 
+def find_template_faults(
+    template: "WorkflowTemplate | Mapping[str, Any]", registry: "ArtifactSchemaRegistry"
+) -> Iterator[tuple[Loc, str]]:
+    """Find what is wrong beside the fields: schemas, and in plain data names too, which a template has right.
+
+    Plain data may be wrong in any place; what cannot be read there is passed over.
+    """
+    outline = _Outline.of(template)
+    if not isinstance(template, WorkflowTemplate):
+        yield from _find_doubled_names(outline)
+        yield from _find_unknown_names(outline)
+    yield from _find_schema_faults(outline.schema_ids, registry)
+
+
 def find_schema_faults(template: WorkflowTemplate, registry: "ArtifactSchemaRegistry") -> Iterator[tuple[Loc, str]]:
     """Find where a phase names a schema that is not in the registry or cannot be used, and why."""
-    for index, phase in enumerate(template.phases):
+    return _find_schema_faults(_Outline.of(template).schema_ids, registry)
+
+
+def _find_schema_faults(
+    schema_ids: Iterable[str | None], registry: "ArtifactSchemaRegistry"
+) -> Iterator[tuple[Loc, str]]:
+    for index, schema_id in enumerate(schema_ids):
         try:
-            registry.get_schema(phase.expected_artifact.schema_id)
+            if schema_id is not None:
+                registry.get_schema(schema_id)
         except SchemaNotFound as error:
-            suggestion = did_you_mean(phase.expected_artifact.schema_id, registry.list_ids())
+            suggestion = did_you_mean(schema_id or "", registry.list_ids())
             yield ("phases", index, "expected_artifact", "schema"), error.message + suggestion
         except HoldfastError as error:
             yield ("phases", index, "expected_artifact", "schema"), error.message
 
 
-def _find_doubled_names(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:
-    roles = Counter(role.id for role in template.roles)
-    phases = Counter(phase.key for phase in template.phases)
-    for index, role in enumerate(template.roles):
-        if roles[role.id] > 1:
-            yield ("roles", index, "id"), f"there is more than one role {role.id}"
-    for index, phase in enumerate(template.phases):
-        if phases[phase.key] > 1:
-            yield ("phases", index, "key"), f"there is more than one phase {phase.key}"
+@dataclass(frozen=True)
+class _Outline:
+    """The names in a workflow, in order; `None` where plain data has none that can be read."""
+
+    roles: tuple[str | None, ...]
+    phases: tuple[str | None, ...]
+    phase_roles: tuple[str | None, ...]
+    needs: tuple[tuple[str, ...], ...]
+    schema_ids: tuple[str | None, ...]
+
+    @classmethod
+    def of(cls, template: "WorkflowTemplate | Mapping[str, Any]") -> "_Outline":
+        if isinstance(template, WorkflowTemplate):
+            return cls(
+                tuple(role.id for role in template.roles),
+                tuple(phase.key for phase in template.phases),
+                tuple(phase.role for phase in template.phases),
+                tuple(phase.needs or () for phase in template.phases),
+                tuple(phase.expected_artifact.schema_id for phase in template.phases),
+            )
+        phases = _to_mappings(template.get("phases"))
+        return cls(
+            tuple(_to_name(role.get("id")) for role in _to_mappings(template.get("roles"))),
+            tuple(_to_name(phase.get("key")) for phase in phases),
+            tuple(_to_name(phase.get("role")) for phase in phases),
+            tuple(tuple(filter(None, map(_to_name, _to_list(phase.get("needs"))))) for phase in phases),
+            tuple(_to_name(_to_mapping(phase.get("expected_artifact")).get("schema")) for phase in phases),
+        )
 
 
-def _find_unknown_names(template: WorkflowTemplate) -> Iterator[tuple[Loc, str]]:
-    roles = {role.id for role in template.roles}
-    phases = {phase.key for phase in template.phases}
-    for index, phase in enumerate(template.phases):
-        if phase.role not in roles:
-            names = f"the roles are {', '.join(sorted(roles))}.{did_you_mean(phase.role, roles)}".rstrip(".")
-            yield ("phases", index, "role"), f"there is no role {phase.role}; {names}"
-        for needed in phase.needs or ():
-            if needed not in phases:
+def _to_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _to_mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _to_mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [_to_mapping(item) for item in _to_list(value)]
+
+
+def _to_name(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _find_doubled_names(outline: _Outline) -> Iterator[tuple[Loc, str]]:
+    roles, phases = Counter(outline.roles), Counter(outline.phases)
+    for index, role in enumerate(outline.roles):
+        if role is not None and roles[role] > 1:
+            yield ("roles", index, "id"), f"there is more than one role {role}"
+    for index, phase in enumerate(outline.phases):
+        if phase is not None and phases[phase] > 1:
+            yield ("phases", index, "key"), f"there is more than one phase {phase}"
+
+
+def _find_unknown_names(outline: _Outline) -> Iterator[tuple[Loc, str]]:
+    """Find names that nothing has; where some cannot be read, nobody knows whether it is one of these."""
+    roles = set(filter(None, outline.roles)) if outline.roles and None not in outline.roles else None
+    phases = set(filter(None, outline.phases)) if None not in outline.phases else None
+    for index, role in enumerate(outline.phase_roles):
+        if roles is not None and role is not None and role not in roles:
+            names = f"the roles are {', '.join(sorted(roles))}.{did_you_mean(role, roles)}".rstrip(".")
+            yield ("phases", index, "role"), f"there is no role {role}; {names}"
+        for needed in outline.needs[index]:
+            if phases is not None and needed not in phases:
                 suggestion = did_you_mean(needed, phases)
                 yield ("phases", index, "needs"), f"there is no phase {needed}" + (suggestion and f".{suggestion}")
 

@@ -4,6 +4,7 @@ Rule: what a command needs is imported when it runs, so that `--help` starts as 
 exit codes here and nowhere else.
 """
 
+import contextlib
 import os
 import sys
 from typing import Annotated, Any
@@ -155,6 +156,9 @@ def holdfast(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With -p: print the answer as JSON.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="With -p: keep the conversation open for --resume, though nothing changed.")
+    ] = False,
 ) -> None:
     """Run agents on a repository. Whatever kills their process, the work goes on where it stopped.
 
@@ -166,12 +170,12 @@ def holdfast(
     if ctx.invoked_subcommand is None:
         from holdfast.cli.repl.home import HomeOptions, open_home
 
-        options = HomeOptions(resume, persona, simulate, question, as_json, unsandboxed)
+        options = HomeOptions(resume, persona, simulate, question, as_json, unsandboxed, keep)
         raise typer.Exit(open_home(ctx.get_help(), options))
-    if resume is not None or persona is not None or simulate or question is not None or as_json or unsandboxed:
+    if any(option is not None for option in (resume, persona, question)) or simulate or as_json or unsandboxed or keep:
         ctx.fail(
-            "--resume, --persona, --simulate, --unsandboxed, -p and --json before a command are for a conversation, "
-            "which has no command."
+            "--resume, --persona, --simulate, --unsandboxed, -p, --keep and --json before a command are for a "
+            "conversation, which has no command."
         )
 
 
@@ -199,7 +203,8 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except typer.TyperException as error:
-        _tell(f"usage: {_one_line(error.format_message())} Help: {_help_command(error)}")
+        message, hint = _one_line(error.format_message()), f"Help: {_help_command(error)}"
+        _report({"code": "usage", "message": message, "hint": hint}, f"usage: {message} {hint}", arguments)
         return error.exit_code
     except BrokenPipeError:
         # Whoever read this has gone; without a place to go, what is still buffered would be an error at exit.
@@ -210,12 +215,26 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
     except Exception as error:
         if is_debug:
             raise
-        _tell(_describe(error))
+        _report(_to_facts(error), _describe(error), arguments)
         return 1
 
 
-def _tell(text: str) -> None:
+def _report(facts: dict[str, Any], text: str, arguments: list[str]) -> None:
+    """Say on standard error what went wrong; where JSON was asked for, standard output gets it as one object."""
+    if "--json" in arguments:
+        import json
+
+        with contextlib.suppress(OSError):
+            typer.echo(json.dumps({"error": facts}, ensure_ascii=False))
     typer.echo(f"holdfast: {text}", err=True)
+
+
+def _to_facts(error: Exception) -> dict[str, Any]:
+    from holdfast.errors import HoldfastError
+
+    if isinstance(error, HoldfastError):
+        return error.to_dict()
+    return {"code": "internal_error", "message": f"{type(error).__name__}: {error}", "hint": ""}
 
 
 def _help_command(error: Any) -> str:

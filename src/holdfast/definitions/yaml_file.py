@@ -49,6 +49,9 @@ DefinitionT = TypeVar("DefinitionT", bound=Definition)
 NamedT = TypeVar("NamedT", bound=Named)
 
 
+FindFaults = Callable[[DefinitionT | Mapping[str, Any]], Iterable[tuple[Loc, str]]]
+
+
 @dataclass(frozen=True, slots=True)
 class DefinitionProblem:
     """One thing that is wrong in a file: on which line, in which field, and what."""
@@ -83,7 +86,7 @@ def load_definition(path: Path, model: type[DefinitionT], fault: type[HoldfastEr
 def check_definition_file(
     path: Path,
     model: type[DefinitionT],
-    find_faults: Callable[[DefinitionT], Iterable[tuple[Loc, str]]],
+    find_faults: FindFaults[DefinitionT],
 ) -> tuple[DefinitionT | None, list[DefinitionProblem]]:
     """Return a file's definition and everything that is wrong with it, as `check_definition` does."""
     try:
@@ -96,23 +99,30 @@ def check_definition_file(
 def check_definition(
     source: str | Mapping[str, object],
     model: type[DefinitionT],
-    find_faults: Callable[[DefinitionT], Iterable[tuple[Loc, str]]],
+    find_faults: FindFaults[DefinitionT],
 ) -> tuple[DefinitionT | None, list[DefinitionProblem]]:
-    """Return a definition that is in no file, and everything that is wrong with it.
+    """Return a definition that is in no file, and everything that is wrong with it, in the order of the lines.
 
-    `find_faults` is called with a definition that could be read. What is no text has no lines: its problems are all on
-    line 1.
+    `find_faults` gets the definition, or its plain data where a field is wrong: then it finds what it can. What is no
+    text has no lines: its problems are all on line 1.
     """
     line_of: dict[Loc, int] = {}
     try:
         content: object = source
         if isinstance(source, str):
             content, line_of = _read_yaml(source)
-        definition = _validate(content, line_of, model)
     except _Unusable as unusable:
         return None, list(unusable.problems)
-    faults = find_faults(definition)
-    return definition, [DefinitionProblem(_find_line(loc, line_of), _field(loc), message) for loc, message in faults]
+    definition: DefinitionT | None = None
+    problems: list[DefinitionProblem] = []
+    try:
+        definition = _validate(content, line_of, model)
+    except _Unusable as unusable:
+        problems += unusable.problems
+    if definition is not None or isinstance(content, dict):
+        faults = find_faults(definition if definition is not None else content)  # type: ignore[arg-type]  # a dict
+        problems += [DefinitionProblem(_find_line(loc, line_of), _field(loc), message) for loc, message in faults]
+    return definition, sorted(dict.fromkeys(problems), key=lambda problem: problem.line)
 
 
 def _parse(text: str, model: type[DefinitionT]) -> DefinitionT:

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.concurrency import finish_then_cancel
 from holdfast.config import Config
-from holdfast.engine.merge_preview import default_message
+from holdfast.engine.merge_preview import default_message, describe_base_commits
 from holdfast.engine.patch import own_paths, to_facts
 from holdfast.engine.run.load import get_run, read_template
 from holdfast.engine.scope import utc_now
@@ -153,11 +153,12 @@ def _bring_to_branch(
         "commit": "" if request.is_dry_run else merged.commit,
         "commits": list(merged.commits),
         "files": [{"path": file.path, "added": file.added, "removed": file.removed} for file in merged.summary.files],
-        "message": _describe(merged, is_dry_run=request.is_dry_run),
+        "base_commits": list(merged.base_commits),
+        "message": _describe(merged, workspace.base_branch, is_dry_run=request.is_dry_run),
     }
 
 
-def _describe(merged: Merged, *, is_dry_run: bool) -> str:
+def _describe(merged: Merged, base_branch: str, *, is_dry_run: bool) -> str:
     if merged.is_empty:
         return _EMPTY
     if merged.action is MergeAction.NOTHING_TO_DO:
@@ -166,9 +167,10 @@ def _describe(merged: Merged, *, is_dry_run: bool) -> str:
     count = len(merged.summary.files)
     changed = f"{count} file{'' if count == 1 else 's'}, +{merged.summary.added} −{merged.summary.removed}"
     where = f" and its checkout {merged.checkout}" if merged.checkout else ""
+    others = describe_base_commits(merged.base_commits, merged.branch, base_branch, is_done=not is_dry_run)
     if is_dry_run:
-        return f"{merged.branch}{where} would be {action}: {changed}. Nothing was changed."
-    return f"{merged.branch}{where}: {action}, {changed}, now at {merged.commit[:10]}."
+        return f"{merged.branch}{where} would be {action}: {changed}.{others} Nothing was changed."
+    return f"{merged.branch}{where}: {action}, {changed}, now at {merged.commit[:10]}.{others}"
 
 
 def _tidy(config: Config, run_id: str, message: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.config import Config
@@ -14,7 +14,7 @@ from holdfast.persistence.runs import StoredRun
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import FileChange, Git, Workspace, is_named, open_workspace, summarize_diff
 from holdfast.workspace.diff import read_change_kinds
-from holdfast.workspace.result import find_merged
+from holdfast.workspace.result import find_merged, list_base_commits
 
 _VERBS = {"A": "Add", "D": "Remove"}
 _MOST_NAMES = 3
@@ -30,6 +30,8 @@ class MergePreview:
     kinds: Mapping[str, str]
     """By path `A`, `M` or `D`: added, modified, deleted."""
     message: str
+    others: str = ""
+    """What else the branch would get, since the run started from commits that it does not have."""
 
 
 async def preview_merge(db: Database, config: Config, run_id: str) -> MergePreview:
@@ -50,18 +52,33 @@ def preview_stored(
     if not trees:
         return MergePreview(target, (), {}, "")
     own = own_paths(workspace, template.artifact_paths)
-    start = _find_start(workspace, into or workspace.base_branch)
+    branch = into or workspace.base_branch
+    tip = _find_tip(workspace, branch)
+    start = find_merged(workspace, branch, tip) or workspace.base_commit
     kinds = read_change_kinds(workspace.repo, start, trees[-1])
     kinds = {path: kind for path, kind in kinds.items() if not is_named(own, path)}
     summary = summarize_diff(workspace.repo, start, trees[-1])
     files = tuple(file for file in summary.files if file.path in kinds)
-    return MergePreview(target, files, kinds, f"{describe_change(kinds)}\n\nConversation {stored.run.id}.\n")
+    message = f"{describe_change(kinds)}\n\nConversation {stored.run.id}.\n"
+    missing = () if tip is None or workspace.is_private else list_base_commits(workspace, tip)
+    others = describe_base_commits(missing, branch, workspace.base_branch, is_done=False).strip()
+    return MergePreview(target, files, kinds, message, others)
 
 
-def _find_start(workspace: Workspace, branch: str) -> str:
-    """Return what the branch has of the run: its base, or what an earlier merge brought."""
-    tip = Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}")
-    return find_merged(workspace, branch, tip) or workspace.base_commit
+def _find_tip(workspace: Workspace, branch: str) -> str | None:
+    return Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}")
+
+
+def describe_base_commits(subjects: Sequence[str], branch: str, base_branch: str, *, is_done: bool) -> str:
+    """Say which commits a branch gets because the run started from them, as a sentence to append; nothing if none."""
+    if not subjects:
+        return ""
+    names = ", ".join(f"“{subject}”" for subject in subjects[:_MOST_NAMES])
+    more = f" and {len(subjects) - _MOST_NAMES} more" if len(subjects) > _MOST_NAMES else ""
+    whose = f" of {base_branch}" if base_branch != branch else ""
+    verb = "also got" if is_done else "would also get"
+    what = f"{len(subjects)} commit{'' if len(subjects) == 1 else 's'}"
+    return f" {branch} {verb} {what}{whose} that the run started from: {names}{more}."
 
 
 def default_message(

@@ -13,7 +13,16 @@ from typing import Any
 
 from holdfast.errors import RunNotInState, WorkspaceError
 from holdfast.persistence.statements import to_time_text
-from holdfast.workspace import LeftOutGroup, Workspace, diff, has_object, leave_out, open_workspace, read_setup
+from holdfast.workspace import (
+    LeftOutGroup,
+    Workspace,
+    diff,
+    has_object,
+    leave_out,
+    open_workspace,
+    read_setup,
+    write_tree,
+)
 
 UNFINISHED = ("running", "awaiting_approval")  # states of phases whose change is not complete, or not accepted
 _MOST_NAMED = 5
@@ -83,6 +92,18 @@ def to_facts(groups: Iterable[LeftOutGroup]) -> list[dict[str, Any]]:
         {"path": group.path.encode(errors="replace").decode(), "files": group.files, "reason": group.reason}
         for group in groups
     ]
+
+
+def read_edits(data_dir: Path, run_id: str, tree: str) -> str:
+    """Return how a run's worktree differs from a recorded tree, as a patch; nothing if that cannot be seen from here.
+
+    A person may edit what waits for their approval.
+    """
+    try:
+        workspace = open_workspace(data_dir, run_id)
+        return diff(workspace.repo, tree, write_tree(workspace).tree_id)
+    except (WorkspaceError, OSError):
+        return ""
 
 
 def find_unfinished(

@@ -95,7 +95,7 @@ class RunScope:
         """Do the engine's own work on files and git in a thread, one piece at a time.
 
         If the disk, git or a schema file refuses, that is no failure of the phase: the drive stops with the error, and
-        the run goes on from here once the cause is mended.
+        the run goes on from here once the cause is gone.
         """
         async with self.tree_lock:
             try:

@@ -21,6 +21,7 @@ from holdfast.engine.approvals.decisions import (
     write_top_up,
 )
 from holdfast.engine.approvals.questions import UNSET, ApprovalDecision, to_question
+from holdfast.engine.conversation.end import end_unchanged
 from holdfast.engine.phase.artifact import check_edited
 from holdfast.engine.results import RunResult
 from holdfast.engine.run.binder import RunBinder
@@ -231,6 +232,12 @@ class WorkflowEngine:
                     await self._owner.pause(stored.run.id)
                 except RunBusy:
                     await wait_until_paused(journal, stored.run.id, requested.seq)
+        return await self.result(stored.run.id)
+
+    async def end_conversation(self, run_id: RunId) -> RunResult:
+        """Complete a conversation that has answered all and changed no file; any other stays as it is."""
+        stored = await get_run(self._db, run_id)
+        await end_unchanged(self._owner, stored.run.id)
         return await self.result(stored.run.id)
 
     async def fork(

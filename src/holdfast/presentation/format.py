@@ -68,6 +68,11 @@ def duration(seconds: float | None) -> str:
     return f"{whole // size} {unit}{rest}"
 
 
+def moment(text: str) -> str:
+    """Write a stored time, which is ISO 8601 in UTC, to the minute: `2026-11-17 02:38 UTC`."""
+    return f"{text[:16].replace('T', ' ')} UTC"
+
+
 def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 

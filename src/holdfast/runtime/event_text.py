@@ -23,7 +23,8 @@ _PHRASES: Mapping[str, str] = {
     EventKind.RUN_MERGE_REQUESTED: "merge asked for{by}",
     EventKind.RUN_MERGED: "merged{branch}{by}",
     EventKind.WORKSPACE_PREPARED: "workspace ready{root}",
-    EventKind.PHASE_STARTED: "phase {phase} started{attempt_no}{persona}",
+    EventKind.RUN_CHANGED: "run changed{by}{changes}{reopened}",
+    EventKind.PHASE_STARTED: "phase {phase} started{attempt_no}{persona}{rescue_ref}",
     EventKind.PHASE_SKIPPED: "phase {phase} was done before, not repeated",
     EventKind.PHASE_COMPLETED: "phase {phase} completed{artifact}",
     EventKind.PHASE_FAILED: "phase {phase} failed: {error}",
@@ -33,6 +34,7 @@ _PHRASES: Mapping[str, str] = {
     EventKind.STEP_FAILED: "{key} failed{attempt}: {error}{retry_at}",
     EventKind.STEP_UNKNOWN: "{key} was in flight when its process died: {resolution}",
     EventKind.TIMER_STARTED: "{key} for {seconds} s",
+    EventKind.MESSAGE_RECEIVED: "message{by}{partner}",
     EventKind.AGENT_STARTED: "agent started",
     EventKind.AGENT_FINISHED: "agent finished",
     EventKind.AGENT_ERROR: "agent failed: {error}",
@@ -61,8 +63,8 @@ _IF_THERE: Mapping[str, str] = {
     "branch": " into {}",
     "by": " by {}",
     "comment": ", {}",
-    "persona": ", by {}",
     "reason": ": {}",
+    "rescue_ref": "; what lay in the worktree is kept under {}",
     "resolved": ", {}",
     "retry_at": ", to be tried again",
     "root": " in {}",
@@ -96,6 +98,10 @@ def find_detail(event: Event) -> str:
     payload, result = event.payload, event.payload.get("result")
     if event.kind == EventKind.PHASE_REOPENED:
         return str(payload.get("comment") or "")
+    if event.kind == EventKind.MESSAGE_RECEIVED:
+        return str(payload.get("text") or "")
+    if event.kind == EventKind.RUN_CHANGED:
+        return str(payload.get("requirements_md") or "")
     if event.kind == EventKind.AGENT_FINISHED and isinstance(result, dict):
         return str(result.get("text") or "")
     if event.kind in (EventKind.MODEL_RESPONSE, EventKind.TOOL_RESULT):
@@ -181,6 +187,26 @@ class _Words(dict[str, str]):
         if not value:
             return ""
         return f", waits for {' and '.join(map(self._show, value)) if isinstance(value, list) else self._show(value)}"
+
+    def _to_persona(self, value: Any) -> str:
+        """Name who works: a conversation has the whole persona in its events."""
+        value = value or self._result.get("persona")
+        name = value.get("name") if isinstance(value, Mapping) else value
+        return f", by {self._show(name)}" if name else ""
+
+    def _to_partner(self, _value: Any) -> str:
+        persona = self._payload.get("persona")
+        return f" to {self._show(persona.get('name'))}" if isinstance(persona, Mapping) else ""
+
+    def _to_changes(self, _value: Any) -> str:
+        personas = self._payload.get("personas")
+        named = personas.items() if isinstance(personas, Mapping) else ()
+        parts = ["other requirements"] if "requirements_md" in self._payload else []
+        parts += [f"{role} is {one.get('name')}" for role, one in named if isinstance(one, Mapping)]
+        return f": {self._show(', '.join(parts))}" if parts else ""
+
+    def _to_reopened(self, value: Any) -> str:
+        return f", starts anew: {self._show(', '.join(map(str, value)))}" if isinstance(value, list) and value else ""
 
     def _to_cause(self, _value: Any) -> str:
         reason = self._payload.get("reason")

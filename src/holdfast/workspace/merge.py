@@ -27,6 +27,7 @@ from holdfast.workspace.result import (
     is_ancestor,
     keep_result,
     keep_squashed,
+    list_base_commits,
     list_commits,
     make_result,
     read_commit,
@@ -48,7 +49,8 @@ class MergeAction(StrEnum):
 class Merged:
     """`checkout` is the folder whose files moved with the branch; `None` if no checkout has it.
 
-    `commits` are the subjects of the commits that the branch got. `is_empty` says that the run changed no file.
+    `commits` are the subjects of the commits that the branch got, `base_commits` of those that it got because the run
+    started from them and it did not have them. `is_empty` says that the run changed no file.
     """
 
     action: MergeAction
@@ -58,6 +60,7 @@ class Merged:
     summary: DiffSummary
     commits: tuple[str, ...] = ()
     is_empty: bool = False
+    base_commits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,18 +157,34 @@ def _bring(merge: _Merge, options: MergeOptions) -> Merged:
     else:
         commit, action = _join(merge, result)
         subjects = tuple(each.subject for each in merge.commits)
+    if tip and _has_tree_of(git, tip, commit):
+        return _leave_as_it_is(merge, tip, result, is_dry_run=options.is_dry_run)
+    others = list_base_commits(merge.workspace, tip) if tip else ()
     start = tip or git.line("mktree")
     summary = summarize_diff(merge.workspace.repo, tip or merge.workspace.base_commit, commit)
     paths = changed_paths(merge.workspace.repo, f"{start}^{{tree}}", f"{commit}^{{tree}}")
     if options.is_dry_run:
         checkout = check_files(git, merge.branch, tip, commit, paths=paths, state=state)
-        return Merged(action, merge.branch, commit, checkout, summary, subjects)
+        return Merged(action, merge.branch, commit, checkout, summary, subjects, base_commits=others)
     # crash: the same commits are found and used again, so a repeated merge recognises what the branch already has.
     keep_result(merge.workspace, result, merge.branch)
     if is_squashed:
         keep_squashed(merge.workspace, merge.tree, merge.branch, commit)
     checkout = move_branch(git, merge.branch, tip, commit, paths=paths, state=state)
-    return Merged(action, merge.branch, commit, checkout, summary, subjects)
+    return Merged(action, merge.branch, commit, checkout, summary, subjects, base_commits=others)
+
+
+def _has_tree_of(git: Git, tip: str, commit: str) -> bool:
+    return git.line("rev-parse", f"{tip}^{{tree}}") == git.line("rev-parse", f"{commit}^{{tree}}")
+
+
+def _leave_as_it_is(merge: _Merge, tip: str, result: str, *, is_dry_run: bool) -> Merged:
+    """Add no commit to a branch that has every file of the result, as after the merge of the run it was forked from."""
+    if not is_dry_run:
+        # crash: without the second ref the next merge finds the same again; with both it knows what the branch has.
+        keep_result(merge.workspace, result, merge.branch)
+        keep_squashed(merge.workspace, merge.tree, merge.branch, tip)
+    return Merged(MergeAction.NOTHING_TO_DO, merge.branch, tip, None, DiffSummary(()))
 
 
 def _check_name(merge: _Merge) -> None:

@@ -124,6 +124,15 @@ def find_merged(workspace: Workspace, branch: str, tip: str | None) -> str | Non
     return None
 
 
+def list_base_commits(workspace: Workspace, tip: str) -> tuple[str, ...]:
+    """List the subjects of the commits before the run's base that a branch at `tip` does not have, the newest first."""
+    git = Git(git_dir=workspace.repo)
+    if is_empty_start(git, workspace.base_commit):
+        return ()
+    subjects = git.line("log", "--format=%s", workspace.base_commit, f"^{tip}").splitlines()
+    return tuple(subject.encode(errors="replace").decode() for subject in subjects)  # of anyone's making
+
+
 def is_ancestor(git: Git, commit: str, tip: str) -> bool:
     """Return whether `tip` has the commit."""
     return git.run("merge-base", "--is-ancestor", commit, tip, ok=(0, 1)).exit_code == 0

@@ -31,7 +31,8 @@ def test_an_approval_is_shown_with_all_that_an_answer_needs(
     text = holdfast("approvals", "show", waiting["approval_id"][:8]).out
 
     assert "Phase draft of small waits for your approval" in text
-    assert '"phaseKey": "draft"' in text
+    assert "  phaseKey: draft\n" in text
+    assert "  acceptance_criteria:\n    - " in text
     assert "+++ b/rehearsal/" in text
     assert "because phase draft has risk medium" in text
     assert waiting["digest"] in text
@@ -159,3 +160,40 @@ def test_an_artifact_can_be_edited_with_the_approval(
     events = [json.loads(line) for line in holdfast("runs", "events", waiting["run_id"], "--json").out.splitlines()]
     accepted = [event["payload"] for event in events if event["kind"] == "artifact.accepted"]
     assert [("by" in payload, payload["turn"]) for payload in accepted][:2] == [(False, 1), (True, 3)]
+
+
+def test_what_was_edited_by_hand_since_it_was_asked_is_shown(holdfast: Command, waiting: dict[str, Any]) -> None:
+    before = holdfast("approvals", "show", waiting["approval_id"])
+    assert "Edited in the worktree" not in before.out
+    worktree = Path(holdfast("runs", "show", waiting["run_id"], "--json").json["worktree_root"])
+    (worktree / "calc.py").write_text("def add(a, b):\n    return a + b\n")
+
+    text = holdfast("approvals", "show", waiting["approval_id"]).out
+    edits = holdfast("approvals", "show", waiting["approval_id"], "--json").json["edits"]
+
+    assert "Edited in the worktree since it was asked" in text
+    assert "+    return a + b" in text
+    assert edits.startswith("diff --git a/calc.py b/calc.py")
+    assert f"It asks again, about the files as they are now: holdfast resume {waiting['run_id'][:8]}" in text
+    assert "approval_stale" in holdfast("approve", waiting["approval_id"]).err
+    assert holdfast("resume", waiting["run_id"], "--json").code == 3
+    again = holdfast("approvals", "show", waiting["run_id"], "--json").json
+    assert ("+    return a + b" in again["diff"], again["edits"]) == (True, "")
+
+
+def test_other_requirements_say_where_hand_edits_went_and_a_deletion_how_to_let_them_go(
+    holdfast: Command, waiting: dict[str, Any]
+) -> None:
+    run_id = waiting["run_id"]
+    worktree = Path(holdfast("runs", "show", run_id, "--json").json["worktree_root"])
+    (worktree / "notes.txt").write_text("mine\n")
+
+    again = holdfast("resume", run_id, "--requirements", "Multiply numbers")
+
+    ref = f"refs/holdfast/{run_id}/@rescue/"
+    assert f"what lay in the worktree is kept under {ref}" in again.err
+    assert ref in holdfast("runs", "events", run_id).out
+    assert holdfast("abort", run_id).code == 0
+    refused = holdfast("runs", "rm", run_id, "--yes")
+    assert (refused.code, ref in refused.out, "add --unmerged" in refused.out) == (1, True, True)
+    assert holdfast("runs", "rm", run_id, "--yes", "--unmerged").code == 0

@@ -70,6 +70,20 @@ def test_a_refusal_is_one_line_with_code_and_next_step(holdfast: Command, argume
     assert done.err.count("\n") == 1
 
 
+def test_with_json_an_error_is_one_object_too(holdfast: Command) -> None:
+    refused = holdfast("runs", "show", "ffffffff", "--json")
+    assert refused.code == 1
+    assert set(refused.json) == {"error"}
+    assert refused.json["error"]["code"] == "run_not_found"
+    assert refused.json["error"]["hint"] in refused.err
+    assert refused.err.startswith("holdfast: run_not_found: ")
+    assert refused.err.count("\n") == 1
+
+    wrong = holdfast("runs", "list", "--state", "asleep", "--json")
+    assert (wrong.code, wrong.json["error"]["code"]) == (2, "usage")
+    assert holdfast("runs", "show", "ffffffff").out == ""
+
+
 def test_a_traceback_only_with_debug(holdfast: Command) -> None:
     from holdfast.errors import RunNotFound
 
@@ -88,7 +102,10 @@ def test_the_catalog_is_listed_and_shown(holdfast: Command, repo: Path) -> None:
     assert holdfast("workflows", "validate", file, "--json").json["valid"] is True
     assert len(holdfast("personas", "list", "--json").json) >= 12
     assert holdfast("personas", "show", "simulated-developer", "--json").json["backend"] == "simulated"
-    assert "rehearsal-1" in holdfast("personas", "show", "simulated-developer").out
+    text = holdfast("personas", "show", "simulated-developer").out
+    assert "model: rehearsal-1\ncapabilities:\n  - code_write\n" in text
+    assert "requires_consent: false\n" in text
+    assert not [word for word in ("None", "False", "{", "(", "[") if word in text]
 
 
 def test_init_writes_once_and_names_the_next_command(holdfast: Command, repo: Path, tmp_path: Path) -> None:

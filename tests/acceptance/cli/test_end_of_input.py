@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -87,8 +86,12 @@ def test_nothing_is_agreed_to_without_a_yes(
 
 @pytest.mark.parametrize(
     ("command", "text"),
-    [(["runs", "watch"], "No process drives this run"), (["runs", "events", "--follow"], "run created")],
-    ids=["watch", "events"],
+    [
+        (["runs", "watch"], "No process drives this run"),
+        (["runs", "events", "--follow"], "No process drives this run"),
+        (["runs", "logs", "--follow"], "No process drives this run"),
+    ],
+    ids=["watch", "events", "logs"],
 )
 def test_ctrl_c_while_watching_ends_with_130(
     words: list[str], environment: dict[str, str], command: list[str], text: str
@@ -132,13 +135,6 @@ def test_the_demo_goes_on_by_itself_or_ends(environment: dict[str, str], tmp_pat
 
     assert_clean(terminal.screen)
     assert [path.name for path in tmp_path.iterdir() if "holdfast-demo" in path.name] == []
-
-
-def test_the_demo_needs_no_standard_input(environment: dict[str, str]) -> None:
-    closed = ["sh", "-c", f"exec {sys.executable} -m holdfast.cli.demo --fast <&-"]
-    done = subprocess.run(closed, env={**environment, "TERM": "dumb"}, capture_output=True, text=True, check=False)
-
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("closed", ["<&-", "<&- 2>&-", "<&- >&- 2>&-"])

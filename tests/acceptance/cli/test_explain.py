@@ -157,10 +157,32 @@ def test_unknown_roles_are_found_with_a_suggestion(holdfast: Command, tmp_path: 
     file = tmp_path / "mine.yaml"
     file.write_text(WRONG_NAMES)
 
-    (finding,) = holdfast("workflows", "validate", str(file), "--json").json["findings"]
+    finding, schema = holdfast("workflows", "validate", str(file), "--json").json["findings"]
 
     assert (finding["line"], finding["field"]) == (10, "phases[0].role")
     assert "Did you mean 'author'?" in finding["message"]
+    assert schema["field"] == "phases[0].expected_artifact.schema"
+
+
+def test_wrong_fields_names_and_schemas_are_found_in_one_go(holdfast: Command, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(WRONG_NAMES.replace("risk: low", "risk: lwo\n    needs: [plan]"))
+
+    findings = holdfast("workflows", "validate", str(file), "--json").json["findings"]
+
+    fields = [finding["field"].removeprefix("phases[0].") for finding in findings]
+    assert fields == ["role", "risk", "needs", "expected_artifact.schema"]
+    assert [finding["line"] for finding in findings] == [10, 11, 12, 14]
+
+
+def test_names_are_not_called_unknown_where_the_others_cannot_be_read(holdfast: Command, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(WRONG_NAMES.replace("{id: author", "{name: author").replace("dev/spek@1", "[3]"))
+
+    findings = holdfast("workflows", "validate", str(file), "--json").json["findings"]
+
+    fields = [finding["field"] for finding in findings]
+    assert fields == ["roles[0].id", "roles[0].name", "phases[0].expected_artifact.schema"]
 
 
 def test_a_missing_schema_has_the_line_that_names_it(holdfast: Command, tmp_path: Path) -> None:

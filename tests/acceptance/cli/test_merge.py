@@ -99,7 +99,7 @@ def test_a_branch_that_is_not_there_needs_create(start: Command, holdfast: Comma
     assert (made["action"], git(repo, "rev-parse", "mian")) == ("created", made["commit"])
 
 
-@pytest.mark.parametrize(("keys", "is_made"), [("y\r", True), ("n\r", False), ("\x04", False)])
+@pytest.mark.parametrize(("keys", "is_made"), [("y\r", True), ("\x04", False)])
 def test_on_a_terminal_it_asks_before_it_makes_a_branch(
     start: Command, repo: Path, environment: dict[str, str], keys: str, is_made: bool
 ) -> None:
@@ -111,3 +111,56 @@ def test_on_a_terminal_it_asks_before_it_makes_a_branch(
 
         assert terminal.end() == (0 if is_made else 1)
     assert bool(git(repo, "branch", "--list", "fresh")) is is_made
+
+
+@pytest.fixture
+def elsewhere(start: Command, repo: Path) -> str:
+    """A completed run that started from a branch with commits that main does not have."""
+    git(repo, "checkout", "-q", "-b", "feature")
+    (repo / "other.txt").write_text("other\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "Other work")
+    return str(start("--yes").json["run_id"])
+
+
+def test_commits_that_come_along_from_another_branch_are_named(elsewhere: str, holdfast: Command, repo: Path) -> None:
+    before = git(repo, "rev-parse", "main")
+
+    tried = holdfast("merge", elsewhere, "--into", "main", "--dry-run")
+    assert "main would also get 1 commit of feature that the run started from: “Other work”." in tried.out
+    assert git(repo, "rev-parse", "main") == before
+    own = holdfast("merge", elsewhere, "--dry-run", "--json").json
+    assert (own["branch"], own["base_commits"]) == ("feature", [])
+
+    merged = holdfast("merge", elsewhere, "--into", "main")
+    assert merged.code == 0
+    assert "main also got 1 commit of feature that the run started from: “Other work”." in merged.out
+
+
+@pytest.mark.parametrize(("keys", "is_merged"), [("y\r", True), ("\x04", False)])
+def test_on_a_terminal_it_asks_before_commits_come_along(
+    elsewhere: str, repo: Path, environment: dict[str, str], keys: str, is_merged: bool
+) -> None:
+    before = git(repo, "rev-parse", "main")
+
+    with Terminal("merge", elsewhere, "--into", "main", env=environment) as terminal:
+        terminal.wait_for("would also get 1 commit of feature")
+        terminal.wait_for("Merge it all? [y/N]:")
+        terminal.type(keys)
+
+        assert terminal.end() == (0 if is_merged else 1)
+    assert (git(repo, "rev-parse", "main") != before) is is_merged
+
+
+def test_a_merge_that_would_change_no_file_adds_no_commit(start: Command, holdfast: Command, repo: Path) -> None:
+    run_id = start("--yes").json["run_id"]
+    fork_id = holdfast("fork", run_id, "final", "--yes", "--json").json["run_id"]
+    assert holdfast("merge", run_id).code == 0
+    before = git(repo, "rev-parse", "main")
+
+    tried, merged, again = (holdfast("merge", fork_id, *options) for options in (["--dry-run"], [], []))
+
+    assert git(repo, "rev-parse", "main") == before
+    for done in (tried, merged, again):
+        assert done.out.startswith("Nothing to merge: main has the result already."), done
+    assert holdfast("runs", "rm", fork_id, "--yes").code == 0

@@ -297,7 +297,7 @@ def test_what_cannot_be_talked_about_is_said_in_one_line(tmp_path: Path, environ
 def test_one_of_several_conversations_is_chosen_from_a_list(world: Open) -> None:
     here = world([[Says("Of the first."), Says("Of the second.")], Says(f"Again: {WORD}.")])
     for question in ("First question", "Second question"):
-        assert shell("-p", question, env=here.env, cwd=here.repo).returncode == 0
+        assert shell("--keep", "-p", question, env=here.env, cwd=here.repo).returncode == 0
 
     terminal = Terminal("--resume", env=here.env, cwd=here.repo)
     terminal.wait_for("Go on with which?")

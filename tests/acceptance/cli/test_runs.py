@@ -32,6 +32,17 @@ def test_a_whole_run_with_yes_and_everything_one_can_look_at(start: Command, hol
     fork(holdfast, run_id)
 
 
+def test_a_diff_can_be_counted_instead_of_printed(start: Command, holdfast: Command) -> None:
+    run_id = start("--yes").json["run_id"]
+
+    counted = holdfast("runs", "diff", run_id, "--stat")
+
+    *files, total = counted.out.splitlines()
+    assert [line.split()[0] for line in files] == ["rehearsal/add_numbers.md"]
+    assert total == f" 1 file, {' '.join(files[0].split()[1:])}"
+    assert "@@" not in counted.out
+
+
 def test_a_diff_shows_none_of_holdfasts_own_files_not_even_one_that_was_moved_aside(
     start: Command, holdfast: Command, repo: Path
 ) -> None:

@@ -14,10 +14,10 @@ def ask(here: World, *arguments: str, stdin: str | None = None) -> subprocess.Co
     return shell(*arguments, env=here.env, cwd=here.repo, stdin=stdin)
 
 
-def test_a_question_is_answered_on_standard_output_and_the_conversation_stays(world: Open) -> None:
+def test_a_question_is_answered_on_standard_output_and_a_kept_conversation_stays(world: Open) -> None:
     here = world([asks(("read_file", {"file_path": "/calc.py"})), Says("It **subtracts**."), Says(f"Yes: {WORD}.")])
 
-    first = ask(here, "-p", "What does add do?")
+    first = ask(here, "--keep", "-p", "What does add do?")
     assert (first.returncode, first.stdout) == (0, "It **subtracts**.\n")
     assert "▸ read_file /calc.py" in first.stderr
     again = ask(here, "--resume", "-p", "Is that wrong?", "--json")
@@ -34,6 +34,35 @@ def test_a_question_is_answered_on_standard_output_and_the_conversation_stays(wo
         terminal.wait_for("It ")  # what was said, drawn
         leave(terminal)
     assert "What does add do?" in terminal.screen
+
+
+def test_an_answered_question_that_changed_nothing_leaves_nothing_behind(world: Open) -> None:
+    here = world([asks(("read_file", {"file_path": "/calc.py"})), Says("It subtracts.")])
+
+    answered = ask(here, "-p", "What does add do?", "--json")
+
+    assert (answered.returncode, json.loads(answered.stdout)["state"]) == (0, "completed"), answered.stderr
+    (run,) = here.read("runs", "list")
+    assert run["state"] == "completed"
+    assert not Path(here.read("runs", "show", run["run_id"])["worktree_root"]).exists()
+    assert git(here.repo, "branch", "--list", "holdfast/*") == ""
+    assert len(git(here.repo, "worktree", "list").splitlines()) == 1
+    assert "Go on" not in answered.stderr
+
+
+def test_one_that_changed_a_file_is_kept_and_says_so(world: Open) -> None:
+    here = world([asks(("write_file", {"file_path": "/new.txt", "content": "new\n"})), Says("Written.")])
+
+    answered = ask(here, "-p", "Write a file.")
+
+    (run,) = here.read("runs", "list")
+    assert (answered.returncode, run["state"]) == (0, "paused"), answered.stderr
+    assert f"holdfast runs diff {run['run_id'][:8]}" in answered.stderr
+    assert Path(here.read("runs", "show", run["run_id"])["worktree_root"], "new.txt").is_file()
+
+
+def git(repo: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=repo, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_what_is_piped_in_is_the_question_or_goes_along_with_it(world: Open) -> None:
@@ -92,7 +121,6 @@ def test_a_failure_is_exit_code_1_and_says_why(world: Open) -> None:
         (("-p",), None, "There is no question."),
         (("-p", "x"), "a" * 200_001, "Standard input is longer than 200 kB"),
         (("-p", "x"), "a\0b", "Standard input is no text."),
-        (("--json",), None, "A conversation needs a terminal, or a question"),
         (("-p", "x", "--resume"), None, "There is no conversation about"),
         (("-p", "x", "--persona", "nobody"), None, "There is no persona 'nobody'."),
     ],
@@ -166,3 +194,20 @@ def test_a_script_is_not_answered_by_a_stand_in_that_nobody_named(repo: Path, en
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "persona_ineligible" in refused.stderr
     assert json.loads(rehearsed.stdout)["is_simulated"] is True
+
+
+def test_conversations_that_are_left_open_can_be_ended_all_at_once(world: Open) -> None:
+    here = world([[Says("One."), Says("Two.")]])
+    for question in ("First question", "Second question"):
+        assert ask(here, "--keep", "-p", question).returncode == 0
+
+    assert ask(here, "abort", "--conversations").returncode == 2  # it asks, and nobody is there
+    recent = ask(here, "abort", "--conversations", "--older-than", "7d", "--json")
+    assert (recent.returncode, json.loads(recent.stdout)) == (0, [])
+    ended = ask(here, "abort", "--conversations", "--yes", "--json")
+
+    assert ended.returncode == 0, ended.stderr
+    assert [item["state"] for item in json.loads(ended.stdout)] == ["cancelled"] * 2
+    assert {run["state"] for run in here.read("runs", "list")} == {"cancelled"}
+    assert ask(here, "gc").returncode == 0
+    assert len(git(here.repo, "worktree", "list").splitlines()) == 1

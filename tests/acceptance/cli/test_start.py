@@ -48,7 +48,7 @@ def test_a_base_that_is_not_there_is_refused_before_a_run_is_made(start: Command
 
     done = start("--yes", "--base", "nope")
 
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.json["error"]["code"]) == (1, "base_branch_missing")
     assert done.err == (
         "holdfast: base_branch_missing: The repository has no branch 'nope'. Start a run from one there is: main.\n"
     )
@@ -88,7 +88,7 @@ def test_without_a_terminal_a_run_that_is_told_nothing_is_refused(
 ) -> None:
     done = holdfast("run", "small", "--repo", str(repo), "--simulate", *options)
 
-    assert (done.code, done.out) == (2, "")
+    assert (done.code, bool(done.out)) == (2, "--json" in options)
     assert done.err.startswith("holdfast: usage: ")
     assert "--requirements TEXT" in done.err
     assert done.err.count("\n") == 1

@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def test_a_person_watches_asks_for_changes_and_approves(arguments: list[str], en
     terminal.wait_for("write_file")
     terminal.wait_for("later (l) >")
     assert "\a" in terminal.screen
-    assert '"phaseKey": "draft"' in terminal.screen
+    assert "phaseKey: draft" in terminal.screen
     terminal.type("d\n")
     terminal.wait_for("later (l) >")
     assert "diff --git" in terminal.screen
@@ -163,8 +164,11 @@ def assert_nothing_was_done_twice(environment: dict[str, str], run_id: str) -> N
         assert len(keys) == len(set(keys)) > 0
 
 
-def test_the_demo_holds_what_it_claims(tmp_path: Path, environment: dict[str, str]) -> None:
-    done = shell("demo", "--fast", env={**environment, "TMPDIR": str(tmp_path)})
+def test_the_demo_holds_what_it_claims_and_needs_no_standard_input(tmp_path: Path, environment: dict[str, str]) -> None:
+    # A cold start without standard input on a dumb terminal, as the least that it may be started with.
+    closed = ["sh", "-c", f"exec {sys.executable} -m holdfast.cli.demo --fast <&-"]
+    environment |= {"TMPDIR": str(tmp_path), "TERM": "dumb"}
+    done = subprocess.run(closed, env=environment, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"✗ kill -9 \d+", done.stdout)

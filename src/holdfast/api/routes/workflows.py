@@ -18,7 +18,7 @@ from holdfast.catalog import Catalog, CatalogEntry
 from holdfast.definitions.yaml_file import DefinitionProblem, check_definition
 from holdfast.presentation.graph import Layout, lay_out
 from holdfast.presentation.workflow import WorkflowSummary, summarize_workflow
-from holdfast.workflow import WorkflowTemplate, find_schema_faults
+from holdfast.workflow import WorkflowTemplate, find_template_faults
 
 router = APIRouter(tags=["catalog"])
 
@@ -120,7 +120,7 @@ def find_faults(body: ValidateWorkflow, catalog: Catalog) -> WorkflowFindings:
     source = body.text if body.text is not None else body.definition
     assert source is not None
     registry = catalog.artifact_registry()
-    template, problems = check_definition(source, WorkflowTemplate, lambda found: find_schema_faults(found, registry))
+    template, problems = check_definition(source, WorkflowTemplate, lambda found: find_template_faults(found, registry))
     has_lines = body.text is not None
     personas = [entry.definition for entry in catalog.list_personas_if_whole()]
     return WorkflowFindings(

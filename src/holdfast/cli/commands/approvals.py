@@ -17,6 +17,7 @@ from holdfast.cli.terminal.arguments import (
 from holdfast.cli.terminal.completion import complete_approvals
 from holdfast.cli.terminal.output import mark, paint, print_json, print_text, waiting_notice
 from holdfast.persistence.raw_sql import read_approvals, read_open_runs
+from holdfast.presentation.format import moment
 
 APPROVAL = Annotated[
     str,
@@ -47,7 +48,7 @@ def approvals(as_json: JSON = False) -> None:
         workflow, repository = places.get(row["run_id"], ("", ""))
         where = f"run {row['run_id'][:8]} in {repository}"
         print_text(f"{mark('paused')} {short}  {row['phase_key']} of {workflow}, {where}")
-        since = row["requested_at"][:16].replace("T", " ")
+        since = moment(row["requested_at"])
         if row["about"] == "outcome":
             _show_doubt(row, details, since)
             continue

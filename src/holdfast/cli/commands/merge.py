@@ -6,11 +6,13 @@ import typer
 
 from holdfast.cli.terminal.answer_input import confirm
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id, get_user, is_interactive
-from holdfast.cli.terminal.output import plain, print_json, print_text
+from holdfast.cli.terminal.output import EXIT_FAILED, plain, print_json, print_text, say
 from holdfast.errors import TargetBranchMissing, WorkspaceConflict
 
 if TYPE_CHECKING:
     from holdfast.engine.merge import MergeRequest
+
+_DRY = " Nothing was changed."
 
 
 def merge(
@@ -24,6 +26,7 @@ def merge(
     message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="The commit's message.")] = "",
     keep: Annotated[bool, typer.Option("--keep", help="Do not remove the run's worktree and branch.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Merge a run's result into your branch as commits, without holdfast's own files and what setup made.
@@ -38,7 +41,7 @@ def merge(
 
     request = MergeRequest(into, create, squash, message, dry_run, keep)
     try:
-        merged = asyncio.run(_merge(find_run_id(run_id), request, can_ask=is_interactive() and not as_json))
+        merged = asyncio.run(_merge(find_run_id(run_id), request, can_ask=is_interactive() and not as_json and not yes))
     except WorkspaceConflict as conflict:
         if dry_run:
             _show_conflict(conflict, as_json=as_json)
@@ -58,15 +61,26 @@ async def _merge(run_id: str, request: "MergeRequest", *, can_ask: bool) -> dict
 
     async with open_engine() as (_engine, db, config):
         try:
+            # Only another branch than the run's own can get more than the result; then it is asked for first.
+            if can_ask and request.into and not request.is_dry_run:
+                preview = await merge_run(db, config, run_id, replace(request, is_dry_run=True))
+                if preview.get("base_commits") and not _agrees(preview["message"].removesuffix(_DRY)):
+                    raise typer.Exit(EXIT_FAILED)
             return await merge_run(db, config, run_id, request, by=get_user())
         except TargetBranchMissing as missing:
-            if not (can_ask and missing.can_be_made and _agrees(missing.branch)):
+            question = f"There is no branch {missing.branch!r}. Make it?"
+            if not (can_ask and missing.can_be_made and confirm(plain(question))):
                 raise
         return await merge_run(db, config, run_id, replace(request, can_create=True), by=get_user())
 
 
-def _agrees(branch: str) -> bool:
-    return confirm(f"There is no branch {plain(branch)!r}. Make it?")
+def _agrees(preview: str) -> bool:
+    """Show what a merge would bring beside the result, and ask; a no changes nothing."""
+    say(plain(preview))
+    if confirm("Merge it all?"):
+        return True
+    say("Nothing was merged.")
+    return False
 
 
 def _show(merged: dict[str, Any]) -> None:

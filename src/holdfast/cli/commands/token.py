@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from holdfast.errors import ConfigInvalid
+from holdfast.presentation.format import moment
 
 if TYPE_CHECKING:
     from holdfast.persistence.db import Database
@@ -72,14 +73,18 @@ def list_all(as_json: JSON = False) -> None:
     if not found:
         typer.echo("There are no tokens. Make one: holdfast token create --name NAME --role ROLE")
         return
-    rows = [[row["id"], row["name"], row["role"], row["last_used_at"] or "never used", _standing(row)] for row in found]
+    rows = [[row["id"], row["name"], row["role"], _last_use(row), _standing(row)] for row in found]
     typer.echo(table(rows, headings=["ID", "NAME", "ROLE", "LAST USE", "STANDING"]))
+
+
+def _last_use(row: dict[str, str | None]) -> str:
+    return moment(row["last_used_at"]) if row["last_used_at"] else "never used"
 
 
 def _standing(row: dict[str, str | None]) -> str:
     if row["revoked_at"]:
         return f"revoked by {row['revoked_by'] or 'someone'}"
-    return f"until {row['expires_at']}" if row["expires_at"] else "no end"
+    return f"until {moment(row['expires_at'])}" if row["expires_at"] else "no end"
 
 
 def revoke(

@@ -79,14 +79,14 @@ def validate_workflow(
     from holdfast.binding import find_unfillable
     from holdfast.definitions.yaml_file import check_definition_file
     from holdfast.errors import TemplateNotFound
-    from holdfast.workflow import WorkflowTemplate, find_schema_faults
+    from holdfast.workflow import WorkflowTemplate, find_template_faults
 
     if not file.is_file():
         raise TemplateNotFound(f"There is no file {file}.", hint="Name a workflow file of your own.")
     catalog = open_catalog(repo)
     registry = catalog.artifact_registry()
     template, problems = check_definition_file(
-        file, WorkflowTemplate, lambda found: find_schema_faults(found, registry)
+        file, WorkflowTemplate, lambda found: find_template_faults(found, registry)
     )
     personas = [entry.definition for entry in catalog.list_personas_if_whole()]
     unfillable = find_unfillable(template, personas) if template and personas else []

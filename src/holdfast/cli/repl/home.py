@@ -26,6 +26,7 @@ class HomeOptions:
     question: str | None = None
     is_json: bool = False
     is_unsandboxed: bool = False
+    stays_open: bool = False
 
     @property
     def is_any(self) -> bool:
@@ -76,7 +77,8 @@ def _answer(options: HomeOptions, text: str, *, piped: str = "") -> int:
     from holdfast.cli.repl.single_question import SingleQuestion, answer_once
     from holdfast.cli.repl.start import TalkOptions
 
-    question = SingleQuestion(text.strip(), piped) if text.strip() else SingleQuestion(piped)
+    texts = (text.strip(), piped) if text.strip() else (piped, "")
+    question = SingleQuestion(*texts, stays_open=options.stays_open)
     repo = find_folder()
     if repo is None:
         raise ConfigInvalid(_NO_REPOSITORY, hint="Go to a repository, then ask again.", key="--print")

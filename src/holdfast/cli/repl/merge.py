@@ -42,4 +42,4 @@ def _describe(preview: MergePreview) -> list[str]:
         lines.append(f"    {preview.kinds.get(file.path, 'M')} {plain(file.path)}  {paint(counts, 'dim')}")
     if len(preview.files) > _MOST_FILES:
         lines.append(paint(f"    and {len(preview.files) - _MOST_FILES} more: /diff shows all", "dim"))
-    return lines
+    return [*lines, f"  {plain(preview.others)}"] if preview.others else lines

@@ -1,6 +1,7 @@
 """`holdfast -p`, and a question by pipe: a conversation of one message whose answer is what standard output gets.
 
-It is a conversation like any other, so a kill loses nothing of it and `holdfast --resume` goes on with it.
+It is a conversation like any other, so a kill loses nothing of it and `holdfast --resume` goes on with it. Once it is
+answered and has changed no file it is over, unless it is to be kept: a hundred questions leave no worktree behind.
 """
 
 import asyncio
@@ -27,6 +28,8 @@ class SingleQuestion:
     text: str
     piped: str = ""
     """What came on standard input beside the question. Without a text, what waits for an answer is gone on with."""
+    stays_open: bool = False
+    """Whether the conversation stays open, to be gone on with."""
 
     @property
     def attachment(self) -> str:
@@ -69,7 +72,8 @@ async def _answer(repo: Path, question: SingleQuestion, options: TalkOptions, *,
             else:
                 talk.answer()
             await talk.wait()
-            return await _finish(talk, is_json=is_json)
+            ends = options.run_id is None and not question.stays_open
+            return await _finish(talk, is_json=is_json, ends=ends)
         except asyncio.CancelledError:
             await asyncio.shield(_interrupt(talk))
             raise
@@ -89,7 +93,7 @@ def _greet(opened: OpenTalk) -> None:
     say(paint(f"{persona.name} · {persona.model or 'own model'} on {opened.talk.repo.name}", "dim", sys.stderr))
 
 
-async def _finish(talk: Talk, *, is_json: bool) -> int:
+async def _finish(talk: Talk, *, is_json: bool, ends: bool) -> int:
     assert talk.run_id is not None
     result = await talk.engine.result(talk.run_id)
     conversation = await read_conversation(talk.db, talk.run_id)
@@ -98,6 +102,9 @@ async def _finish(talk: Talk, *, is_json: bool) -> int:
     if is_answered and conversation.turns and conversation.turns[-1].error:
         error = conversation.turns[-1].error
     error = error or talk.last_error
+    if ends and is_answered and error is None:
+        # crash: before it the conversation waits and can be gone on with, as one that is kept.
+        result = await talk.engine.end_conversation(talk.run_id)
     if is_json:
         facts = {"run_id": talk.run_id, "state": result.state.value, "waiting_for": result.waiting_for}
         money = {"cost_usd": result.cost_usd, "is_simulated": talk.persona.backend is Backend.SIMULATED}
@@ -105,12 +112,21 @@ async def _finish(talk: Talk, *, is_json: bool) -> int:
     elif is_answered and error is None:
         _print_answer(talk.view.answer)
     if error is None and is_answered:
-        say(paint(f"Go on: holdfast --resume {talk.run_id[:8]}", "dim", sys.stderr))
+        _tell_end(talk.run_id[:8], is_over=result.state.is_terminal, has_changes=ends)
         return EXIT_DONE
     if error is not None:
         return EXIT_FAILED
     _tell_waiting(talk, result.waiting_for)
     return EXIT_WAITING
+
+
+def _tell_end(short: str, *, is_over: bool, has_changes: bool) -> None:
+    """Say what became of the conversation: it is over, or is kept because of the files that it changed."""
+    if not is_over and has_changes:
+        say(f"It changed files, so the conversation is kept. See them: holdfast runs diff {short}")
+        say(f"Take them: holdfast merge {short}   Give it up: holdfast abort {short}")
+    if not is_over:
+        say(paint(f"Go on: holdfast --resume {short}", "dim", sys.stderr))
 
 
 def _tell_waiting(talk: Talk, reason: str | None) -> None:

@@ -82,6 +82,9 @@ def choose(prompt: str, choices: str) -> str | None:
         while (answer := read_answer(prompt)) is not None:
             if answer and answer[0].lower() in choices:
                 return answer[0].lower()
+            if answer:
+                with contextlib.suppress(OSError):
+                    sys.stderr.write(f"{answer!r} is none of these.\n")
     except KeyboardInterrupt:
         return None
     return None

@@ -3,6 +3,11 @@
 import json
 from typing import Any
 
+from holdfast.persistence.raw_sql import find_artifact_text
+from holdfast.presentation.format import moment
+from holdfast.presentation.values import describe_values
+
+_MOST_CHARS = 200
 IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
 
 
@@ -23,10 +28,31 @@ def describe_change(details: dict[str, Any]) -> str:
 
 
 def describe_request(details: dict[str, Any]) -> str:
-    """Show the call that a question is about, in a line or two."""
+    """Show the call that a question is about on one line: `execute touch a.txt`; longer values are cut."""
     args = details.get("args") or details.get("argv")
-    text = json.dumps(args, ensure_ascii=False) if isinstance(args, dict | list) else str(args or "")
-    return f"{details.get('tool', details.get('key', ''))} {text}".strip()
+    if isinstance(args, dict):
+        values = {name: _to_line(value) for name, value in args.items()}
+        text = ", ".join(f"{name}: {value}" for name, value in values.items())
+        text = next(iter(values.values())) if len(values) == 1 else text
+    else:
+        text = " ".join(map(str, args)) if isinstance(args, list) else str(args or "")
+    return f"{_name_call(details)} {text}".strip()
+
+
+def describe_request_in_full(details: dict[str, Any]) -> str:
+    """Show the call that a question is about with all of its arguments, one below the other."""
+    args = details.get("args") or details.get("argv")
+    lines = describe_values(args) if args else []
+    return "\n".join([_name_call(details), *(f"  {line}" for line in lines)])
+
+
+def _name_call(details: dict[str, Any]) -> str:
+    return str(details.get("tool") or details.get("key") or "")
+
+
+def _to_line(value: Any) -> str:
+    text = " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split())
+    return text if len(text) <= _MOST_CHARS else f"{text[: _MOST_CHARS - 1]}…"
 
 
 def describe_deadline(row: dict[str, Any]) -> str:
@@ -34,4 +60,12 @@ def describe_deadline(row: dict[str, Any]) -> str:
     if not row["deadline_at"]:
         return ""
     action = row["shown"].get("on_deadline", "reject") if isinstance(row["shown"], dict) else "reject"
-    return f" · until {row['deadline_at'][:16].replace('T', ' ')} UTC, then {action}"
+    return f" · until {moment(row['deadline_at'])}, then {action}"
+
+
+def read_content(row: dict[str, Any]) -> str:
+    """Return the whole artifact; what was recorded with the question is cut where it is very long."""
+    details = row["shown"] if isinstance(row["shown"], dict) else {}
+    digest = (details.get("subject") or {}).get("artifact_hash")
+    text = find_artifact_text(row["run_id"], row["phase_key"], row["attempt"], digest)
+    return text if text is not None else str(details.get("content") or "")

@@ -4,10 +4,12 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_deadline
+from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_deadline, read_content
 from holdfast.cli.terminal.output import has_colour, mark, paint, paint_diff, plain
 from holdfast.enums import RunStatus
-from holdfast.persistence.raw_sql import find_artifact_text, find_template, get_run, read_approvals
+from holdfast.persistence.raw_sql import find_template, get_run, read_approvals
+from holdfast.presentation.format import moment
+from holdfast.presentation.values import describe_json, describe_values
 
 
 def read_approval(approval_id: str) -> dict[str, Any]:
@@ -26,16 +28,26 @@ def read_approval(approval_id: str) -> dict[str, Any]:
         "run_state": run["state"],
         "reason": _explain(row),
         "artifact": details.get("artifact"),
-        "content": _read_content(row) if row["about"] == "phase" else None,
+        "content": read_content(row) if row["about"] == "phase" else None,
         "diff": details.get("diff"),
         "since_answer": details.get("since_answer"),
+        "edits": _read_edits(row) if is_open and row["about"] == "phase" else "",
         "commands": dict(_commands(row)) if is_open else {},
     }
 
 
+def _read_edits(row: dict[str, Any]) -> str:
+    """Return how the worktree differs from what lay there when it was asked, as a patch."""
+    from holdfast.config import load_config
+    from holdfast.engine.patch import read_edits
+
+    tree = (row["shown"].get("subject") or {}).get("tree")
+    return read_edits(load_config().data_dir, row["run_id"], str(tree)) if tree else ""
+
+
 def describe_approval(facts: dict[str, Any]) -> Iterator[str]:
     """Describe an approval to a person: what it is about, what changed since the last answer, and how to answer."""
-    for part in (_head, _subject, _since_answer, _answers):
+    for part in (_head, _subject, _since_answer, _edits, _answers):
         yield from part(facts)
 
 
@@ -58,13 +70,6 @@ def _find_risk(definition: Any, phase_key: str) -> str:
     return str(found[0].get("risk") or "") if found else ""
 
 
-def _read_content(row: dict[str, Any]) -> str:
-    """Return the whole artifact; what was recorded with the question is cut where it is very long."""
-    digest = (row["shown"].get("subject") or {}).get("artifact_hash")
-    text = find_artifact_text(row["run_id"], row["phase_key"], row["attempt"], digest)
-    return text if text is not None else str(row["shown"].get("content") or "")
-
-
 def _commands(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the commands to answer with, and what each does."""
     short = row["approval_id"][:8]
@@ -84,13 +89,12 @@ def _commands(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _head(facts: dict[str, Any]) -> Iterator[str]:
     state = "paused" if facts["commands"] else "completed"
     yield f"{mark(state)} {paint(_headline(facts), 'bold')}\n"
-    when = facts["requested_at"][:16].replace("T", " ")
     rows = {
         "approval": f"{facts['approval_id']}, attempt {facts['attempt']}",
         "run": f"{facts['run_id'][:8]}  {facts['workflow']}: {facts['title']}".rstrip(": "),
         "repository": facts["repo_path"],
         "worktree": facts["worktree"] or "",
-        "asked": f"{when} UTC, because {facts['reason']}{describe_deadline(facts)}",
+        "asked": f"{moment(facts['requested_at'])}, because {facts['reason']}{describe_deadline(facts)}",
         "digest": facts["digest"],
         "undo": _describe_undo(facts),
     }
@@ -130,7 +134,8 @@ def _subject(facts: dict[str, Any]) -> Iterator[str]:
     if facts["about"] != "phase":
         yield from _call(facts)
         return
-    yield f"\n{paint(str(facts['artifact'] or 'The artifact'), 'bold')}\n{_indented(facts['content'])}"
+    content = describe_json(facts["content"])
+    yield f"\n{paint(str(facts['artifact'] or 'The artifact'), 'bold')}\n{_indented(content)}"
     yield f"\n{paint(f'Changed since the last accepted state: {describe_change(details)}', 'bold')}"
     if others := _without_artifact(str(facts["diff"] or ""), str(facts["artifact"])):
         yield _to_diff(others)
@@ -140,14 +145,12 @@ def _subject(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _call(facts: dict[str, Any]) -> Iterator[str]:
-    import json
-
     details = facts["shown"]
     args = details.get("args") or details.get("argv")
     if facts["about"] == "outcome":
         yield f"\n{IN_DOUBT}"
     yield f"\n{paint(str(details.get('tool') or details.get('key') or ''), 'bold')}"
-    yield _indented(args if isinstance(args, str) else json.dumps(args, indent=2, ensure_ascii=False))
+    yield _indented("\n".join(describe_values(args)))
     yield f"\n  What the phase has changed so far: holdfast runs diff {facts['run_id'][:8]}"
 
 
@@ -162,6 +165,13 @@ def _since_answer(facts: dict[str, Any]) -> Iterator[str]:
         yield _indented(f"Attempt {since['attempt']} was refused{who}: {since['comment']}")
     if since.get("files"):
         yield _to_diff(str(since.get("diff") or ""))
+
+
+def _edits(facts: dict[str, Any]) -> Iterator[str]:
+    if facts["edits"]:
+        yield f"\n{paint('Edited in the worktree since it was asked', 'bold')}"
+        yield _to_diff(facts["edits"])
+        yield f"  It asks again, about the files as they are now: holdfast resume {facts['run_id'][:8]}"
 
 
 def _answers(facts: dict[str, Any]) -> Iterator[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MANY = 20
 _FEW = 3
+UNRECORDED = "files that no phase recorded"
 DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")]
 UNMERGED = Annotated[
     bool, typer.Option("--unmerged", help="Delete runs whose result is not merged too; it is lost then.")
@@ -80,8 +81,10 @@ def show_cleanup(done: "Cleanup", *, is_json: bool) -> None:
         print_text(f"Kept {item.run_id[:8]}: {item.reason.rstrip('.')}.")
     if len(done.skipped) > MANY:
         print_text(f"Kept {len(done.skipped) - MANY} more; --json lists them.")
-    if not done.is_dry_run and any(item.reason.startswith("its result is not merged") for item in done.skipped):
+    if any(item.reason.startswith("its result is not merged") for item in done.skipped):
         print_text("To delete an unmerged result, merge it first (holdfast merge RUN), or add --unmerged.")
+    if any(UNRECORDED in item.reason for item in done.skipped):
+        print_text("To look at such files: git show --stat REF. To delete them with the run, add --unmerged.")
     for note in done.notes:
         print_text(note)
     if done.is_dry_run and done.items:

@@ -17,9 +17,10 @@ def review_text(
     while True:
         print(heading)  # noqa: T201 - read by a person, here and now
         print("\n".join(f"{indent}{plain(line)}".rstrip() for line in text.splitlines()))  # noqa: T201
-        answer = choose(f"\n{accept} ({accept[0]})  {edit} (e)  cancel (c) > ", f"{accept[0]}ec")
+        # Yes and no are no choices of this question, and what many type at one.
+        answer = choose(f"\n{accept} ({accept[0]})  {edit} (e)  cancel (c) > ", f"{accept[0]}ecyn")
         if answer != "e":
-            return text if answer == accept[0] else None
+            return text if answer in (accept[0], "y") else None
         text = edit_text(text, suffix=suffix)
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from holdfast.engine.results import RunResult
 
 EXIT_DONE, EXIT_FAILED, EXIT_WAITING, EXIT_INTERRUPTED = 0, 1, 3, 130
-_LEAST_ELASTIC = 16
+_LEAST_ELASTIC = 28
+_NARROW = 80
 MARKS = {
     "completed": "✓",
     "failed": "✕",
@@ -236,22 +237,39 @@ def table(
     headings: Sequence[str] = (),
     elastic: int | Sequence[int] = (),
     optional: int = 0,
+    stacked: int = 0,
 ) -> str:
     """Lay rows out in columns. On a terminal lines are cut to its width; in a pipe nothing is lost.
 
     The `elastic` columns give up room first, in this order, so that those behind them stay readable; of the last
-    columns as many as are `optional` are left out where there is still no room for them.
+    columns as many as are `optional` are left out where there is still no room for them. With `stacked`, a narrow
+    terminal gets so many cells of a row on its first line, the next one on the second, and the others below it.
     """
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if stacked and room is not None and room < _NARROW:
+        return "\n".join(_stack(row, stacked, room) for row in rows)
     lines = [[Cell(heading, "dim") for heading in headings]] if headings else []
     lines += [[cell if isinstance(cell, Cell) else Cell(cell, "") for cell in row] for row in rows]
     if not lines:
         return ""
     widths = [max(len(row[column].text) for row in lines) for column in range(len(lines[0]))]
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if room is not None:
         widths = _fit(widths, room, (elastic,) if isinstance(elastic, int) else elastic, optional)
         lines = [[_cut(cell, width) for cell, width in zip(row, widths, strict=False)] for row in lines]
     return "\n".join(_to_line(row, widths, room) for row in lines)
+
+
+def _stack(row: Sequence[str | Cell], count: int, room: int) -> str:
+    """Write a row over several lines, so that nothing of it is cut off."""
+    import textwrap
+
+    cells = [cell if isinstance(cell, Cell) else Cell(cell, "") for cell in row]
+    lines = ["  ".join(paint(cell.text, cell.tone) for cell in cells[:count] if cell.text)]
+    rest = " · ".join(cell.text for cell in cells[count + 1 :] if cell.text)
+    for cell in (*cells[count : count + 1], Cell(rest, "dim")):
+        wrapped = textwrap.wrap(cell.text, max(room - 1, 20), initial_indent="    ", subsequent_indent="      ")
+        lines += [paint(line, cell.tone) for line in wrapped]
+    return "\n".join(lines)
 
 
 def _fit(widths: Sequence[int], room: int, elastic: Sequence[int], optional: int) -> list[int]:

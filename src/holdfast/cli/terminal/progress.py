@@ -88,7 +88,7 @@ def to_line(event: Event) -> str | None:
         EventKind.RUN_STARTED: "● run started",
         EventKind.RUN_RESUMED: "● run resumed",
         EventKind.PHASE_SKIPPED: f"↷ {phase}: done before, not repeated",
-        EventKind.PHASE_STARTED: f"● {phase}: started",
+        EventKind.PHASE_STARTED: f"● {phase}: started{_describe_rescue(payload)}",
         EventKind.ARTIFACT_ACCEPTED: f"  {phase}: artifact is valid",
         EventKind.ARTIFACT_REJECTED: f"  {phase}: artifact is not right, the agent corrects it",
         EventKind.PHASE_COMPLETED: f"✓ {phase}: completed",
@@ -126,6 +126,12 @@ def _describe_change(payload: dict[str, Any]) -> str:
     restored = payload.get("restored")
     parts += [f"the files are those before event {restored.get('before')}"] if isinstance(restored, dict) else []
     return f"changed by {payload.get('by') or 'someone'}: {', '.join(parts)}"
+
+
+def _describe_rescue(payload: dict[str, Any]) -> str:
+    result = payload.get("result")
+    ref = result.get("rescue_ref") if isinstance(result, dict) else None
+    return f"\n  what lay in the worktree is kept under {ref}" if ref else ""
 
 
 def _usd(micros: Any) -> float:

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.cli.terminal.answer_input import read_answer
-from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_request
+from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_request_in_full, read_content
 from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.output import paint, plain, say
 from holdfast.cli.terminal.pager import show_in_pager
 from holdfast.persistence.raw_sql import read_approvals
+from holdfast.presentation.values import describe_json
 
 if TYPE_CHECKING:
     from holdfast.engine.workflow_engine import WorkflowEngine
@@ -202,18 +203,18 @@ def show_question(question: dict[str, Any]) -> None:
     details = question["shown"] if isinstance(question["shown"], dict) else {}
     if is_in_doubt(question):
         say(f"\n{paint(f'◔ {IN_DOUBT}', 'paused', sys.stderr)}\n")
-        show_long(describe_request(details))
+        show_long(describe_request_in_full(details))
         return
     if not _is_phase(question):
         say(f"\n{paint('◔ ' + str(details['question']), 'paused', sys.stderr)}\n")
-        show_long(describe_request(details))
+        show_long(describe_request_in_full(details))
         return
     following = ", ".join(details.get("next") or []) or "the run's end"
     since = details.get("since_answer") or {}
     heading = f"◔ Phase {question['phase_key']} waits for your approval: {details.get('artifact', '')}"
     say(f"\n{paint(heading, 'paused', sys.stderr)}\n  attempt {question['attempt']}, {describe_change(details)}")
     say()
-    show_long(str(details.get("content") or ""))
+    show_long(describe_json(read_content(question)))
     say()
     for path in details.get("files") or []:
         say(f"  changed: {plain(str(path))}")

@@ -42,8 +42,10 @@ class PhaseView:
         if take is not None:
             take(self, event)
 
-    def _start(self, _event: Event) -> None:
-        self.note = ""
+    def _start(self, event: Event) -> None:
+        result = event.payload.get("result")
+        ref = result.get("rescue_ref") if isinstance(result, dict) else None
+        self.note = f"what lay in the worktree is kept under {ref}" if ref else ""
 
     def _complete(self, _event: Event) -> None:
         self.call = self.model = self.text = ""

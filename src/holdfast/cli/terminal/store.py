@@ -1,9 +1,17 @@
 """The journal of the configured store, for the commands that only read."""
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.terminal.output import say
+from holdfast.enums import RunStatus
+from holdfast.persistence.raw_sql import find_driven, find_run
 
 if TYPE_CHECKING:
     from holdfast.runtime.events import Event
+
+_LOOK_S = 1.0
 
 
 def open_configured_store() -> Any:
@@ -28,3 +36,42 @@ def read_events(run_id: str, since: int = 0) -> "list[Event]":
         return events
     finally:
         store.close()
+
+
+@contextlib.asynccontextmanager
+async def undriven_notice(run_id: str) -> AsyncIterator[None]:
+    """While a run is followed, say once on standard error that nothing comes because no process drives it."""
+    import asyncio
+
+    watching = asyncio.create_task(_tell_when_undriven(run_id))
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _tell_when_undriven(run_id: str) -> None:
+    import asyncio
+
+    looks = 0  # one alone may fall between a pause and the process that goes on
+    while looks < 2:
+        text = await asyncio.to_thread(_explain_silence, run_id)
+        looks = looks + 1 if text else 0
+        if looks == 2:
+            say(text)
+        await asyncio.sleep(_LOOK_S)
+
+
+def _explain_silence(run_id: str) -> str:
+    """Say why nothing happens in a run; nothing while a process drives it, and of one that is over."""
+    run = find_run(run_id)
+    if run is None or RunStatus(run["state"]).is_terminal:
+        return ""
+    if run["state"] == RunStatus.PAUSED:
+        from holdfast.presentation.status import find_pause
+
+        return f"The run is paused: {find_pause(run['pause_reason']).sentence} Look: holdfast runs show {run_id[:8]}"
+    if find_driven([run_id]):
+        return ""
+    return f"No process drives this run. Go on with it: holdfast resume {run_id[:8]}"

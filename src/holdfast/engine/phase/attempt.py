@@ -83,8 +83,10 @@ class PhaseAttempt:
         scope, phase = self._scope, self._phase
 
         def pin() -> dict[str, Any]:
+            rescued: str | None = None
             if not phase.read_only and (tree := scope.history.restore_to.get(phase.key)):
-                restore(scope.place, tree, at=utc_now())  # what the failed attempt left stays under a ref
+                # What the failed attempt left, or a person edited since, stays under a ref, and the event names it.
+                rescued = restore(scope.place, tree, at=utc_now()).rescue_ref
             moved = move_aside(scope.place.root, phase, self._attempt)
             instructions = read_workspace_instructions(scope.place).with_skills(scope.persona_of(phase).skills)
             return {
@@ -110,6 +112,7 @@ class PhaseAttempt:
                 "moved_aside": moved,
                 "instruction_files": instructions.names,
                 "skills": [skill.name for skill in instructions.skills],
+                **({"rescue_ref": rescued} if rescued else {}),
             }
 
         rows = [start_phase(scope.run_id, phase.key, attempt=self._attempt)]

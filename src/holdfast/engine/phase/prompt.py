@@ -85,7 +85,7 @@ def _parts(task: PhaseTask, envelope: Envelope) -> list[str]:
 
 
 def render_repair(path: str, schema_id: str, findings: Sequence[Finding], *, is_missing: bool) -> str:
-    """Render the one message that asks for a mended artifact, with every finding."""
+    """Render the one message that asks for a corrected artifact, with every finding."""
     if is_missing:
         return f"You ended without writing `{path}`. Write it now: JSON, valid by the schema `{schema_id}`."
     lines = "\n".join(f"- {finding.path or '(the whole)'}: {finding.message} [{finding.rule}]" for finding in findings)

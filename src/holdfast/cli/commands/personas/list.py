@@ -33,7 +33,7 @@ def list_personas(repo: REPO = Path(), as_json: JSON = False) -> None:
         ]
         for entry, missing in listed
     ]
-    print_text(table(rows, headings=["NAME", "STATE", "BACKEND", "MODEL", "FROM"], elastic=1))
+    print_text(table(rows, headings=["NAME", "STATE", "BACKEND", "MODEL", "FROM"], elastic=1, stacked=1))
 
 
 def read_personas(repo: Path) -> "list[tuple[CatalogEntry[AgentPersona], list[Missing]]]":

@@ -6,7 +6,7 @@ import typer
 
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import RUN_ID, find_run_id
-from holdfast.cli.terminal.output import has_colour, paint_diff, plain, say
+from holdfast.cli.terminal.output import has_colour, paint_diff, plain, say, table
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunNotInState
 from holdfast.persistence.raw_sql import find_template, get_run, read_phases
@@ -18,6 +18,7 @@ def show_diff(
     run_id: RUN_ID,
     phase: Annotated[str | None, typer.Option("--phase", help="Only what this phase changed.")] = None,
     with_artifacts: Annotated[bool, typer.Option("--artifacts", help="Show holdfast's own files too.")] = False,
+    stat: Annotated[bool, typer.Option("--stat", help="Only count the lines of each file.")] = False,
 ) -> None:
     """Show what a run changed in the repository, in all or in one phase.
 
@@ -34,10 +35,25 @@ def show_diff(
         say("No file was changed.")
     if sys.stdout.isatty():
         text = plain(text)
-    sys.stdout.write(paint_diff(text) if has_colour(sys.stdout) else text)
+    if stat:
+        text = _summarize(text)
+    sys.stdout.write(paint_diff(text) if has_colour(sys.stdout) and not stat else text)
     sys.stdout.flush()
     for line in _read_left_out(full_id):
         say(plain(line))
+
+
+def _summarize(patch: str) -> str:
+    """Count the lines that a patch adds to and removes from each file, and in all."""
+    from holdfast.presentation.diff import parse_patch
+    from holdfast.presentation.format import plural
+
+    files = parse_patch(patch)
+    if not files:
+        return ""
+    rows = [[f" {file.path}", "binary" if file.is_binary else f"+{file.added} −{file.removed}"] for file in files]
+    added, removed = sum(file.added for file in files), sum(file.removed for file in files)
+    return f"{table(rows, elastic=0)}\n {plural(len(files), 'file')}, +{added} −{removed}\n"
 
 
 def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = False) -> str:

@@ -13,7 +13,7 @@ import typer
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
 from holdfast.cli.terminal.output import paint, plain, print_text
-from holdfast.cli.terminal.store import open_configured_store, read_events
+from holdfast.cli.terminal.store import open_configured_store, read_events, undriven_notice
 from holdfast.runtime.event_text import clean, describe_event
 from holdfast.runtime.events import Event, EventKind
 
@@ -94,7 +94,7 @@ async def _follow(run_id: str, since: int, matches: Callable[[Event], bool], *, 
     store = open_configured_store()
     printer = EventPrinter()
     try:
-        async with open_journal(store) as journal:
+        async with open_journal(store) as journal, undriven_notice(run_id):
             async for event in journal.follow(run_id, since if is_json else 0):
                 is_printed = event.seq > since and matches(event)
                 if not is_json:

@@ -10,6 +10,7 @@ from holdfast.cli.terminal.arguments import JSON
 from holdfast.cli.terminal.output import MARKS, Cell, print_json, print_text, table
 from holdfast.enums import RunStatus
 from holdfast.persistence.raw_sql import RunQuery, read_runs
+from holdfast.presentation.format import moment
 
 _RUN_HEADINGS = ["STATE", "RUN", "REPO", "WHAT", "NOW", "SPENT", "STARTED"]
 STATES = [status.value for status in RunStatus]
@@ -39,7 +40,8 @@ def list_runs(
     if as_json:
         print_json(found)
     elif found:
-        print_text(table([_run_row(row) for row in found], headings=_RUN_HEADINGS, elastic=(4, 3), optional=2))
+        rows = [_run_row(row) for row in found]
+        print_text(table(rows, headings=_RUN_HEADINGS, elastic=(4, 3), optional=2, stacked=3))
     elif state or workflow or repo or text:
         print_text("No run matches.")
     else:
@@ -64,21 +66,13 @@ def _run_row(row: dict[str, Any]) -> list[str | Cell]:
         f"{row['workflow']}: {subject[:40]}" if subject else row["workflow"],
         _now(row),
         "rehearsal" if row["is_simulated"] else f"${row['cost_usd'] - row['reserved_usd']:.4f}",
-        _started(row["created_at"]),
+        moment(row["created_at"]),
     ]
 
 
 def _state_cell(row: dict[str, Any]) -> Cell:
     state = "interrupted" if row["state"] == RunStatus.RUNNING and not row["is_driven"] else row["state"]
     return Cell(f"{MARKS.get(state, ' ')} {state}", state)
-
-
-def _started(created_at: str) -> str:
-    """Format day and minute; in another year the day alone, with its year."""
-    from holdfast.persistence.statements import now_text
-
-    is_this_year = created_at[:4] == now_text()[:4]
-    return created_at[5:16].replace("T", " ") if is_this_year else created_at[:10]
 
 
 def _now(row: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import typer
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
 from holdfast.cli.terminal.output import paint, plain, print_text, say
-from holdfast.cli.terminal.store import open_configured_store, read_events
+from holdfast.cli.terminal.store import open_configured_store, read_events, undriven_notice
 from holdfast.persistence.raw_sql import find_driven, read_phase_keys
 from holdfast.presentation.command_log import CommandCall, CommandLog
 from holdfast.presentation.format import duration
@@ -138,7 +138,7 @@ async def _follow(run_id: str, matches: Callable[[CommandCall], bool], *, is_jso
     store = open_configured_store()
     log, printer = CommandLog(), _LogPrinter(run_id, is_json=is_json)
     try:
-        async with open_journal(store) as journal:
+        async with open_journal(store) as journal, undriven_notice(run_id):
             events = aiter(journal.follow(run_id))
             coming = asyncio.ensure_future(anext(events))
             try:

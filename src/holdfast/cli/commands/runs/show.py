@@ -159,9 +159,10 @@ def _took(phase: dict[str, Any]) -> str:
         return ""
     from datetime import datetime
 
+    from holdfast.presentation.format import duration
+
     start, end = (datetime.fromisoformat(phase[name]) for name in ("started_at", "ended_at"))
-    seconds = round((end - start).total_seconds())
-    return f"{seconds // 60}:{seconds % 60:02}"
+    return duration((end - start).total_seconds())
 
 
 def find_diagnosis(run_id: str) -> str:

@@ -1,0 +1,23 @@
+"""What an approval is about, in words."""
+
+from holdfast.cli.terminal.approval_text import describe_request, describe_request_in_full
+
+WRITE = {"tool": "write_file", "args": {"file_path": "/a.txt", "content": "one\ntwo\n"}}
+
+
+def test_a_call_is_one_line_without_json() -> None:
+    assert describe_request({"tool": "execute", "args": {"command": "touch a.txt"}}) == "execute touch a.txt"
+    assert describe_request(WRITE) == "write_file file_path: /a.txt, content: one two"
+    assert describe_request({"key": "spec/1/check1", "argv": ["make", "test"]}) == "spec/1/check1 make test"
+    assert len(describe_request({"tool": "execute", "args": {"command": "x" * 5_000}})) < 300
+
+
+def test_in_full_it_has_every_argument() -> None:
+    assert describe_request_in_full(WRITE).splitlines() == [
+        "write_file",
+        "  file_path: /a.txt",
+        "  content:",
+        "    one",
+        "    two",
+    ]
+    assert describe_request_in_full({"key": "charge"}) == "charge"
