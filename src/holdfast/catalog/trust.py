@@ -105,7 +105,10 @@ def _list_demands(definition: WorkflowTemplate | AgentPersona) -> Iterator[str]:
     if definition.base_url is not None:
         key = f" with ${definition.key_variable}" if definition.key_variable else ""
         yield f"persona {definition.name} calls {definition.base_url}{key}"
-    elif definition.api_key_env not in (None, DEFAULT_KEY_VARIABLES.get(definition.backend)):
+    elif definition.argv is None and definition.api_key_env not in (
+        None,
+        DEFAULT_KEY_VARIABLES.get(definition.backend),
+    ):
         yield f"persona {definition.name} uses ${definition.api_key_env} as its key"
     for pattern in definition.permissions.commands.allow:
         yield f"persona {definition.name} may run {pattern} without asking"

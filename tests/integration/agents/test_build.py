@@ -26,7 +26,7 @@ LIGHT = [
     *(f"holdfast.agents.calls.{name}" for name in ("gate", "in_flight", "lane_keys", "rate_limits", "retries")),
     "holdfast.agents.calls.stall_detector",
     *(f"holdfast.agents.coding_agent.{name}" for name in ("output", "sandbox", "usage")),
-    *(f"holdfast.agents.simulated.{name}" for name in ("conversation", "products", "rules", "schema_sample", "script")),
+    *(f"holdfast.agents.simulated.{name}" for name in ("conversation", "products", "turns", "schema_sample", "script")),
     "holdfast.agents.models.factory",
     "holdfast.agents.redaction",
     "holdfast.agents.policy.command_policy",

@@ -11,6 +11,7 @@ from tests.support.agents.scripted_model import tool
 from tests.support.agents.served_phase import KEY, KEY_VARIABLE, ServedPhase
 from tests.support.model_server import ModelServer, Refuses, Says, asks
 
+from holdfast.agents.calls.provider_errors import ProviderPause
 from holdfast.agents.redaction import BLANK, SECRETS, Secrets, scrub_prompt
 from holdfast.agents.tools.rules import ToolRule
 from holdfast.runtime.failures import describe_error
@@ -60,7 +61,7 @@ async def test_a_key_in_answers_tool_results_arguments_and_live_text_is_blanked(
 
 async def test_a_key_in_an_error_of_the_provider_is_blanked(phase: Phase, everything_written: Any) -> None:
     refused = Refuses(401, {"x-key": KEY}, message=f"Incorrect API key provided: {KEY}")
-    with ModelServer({"": [refused]}) as server, pytest.raises(Exception, match="Incorrect API key") as raised:
+    with ModelServer({"": [refused]}) as server, pytest.raises(ProviderPause, match="Incorrect API key") as raised:
         await ServedPhase(phase.folder, address=server.address).play(text="Go.")
 
     assert KEY not in everything_written()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.api.server_world import Api
 
-from holdfast.api.server import dispatch, health
+from holdfast.api.server import dispatch, health_probe
 from holdfast.api.server.health_probe import HealthProbe
 from holdfast.errors import StoreFull
 from holdfast.persistence import access
@@ -18,7 +18,7 @@ from holdfast.runtime.stores import open_journal
 async def test_a_server_that_cannot_write_says_so(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     server = await api.app.state.holder.get()
     before = await api.nobody.get("/api/health")
-    monkeypatch.setattr(health, "_KEEP_S", 0.0)
+    monkeypatch.setattr(health_probe, "_KEEP_S", 0.0)
 
     def refuse(*_batch: Any, **_options: Any) -> Any:
         raise StoreFull("no space left")
@@ -36,7 +36,7 @@ async def test_a_server_that_cannot_write_says_so(api: Api, monkeypatch: pytest.
 async def test_a_full_disk_is_noticed_although_the_database_is_elsewhere(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "shutil", SimpleNamespace(disk_usage=lambda _path: SimpleNamespace(free=1000)))
+    monkeypatch.setattr(health_probe, "shutil", SimpleNamespace(disk_usage=lambda _path: SimpleNamespace(free=1000)))
 
     answer = await api.nobody.get("/api/health")
 
@@ -52,8 +52,8 @@ async def test_everybody_who_asks_shares_one_look(api: Api, monkeypatch: pytest.
         looks += 1
         await real(journal)
 
-    monkeypatch.setattr(health, "prove_writable", count)
-    monkeypatch.setattr(health, "_KEEP_S", 60.0)
+    monkeypatch.setattr(health_probe, "prove_writable", count)
+    monkeypatch.setattr(health_probe, "_KEEP_S", 60.0)
     answers = await asyncio.gather(*(api.nobody.get("/api/health") for _ in range(20)))
 
     assert {answer.status_code for answer in answers} == {200}
