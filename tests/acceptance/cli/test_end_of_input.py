@@ -55,6 +55,8 @@ def test_the_pager_ends_at_a_key(
     environment["LINES"] = "5"
     env = pretend_busybox(tmp_path / "programs", environment) if is_busybox else environment
     with Terminal(*words, env=env, lines=5) as terminal:
+        terminal.wait_for("later (l) >")
+        terminal.type("d\n")
         terminal.wait_for("space shows more")
         terminal.type(" ")
         terminal.wait_for("space shows more")

@@ -84,6 +84,6 @@ def test_an_error_that_quotes_the_key_is_told_without_it(repo: Path, environment
     with telling(environment, Refuses(401, message=f"wrong key: {KEY}", code=KEY)):
         done = run(repo, environment, flag)
 
-    assert done.returncode == 1
-    assert "wrong key" in done.stdout
+    assert done.returncode == 3
+    assert "wrong key" in done.stdout + done.stderr
     assert_nowhere(environment, done)

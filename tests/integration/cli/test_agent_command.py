@@ -75,8 +75,9 @@ def test_the_sandbox_leaves_a_mark_too(tmp_path: Path) -> None:
     work.mkdir()
     shell = open_shell(work, data_dir=tmp_path / "data")
     assert shell.sandbox is not None
-    program = Path(HOLDFAST).parents[1]
-    shell = replace(shell, sandbox=replace(shell.sandbox, read_only=(program, SOURCES)))
+    program, python = Path(HOLDFAST).parents[1], Path(sys.executable).resolve().parents[1]
+    places = (*shell.sandbox.read_only, program, python, SOURCES)
+    shell = replace(shell, sandbox=replace(shell.sandbox, read_only=places))
     line = f"env -i PATH=/usr/bin:/bin HOME=/tmp PYTHONPATH={SOURCES} {HOLDFAST} token create --name ci --role admin"
     token = current_step.set(("run-1", "step-1"))
     try:

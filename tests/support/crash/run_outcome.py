@@ -41,7 +41,7 @@ def tell_steps(events: list[Event], volatile: frozenset[str] = frozenset()) -> d
     for event in normalise(events):
         step = event.payload.get("key") or event.payload.get("step") or event.lane_id
         is_beside = event.lane_id.startswith(_SIDE_BY_SIDE) or "/turn" in event.lane_id
-        left_out = _VOLATILE | volatile | ({"tree"} if is_beside else set())
+        left_out = _VOLATILE | volatile | ({"tree", "tree_before"} if is_beside else set())
         steps[step].append([str(event.kind), _without(event.payload, left_out)])
     return dict(sorted(steps.items()))
 
