@@ -12,6 +12,7 @@ import pytest
 from tests.support.engine_world import World, make_repo, new_world
 from tests.support.postgres_server import fresh_schema
 
+import holdfast.engine
 from holdfast.engine.audit import check_database
 
 
@@ -22,8 +23,18 @@ def plain_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return repo
 
 
+@pytest.fixture
+def _agents() -> Iterator[None]:
+    """Fail the test that leaves agents of its own in place of the real ones, rather than those after it."""
+    original = holdfast.engine.build_agent
+    yield
+    left, holdfast.engine.build_agent = holdfast.engine.build_agent, original
+    assert left is original, "put holdfast.engine.build_agent back, or leave that to `world`"
+
+
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_home(_agents: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # `_agents` comes first, and so ends last: after `monkeypatch` has put back what it found.
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
 

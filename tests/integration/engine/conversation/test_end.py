@@ -15,7 +15,7 @@ from holdfast.errors import RunAlreadyTerminal, RunBusy
 from holdfast.runtime.stores import open_journal
 
 
-def open_engine(world: World, monkeypatch: pytest.MonkeyPatch, *, writes: str = "", fails: bool = False) -> Any:
+def open_engine(world: World, *, writes: str = "", fails: bool = False) -> Any:
     """An engine whose agent writes a file, or fails, and else says nothing."""
     engine = world.engine()
 
@@ -29,7 +29,8 @@ def open_engine(world: World, monkeypatch: pytest.MonkeyPatch, *, writes: str = 
 
         return SimpleNamespace(ainvoke=ainvoke)
 
-    monkeypatch.setattr(holdfast.engine, "build_agent", build)
+    # `world` puts it back; `monkeypatch`, which ends after it, would put back the agents of `world.engine()`.
+    holdfast.engine.build_agent = build
     return engine
 
 
@@ -42,10 +43,8 @@ async def converse(world: World, engine: WorkflowEngine, *, answers: bool = True
     return run_id
 
 
-async def test_one_that_changed_nothing_is_completed_and_its_worktree_is_gone(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = open_engine(world, monkeypatch)
+async def test_one_that_changed_nothing_is_completed_and_its_worktree_is_gone(world: World) -> None:
+    engine = open_engine(world)
     run_id = await converse(world, engine)
     assert world.worktree(run_id).is_dir()
 
@@ -60,9 +59,9 @@ async def test_one_that_changed_nothing_is_completed_and_its_worktree_is_gone(
 
 
 @pytest.mark.parametrize("why", ["changed", "failed", "unanswered"])
-async def test_one_with_something_in_it_stays(world: World, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+async def test_one_with_something_in_it_stays(world: World, why: str) -> None:
     writes = "new.txt" if why == "changed" else ""
-    engine = open_engine(world, monkeypatch, writes=writes, fails=why == "failed")
+    engine = open_engine(world, writes=writes, fails=why == "failed")
     run_id = await converse(world, engine, answers=why != "unanswered")
     before = await world.kinds(run_id)
 
@@ -73,8 +72,8 @@ async def test_one_with_something_in_it_stays(world: World, monkeypatch: pytest.
     assert world.worktree(run_id).is_dir()
 
 
-async def test_one_that_somebody_holds_is_left_to_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = open_engine(world, monkeypatch)
+async def test_one_that_somebody_holds_is_left_to_them(world: World) -> None:
+    engine = open_engine(world)
     run_id = await converse(world, engine)
     async with open_journal(world.open_database().store) as journal:
         claim = await journal.claim(run_id)
