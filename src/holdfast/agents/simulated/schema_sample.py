@@ -319,6 +319,11 @@ def _number(schema: Mapping[str, Any], index: int, *, is_integer: bool) -> int |
     is_over = high is not None and (value > high or value == schema.get("exclusiveMaximum"))
     if is_over and low is not None and high is not None and not is_integer and "multipleOf" not in schema:
         value = low + (high - low) / (index + 2)
+    elif is_over and high is not None:
+        last = math.floor(high / step)
+        last -= last * step == schema.get("exclusiveMaximum")
+        # The next one down, or around again where there are only so many between the bounds.
+        value = (last - index if low is None else first + index % max(last - first + 1, 1)) * step
     return int(value) if value.denominator == 1 else float(value)
 
 

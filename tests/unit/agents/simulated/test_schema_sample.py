@@ -125,6 +125,20 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(objects, arrays, choices, references)
 
 
+@pytest.mark.parametrize(
+    "items",
+    [
+        {"type": "integer", "minimum": 0, "maximum": 1},
+        {"type": "integer", "minimum": 4, "exclusiveMaximum": 6, "multipleOf": 2},
+        {"type": "integer", "maximum": 1},
+        {"type": "number", "minimum": 0, "maximum": 1, "multipleOf": 0.5},
+    ],
+)
+def test_more_items_than_there_are_numbers_stay_within_the_bounds(items: Any) -> None:
+    schema = {"type": "array", "items": items, "minItems": 4}
+    assert problems(schema, sample(schema, FACTS)) == []
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.recursive(st.one_of(_strings, _numbers), _nested, max_leaves=8))
 def test_an_instance_of_any_schema_is_valid(schema: Any) -> None:
