@@ -69,6 +69,9 @@ def as_store_errors(path: str, run_id: str | None = None) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise to_store_error(error, path, run_id) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes the damaged schema in its message, and Python fails on that before it makes an error of its own.
+        raise StoreUnreadable(f"{path} cannot be used as a store: its schema is damaged.") from error
 
 
 _LOOK_AT_DISK = "Look at the disk (dmesg), then start again; nothing was changed."

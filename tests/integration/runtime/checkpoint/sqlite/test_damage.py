@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.stores import progress
 
-from holdfast.errors import HoldfastError, JournalCorrupt
+from holdfast.errors import HoldfastError, JournalCorrupt, StoreUnreadable
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
 from holdfast.runtime.events import Event
 
@@ -75,6 +75,19 @@ def test_a_damaged_big_value_is_an_error(tmp_path: Path) -> None:
         with pytest.raises(JournalCorrupt, match="'r'"):
             SQLiteCheckpointer(path).list_events("r")
         SQLiteCheckpointer(path).delete_run("r")
+
+
+def test_a_schema_whose_text_is_damaged_is_unreadable(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.db"
+    store = SQLiteCheckpointer(path)
+    fill(store, 3)
+    store.close()
+    whole = path.read_bytes()
+    place = whole.index(b"CREATE TABLE")
+    path.write_bytes(whole[:place] + b"CRE\xccTE T\xccBLE" + whole[place + 12 :])
+
+    with pytest.raises(StoreUnreadable):
+        SQLiteCheckpointer(path).list_events("r")
 
 
 def test_a_damaged_page_never_gives_a_wrong_event(tmp_path: Path) -> None:
