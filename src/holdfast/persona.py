@@ -166,7 +166,7 @@ VariableName = Annotated[str, AfterValidator(_check_variable)]
 class CommandSandbox(Definition):
     """What the program of a `command` persona reaches on this machine; `sandbox: false` in a file means all of it.
 
-    It writes in the workspace and in `write`, and reads everything but other programs' keys and sessions; those it sees
+    It writes in the workspace and in `write`, and reads system folders and the tools on `PATH`; other places it sees
     where `read` or `write` name them. What it does in the network is up to `permissions.network`.
     """
 

@@ -48,7 +48,7 @@ class ToolApprover(Protocol):
 
 @dataclass(frozen=True)
 class ToolPermission:
-    """Whether a call may be made: not if there is a `refusal`. `told` goes into the journal with the call."""
+    """Whether a call may be made: not if there is a `refusal`. `facts` go into the journal with the call."""
 
     refusal: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
