@@ -68,7 +68,7 @@ SHARED_CLASSES = {"RunOptions"}  # what was typed after `holdfast run`, and what
 PUBLIC_FUNCTIONS = {
     "agents/build.py": {"build_agent"},
     "engine/workflow_engine.py": {"run", "change", "fork", "create_fork", "decide"},
-    "runtime/answers.py": {"decide"},
+    "flows/answers.py": {"decide"},
 }
 PUBLIC_ROOMS = ("cli/app.py", "cli/commands/", "api/routes/")
 LONG_CONSTRUCTORS = {("runtime/events.py", "_Unfrozen")}  # an event's ten fields, without a dataclass's cost

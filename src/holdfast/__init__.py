@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.errors import HoldfastError, RunCancelled, RunPaused
-    from holdfast.runtime.answers import cancel_flow, decide
-    from holdfast.runtime.context import Context, Decision
-    from holdfast.runtime.flow import run_flow
+    from holdfast.flows.answers import cancel_flow, decide
+    from holdfast.flows.context import Context, Decision
+    from holdfast.flows.run import run_flow
     from holdfast.runtime.step import step_key
     from holdfast.runtime.unknown_outcomes import Done, NotDone
 
@@ -26,16 +26,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Context": "runtime.context",
-    "Decision": "runtime.context",
+    "Context": "flows.context",
+    "Decision": "flows.context",
     "Done": "runtime.unknown_outcomes",
     "HoldfastError": "errors",
     "NotDone": "runtime.unknown_outcomes",
     "RunCancelled": "errors",
     "RunPaused": "errors",
-    "cancel_flow": "runtime.answers",
-    "decide": "runtime.answers",
-    "run_flow": "runtime.flow",
+    "cancel_flow": "flows.answers",
+    "decide": "flows.answers",
+    "run_flow": "flows.run",
     "step_key": "runtime.step",
 }
 

@@ -184,7 +184,7 @@ def test_every_name_of_the_runtime_is_in_the_reference(module_name: str) -> None
 @pytest.mark.parametrize(
     "class_path",
     [
-        "runtime.context.Context",
+        "flows.context.Context",
         "runtime.checkpoint.base.Checkpointer",
         "runtime.checkpoint.base.JournalStore",
         "runtime.journal.Journal",

@@ -180,7 +180,7 @@ def test_a_module_names_the_extra_it_lacks(tmp_path: Path) -> None:
 
 def test_the_core_modules_need_no_extra(tmp_path: Path) -> None:
     modules = ["holdfast.config", "holdfast.errors", "holdfast.enums", "holdfast.engine:RunResult", "holdfast.doctor"]
-    modules += ["holdfast.runtime.checkpoint:PostgresCheckpointer", "holdfast.runtime.flow", "holdfast.workspace"]
+    modules += ["holdfast.runtime.checkpoint:PostgresCheckpointer", "holdfast.flows.run", "holdfast.workspace"]
 
     assert set(read_json(run_core_only(IMPORTS, *modules, data_dir=tmp_path)).values()) == {""}
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ApprovalRejected, HoldfastError, LeaseLost, PayloadInvalid, RunPaused, StepFailed
+from holdfast.flows.context import Context
+from holdfast.flows.run import run_flow
 from holdfast.runtime.checkpoint import InMemoryCheckpointer
-from holdfast.runtime.context import Context
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.failures import MOVED_CLASSES, describe_error, failed_steps, rebuild_error
-from holdfast.runtime.flow import run_flow
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.step import Step, step_key
 from holdfast.runtime.unknown_outcomes import Done, NotDone

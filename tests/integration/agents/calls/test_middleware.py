@@ -12,7 +12,7 @@ from tests.support.agents.phase import LANE, RUN_ID, Phase, open_log
 from holdfast.agents.calls.codec import OPAQUE_TEXT
 from holdfast.agents.tools.rules import ToolRule
 from holdfast.errors import Nondeterminism
-from holdfast.runtime.answers import decide
+from holdfast.flows.answers import decide
 from holdfast.runtime.step import Stopped, Suspended
 
 

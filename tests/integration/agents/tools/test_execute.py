@@ -13,7 +13,7 @@ from tests.support.progress_limit import until
 
 from holdfast.agents.tools.rules import command_rules, file_tool_rules
 from holdfast.agents.tools.shell import open_shell
-from holdfast.runtime.answers import decide
+from holdfast.flows.answers import decide
 from holdfast.runtime.events import Event
 from holdfast.runtime.step import CancelRun, Suspended
 from holdfast.workspace import spool_folder

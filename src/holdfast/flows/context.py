@@ -9,16 +9,15 @@ import inspect
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected, Nondeterminism
+from holdfast.flows.lane import LaneCursor, Operation, current_lane, describe_operation
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
-from holdfast.runtime.records import MAIN_LANE, Record, RecordType, StepState, describe, fingerprint_of
+from holdfast.runtime.records import MAIN_LANE, StepState, describe, fingerprint_of
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import CancelRun, Interrupted, OnUnknown, Step, Stopped, Suspended, sleep_until
 
@@ -41,102 +40,13 @@ class Decision(str):
         return decision
 
 
-_Operation = tuple[RecordType | Literal["gather"], str]
-
-
-def _name(operation: _Operation) -> str:
-    return "gather" if operation[0] == "gather" else describe(operation[0], operation[1])
-
-
-@dataclass
-class _LaneCursor:
-    """One line of steps that follow each other; lanes beside it are made by `gather`."""
-
-    lane_id: str
-    recorded: list[Record]
-    position: int = 0
-    uses: dict[tuple[str, str], int] = field(default_factory=dict)
-    numbered: set[tuple[str, str]] = field(default_factory=set)
-    """The keys with an ordinal, and those that a user's name makes look like one."""
-    doing: _Operation | None = None
-    cut_off: _Operation | None = None
-    """What was cancelled in the middle, by the end of the task or by a time limit around it."""
-    interrupted: Interrupted | None = None
-
-    def stop(self, error: Nondeterminism) -> Stopped:
-        """End this lane, even if the code catches what is raised now."""
-        self.interrupted = Stopped(error)
-        return self.interrupted
-
-    def check_free(self, operation: _Operation) -> None:
-        """Raise if this lane must not do anything more, or not at the same time."""
-        if self.interrupted is not None:
-            raise self.interrupted
-        if self.doing is not None:
-            raise self.stop(
-                Nondeterminism(
-                    f"{_name(operation)} was asked for while {_name(self.doing)} of lane {self.lane_id!r} runs.",
-                    hint="Use ctx.gather, with coroutines and not tasks, for what is to run in parallel; await every "
-                    "step, and start none inside another.",
-                )
-            )
-        if self.cut_off is not None:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise asyncio.CancelledError  # what is recorded now would stand where the resumed run does other things
-            raise self.stop(
-                Nondeterminism(
-                    f"{_name(self.cut_off)} was cancelled before its end, "
-                    f"and the flow went on with {_name(operation)}.",
-                    hint="Put a time limit inside the function of the step, so that its failure is recorded.",
-                )
-            )
-
-    def take(self, record_type: RecordType, name: str) -> str:
-        """Return the key of the next thing this lane does. Raises if the journal has something else there."""
-        self.check_free((record_type, name))
-        key = self._new_key(record_type, name)
-        while self.position < len(self.recorded):
-            found = self.recorded[self.position]
-            self.position += 1
-            if found.key == key and found.type == record_type:
-                break
-            if not found.can_be_skipped:
-                raise self.stop(_other_than(found, record_type, key, self.lane_id, self.position))
-            found.is_skipped = True
-        return key
-
-    def _new_key(self, record_type: RecordType, name: str) -> str:
-        prefix = "" if self.lane_id == MAIN_LANE else f"{self.lane_id}/"
-        while True:
-            ordinal = self.uses[record_type, name] = self.uses.get((record_type, name), 0) + 1
-            key = f"{prefix}{name}" if ordinal == 1 else f"{prefix}{name}#{ordinal}"
-            if "#" not in key:
-                return key
-            if (record_type, key) not in self.numbered:
-                self.numbered.add((record_type, key))
-                return key
-
-
-def _other_than(found: Record, record_type: RecordType, key: str, lane_id: str, position: int) -> Nondeterminism:
-    return Nondeterminism(
-        f"The journal has {describe(found.type, found.key)} at place {position} of lane {lane_id!r}, "
-        f"but the code now asks for {describe(record_type, key)}.",
-        recorded=found.key,
-        asked=key,
-    )
-
-
-_lane: ContextVar[tuple["Context | None", _LaneCursor | None]] = ContextVar("holdfast_lane")
-
-
 class Context:
     """What a flow's function gets: durable steps, timers, approvals and parallel lanes."""
 
     def __init__(self, log: RunLog, journal: Journal) -> None:
         self._log = log
         self._journal = journal
-        self._lanes: list[_LaneCursor] = []
+        self._lanes: list[LaneCursor] = []
         self._is_over = False
 
     @property
@@ -185,7 +95,7 @@ class Context:
         key = lane.take("timer", "sleep")
         await self._in_lane(lane, ("timer", key), self._sleep(lane, key, seconds))
 
-    async def _sleep(self, lane: _LaneCursor, key: str, seconds: float) -> None:
+    async def _sleep(self, lane: LaneCursor, key: str, seconds: float) -> None:
         record = self._log.find("timer", key, {})
         if record is None:
             wake_at = time.time() + seconds
@@ -207,7 +117,7 @@ class Context:
         full_key = lane.take("approval", key)
         return await self._in_lane(lane, ("approval", full_key), self._approval(lane, full_key, show))
 
-    async def _approval(self, lane: _LaneCursor, key: str, show: Any) -> Decision:
+    async def _approval(self, lane: LaneCursor, key: str, show: Any) -> Decision:
         content = to_json(show, f"what approval {key!r} shows")[1]
         fingerprint = fingerprint_of(show=content)
         record = self._log.find("approval", key, fingerprint)
@@ -249,7 +159,7 @@ class Context:
         tasks = [asyncio.ensure_future(self._run_in(lane, item)) for lane, item in zip(lanes, awaitables, strict=True)]
         return await self._in_lane(parent, ("gather", ""), self._join(lanes, tasks))
 
-    async def _join(self, lanes: Sequence[_LaneCursor], tasks: Sequence["asyncio.Future[Any]"]) -> list[Any]:
+    async def _join(self, lanes: Sequence[LaneCursor], tasks: Sequence["asyncio.Future[Any]"]) -> list[Any]:
         self._journal.writers += len(tasks)
         try:
             if tasks:
@@ -273,15 +183,15 @@ class Context:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _current_lane(self) -> _LaneCursor:
-        home, lane = _lane.get((None, None))
+    def _current_lane(self) -> LaneCursor:
+        home, lane = current_lane.get((None, None))
         if lane is None or home is not self or self._is_over:
             why = "The flow is over" if self._is_over else "This is not the flow that runs here"
             raise Nondeterminism(f"{why}: nothing more can be asked for by its ctx.", hint="Use ctx in its own flow.")
         return lane
 
-    def _open_lane(self, lane_id: str) -> _LaneCursor:
-        lane = _LaneCursor(lane_id, self._log.records.lanes.get(lane_id, []).copy())
+    def _open_lane(self, lane_id: str) -> LaneCursor:
+        lane = LaneCursor(lane_id, self._log.records.lanes.get(lane_id, []).copy())
         self._lanes.append(lane)
         return lane
 
@@ -306,7 +216,7 @@ class Context:
         """List the keys that lanes have stopped at for a person's answer."""
         return [str(lane.interrupted) for lane in self._lanes if isinstance(lane.interrupted, Suspended)]
 
-    def _check_nothing_open(self, main: _LaneCursor) -> None:
+    def _check_nothing_open(self, main: LaneCursor) -> None:
         """Raise if a flow has returned although something in it was interrupted or still runs."""
         for error_type in (Stopped, CancelRun, Suspended):
             for lane in self._lanes:
@@ -315,7 +225,7 @@ class Context:
         if main.doing is not None:
             raise main.stop(
                 Nondeterminism(
-                    f"The flow returned while {_name(main.doing)} still runs.",
+                    f"The flow returned while {describe_operation(main.doing)} still runs.",
                     hint="Await every step before returning.",
                 )
             )
@@ -333,7 +243,7 @@ class Context:
                 )
 
     @staticmethod
-    async def _in_lane(lane: _LaneCursor, what: _Operation, work: Awaitable[_T]) -> _T:
+    async def _in_lane(lane: LaneCursor, what: Operation, work: Awaitable[_T]) -> _T:
         lane.doing = what
         try:
             return await work
@@ -346,12 +256,12 @@ class Context:
         finally:
             lane.doing = None
 
-    async def _run_in(self, lane: _LaneCursor, work: Awaitable[_T]) -> _T:
-        token = _lane.set((self, lane))
+    async def _run_in(self, lane: LaneCursor, work: Awaitable[_T]) -> _T:
+        token = current_lane.set((self, lane))
         try:
             return await work
         finally:
-            _lane.reset(token)
+            current_lane.reset(token)
 
 
 _LANE_NAME = re.compile(r"g\d+\.\d+/")

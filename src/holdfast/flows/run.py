@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, PayloadInvalid, RunCancelled, RunPaused
+from holdfast.flows.context import Context
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.checkpoint.base import Claim, check_run_id
-from holdfast.runtime.context import Context
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.failures import describe_error, failed_steps
 from holdfast.runtime.journal import Journal

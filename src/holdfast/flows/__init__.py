@@ -1,0 +1,1 @@
+"""Flows: durable Python functions, and the calls a user makes to start, steer and answer them."""
