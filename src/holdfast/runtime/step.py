@@ -101,6 +101,14 @@ class Suspended(Interrupted):
         return []
 
 
+class Parked(Interrupted):
+    """A flow waits until `wake_at`, or for an event if that is `None`, and its runtime takes the slot back."""
+
+    def __init__(self, key: str, wake_at: float | None = None) -> None:
+        super().__init__(key)
+        self.key, self.wake_at = key, wake_at
+
+
 class Stopped(Interrupted):
     """The journal cannot be written, or the run no longer is ours, or it is not the run it was: `error` says which."""
 
