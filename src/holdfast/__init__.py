@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.errors import HoldfastError, RunCancelled, RunPaused
+    from holdfast.errors import EventTimeout, HoldfastError, RunCancelled, RunPaused
     from holdfast.flows.answers import cancel_flow, decide
     from holdfast.flows.context import Context, Decision
+    from holdfast.flows.event_wait import send_event
     from holdfast.flows.run import run_flow
     from holdfast.runtime.step import step_key
     from holdfast.runtime.unknown_outcomes import Done, NotDone
@@ -15,6 +16,7 @@ __all__ = [
     "Context",
     "Decision",
     "Done",
+    "EventTimeout",
     "HoldfastError",
     "NotDone",
     "RunCancelled",
@@ -22,6 +24,7 @@ __all__ = [
     "cancel_flow",
     "decide",
     "run_flow",
+    "send_event",
     "step_key",
 ]
 
@@ -29,6 +32,7 @@ _HOMES = {
     "Context": "flows.context",
     "Decision": "flows.context",
     "Done": "runtime.unknown_outcomes",
+    "EventTimeout": "errors",
     "HoldfastError": "errors",
     "NotDone": "runtime.unknown_outcomes",
     "RunCancelled": "errors",
@@ -36,6 +40,7 @@ _HOMES = {
     "cancel_flow": "flows.answers",
     "decide": "flows.answers",
     "run_flow": "flows.run",
+    "send_event": "flows.event_wait",
     "step_key": "runtime.step",
 }
 

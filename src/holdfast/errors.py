@@ -10,7 +10,7 @@ HoldfastError
 ├── owner      RunBusy  LeaseLost
 ├── run        RunNotFound  RunAlreadyTerminal  RunNotInState  RunMetadataMissing  TemplateLoadFailed
 │              RunPaused  RunCancelled  UnmergedResult  CleanupBusy
-├── step       Nondeterminism  StepFailed  ToolOutcomeUnknown  ToolDenied
+├── step       Nondeterminism  StepFailed  EventTimeout  ToolOutcomeUnknown  ToolDenied
 ├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ApprovalAnswered  SecondPersonNeeded  ConsentRequired
 ├── access     NotAuthenticated  RoleInsufficient  TooManyAttempts  TokenNotFound  HostNotAllowed  OriginNotAllowed
 │              RepositoryNotAllowed  UnsandboxedNotAllowed  InsideAgentCommand
@@ -249,6 +249,13 @@ class StepFailed(HoldfastError):
     """A journaled failure whose own exception type cannot be rebuilt in this process."""
 
     code = "step_failed"
+
+
+class EventTimeout(HoldfastError, TimeoutError):
+    """No event of this name came within `ctx.wait_for`'s time limit. It is recorded: a replay raises it again."""
+
+    code = "event_timeout"
+    default_hint = "Send it with send_event(run_id, name, data), or wait longer."
 
 
 class ToolOutcomeUnknown(HoldfastError):

@@ -6,20 +6,20 @@ place is refused, before anything is called.
 
 import asyncio
 import inspect
-import re
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected, Nondeterminism
-from holdfast.flows.lane import LaneCursor, Operation, current_lane, describe_operation
+from holdfast.flows.lane import LaneCursor, check_key, current_lane, describe_operation
+from holdfast.flows.operations import Operations
+from holdfast.flows.timer import SYSTEM_CLOCK, Clock, WaitRule
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import MAIN_LANE, StepState, describe, fingerprint_of
 from holdfast.runtime.run_log import RunLog
-from holdfast.runtime.step import CancelRun, Interrupted, OnUnknown, Step, Stopped, Suspended, sleep_until
+from holdfast.runtime.step import CancelRun, OnUnknown, Parked, Step, Stopped, Suspended
 
 _T = TypeVar("_T")
 
@@ -40,18 +40,18 @@ class Decision(str):
         return decision
 
 
-class Context:
+class Context(Operations):
     """What a flow's function gets: durable steps, timers, approvals and parallel lanes."""
 
-    def __init__(self, log: RunLog, journal: Journal) -> None:
-        self._log = log
-        self._journal = journal
-        self._lanes: list[LaneCursor] = []
-        self._is_over = False
+    def __init__(
+        self, log: RunLog, journal: Journal, *, park_after_s: float | None = None, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        """Make the context of one process's part of a run.
 
-    @property
-    def run_id(self) -> str:
-        return self._log.run_id
+        A sleep or wait of more than `park_after_s` seconds raises `Parked`, instead of staying in the process.
+        """
+        super().__init__(log, journal, WaitRule(clock, park_after_s))
+        self._lanes: list[LaneCursor] = []
 
     async def step(
         self,
@@ -87,32 +87,13 @@ class Context:
         )
         return await self._in_lane(lane, ("step", full_key), self._log.step(step, lambda: fn(*args, **kwargs)))
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait until `seconds` after the first time this line was reached, however often the process dies meanwhile."""
-        if not isinstance(seconds, int | float):
-            raise TypeError(f"ctx.sleep takes a number of seconds, not {seconds!r}.")
-        lane = self._current_lane()
-        key = lane.take("timer", "sleep")
-        await self._in_lane(lane, ("timer", key), self._sleep(lane, key, seconds))
-
-    async def _sleep(self, lane: LaneCursor, key: str, seconds: float) -> None:
-        record = self._log.find("timer", key, {})
-        if record is None:
-            wake_at = time.time() + seconds
-            await self._log.append(
-                self._log.event(EventKind.TIMER_STARTED, lane.lane_id, key=key, wake_at=wake_at, seconds=seconds)
-            )
-        else:
-            wake_at = record.wake_at
-        await sleep_until(wake_at, at_most_s=seconds)
-
     async def approval(self, key: str, show: Any = None) -> Decision:
         """Go on only if a person approves what is shown.
 
         Until someone answers, `run_flow` raises `RunPaused` and no process is needed. Raises `ApprovalRejected` if the
         answer is `reject` or `request_changes`; `abort` cancels the run.
         """
-        _check_key("approval", key)
+        check_key("approval", key)
         lane = self._current_lane()
         full_key = lane.take("approval", key)
         return await self._in_lane(lane, ("approval", full_key), self._approval(lane, full_key, show))
@@ -175,20 +156,15 @@ class Context:
         # An interruption stands, whatever the code in its lane has made of it.
         errors = [lane.interrupted or error for lane, error in zip(lanes, raised, strict=True)]
         # Whatever ends the run comes first, a person's answer last: by then the other lanes have done all they can.
-        for error_type in (Stopped, CancelRun, Exception, Suspended, BaseException):
+        for error_type in (Stopped, CancelRun, Exception, Parked, Suspended, BaseException):
             for error in errors:
+                if isinstance(error, Parked) and error_type is Parked:
+                    raise Parked.join([one for one in errors if isinstance(one, Parked)])
                 if isinstance(error, error_type):
                     raise error
         return [task.result() for task in tasks]
 
     # -- inside -------------------------------------------------------------------------------------------------------
-
-    def _current_lane(self) -> LaneCursor:
-        home, lane = current_lane.get((None, None))
-        if lane is None or home is not self or self._is_over:
-            why = "The flow is over" if self._is_over else "This is not the flow that runs here"
-            raise Nondeterminism(f"{why}: nothing more can be asked for by its ctx.", hint="Use ctx in its own flow.")
-        return lane
 
     def _open_lane(self, lane_id: str) -> LaneCursor:
         lane = LaneCursor(lane_id, self._log.records.lanes.get(lane_id, []).copy())
@@ -218,7 +194,7 @@ class Context:
 
     def _check_nothing_open(self, main: LaneCursor) -> None:
         """Raise if a flow has returned although something in it was interrupted or still runs."""
-        for error_type in (Stopped, CancelRun, Suspended):
+        for error_type in (Stopped, CancelRun, Parked, Suspended):
             for lane in self._lanes:
                 if isinstance(lane.interrupted, error_type):
                     raise lane.interrupted
@@ -242,20 +218,6 @@ class Context:
                     )
                 )
 
-    @staticmethod
-    async def _in_lane(lane: LaneCursor, what: Operation, work: Awaitable[_T]) -> _T:
-        lane.doing = what
-        try:
-            return await work
-        except Interrupted as interrupted:
-            lane.interrupted = interrupted
-            raise
-        except asyncio.CancelledError:
-            lane.cut_off = what
-            raise
-        finally:
-            lane.doing = None
-
     async def _run_in(self, lane: LaneCursor, work: Awaitable[_T]) -> _T:
         token = current_lane.set((self, lane))
         try:
@@ -264,20 +226,8 @@ class Context:
             current_lane.reset(token)
 
 
-_LANE_NAME = re.compile(r"g\d+\.\d+/")
-
-
-def _check_key(what: str, key: object) -> None:
-    if not isinstance(key, str) or not key:
-        raise TypeError(f"The key of a {what} is a string, not {key!r}.")
-    if key[0] == "g" and _LANE_NAME.match(key):
-        raise ValueError(f"The key {key!r} begins like one in a lane of ctx.gather; choose another.")
-    if not key.isprintable():
-        to_json(key, f"the key of a {what}")
-
-
 def _check_step(key: object, fn: object, on_unknown: object, retries: object) -> None:
-    _check_key("step", key)
+    check_key("step", key)
     if not isinstance(retries, int) or retries < 0:
         raise TypeError(f"retries of step {key!r} is a number of tries, not {retries!r}.")
     if not callable(fn):

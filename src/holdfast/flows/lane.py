@@ -4,11 +4,13 @@ Rule: a lane does one thing at a time, in the order that is recorded. What diffe
 """
 
 import asyncio
+import re
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal
 
 from holdfast.errors import Nondeterminism
+from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import MAIN_LANE, Record, RecordType, describe
 from holdfast.runtime.step import Interrupted, Stopped
 
@@ -97,6 +99,19 @@ def _other_than(found: Record, record_type: RecordType, key: str, lane_id: str, 
         recorded=found.key,
         asked=key,
     )
+
+
+_LANE_NAME = re.compile(r"g\d+\.\d+/")
+
+
+def check_key(what: str, key: object) -> None:
+    """Raise `TypeError` or `ValueError` if a user's key cannot be one."""
+    if not isinstance(key, str) or not key:
+        raise TypeError(f"The key of a {what} is a string, not {key!r}.")
+    if key[0] == "g" and _LANE_NAME.match(key):
+        raise ValueError(f"The key {key!r} begins like one in a lane of ctx.gather; choose another.")
+    if not key.isprintable():
+        to_json(key, f"the key of a {what}")
 
 
 current_lane: ContextVar[tuple[object, LaneCursor | None]] = ContextVar("holdfast_lane")  # whose, and which

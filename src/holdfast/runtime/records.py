@@ -13,12 +13,23 @@ from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, PayloadInvalid
 from holdfast.runtime.checkpoint.gc_pause import without_gc
 from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.inbox import Inbox
 from holdfast.runtime.jsondata import to_canonical_json
 from holdfast.runtime.state import status_after
 
 MAIN_LANE = "main"
-RecordType = Literal["step", "approval", "timer"]
-_TYPE_NAMES: Mapping[RecordType, str] = {"step": "step", "approval": "approval", "timer": "sleep"}
+RecordType = Literal["step", "approval", "timer", "value", "wait", "child", "scope", "cancel", "version"]
+_TYPE_NAMES: Mapping[RecordType, str] = {
+    "step": "step",
+    "approval": "approval",
+    "timer": "sleep",
+    "value": "value",
+    "wait": "wait for",
+    "child": "child flow",
+    "scope": "compensation",
+    "cancel": "cancellation at",
+    "version": "version marker",
+}
 
 
 class StepState(StrEnum):
@@ -82,6 +93,17 @@ _MEANINGS: Mapping[str, tuple[RecordType, StepState | None]] = {
     EventKind.TOOL_ERROR: ("step", StepState.FAILED),
     EventKind.TOOL_UNKNOWN: ("step", None),
     EventKind.TIMER_STARTED: ("timer", StepState.STARTED),
+    EventKind.VALUE_RECORDED: ("value", StepState.COMPLETED),
+    EventKind.WAIT_STARTED: ("wait", StepState.STARTED),
+    EventKind.WAIT_COMPLETED: ("wait", StepState.COMPLETED),
+    EventKind.WAIT_EXPIRED: ("wait", StepState.FAILED),
+    EventKind.CHILD_STARTED: ("child", StepState.STARTED),
+    EventKind.CHILD_COMPLETED: ("child", StepState.COMPLETED),
+    EventKind.CHILD_FAILED: ("child", StepState.FAILED),
+    EventKind.SCOPE_OPENED: ("scope", StepState.STARTED),
+    EventKind.SCOPE_CLOSED: ("scope", StepState.COMPLETED),
+    EventKind.CANCEL_DELIVERED: ("cancel", StepState.COMPLETED),
+    EventKind.VERSION_MARKED: ("version", StepState.COMPLETED),
     EventKind.WORKSPACE_PREPARED: ("step", StepState.COMPLETED),
     EventKind.PHASE_STARTED: ("step", StepState.COMPLETED),
     EventKind.AGENT_STARTED: ("step", StepState.STARTED),
@@ -106,6 +128,7 @@ class Records:
         self.end: Mapping[str, Any] = {}
         self.cancel_request: Mapping[str, Any] | None = None
         self.pause_request: Mapping[str, Any] | None = None
+        self.inbox = Inbox()
         with without_gc():
             for event in events:
                 self.add(event)
@@ -122,6 +145,8 @@ class Records:
             self._add_question(event)
         elif kind == EventKind.HUMAN_APPROVAL_RECEIVED:
             self._add_answer(payload)
+        elif kind == EventKind.EVENT_RECEIVED:
+            self.inbox.add(event)
 
     def _add_run_event(self, kind: str, payload: Mapping[str, Any]) -> None:
         # A run ends once. What was appended beside its end, by a writer that did not know of it, changes nothing any
@@ -177,7 +202,7 @@ class Records:
             record.has_question, record.answer = False, None
             record.wake_at = _number(payload.get("wake_at"), 0.0)
         elif state is StepState.COMPLETED:
-            record.result = payload.get("result")
+            record.result = payload.get("result") if record_type != "wait" else self.inbox.take_from(payload)
         elif state is StepState.FAILED:
             record.error = _object(payload.get("error"))
             if "retry_at" in payload:

@@ -50,6 +50,7 @@ _FOR_THE_OWNER = (
     EventKind.RUN_CANCEL_REQUESTED,
     EventKind.RUN_PAUSE_REQUESTED,
     EventKind.HUMAN_APPROVAL_RECEIVED,
+    EventKind.EVENT_RECEIVED,
 )
 
 
@@ -184,6 +185,10 @@ class RunLog:
     def has_news(self, head: int) -> bool:
         """Return true if a journal that ends at `head` holds something of another writer's."""
         return head > self._tracker.head and not self._in_flight
+
+    def is_behind(self) -> bool:
+        """Return true if the journal is known to hold more than was read here, be it an own append under way."""
+        return self._journal.known_head(self.run_id) > self._tracker.head
 
     async def catch_up(self) -> None:
         """Read what others have appended: answers, and requests to cancel or to pause."""

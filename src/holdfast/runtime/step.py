@@ -102,11 +102,20 @@ class Suspended(Interrupted):
 
 
 class Parked(Interrupted):
-    """A flow waits until `wake_at`, or for an event if that is `None`, and its runtime takes the slot back."""
+    """A flow waits until `wake_at`, or for an event if that is `None`, and its runtime takes the slot back.
 
-    def __init__(self, key: str, wake_at: float | None = None) -> None:
+    What may end the wait earlier is an append to one of `run_ids`: the run itself, and children it waits for.
+    """
+
+    def __init__(self, key: str, wake_at: float | None = None, *, run_ids: Sequence[str] = ()) -> None:
         super().__init__(key)
-        self.key, self.wake_at = key, wake_at
+        self.key, self.wake_at, self.run_ids = key, wake_at, tuple(run_ids)
+
+    @classmethod
+    def join(cls, parked: "Sequence[Parked]") -> "Parked":
+        """Return what lanes that are all parked wait for: the first of their times, or an append to any of the runs."""
+        first = min(parked, key=lambda one: math.inf if one.wake_at is None else one.wake_at)
+        return cls(first.key, first.wake_at, run_ids=list(dict.fromkeys(run for one in parked for run in one.run_ids)))
 
 
 class Stopped(Interrupted):
