@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from holdfast.flows.answers import cancel_flow, decide
     from holdfast.flows.context import Context, Decision
     from holdfast.flows.event_wait import send_event
+    from holdfast.flows.follower import follow
     from holdfast.flows.run import run_flow
     from holdfast.runtime.step import step_key
     from holdfast.runtime.unknown_outcomes import Done, NotDone
@@ -23,6 +24,7 @@ __all__ = [
     "RunPaused",
     "cancel_flow",
     "decide",
+    "follow",
     "run_flow",
     "send_event",
     "step_key",
@@ -39,6 +41,7 @@ _HOMES = {
     "RunPaused": "errors",
     "cancel_flow": "flows.answers",
     "decide": "flows.answers",
+    "follow": "flows.follower",
     "run_flow": "flows.run",
     "send_event": "flows.event_wait",
     "step_key": "runtime.step",

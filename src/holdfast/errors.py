@@ -242,7 +242,10 @@ class RunCancelled(HoldfastError):
 class Nondeterminism(HoldfastError):
     code = "nondeterminism"
     error_class = ErrorClass.HUMAN_REQUIRED
-    default_hint = "Run the code this run was started with, or start a new run."
+    default_hint = (
+        "Run the code this run was started with, put the change behind `if await ctx.changed(name)`, or start a new "
+        "run; `holdfast flows check` finds such runs before a deploy."
+    )
 
 
 class StepFailed(HoldfastError):

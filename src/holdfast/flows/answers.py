@@ -56,28 +56,46 @@ async def decide(
 async def cancel_flow(run_id: str, *, store: StoreLike = "holdfast.db", reason: str = "", by: str = "") -> None:
     """Cancel a run: at once if nobody drives it, else as soon as its owner sees the request.
 
-    Raises `RunNotFound`, `RunAlreadyTerminal`.
+    A run with something to undo (`ctx.compensate`), in itself or in a child, is cancelled by its own code: the owner's,
+    or that of whoever runs it next. A second request ends what compensates. Raises `RunNotFound`, `RunAlreadyTerminal`.
     """
     async with open_journal(store) as journal:
+        await cancel_in_journal(journal, run_id, reason=reason, by=by)
+
+
+async def cancel_in_journal(journal: Journal, run_id: str, *, reason: str = "", by: str = "") -> bool:
+    """Do what `cancel_flow` does; true if the run is cancelled now, false if its code still has to see to it."""
+    records = await _read(journal, run_id)
+    if _is_over(records):
+        raise _already(run_id, records)
+    await journal.append(run_id, [create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, reason=reason, by=by)])
+    # crash: the request stands; whoever resumes the run cancels it.
+    try:
+        claim = await journal.claim(run_id)
+    except RunBusy:
+        return False
+    try:
         records = await _read(journal, run_id)
+        if records.status is RunStatus.CANCELLED:
+            return True  # its owner has seen the request
         if _is_over(records):
             raise _already(run_id, records)
-        await journal.append(run_id, [create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, reason=reason, by=by)])
-        # crash: the request stands; whoever resumes the run cancels it.
-        try:
-            claim = await journal.claim(run_id)
-        except RunBusy:
-            return
-        try:
-            records = await _read(journal, run_id)
-            if records.status is RunStatus.CANCELLED:
-                return  # its owner has seen the request
-            if _is_over(records):
-                raise _already(run_id, records)
-            ended = create_event(run_id, EventKind.RUN_CANCELLED, reason=reason, by=by)
-            await journal.append(run_id, [ended], claim=claim)
-        finally:
-            await journal.release(claim)
+        for child in records.open_children():
+            if not await _cancel_child(journal, child.child_run_id, reason=reason, by=by):
+                return False
+        if records.open_scopes():
+            return False  # only the flow's own code can undo what it has done
+        await journal.append(run_id, [create_event(run_id, EventKind.RUN_CANCELLED, reason=reason, by=by)], claim=claim)
+        return True
+    finally:
+        await journal.release(claim)
+
+
+async def _cancel_child(journal: Journal, run_id: str, *, reason: str, by: str) -> bool:
+    try:
+        return await cancel_in_journal(journal, run_id, reason=reason, by=by)
+    except (RunNotFound, RunAlreadyTerminal):
+        return True
 
 
 def _is_over(records: Records) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected, Nondeterminism
+from holdfast.flows.child_flow import ChildPaused
 from holdfast.flows.lane import LaneCursor, check_key, current_lane, describe_operation
 from holdfast.flows.operations import Operations
 from holdfast.flows.timer import SYSTEM_CLOCK, Clock, WaitRule
@@ -51,7 +52,6 @@ class Context(Operations):
         A sleep or wait of more than `park_after_s` seconds raises `Parked`, instead of staying in the process.
         """
         super().__init__(log, journal, WaitRule(clock, park_after_s))
-        self._lanes: list[LaneCursor] = []
 
     async def step(
         self,
@@ -190,7 +190,14 @@ class Context(Operations):
 
     def waits_for(self) -> list[str]:
         """List the keys that lanes have stopped at for a person's answer."""
-        return [str(lane.interrupted) for lane in self._lanes if isinstance(lane.interrupted, Suspended)]
+        waits = [lane.interrupted for lane in self._lanes if isinstance(lane.interrupted, Suspended)]
+        return [str(wait) for wait in waits if not isinstance(wait, ChildPaused)]
+
+    def paused_children(self) -> list[dict[str, str]]:
+        """List the children that lanes have stopped at because those wait for a person: run and key of the question."""
+        waits = [lane.interrupted for lane in self._lanes if isinstance(lane.interrupted, ChildPaused)]
+        pairs = {(wait.error.facts["run_id"], wait.error.facts["key"]) for wait in waits if wait.error is not None}
+        return [{"run_id": run_id, "key": key} for run_id, key in sorted(pairs)]
 
     def _check_nothing_open(self, main: LaneCursor) -> None:
         """Raise if a flow has returned although something in it was interrupted or still runs."""
@@ -198,6 +205,8 @@ class Context(Operations):
             for lane in self._lanes:
                 if isinstance(lane.interrupted, error_type):
                     raise lane.interrupted
+        if main.cancelled is not None:
+            raise main.cancelled
         if main.doing is not None:
             raise main.stop(
                 Nondeterminism(

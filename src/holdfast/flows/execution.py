@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import Nondeterminism, RunCancelled, RunPaused
 from holdfast.flows.context import Context
+from holdfast.flows.timer import WaitRule
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import EventKind
@@ -23,19 +24,21 @@ _T = TypeVar("_T")
 class FlowExecution:
     """Runs a flow that is claimed, and records how this process's part of it ended."""
 
-    def __init__(self, journal: Journal, claim: Claim, records: Records, name: str, call: Mapping[str, Any]) -> None:
+    def __init__(
+        self, journal: Journal, claim: Claim, records: Records, created: Mapping[str, Any], rule: WaitRule
+    ) -> None:
         self._journal = journal
         self._claim = claim
         self._log = RunLog(journal, claim, records)
-        self._name = name
-        self._call = call
+        self._created = created
+        self._rule = rule
         self._watch = CancelWatch()
 
     async def run(self, flow: Callable[[Context], Coroutine[Any, Any, _T]]) -> _T:
         end: RunPaused | RunCancelled | None = None
         while end is None:
             log = self._log
-            context = Context(log, self._journal)
+            context = Context(log, self._journal, park_after_s=self._rule.park_after_s, clock=self._rule.clock)
             try:
                 return await self._run_once(context, flow)
             except Suspended:
@@ -67,29 +70,35 @@ class FlowExecution:
 
     async def _begin(self) -> None:
         records, log = self._log.records, self._log
-        log.raise_if_cancelled()
+        if not log.is_cancel_held:
+            log.raise_if_cancelled()
         if records.is_started:
             await log.append(log.event(EventKind.RUN_RESUMED, after=str(records.status)))
             return
-        events = [] if records.created is not None else [log.event(EventKind.RUN_CREATED, **self._created())]
+        created = {**self._created, "fingerprint": self._fingerprint()}
+        events = [] if records.created is not None else [log.event(EventKind.RUN_CREATED, **created)]
         await log.append(*events, log.event(EventKind.RUN_STARTED))
 
-    def _created(self) -> dict[str, Any]:
-        return {"purpose": self._name, "flow": self._name, **self._call, "fingerprint": fingerprint_of(**self._call)}
+    def _fingerprint(self) -> dict[str, str]:
+        return fingerprint_of(args=self._created["args"], kwargs=self._created["kwargs"])
 
     async def _pause(self, context: Context) -> RunPaused | RunCancelled | None:
         """End this process's part until a person answers; `None` if someone has answered in the meantime."""
         records = Records(await self._journal.read(self._log.run_id))
-        if records.cancel_request is not None:
+        if records.cancel_request is not None and not self._log.is_cancel_held:
             return await self._cancel_by_request()
+        children = context.paused_children()
         waiting = [record.key for record in records.waiting_for_person()]
-        if not set(context.waits_for()) <= set(waiting):
+        if records.cancel_request is not None or not set(context.waits_for()) <= set(waiting):
             self._log = RunLog(self._journal, self._claim, records)
             return None
+        reason: dict[str, Any] = {"reason": "approval", "waiting": waiting}
+        if children:
+            reason |= {"reason": "approval" if waiting else "child", "children": children}
         with _unwrapped():
-            await self._log.append(
-                self._log.event(EventKind.RUN_PAUSED, reason="approval", waiting=waiting), is_last=True
-            )
+            await self._log.append(self._log.event(EventKind.RUN_PAUSED, **reason), is_last=True)
+        if children and not waiting:
+            return _to_child_paused(self._log.run_id, children[0])
         return to_run_paused(self._log.run_id, records)
 
     async def _cancel_by_request(self) -> RunCancelled:
@@ -98,7 +107,10 @@ class FlowExecution:
 
     async def _cancel(self, reason: str, by: str) -> RunCancelled:
         with _unwrapped():
-            await self._log.append(self._log.event(EventKind.RUN_CANCELLED, reason=reason, by=by), is_last=True)
+            facts: dict[str, Any] = {"reason": reason, "by": by}
+            if left := sorted(key for _, key in self._log.holds):
+                facts["unfinished"] = left  # cancelled again while it compensated
+            await self._log.append(self._log.event(EventKind.RUN_CANCELLED, **facts), is_last=True)
         return RunCancelled(f"Run {self._log.run_id!r} was cancelled.", run_id=self._log.run_id, reason=reason)
 
     async def _fail(self, error: Exception) -> None:
@@ -121,6 +133,18 @@ def _forget_cancellation() -> None:
     task = asyncio.current_task()
     if task is not None:
         task.uncancel()
+
+
+def _to_child_paused(run_id: str, child: Mapping[str, Any]) -> RunPaused:
+    child_id, key = child["run_id"], child["key"]
+    return RunPaused(
+        f"Run {run_id!r} waits for its child {child_id!r}, which waits for a person to answer {key!r}.",
+        hint=f"Answer with decide({child_id!r}, {key!r}, 'approve'), then run {run_id!r} again.",
+        run_id=child_id,
+        key=key,
+        keys=[key],
+        parent=run_id,
+    )
 
 
 def to_run_paused(run_id: str, records: Records) -> RunPaused:

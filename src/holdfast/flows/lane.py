@@ -4,15 +4,22 @@ Rule: a lane does one thing at a time, in the order that is recorded. What diffe
 """
 
 import asyncio
+import contextlib
+import os
 import re
+import sys
+import threading
+from collections import deque
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
 from typing import Literal
 
 from holdfast.errors import Nondeterminism
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import MAIN_LANE, Record, RecordType, describe
-from holdfast.runtime.step import Interrupted, Stopped
+from holdfast.runtime.step import CancelRun, Interrupted, Stopped
 
 Operation = tuple[RecordType | Literal["gather"], str]
 
@@ -35,6 +42,16 @@ class LaneCursor:
     cut_off: Operation | None = None
     """What was cancelled in the middle, by the end of the task or by a time limit around it."""
     interrupted: Interrupted | None = None
+    cancelled: CancelRun | None = None
+    """The cancellation that has reached the code of this lane: nothing but its compensations is done any more."""
+    is_shielded: bool = False
+    """A compensation runs."""
+    versions: dict[str, bool] = field(default_factory=dict)
+    trail: deque[str] = field(default_factory=lambda: deque(maxlen=4))
+    """What the code asked for last, for the message that says where it differs."""
+    last_key: str = ""
+    notes: int = 0
+    """How many notes were made since `last_key`."""
 
     def stop(self, error: Nondeterminism) -> Stopped:
         """End this lane, even if the code catches what is raised now."""
@@ -45,6 +62,8 @@ class LaneCursor:
         """Raise if this lane must not do anything more, or not at the same time."""
         if self.interrupted is not None:
             raise self.interrupted
+        if self.cancelled is not None and not self.is_shielded:
+            raise self.cancelled
         if self.doing is not None:
             raise self.stop(
                 Nondeterminism(
@@ -74,14 +93,62 @@ class LaneCursor:
             found = self.recorded[self.position]
             self.position += 1
             if found.key == key and found.type == record_type:
+                if found.type != "step":
+                    self.meet_cancel(record_type, key)
                 break
+            if found.type == "cancel":
+                raise self.cancel(_to_request(found))
             if not found.can_be_skipped:
-                raise self.stop(_other_than(found, record_type, key, self.lane_id, self.position))
+                raise self.stop(self._other_than(found, record_type, key))
             found.is_skipped = True
+        self.trail.append(describe(record_type, key))
+        self.last_key, self.notes = key, 0
         return key
 
+    def meet_cancel(self, record_type: RecordType, key: str) -> None:
+        """Raise the cancellation that is recorded next, if it reached the code in the middle of this operation."""
+        if self.position < len(self.recorded):
+            found = self.recorded[self.position]
+            if found.type == "cancel" and _place_of(found) == [record_type, key]:
+                self.position += 1
+                raise self.cancel(_to_request(found))
+
+    def cancel(self, request: CancelRun) -> CancelRun:
+        """Note that a cancellation has reached the code, and return what is raised there."""
+        self.cancelled = CancelRun(request.reason, request.by)
+        return self.cancelled
+
+    @property
+    def prefix(self) -> str:
+        return "" if self.lane_id == MAIN_LANE else f"{self.lane_id}/"
+
+    @property
+    def has_more(self) -> bool:
+        """Return true if the journal has something in this lane that the code has not asked for yet."""
+        return any(not record.can_be_skipped for record in self.recorded[self.position :])
+
+    def _other_than(self, found: Record, record_type: RecordType, key: str) -> Nondeterminism:
+        asked = describe(record_type, key)
+        place = self.position - 1
+        before = [describe(one.type, one.key) for one in self.recorded[max(0, place - 3) : place]]
+        after = [describe(one.type, one.key) for one in self.recorded[place + 1 : place + 4]]
+        recorded = describe(found.type, found.key)
+        file, line = find_caller()
+        where = f" at {file}:{line}" if file else ""
+        return Nondeterminism(
+            f"The journal has {recorded} at place {self.position} of lane {self.lane_id!r}, "
+            f"but the code now asks for {asked}{where}. "
+            f"Recorded: {_sequence(before, recorded, after)}. Asked: {_sequence(list(self.trail), asked, [])}.",
+            recorded=found.key,
+            asked=key,
+            recorded_around=[*before, recorded, *after],
+            asked_around=[*self.trail, asked],
+            file=file,
+            line=line,
+        )
+
     def _new_key(self, record_type: RecordType, name: str) -> str:
-        prefix = "" if self.lane_id == MAIN_LANE else f"{self.lane_id}/"
+        prefix = self.prefix
         while True:
             ordinal = self.uses[record_type, name] = self.uses.get((record_type, name), 0) + 1
             key = f"{prefix}{name}" if ordinal == 1 else f"{prefix}{name}#{ordinal}"
@@ -92,14 +159,36 @@ class LaneCursor:
                 return key
 
 
-def _other_than(found: Record, record_type: RecordType, key: str, lane_id: str, position: int) -> Nondeterminism:
-    return Nondeterminism(
-        f"The journal has {describe(found.type, found.key)} at place {position} of lane {lane_id!r}, "
-        f"but the code now asks for {describe(record_type, key)}.",
-        recorded=found.key,
-        asked=key,
-    )
+def _place_of(record: Record) -> object:
+    return record.result.get("at") if isinstance(record.result, dict) else None
 
+
+def _to_request(record: Record) -> CancelRun:
+    result = record.result if isinstance(record.result, dict) else {}
+    return CancelRun(str(result.get("reason", "")), str(result.get("by", "")))
+
+
+def _sequence(before: list[str], here: str, after: list[str]) -> str:
+    return " → ".join([*before, f"[{here}]", *after])
+
+
+def find_caller() -> tuple[str, int]:
+    """Find the file and line of the user's code that asks now; nothing where a task of ours is all there is."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return "", 0
+
+
+_NOT_THE_USERS = (
+    f"{Path(__file__).parents[1]}{os.sep}",
+    f"{Path(asyncio.__file__).parent}{os.sep}",
+    threading.__file__,
+    contextlib.__file__,
+    "<frozen",
+)
 
 _LANE_NAME = re.compile(r"g\d+\.\d+/")
 

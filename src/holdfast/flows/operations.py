@@ -1,19 +1,34 @@
 """The operations of a flow beside steps, approvals and lanes: each is a line here and a module of its own."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from holdfast.errors import Nondeterminism
-from holdfast.flows import event_wait, recorded_values, timer
+from holdfast.flows import (
+    cancel_delivery,
+    child_flow,
+    compensation,
+    event_wait,
+    notes,
+    recorded_values,
+    timer,
+    version_marker,
+)
 from holdfast.flows.lane import LaneCursor, Operation, check_key, current_lane
 from holdfast.flows.timer import WaitRule
+from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.records import MAIN_LANE, StepState
 from holdfast.runtime.run_log import RunLog
-from holdfast.runtime.step import Interrupted
+from holdfast.runtime.step import CancelRun, Interrupted
 
+if TYPE_CHECKING:
+    from holdfast.flows.context import Context
+
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -24,6 +39,8 @@ class Operations:
         self._log = log
         self._journal = journal
         self._rule = rule
+        self._loop = asyncio.get_running_loop()
+        self._lanes: list[LaneCursor] = []
         self._is_over = False
 
     @property
@@ -88,6 +105,79 @@ class Operations:
         wait = event_wait.EventWait(self._log, self._journal, lane, key, name)
         return await self._in_lane(lane, ("wait", key), wait.run(seconds, self._rule))
 
+    # -- children and compensation ------------------------------------------------------------------------------------
+
+    @overload
+    async def run_flow(
+        self, child: "Callable[Concatenate[Context, _P], Coroutine[Any, Any, _T]]", *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T: ...
+
+    @overload
+    async def run_flow(
+        self, child: Callable[..., Coroutine[Any, Any, _T]], *args: Any, run_id: str, **kwargs: Any
+    ) -> _T: ...
+
+    async def run_flow(  # type: ignore[misc]  # the first way to call it has no run_id, which mypy cannot see
+        self, child: Callable[..., Coroutine[Any, Any, Any]], *args: Any, run_id: str | None = None, **kwargs: Any
+    ) -> Any:
+        """Run another flow as a run of its own, in the same store, and return its result or raise its error.
+
+        Its id follows from this run's id and the place in the flow. If this run is cancelled, so is the child; if the
+        child waits for a person, so does this run.
+        """
+        name = child_flow.name_of(child)
+        check_key("child flow", name)
+        lane = self._current_lane()
+        key = lane.take("child", name)
+        run = child_flow.ChildRun(self._log, self._journal, lane, key, self._rule)
+        work = run.run(child, args, kwargs, run_id=run_id)
+        return await self._in_lane(lane, ("child", key), work)
+
+    def compensate(self, undo: Callable[_P, Any], *args: _P.args, **kwargs: _P.kwargs) -> "compensation.Compensation":
+        """Undo something if what comes after it fails or the run is cancelled: `async with ctx.compensate(undo, x):`.
+
+        If the block is left by an error or a cancellation, `undo(*args, **kwargs)` is called as a step, and the error
+        goes on. Blocks within each other undo from the inside out. A pause or a shutdown undoes nothing.
+        """
+        return compensation.Compensation(self, undo, args, kwargs)  # type: ignore[arg-type]  # a Context
+
+    # -- versions -----------------------------------------------------------------------------------------------------
+
+    async def changed(self, name: str) -> bool:
+        """Return false if this run came past this place before the change of this name was made, else true.
+
+        It is recorded: a run takes the same way for ever, and lanes the way of the lane that opened them.
+        """
+        check_key("version marker", name)
+        lane = self._current_lane()
+        lane.check_free(("version", name))
+        ancestor: LaneCursor | None = lane
+        while ancestor is not None:
+            if name in ancestor.versions:
+                return ancestor.versions[name]
+            parent_id = ancestor.lane_id.rpartition("/")[0] or MAIN_LANE
+            ancestor = None if ancestor.lane_id == MAIN_LANE else self._find_lane(parent_id)
+        work = version_marker.decide(self._log, lane, name, is_passed=self._has_passed(lane))
+        return await self._in_lane(lane, ("version", lane.prefix + name), work)
+
+    # -- what watchers see --------------------------------------------------------------------------------------------
+
+    def log(self, message: str, **fields: Any) -> None:
+        """Tell watchers something, once: a replay does not repeat it. `fields` are JSON data."""
+        self._note(EventKind.LOG_WRITTEN, {"message": message, "fields": fields})
+
+    def set_status(self, text: str) -> None:
+        """Say what the run is doing now, in words: the last one is the run's status text."""
+        self._note(EventKind.STATUS_SET, {"text": text})
+
+    def emit(self, value: Any) -> None:
+        """Hand a partial result, JSON data, to whoever follows the run, once."""
+        self._note(EventKind.PARTIAL_EMITTED, {"value": value})
+
+    def _note(self, kind: EventKind, content: dict[str, Any]) -> None:
+        lane = self._current_lane()
+        notes.note(self._log, lane, self._loop, kind, content, is_passed=self._has_passed)
+
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _current_lane(self) -> LaneCursor:
@@ -97,16 +187,58 @@ class Operations:
             raise Nondeterminism(f"{why}: nothing more can be asked for by its ctx.", hint="Use ctx in its own flow.")
         return lane
 
-    @staticmethod
-    async def _in_lane(lane: LaneCursor, what: Operation, work: Awaitable[_T]) -> _T:
+    async def _in_lane(self, lane: LaneCursor, what: Operation, work: Awaitable[_T]) -> _T:
         lane.doing = what
         try:
+            if self._log.is_cancel_held and self._is_cancel_due(lane, what):
+                if isinstance(work, Coroutine):
+                    work.close()  # it will not be awaited
+                self._log.raise_if_cancelled()
             return await work
+        except CancelRun as request:
+            if not self._log.is_cancel_held or lane.is_shielded:
+                lane.interrupted = request
+                raise
+            raise await cancel_delivery.deliver(self._log, lane, what, request) from None
         except Interrupted as interrupted:
             lane.interrupted = interrupted
             raise
         except asyncio.CancelledError:
+            if self._log.is_cancel_held and self._log.records.cancel_request is not None:
+                cancel_delivery.forget_cancellation()
+                if lane.is_shielded:  # asked for again, while compensations run
+                    lane.interrupted = lane.cancelled or CancelRun("", "")
+                    raise lane.interrupted from None
+                raise await cancel_delivery.deliver(self._log, lane, what) from None
             lane.cut_off = what
             raise
         finally:
             lane.doing = None
+
+    def _is_cancel_due(self, lane: LaneCursor, what: Operation) -> bool:
+        """Return true if the run is to be cancelled and this operation would do something new."""
+        if self._log.records.cancel_request is None or lane.is_shielded or lane.has_more or what[0] == "gather":
+            return False
+        record = self._log.records.by_key.get((what[0], what[1]))
+        if record is None:
+            return True
+        is_over = record.state in (StepState.COMPLETED, StepState.FAILED) or record.answer is not None
+        return not is_over and record.type != "child"  # a child is cancelled first, by whoever waits for it
+
+    def _find_lane(self, lane_id: str) -> LaneCursor | None:
+        return next((lane for lane in self._lanes if lane.lane_id == lane_id), None)
+
+    def _has_passed(self, lane: LaneCursor) -> bool:
+        """Return true if an earlier process came further in this lane, by itself or in lanes that it opened."""
+        if lane.has_more:
+            return True
+        opened = lane.uses.get(("gather", ""), 0)
+        return any(
+            number > opened for lane_id in self._log.records.lanes if (number := _gather_number(lane.prefix, lane_id))
+        )
+
+
+def _gather_number(prefix: str, lane_id: str) -> int:
+    """Return the number of the `gather` right below a lane that made another lane; 0 if none did."""
+    number = lane_id.removeprefix(prefix).partition(".")[0].removeprefix("g") if lane_id.startswith(prefix) else ""
+    return int(number) if number.isdigit() else 0

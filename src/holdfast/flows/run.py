@@ -7,12 +7,15 @@ number, an answer from outside) belongs into a step. `Nondeterminism` says where
 
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from holdfast.enums import RunStatus
 from holdfast.errors import PayloadInvalid, RunCancelled
 from holdfast.flows.execution import FlowExecution, to_run_paused
+from holdfast.flows.timer import WaitRule
 from holdfast.runtime.checkpoint.base import check_run_id
+from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Records, check_fingerprint, fingerprint_of
 from holdfast.runtime.stores import StoreLike, open_journal
@@ -25,33 +28,71 @@ async def run_flow(
     *args: Any,
     run_id: str | None = None,
     store: StoreLike = "holdfast.db",
+    tags: Mapping[str, str] | None = None,
     **kwargs: Any,
 ) -> _T:
     """Run `flow(ctx, *args, **kwargs)` to its end, or go on with it where it stopped, and return its result.
 
-    A completed run returns what is stored; a failed one goes on at the step that failed. Raises `RunPaused` while a
-    person must answer, `RunBusy` if another live process has the run, `RunCancelled` if it was cancelled,
-    `Nondeterminism` if it was started with other arguments, and what the flow itself raises.
+    `tags` are recorded with a new run, for searching. A completed run returns what is stored; a failed one goes on at
+    the step that failed. Raises `RunPaused` while a person must answer, `RunBusy` if another live process has the run,
+    `RunCancelled` if it was cancelled, `Nondeterminism` if it was started with other arguments, and what the flow
+    itself raises.
     """
     if not callable(flow):
         raise TypeError(f"run_flow takes an asynchronous function, not {flow!r}.")
     run_id = uuid.uuid4().hex if run_id is None else check_run_id(run_id)
-    call = {"args": [_or_type(arg) for arg in args], "kwargs": {name: _or_type(arg) for name, arg in kwargs.items()}}
+    origin = {} if tags is None else {"tags": check_tags(tags)}
     async with open_journal(store) as journal:
-        records = Records(await journal.read(run_id) if await journal.read_head(run_id) else ())
-        if _is_complete(run_id, records, call):
-            return records.end.get("result")  # type: ignore[return-value]  # what the flow returned then
-        claim = await journal.claim(run_id)
-        try:
-            if claim.head > records.last_seq:  # another process was faster with some or all of it
-                for event in await journal.read(run_id, records.last_seq):
-                    records.add(event)
-                if _is_complete(run_id, records, call):
-                    return records.end.get("result")  # type: ignore[return-value]  # as above
-            name = getattr(flow, "__qualname__", None) or type(flow).__qualname__
-            return await FlowExecution(journal, claim, records, name, call).run(lambda ctx: flow(ctx, *args, **kwargs))
-        finally:
-            await journal.release(claim)
+        result: _T = await run_in_journal(journal, FlowCall(flow, args, kwargs, run_id=run_id, origin=origin))
+        return result
+
+
+@dataclass(frozen=True)
+class FlowCall:
+    """A flow to be run, under which id, and what its `run.created` says of where it comes from."""
+
+    flow: Callable[..., Coroutine[Any, Any, Any]]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    run_id: str = field(kw_only=True)
+    origin: Mapping[str, Any] = field(kw_only=True, default_factory=dict)
+    rule: WaitRule = field(kw_only=True, default_factory=WaitRule)
+
+    @property
+    def name(self) -> str:
+        return getattr(self.flow, "__qualname__", None) or type(self.flow).__qualname__
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the arguments as they are recorded."""
+        named = {name: _or_type(arg) for name, arg in self.kwargs.items()}
+        return {"args": [_or_type(arg) for arg in self.args], "kwargs": named}
+
+
+async def run_in_journal(journal: Journal, call: FlowCall) -> Any:
+    """Do what `run_flow` does, in a journal that is open; with its rule, raises `Parked` for a long wait."""
+    arguments, run_id = call.recorded(), call.run_id
+    records = Records(await journal.read(run_id) if await journal.read_head(run_id) else ())
+    if _is_complete(run_id, records, arguments):
+        return records.end.get("result")
+    claim = await journal.claim(run_id)
+    try:
+        if claim.head > records.last_seq:  # another process was faster with some or all of it
+            for event in await journal.read(run_id, records.last_seq):
+                records.add(event)
+            if _is_complete(run_id, records, arguments):
+                return records.end.get("result")
+        created = {"purpose": call.name, "flow": call.name, **arguments, **call.origin}
+        execution = FlowExecution(journal, claim, records, created, call.rule)
+        return await execution.run(lambda ctx: call.flow(ctx, *call.args, **call.kwargs))
+    finally:
+        await journal.release(claim)
+
+
+def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return tags as they are recorded. Raises `TypeError` if they are not texts by name."""
+    if not isinstance(tags, Mapping) or not all(isinstance(part, str) for pair in tags.items() for part in pair):
+        raise TypeError(f"tags are texts by name, such as {{'team': 'x'}}, not {tags!r}.")
+    return dict(tags)
 
 
 def _is_complete(run_id: str, records: Records, call: Mapping[str, Any]) -> bool:

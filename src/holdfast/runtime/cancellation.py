@@ -15,6 +15,8 @@ _WATCH_AFTER_S = 0.1  # work shorter than this is over before anyone could ask t
 class CancelWatch:
     is_cancel_requested: bool = False
     is_pause_requested: bool = False
+    requests: int = 0
+    """How many requests to cancel were acted on: a second one ends what the first one let run."""
 
 
 @contextlib.contextmanager
@@ -35,9 +37,9 @@ def watch_for_cancel(journal: Journal, log: RunLog, *, can_pause: bool = False) 
         act()
 
     def act() -> None:
-        if watch.is_cancel_requested or watch.is_pause_requested:
+        if watch.is_pause_requested or (watch.is_cancel_requested and log.records.cancel_requests <= watch.requests):
             return
-        watch.is_cancel_requested = log.records.cancel_request is not None
+        watch.is_cancel_requested, watch.requests = log.records.cancel_request is not None, log.records.cancel_requests
         watch.is_pause_requested = can_pause and log.records.pause_request is not None and not watch.is_cancel_requested
         if watch.is_cancel_requested or watch.is_pause_requested:
             task.cancel()

@@ -98,6 +98,8 @@ def failed_steps(error: BaseException) -> list[str]:
             continue
         seen.add(id(current))
         key = getattr(current, "__holdfast_step__", None)
+        if getattr(current, "__holdfast_compensated__", False):
+            continue  # what it led to was undone: making the step again would go on from what is no more
         if key is not None:
             keys.add(key)
         elif isinstance(current, BaseExceptionGroup):

@@ -58,6 +58,7 @@ class Record:
     retry_in_s: float = 0.0
     """How long that was from when it failed, by the same clock: a clock that was wrong then makes no wait longer."""
     wake_at: float = 0.0
+    child_run_id: str = ""
     has_question: bool = False
     """A person was asked: for the approval itself, or what became of a step whose outcome is unknown."""
     answer: Mapping[str, Any] | None = None
@@ -128,7 +129,10 @@ class Records:
         self.end: Mapping[str, Any] = {}
         self.cancel_request: Mapping[str, Any] | None = None
         self.pause_request: Mapping[str, Any] | None = None
+        self.cancel_requests = 0
         self.inbox = Inbox()
+        self.notes: dict[tuple[str, str], int] = {}
+        """How many notes each lane made after the operation of this key."""
         with without_gc():
             for event in events:
                 self.add(event)
@@ -147,6 +151,9 @@ class Records:
             self._add_answer(payload)
         elif kind == EventKind.EVENT_RECEIVED:
             self.inbox.add(event)
+        elif kind in NOTE_KINDS:
+            place = event.lane_id, str(payload.get("after", ""))
+            self.notes[place] = self.notes.get(place, 0) + 1
 
     def _add_run_event(self, kind: str, payload: Mapping[str, Any]) -> None:
         # A run ends once. What was appended beside its end, by a writer that did not know of it, changes nothing any
@@ -158,8 +165,9 @@ class Records:
         elif kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED):
             self.is_started = True
             self.pause_request = None  # whoever goes on with it knows that it was to pause
-        elif kind == EventKind.RUN_CANCEL_REQUESTED and self.cancel_request is None:
-            self.cancel_request = payload
+        elif kind == EventKind.RUN_CANCEL_REQUESTED:
+            self.cancel_requests += 1
+            self.cancel_request = self.cancel_request or payload
         elif kind == EventKind.RUN_PAUSE_REQUESTED:
             self.pause_request = payload
         elif kind in _ENDS and not was_over:
@@ -171,10 +179,10 @@ class Records:
         # of the run makes them once more. Failures that the code has caught stay as they are and are replayed.
         if kind == EventKind.RUN_FAILED:
             for key in _texts(payload.get("steps")):
-                record = self.by_key.get(("step", key))
-                if record is not None and record.state is StepState.FAILED:
-                    record.state, record.attempt = StepState.OPEN, 0
-                    self._mark_reorderable(record)
+                for record in (self.by_key.get(("step", key)), self.by_key.get(("child", key))):
+                    if record is not None and record.state is StepState.FAILED:
+                        record.state, record.attempt = StepState.OPEN, 0
+                        self._mark_reorderable(record)
 
     def _mark_reorderable(self, opened: Record) -> None:
         """Let the code take another way after a record that may now have another outcome."""
@@ -191,6 +199,10 @@ class Records:
         if not isinstance(key, str):
             return  # an event of this kind that no durable step wrote
         record = self._get(record_type, key, event)
+        if record_type == "version":
+            record.can_be_skipped = True  # a marker has no place: code that no longer asks for it is the same code
+        elif record_type == "child" and "child" in payload:
+            record.child_run_id = str(payload["child"])
         if "fingerprint" in payload:
             record.fingerprint = _object(payload["fingerprint"])
         if state is None:
@@ -248,10 +260,19 @@ class Records:
         record.last_seq = event.seq
         return record
 
+    def open_scopes(self) -> list[Record]:
+        """List the compensations that a cancellation would have to run."""
+        return [one for one in self.by_key.values() if one.type == "scope" and one.state is StepState.STARTED]
+
+    def open_children(self) -> list[Record]:
+        """List the child flows that were started and have not come back."""
+        return [one for one in self.by_key.values() if one.type == "child" and one.state is StepState.STARTED]
+
     def waiting_for_person(self) -> list[Record]:
         return [record for record in self.by_key.values() if record.is_waiting_for_person]
 
 
+NOTE_KINDS = (EventKind.LOG_WRITTEN, EventKind.STATUS_SET, EventKind.PARTIAL_EMITTED)
 _ENDS = (EventKind.RUN_COMPLETED, EventKind.RUN_FAILED, EventKind.RUN_CANCELLED, EventKind.RUN_PAUSED)
 
 

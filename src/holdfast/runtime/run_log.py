@@ -103,6 +103,18 @@ class RunLog:
         self._in_flight = 0
         self._deferred = DeferredEvents(self.flush_deferred)
         self._stopped: Stopped | None = None
+        self.holds = {(one.type, one.key) for one in (*records.open_scopes(), *records.open_children())}
+        """What must be undone or cancelled by the flow's own code before the run is: a request ends no append then."""
+
+    @property
+    def is_cancel_held(self) -> bool:
+        return bool(self.holds)
+
+    def defer(self, event: Event) -> None:
+        """Write an event with whatever is appended next, or in a moment. Raises `PayloadInvalid`, `Stopped`."""
+        if self._stopped is not None:
+            raise self._stopped
+        self._deferred.add(event)
 
     async def append(self, *events: Event | Prepared, rows: Sequence[Statement] = (), is_last: bool = False) -> None:
         """Append as owner. If that fails, this log takes nothing more: `Stopped` now and at every later call.
@@ -138,7 +150,7 @@ class RunLog:
         is_behind = self._tracker.has_gap or self._journal.known_head(self.run_id) > self._tracker.head
         if is_behind and not self._in_flight:
             await self.catch_up()
-        if not is_last:
+        if not (is_last or self.is_cancel_held):
             self.raise_if_cancelled()
 
     async def append_end(self, event: Event, *, rows: Sequence[Statement] = (), yields_to_pause: bool = False) -> None:

@@ -1,0 +1,154 @@
+"""Child flows: a run of its own within another, linked both ways, started once and never lost.
+
+Rule: the child's id follows from its parent's id and the key, so that whoever goes on finds the child that was started.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import re
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from holdfast.enums import RunStatus
+from holdfast.errors import RunBusy, RunCancelled, RunPaused
+from holdfast.flows.lane import LaneCursor
+from holdfast.flows.timer import WaitRule
+from holdfast.runtime.checkpoint.base import check_run_id
+from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.failures import describe_error, rebuild_error
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.records import Record, Records, StepState
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import Stopped, Suspended
+
+_BUSY_LOOK_S = 1.0  # how often a child of another process is asked for, beside each of its appends
+_MAX_ID_CHARS = 180
+
+
+class ChildPaused(Suspended):
+    """A child waits for a person, and so does its parent: `error` says for what."""
+
+    def __init__(self, key: str, error: RunPaused) -> None:
+        super().__init__(key)
+        self.error = error
+
+
+def name_of(flow: Callable[..., Any]) -> str:
+    """Return the short name of a flow's function, which is the key of its run as a child."""
+    name = getattr(flow, "__name__", None) or type(flow).__name__
+    return str(name)
+
+
+def child_run_id(parent_run_id: str, key: str) -> str:
+    """Return the id of the child that a run has under a key: readable, of any store, the same for ever."""
+    digest = hashlib.sha256(f"{parent_run_id}\0{key}".encode()).hexdigest()[:12]
+    readable = f"{parent_run_id}.{re.sub(r'[^A-Za-z0-9_.-]+', '-', key)}"
+    return f"{readable[:_MAX_ID_CHARS]}.{digest}"
+
+
+class ChildRun:
+    """One child flow of a run, by the lane and key where it was asked for."""
+
+    def __init__(self, log: RunLog, journal: Journal, lane: LaneCursor, key: str, rule: WaitRule) -> None:
+        self._log = log
+        self._journal = journal
+        self._lane = lane
+        self._key = key
+        self._rule = rule
+
+    async def run(
+        self,
+        flow: Callable[..., Coroutine[Any, Any, Any]],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        run_id: str | None,
+    ) -> Any:
+        record = self._log.find("child", self._key, {})
+        if record is not None and record.state is StepState.COMPLETED:
+            return record.result
+        if record is not None and record.state is StepState.FAILED:
+            raise rebuild_error(self._key, record.error)
+        child_id = await self._begin(record, name_of(flow), run_id)
+        self._log.holds.add(("child", self._key))
+        try:
+            return await self._drive(child_id, lambda: self._run(child_id, flow, args, kwargs))
+        finally:
+            self._log.holds.discard(("child", self._key))
+
+    async def _begin(self, record: Record | None, name: str, run_id: str | None) -> str:
+        """Record the link to the child, once, and return its id."""
+        if record is not None and record.child_run_id:
+            return record.child_run_id
+        child_id = child_run_id(self._log.run_id, self._key) if run_id is None else check_run_id(run_id)
+        event = self._log.event(EventKind.CHILD_STARTED, self._lane.lane_id, key=self._key, child=child_id, flow=name)
+        await self._log.append(event)
+        # crash: the child may not exist yet; whoever goes on starts it under the same id.
+        return child_id
+
+    async def _run(
+        self, child_id: str, flow: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        from holdfast.flows.run import FlowCall, run_in_journal  # it needs the context, which needs this
+
+        origin = {"parent": {"run_id": self._log.run_id, "key": self._key}}
+        call = FlowCall(flow, args, kwargs, run_id=child_id, origin=origin, rule=self._rule)
+        while True:
+            try:
+                return await run_in_journal(self._journal, call)
+            except RunBusy:
+                await self._wait_for_owner(child_id)
+
+    async def _wait_for_owner(self, child_id: str) -> None:
+        """Wait until the child's own process has written something, or may be gone."""
+        woken = asyncio.Event()
+        head = self._journal.known_head(child_id)
+        listening = self._journal.listening(child_id, lambda now: woken.set() if now > head else None)
+        with listening, contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(woken.wait(), _BUSY_LOOK_S)
+
+    async def _drive(self, child_id: str, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        if self._log.records.cancel_request is not None:
+            await self._cancel(child_id, run)
+            self._log.raise_if_cancelled()
+        try:
+            result = await run()
+        except asyncio.CancelledError:
+            if self._log.records.cancel_request is not None:
+                await self._cancel(child_id, run)
+            raise
+        except RunPaused as paused:
+            raise ChildPaused(self._key, paused) from paused
+        except Exception as error:
+            raise await self._fail(child_id, error) from error.__cause__
+        await self._log.append(
+            self._log.event(EventKind.CHILD_COMPLETED, self._lane.lane_id, key=self._key, result=result)
+        )
+        # crash: before this the child is asked again, and returns what it has stored.
+        return result
+
+    async def _fail(self, child_id: str, error: Exception) -> BaseException:
+        """Record the child's own failure; what is none ends the parent's part in this process too."""
+        status = Records(await self._journal.read(child_id)).status
+        if status not in (RunStatus.FAILED, RunStatus.CANCELLED):
+            return Stopped(error)
+        description = describe_error(error)
+        await self._log.append(
+            self._log.event(EventKind.CHILD_FAILED, self._lane.lane_id, key=self._key, error=description)
+        )
+        with contextlib.suppress(AttributeError):
+            error.__holdfast_step__ = self._key  # type: ignore[attr-defined]  # a retry of the run retries the child
+        return error
+
+    async def _cancel(self, child_id: str, run: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Hand the request down, and let the child undo what it has to."""
+        request = self._log.records.cancel_request or {}
+        facts = {"reason": request.get("reason", ""), "by": request.get("by", "")}
+        records = Records(await self._journal.read(child_id) if await self._journal.read_head(child_id) else ())
+        if not records.last_seq or (isinstance(records.status, RunStatus) and records.status.is_terminal):
+            return
+        if records.cancel_request is None:
+            await self._journal.append(child_id, [create_event(child_id, EventKind.RUN_CANCEL_REQUESTED, **facts)])
+        with contextlib.suppress(RunCancelled, RunPaused):
+            await run()
