@@ -13,7 +13,6 @@ from typing import Any
 from holdfast.enums import RunStatus
 from holdfast.errors import RunBusy, RunCancelled, RunPaused
 from holdfast.flows.lane import LaneCursor
-from holdfast.flows.timer import WaitRule
 from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.failures import describe_error, rebuild_error
@@ -50,12 +49,12 @@ def child_run_id(parent_run_id: str, key: str) -> str:
 class ChildRun:
     """One child flow of a run, by the lane and key where it was asked for."""
 
-    def __init__(self, log: RunLog, journal: Journal, lane: LaneCursor, key: str, rule: WaitRule) -> None:
+    def __init__(self, log: RunLog, journal: Journal, lane: LaneCursor, key: str, park_after_s: float | None) -> None:
         self._log = log
         self._journal = journal
         self._lane = lane
         self._key = key
-        self._rule = rule
+        self._park_after_s = park_after_s
 
     async def run(
         self,
@@ -93,7 +92,7 @@ class ChildRun:
         from holdfast.flows.run import FlowCall, run_in_journal  # it needs the context, which needs this
 
         origin = {"parent": {"run_id": self._log.run_id, "key": self._key}}
-        call = FlowCall(flow, args, kwargs, run_id=child_id, origin=origin, rule=self._rule)
+        call = FlowCall(flow, args, kwargs, run_id=child_id, origin=origin, park_after_s=self._park_after_s)
         while True:
             try:
                 return await run_in_journal(self._journal, call)

@@ -14,7 +14,6 @@ from holdfast.errors import ApprovalRejected, Nondeterminism
 from holdfast.flows.child_flow import ChildPaused
 from holdfast.flows.lane import LaneCursor, check_key, current_lane, describe_operation
 from holdfast.flows.operations import Operations
-from holdfast.flows.timer import SYSTEM_CLOCK, Clock, WaitRule
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
@@ -44,14 +43,12 @@ class Decision(str):
 class Context(Operations):
     """What a flow's function gets: durable steps, timers, approvals and parallel lanes."""
 
-    def __init__(
-        self, log: RunLog, journal: Journal, *, park_after_s: float | None = None, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
+    def __init__(self, log: RunLog, journal: Journal, *, park_after_s: float | None = None) -> None:
         """Make the context of one process's part of a run.
 
         A sleep or wait of more than `park_after_s` seconds raises `Parked`, instead of staying in the process.
         """
-        super().__init__(log, journal, WaitRule(clock, park_after_s))
+        super().__init__(log, journal, park_after_s)
 
     async def step(
         self,

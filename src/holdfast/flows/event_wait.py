@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.enums import RunStatus
 from holdfast.errors import EventTimeout, RunAlreadyTerminal, RunNotFound
 from holdfast.flows.lane import LaneCursor, check_key
-from holdfast.flows.timer import Clock, WaitRule
+from holdfast.runtime.clock import now, sleep_until
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
@@ -52,7 +52,7 @@ class EventWait:
         self._key = key
         self._name = name
 
-    async def run(self, timeout_s: float | None, rule: WaitRule) -> Any:
+    async def run(self, timeout_s: float | None, park_after_s: float | None) -> Any:
         record = self._log.find("wait", self._key, {})
         if record is not None and record.state is StepState.COMPLETED:
             return record.result
@@ -60,26 +60,25 @@ class EventWait:
             raise self._expired(record.error.get("seconds"))
         if record is None and (found := self._log.records.inbox.take(self._name)) is not None:
             return await self._complete(*found)
-        deadline = await self._begin(record, timeout_s, rule.clock)
-        return await self._wait(deadline, timeout_s, rule)
+        deadline = await self._begin(record, timeout_s)
+        return await self._wait(deadline, timeout_s, park_after_s)
 
-    async def _begin(self, record: Record | None, timeout_s: float | None, clock: Clock) -> float:
+    async def _begin(self, record: Record | None, timeout_s: float | None) -> float:
         """Record that the flow waits, once, and return until when."""
         if record is None:
-            limit = {} if timeout_s is None else {"wake_at": clock.now() + timeout_s, "seconds": timeout_s}
+            limit = {} if timeout_s is None else {"wake_at": now() + timeout_s, "seconds": timeout_s}
             event = self._log.event(EventKind.WAIT_STARTED, self._lane.lane_id, key=self._key, name=self._name, **limit)
             await self._log.append(event)
             return limit.get("wake_at", math.inf)
         return record.wake_at or math.inf
 
-    async def _wait(self, deadline: float, timeout_s: float | None, rule: WaitRule) -> Any:
-        clock, park_after_s = rule.clock, rule.park_after_s
+    async def _wait(self, deadline: float, timeout_s: float | None, park_after_s: float | None) -> Any:
         woken = asyncio.Event()
-        park_at = math.inf if park_after_s is None else clock.now() + park_after_s
+        park_at = math.inf if park_after_s is None else now() + park_after_s
         with self._journal.listening(self._log.run_id, lambda _head: woken.set()):
             while True:
                 woken.clear()
-                is_late = clock.now() >= deadline
+                is_late = now() >= deadline
                 # The journal is read once more before a wait is given up: what was sent in time counts.
                 if is_late or self._log.is_behind():
                     await self._log.catch_up()
@@ -87,17 +86,17 @@ class EventWait:
                     return await self._complete(*found)
                 if is_late:
                     return await self._expire(timeout_s)
-                if clock.now() >= park_at:
+                if now() >= park_at:
                     raise Parked(self._key, None if deadline == math.inf else deadline, run_ids=[self._log.run_id])
-                await self._nap(woken, min(deadline, park_at), clock)
+                await self._nap(woken, min(deadline, park_at))
 
     @staticmethod
-    async def _nap(woken: asyncio.Event, until: float, clock: Clock) -> None:
+    async def _nap(woken: asyncio.Event, until: float) -> None:
         """Sleep until the journal has grown, or until a moment if there is one."""
         if until == math.inf:
             await woken.wait()
             return
-        tasks = [asyncio.ensure_future(woken.wait()), asyncio.ensure_future(clock.sleep_until(until))]
+        tasks = [asyncio.ensure_future(woken.wait()), asyncio.ensure_future(sleep_until(until))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

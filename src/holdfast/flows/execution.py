@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from holdfast.errors import Nondeterminism, RunCancelled, RunPaused
 from holdfast.flows.context import Context
-from holdfast.flows.timer import WaitRule
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import EventKind
@@ -25,20 +24,30 @@ class FlowExecution:
     """Runs a flow that is claimed, and records how this process's part of it ended."""
 
     def __init__(
-        self, journal: Journal, claim: Claim, records: Records, created: Mapping[str, Any], rule: WaitRule
+        self,
+        journal: Journal,
+        claim: Claim,
+        records: Records,
+        name: str,
+        call: Mapping[str, Any],
+        *,
+        origin: Mapping[str, Any] | None = None,
+        park_after_s: float | None = None,
     ) -> None:
         self._journal = journal
         self._claim = claim
         self._log = RunLog(journal, claim, records)
-        self._created = created
-        self._rule = rule
+        self._name = name
+        self._call = call
+        self._origin = origin or {}
+        self._park_after_s = park_after_s
         self._watch = CancelWatch()
 
     async def run(self, flow: Callable[[Context], Coroutine[Any, Any, _T]]) -> _T:
         end: RunPaused | RunCancelled | None = None
         while end is None:
             log = self._log
-            context = Context(log, self._journal, park_after_s=self._rule.park_after_s, clock=self._rule.clock)
+            context = Context(log, self._journal, park_after_s=self._park_after_s)
             try:
                 return await self._run_once(context, flow)
             except Suspended:
@@ -75,12 +84,12 @@ class FlowExecution:
         if records.is_started:
             await log.append(log.event(EventKind.RUN_RESUMED, after=str(records.status)))
             return
-        created = {**self._created, "fingerprint": self._fingerprint()}
-        events = [] if records.created is not None else [log.event(EventKind.RUN_CREATED, **created)]
+        events = [] if records.created is not None else [log.event(EventKind.RUN_CREATED, **self._created())]
         await log.append(*events, log.event(EventKind.RUN_STARTED))
 
-    def _fingerprint(self) -> dict[str, str]:
-        return fingerprint_of(args=self._created["args"], kwargs=self._created["kwargs"])
+    def _created(self) -> dict[str, Any]:
+        facts = {"purpose": self._name, "flow": self._name, **self._call, **self._origin}
+        return {**facts, "fingerprint": fingerprint_of(**self._call)}
 
     async def _pause(self, context: Context) -> RunPaused | RunCancelled | None:
         """End this process's part until a person answers; `None` if someone has answered in the meantime."""

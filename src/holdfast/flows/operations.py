@@ -18,7 +18,7 @@ from holdfast.flows import (
     version_marker,
 )
 from holdfast.flows.lane import LaneCursor, Operation, check_key, current_lane
-from holdfast.flows.timer import WaitRule
+from holdfast.runtime.clock import now
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.records import MAIN_LANE, StepState
@@ -35,10 +35,10 @@ _T = TypeVar("_T")
 class Operations:
     """What a flow can ask for by name, and the lane in which it is asked for."""
 
-    def __init__(self, log: RunLog, journal: Journal, rule: WaitRule) -> None:
+    def __init__(self, log: RunLog, journal: Journal, park_after_s: float | None) -> None:
         self._log = log
         self._journal = journal
-        self._rule = rule
+        self._park_after_s = park_after_s
         self._loop = asyncio.get_running_loop()
         self._lanes: list[LaneCursor] = []
         self._is_over = False
@@ -53,7 +53,7 @@ class Operations:
         """Return the time in UTC, the same on every replay."""
         lane = self._current_lane()
         key = lane.take("value", "now")
-        value = recorded_values.record(self._log, lane, key, self._rule.clock.now)
+        value = recorded_values.record(self._log, lane, key, now)
         return recorded_values.to_datetime(await self._in_lane(lane, ("value", key), value))
 
     async def random(self) -> float:
@@ -79,7 +79,7 @@ class Operations:
         seconds = timer.to_seconds(duration, "ctx.sleep")
         lane = self._current_lane()
         key = lane.take("timer", "sleep")
-        work = timer.sleep(self._log, lane, key, seconds=seconds, rule=self._rule)
+        work = timer.sleep(self._log, lane, key, seconds=seconds, park_after_s=self._park_after_s)
         await self._in_lane(lane, ("timer", key), work)
 
     async def sleep_until(self, moment: datetime) -> None:
@@ -87,7 +87,7 @@ class Operations:
         wake_at = timer.to_epoch(moment)
         lane = self._current_lane()
         key = lane.take("timer", "sleep")
-        work = timer.sleep_for_moment(self._log, lane, key, wake_at=wake_at, rule=self._rule)
+        work = timer.sleep_for_moment(self._log, lane, key, wake_at=wake_at, park_after_s=self._park_after_s)
         await self._in_lane(lane, ("timer", key), work)
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Operations:
         lane = self._current_lane()
         key = lane.take("wait", name)
         wait = event_wait.EventWait(self._log, self._journal, lane, key, name)
-        return await self._in_lane(lane, ("wait", key), wait.run(seconds, self._rule))
+        return await self._in_lane(lane, ("wait", key), wait.run(seconds, self._park_after_s))
 
     # -- children and compensation ------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Operations:
         check_key("child flow", name)
         lane = self._current_lane()
         key = lane.take("child", name)
-        run = child_flow.ChildRun(self._log, self._journal, lane, key, self._rule)
+        run = child_flow.ChildRun(self._log, self._journal, lane, key, self._park_after_s)
         work = run.run(child, args, kwargs, run_id=run_id)
         return await self._in_lane(lane, ("child", key), work)
 

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from holdfast.enums import RunStatus
 from holdfast.errors import PayloadInvalid, RunCancelled
 from holdfast.flows.execution import FlowExecution, to_run_paused
-from holdfast.flows.timer import WaitRule
 from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
@@ -56,7 +55,7 @@ class FlowCall:
     kwargs: Mapping[str, Any]
     run_id: str = field(kw_only=True)
     origin: Mapping[str, Any] = field(kw_only=True, default_factory=dict)
-    rule: WaitRule = field(kw_only=True, default_factory=WaitRule)
+    park_after_s: float | None = field(kw_only=True, default=None)
 
     @property
     def name(self) -> str:
@@ -69,7 +68,7 @@ class FlowCall:
 
 
 async def run_in_journal(journal: Journal, call: FlowCall) -> Any:
-    """Do what `run_flow` does, in a journal that is open; with its rule, raises `Parked` for a long wait."""
+    """Do what `run_flow` does, in a journal that is open; with `park_after_s`, raises `Parked` for a long wait."""
     arguments, run_id = call.recorded(), call.run_id
     records = Records(await journal.read(run_id) if await journal.read_head(run_id) else ())
     if _is_complete(run_id, records, arguments):
@@ -81,8 +80,9 @@ async def run_in_journal(journal: Journal, call: FlowCall) -> Any:
                 records.add(event)
             if _is_complete(run_id, records, arguments):
                 return records.end.get("result")
-        created = {"purpose": call.name, "flow": call.name, **arguments, **call.origin}
-        execution = FlowExecution(journal, claim, records, created, call.rule)
+        execution = FlowExecution(
+            journal, claim, records, call.name, arguments, origin=call.origin, park_after_s=call.park_after_s
+        )
         return await execution.run(lambda ctx: call.flow(ctx, *call.args, **call.kwargs))
     finally:
         await journal.release(claim)

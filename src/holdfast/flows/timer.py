@@ -1,29 +1,13 @@
 """Durable timers: a wait that ends at a moment of the wall clock, in whichever process."""
 
 import math
-import time
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.flows.lane import LaneCursor
+from holdfast.runtime.clock import now, sleep_until
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.run_log import RunLog
-from holdfast.runtime.step import Parked, sleep_until
-
-
-class Clock:
-    """The time as flows see it; a test may have one that skips the waits."""
-
-    def now(self) -> float:
-        """Return the time in epoch seconds."""
-        return time.time()
-
-    async def sleep_until(self, epoch_s: float, *, at_most_s: float = math.inf) -> None:
-        """Wait for a moment, but never longer than `at_most_s`."""
-        await sleep_until(epoch_s, at_most_s=at_most_s)
-
-
-SYSTEM_CLOCK = Clock()
+from holdfast.runtime.step import Parked
 
 
 def to_seconds(duration: float | timedelta, what: str) -> float:
@@ -47,23 +31,17 @@ def to_epoch(moment: datetime) -> float:
     return moment.timestamp()
 
 
-@dataclass(frozen=True)
-class WaitRule:
-    """How waits are spent: by which clock, and after how many seconds a run gives its place in the process back."""
-
-    clock: Clock = SYSTEM_CLOCK
-    park_after_s: float | None = None
-
-
-async def sleep(log: RunLog, lane: LaneCursor, key: str, *, seconds: float, rule: WaitRule) -> None:
+async def sleep(log: RunLog, lane: LaneCursor, key: str, *, seconds: float, park_after_s: float | None) -> None:
     """Wait for `seconds` from when it was first asked for, and never longer from now."""
-    await _wait(log, key, await _begin(log, lane, key, rule.clock.now() + seconds, seconds), rule, at_most_s=seconds)
+    await _wait(log, key, await _begin(log, lane, key, now() + seconds, seconds), park_after_s, at_most_s=seconds)
 
 
-async def sleep_for_moment(log: RunLog, lane: LaneCursor, key: str, *, wake_at: float, rule: WaitRule) -> None:
+async def sleep_for_moment(
+    log: RunLog, lane: LaneCursor, key: str, *, wake_at: float, park_after_s: float | None
+) -> None:
     """Wait until `wake_at`; what was recorded first stands."""
-    seconds = max(0.0, wake_at - rule.clock.now())
-    await _wait(log, key, await _begin(log, lane, key, wake_at, seconds), rule)
+    seconds = max(0.0, wake_at - now())
+    await _wait(log, key, await _begin(log, lane, key, wake_at, seconds), park_after_s)
 
 
 async def _begin(log: RunLog, lane: LaneCursor, key: str, wake_at: float, seconds: float) -> float:
@@ -74,7 +52,9 @@ async def _begin(log: RunLog, lane: LaneCursor, key: str, wake_at: float, second
     return wake_at
 
 
-async def _wait(log: RunLog, key: str, wake_at: float, rule: WaitRule, *, at_most_s: float = math.inf) -> None:
-    if rule.park_after_s is not None and wake_at - rule.clock.now() > rule.park_after_s:
+async def _wait(
+    log: RunLog, key: str, wake_at: float, park_after_s: float | None, *, at_most_s: float = math.inf
+) -> None:
+    if park_after_s is not None and wake_at - now() > park_after_s:
         raise Parked(key, wake_at, run_ids=[log.run_id])
-    await rule.clock.sleep_until(wake_at, at_most_s=at_most_s)
+    await sleep_until(wake_at, at_most_s=at_most_s)

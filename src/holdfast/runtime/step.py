@@ -4,9 +4,7 @@ Rule: whatever leaves a step as `Interrupted` must not be swallowed by user code
 It is therefore no `Exception`.
 """
 
-import asyncio
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,11 +13,11 @@ from typing import Any
 from holdfast.enums import PauseReason
 from holdfast.errors import HoldfastError, StepFailed
 from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.clock import sleep_until as sleep_until  # for those who make steps
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.unknown_outcomes import OnUnknown as OnUnknown  # for those who make steps
 
 current_step: ContextVar[tuple[str, str]] = ContextVar("holdfast_step")  # run and key
-_MAX_NAP_S = 30.0  # a long wait looks at the clock this often, since clocks jump
 
 
 @dataclass(frozen=True)
@@ -149,10 +147,3 @@ def step_key() -> str:
         return idempotency_key(*current_step.get())
     except LookupError:
         raise StepFailed("step_key() is only known inside a step.", hint="Call it in the function of a step.") from None
-
-
-async def sleep_until(epoch_s: float, *, at_most_s: float = math.inf) -> None:
-    """Wait for a moment of the wall clock; if that is set back meanwhile, no longer than was ever meant."""
-    latest = time.monotonic() + at_most_s
-    while (left_s := min(epoch_s - time.time(), latest - time.monotonic())) > 0:  # noqa: ASYNC110 - waits for a time
-        await asyncio.sleep(min(left_s, _MAX_NAP_S))
