@@ -38,6 +38,9 @@ PERSONAS = {
     "show": Entry("Show one persona in full.", "commands.personas.show:show_persona"),
     "new": Entry("Make a persona of a coding agent, and try it.", "commands.personas.new:new_persona"),
 }
+FLOWS = {
+    "check": Entry("Replay open runs against the code of now.", "commands.flows:check"),
+}
 DATABASE = {
     "upgrade": Entry("Create the database, or bring it up to date. Safe to repeat.", "commands.db:upgrade"),
     "check": Entry("Compare every row with the journal.", "commands.db:check"),
@@ -87,6 +90,7 @@ SECTIONS = {
         "explain": Entry("Explain an error code, or print a page of the documentation.", "commands.explain:explain"),
         "doctor": Entry("Check this machine and name a remedy for what is missing.", "commands.doctor:doctor"),
         "gc": Entry("Clean up after runs that are over: worktrees, or whole runs.", "commands.gc:collect"),
+        "flows": Entry("Check a flow's open runs before a deploy.", members=FLOWS),
         "db": Entry("Upgrade, check or back up the database.", members=DATABASE),
     },
 }

@@ -69,6 +69,7 @@ class ChildRun:
             return record.result
         if record is not None and record.state is StepState.FAILED:
             raise rebuild_error(self._key, record.error)
+        self._log.begin_call()
         child_id = await self._begin(record, name_of(flow), run_id)
         self._log.holds.add(("child", self._key))
         try:

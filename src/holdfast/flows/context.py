@@ -219,8 +219,10 @@ class Context(Operations):
             if left:
                 raise Stopped(
                     Nondeterminism(
-                        f"The journal has {describe(left[0].type, left[0].key)}, which the code no longer asks for.",
+                        f"The journal has {describe(left[0].type, left[0].key)}, which the code no longer asks for. "
+                        f"Recorded: {' → '.join(describe(one.type, one.key) for one in recorded[-6:])}.",
                         recorded=left[0].key,
+                        recorded_around=[describe(one.type, one.key) for one in recorded[-6:]],
                     )
                 )
 

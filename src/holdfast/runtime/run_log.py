@@ -110,6 +110,9 @@ class RunLog:
     def is_cancel_held(self) -> bool:
         return bool(self.holds)
 
+    def begin_call(self) -> None:
+        """Do nothing: a replay that must not call anything stops here."""
+
     def defer(self, event: Event) -> None:
         """Write an event with whatever is appended next, or in a moment. Raises `PayloadInvalid`, `Stopped`."""
         if self._stopped is not None:
