@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from holdfast.flows.event_wait import send_event
     from holdfast.flows.follower import follow
     from holdfast.flows.run import run_flow
+    from holdfast.flows.sync_context import SyncContext
     from holdfast.runtime.step import step_key
     from holdfast.runtime.unknown_outcomes import Done, NotDone
 
@@ -22,6 +23,7 @@ __all__ = [
     "NotDone",
     "RunCancelled",
     "RunPaused",
+    "SyncContext",
     "cancel_flow",
     "decide",
     "follow",
@@ -39,6 +41,7 @@ _HOMES = {
     "NotDone": "runtime.unknown_outcomes",
     "RunCancelled": "errors",
     "RunPaused": "errors",
+    "SyncContext": "flows.sync_context",
     "cancel_flow": "flows.answers",
     "decide": "flows.answers",
     "follow": "flows.follower",

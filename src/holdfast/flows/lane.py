@@ -179,7 +179,7 @@ def find_caller() -> tuple[str, int]:
         if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
-    return "", 0
+    return current_caller.get(("", 0))
 
 
 _NOT_THE_USERS = (
@@ -203,4 +203,5 @@ def check_key(what: str, key: object) -> None:
         to_json(key, f"the key of a {what}")
 
 
+current_caller: ContextVar[tuple[str, int]] = ContextVar("holdfast_caller")  # file and line in a plain flow's thread
 current_lane: ContextVar[tuple[object, LaneCursor | None]] = ContextVar("holdfast_lane")  # whose, and which

@@ -4,13 +4,15 @@ Rule: notes have no place in the order of a lane, so that they can be added to a
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from holdfast.flows.lane import LaneCursor
-from holdfast.runtime.events import EventKind
+from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.step import Interrupted
 
 
 def note(
@@ -37,4 +39,9 @@ def note(
     if is_on_loop:
         log.defer(event)
     else:
-        loop.call_soon_threadsafe(log.defer, event)
+        loop.call_soon_threadsafe(_defer, log, event)
+
+
+def _defer(log: RunLog, event: Event) -> None:
+    with contextlib.suppress(Interrupted):  # the flow is over, while the function in its thread is not
+        log.defer(event)

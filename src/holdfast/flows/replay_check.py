@@ -12,6 +12,7 @@ from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism
 from holdfast.flows.context import Context
 from holdfast.flows.run import FlowCall
+from holdfast.flows.sync_context import call_flow
 from holdfast.runtime.checkpoint.base import Claim, Prepared, Statement
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.failures import rebuild_error
@@ -104,7 +105,7 @@ async def _check_run(journal: Journal, run_id: str, records: Records, call: Flow
     context = Context(log, journal, park_after_s=0.0)
     try:
         async with asyncio.timeout(_LIMIT_S):
-            await context.run(lambda: call.flow(context, *arguments[0], **arguments[1]))
+            await context.run(lambda: call_flow(call.flow, context, *arguments[0], **arguments[1]))
     except TimeoutError:
         return RunCheck(**facts, outcome="unclear", message=f"Its code has not come to an end within {_LIMIT_S:g} s.")
     except Stopped as stopped:

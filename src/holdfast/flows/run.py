@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from holdfast.enums import RunStatus
 from holdfast.errors import PayloadInvalid, RunCancelled
 from holdfast.flows.execution import FlowExecution, to_run_paused
+from holdfast.flows.sync_context import call_flow
 from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
@@ -83,7 +84,7 @@ async def run_in_journal(journal: Journal, call: FlowCall) -> Any:
         execution = FlowExecution(
             journal, claim, records, call.name, arguments, origin=call.origin, park_after_s=call.park_after_s
         )
-        return await execution.run(lambda ctx: call.flow(ctx, *call.args, **call.kwargs))
+        return await execution.run(lambda ctx: call_flow(call.flow, ctx, *call.args, **call.kwargs))
     finally:
         await journal.release(claim)
 

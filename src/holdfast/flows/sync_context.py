@@ -1,0 +1,231 @@
+"""Flows without `async`: a plain function in a thread of its own, whose calls of `ctx` are made on the event loop.
+
+Rule: the thread does one thing at a time, and waits for each call; what a call raises, it raises there. So a plain flow
+is as deterministic as any other, and is cancelled at its calls.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from datetime import datetime, timedelta
+from queue import SimpleQueue
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+from uuid import UUID
+
+from holdfast.flows.cancel_delivery import forget_cancellation
+from holdfast.flows.context import Context, Decision
+from holdfast.flows.lane import current_caller, find_caller
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class SyncContext:
+    """What a plain function gets as its flow's context: `Context`, with calls that return when they are done."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def run_id(self) -> str:
+        return self._ctx.run_id
+
+    def step(self, key: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call `fn(*args, **kwargs)` once, in a thread, and return its result, now and on every resume.
+
+        `on_unknown`, `retries` and the other options are those of `Context.step`.
+        """
+        return self._call(self._ctx.step(key, _in_thread(fn), *args, **kwargs))
+
+    def gather(self, *functions: Callable[[], _T]) -> list[_T]:
+        """Call functions in parallel lanes, each in a thread of its own, and return their results in order."""
+        return self._call(self._ctx.gather(*(run_in_thread(self._ctx, function) for function in functions)))
+
+    def run_flow(self, child: Callable[Concatenate[Any, _P], Any], *args: _P.args, **kwargs: _P.kwargs) -> Any:
+        """Run another flow, plain or not, as a run of its own, and return its result."""
+        return self._call(self._ctx.run_flow(child, *args, **kwargs))
+
+    @contextlib.contextmanager
+    def compensate(self, undo: Callable[_P, Any], *args: _P.args, **kwargs: _P.kwargs) -> Iterator[None]:
+        """Undo something if what comes after it fails or the run is cancelled: `with ctx.compensate(undo, x):`."""
+        block = self._ctx.compensate(_in_thread(undo), *args, **kwargs)
+        self._call(block.__aenter__())
+        try:
+            yield
+        except BaseException as error:
+            self._call(block.__aexit__(type(error), error, error.__traceback__))
+            raise
+        self._call(block.__aexit__(None, None, None))
+
+    def approval(self, key: str, show: Any = None) -> Decision:
+        """Go on only if a person approves what is shown."""
+        return self._call(self._ctx.approval(key, show))
+
+    def sleep(self, duration: float | timedelta) -> None:
+        """Wait until `duration` after the first time this line was reached."""
+        self._call(self._ctx.sleep(duration))
+
+    def sleep_until(self, moment: datetime) -> None:
+        """Wait for a moment of the wall clock: an aware `datetime`."""
+        self._call(self._ctx.sleep_until(moment))
+
+    def wait_for(self, name: str, timeout: float | timedelta | None = None) -> Any:
+        """Return the data of the next event of this name; raises `EventTimeout`."""
+        return self._call(self._ctx.wait_for(name, timeout))
+
+    def now(self) -> datetime:
+        """Return the time in UTC, the same on every replay."""
+        return self._call(self._ctx.now())
+
+    def random(self) -> float:
+        """Return a number from 0 up to 1, the same on every replay."""
+        return self._call(self._ctx.random())
+
+    def uuid(self) -> UUID:
+        """Return a random UUID, the same on every replay."""
+        return self._call(self._ctx.uuid())
+
+    def changed(self, name: str) -> bool:
+        """Return false if this run came past this place before the change of this name was made."""
+        return self._call(self._ctx.changed(name))
+
+    def log(self, message: str, **fields: Any) -> None:
+        """Tell watchers something, once."""
+        self._ctx.log(message, **fields)
+
+    def set_status(self, text: str) -> None:
+        """Say what the run is doing now, in words."""
+        self._ctx.set_status(text)
+
+    def emit(self, value: Any) -> None:
+        """Hand a partial result to whoever follows the run, once."""
+        self._ctx.emit(value)
+
+    def _call(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Do something on the loop, in the lane of this thread, and wait for it."""
+        thread = _current_thread.get()
+        return thread.call(self._loop, work)
+
+
+class _FlowThread:
+    """One thread of a plain flow, and the call on the loop that it waits for."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._is_refusing = False
+
+    def call(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
+        answers: SimpleQueue[asyncio.Task[_T] | None] = SimpleQueue()
+
+        def begin() -> None:
+            if self._is_refusing:
+                work.close()
+                answers.put(None)
+                return
+            self._task = loop.create_task(work, context=context)
+            self._task.add_done_callback(answers.put)
+
+        context = contextvars.copy_context()
+        context.run(current_caller.set, find_caller())
+        loop.call_soon_threadsafe(begin)
+        task = answers.get()
+        if task is None:
+            raise asyncio.CancelledError
+        return task.result()
+
+    def cancel(self, *, refuse: bool) -> None:
+        """Cancel the call that is under way, on the loop; with `refuse`, every later one too."""
+        self._is_refusing = self._is_refusing or refuse
+        if self._task is not None:
+            self._task.cancel()
+
+
+_current_thread: contextvars.ContextVar[_FlowThread] = contextvars.ContextVar("holdfast_flow_thread")
+
+
+async def run_in_thread(ctx: Context, function: Callable[[], _T]) -> _T:
+    """Call a plain function that uses the context, in a thread of its own, and return its result."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+    thread = _FlowThread()
+
+    def work() -> None:
+        _current_thread.set(thread)
+        try:
+            report: Callable[[], None] = functools.partial(_settle, done, function(), None)
+        except BaseException as error:
+            report = functools.partial(_settle, done, None, error)
+        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever waited
+            loop.call_soon_threadsafe(report)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(work,), name="holdfast-flow", daemon=True).start()
+    while True:
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            log = ctx._log
+            if done.done():
+                raise
+            thread.cancel(refuse=not log.is_cancel_held)
+            if log.records.cancel_request is None:
+                raise  # a shutdown: the thread ends at its next call, and nobody waits for it
+            forget_cancellation()
+
+
+def _settle(done: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    if done.cancelled():
+        return
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)
+        done.exception()  # whoever waited may be gone: then it is no news
+
+
+def _in_thread(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """Return a step's function that is called in a thread if it is a plain one; its signature stays."""
+    if not callable(fn):
+        raise TypeError(f"A step needs a function to call, not {fn!r}.")
+    if inspect.iscoroutinefunction(inspect.unwrap(fn)):
+        return fn
+
+    @functools.wraps(fn)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await asyncio.to_thread(fn, *args, **kwargs)
+
+    return call
+
+
+def is_plain(flow: Callable[..., Any]) -> bool:
+    """Return true for `def flow(ctx, …)`, to be run in a thread; false for what returns an awaitable itself.
+
+    A lambda, a `functools.partial` or an object with `__call__` says nothing of that, and is called on the loop.
+    """
+    function = inspect.unwrap(flow)
+    if inspect.ismethod(function):
+        function = function.__func__
+    if not inspect.isfunction(function) or function.__name__ == "<lambda>" or inspect.iscoroutinefunction(function):
+        return False
+    try:
+        hints = get_type_hints(function)
+    except Exception:
+        hints = {}
+    return not (Context in hints.values() or _is_awaitable(hints.get("return")))
+
+
+def _is_awaitable(hint: Any) -> bool:
+    origin = getattr(hint, "__origin__", hint)
+    return isinstance(origin, type) and issubclass(origin, Awaitable)
+
+
+async def call_flow(flow: Callable[..., Any], ctx: Context, *args: Any, **kwargs: Any) -> Any:
+    """Call a flow's function with its context, in a thread if it is a plain one, and return its result."""
+    if is_plain(flow):
+        facade = SyncContext(ctx)
+        return await run_in_thread(ctx, lambda: flow(facade, *args, **kwargs))
+    return await flow(ctx, *args, **kwargs)
