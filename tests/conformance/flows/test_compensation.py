@@ -1,0 +1,171 @@
+"""What was done is undone when a flow fails or is cancelled, on every store."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.support.flow_stores import FlowStore
+from tests.support.progress_limit import until
+
+from holdfast import Context, RunCancelled, RunPaused, cancel_flow, decide, run_flow, send_event
+from holdfast.runtime.checkpoint import InMemoryCheckpointer
+
+
+class Booking:
+    """A flow that books two things, each of which can be undone, and then does something else."""
+
+    def __init__(self, then: Callable[[Context], Any]) -> None:
+        self.done: list[str] = []
+        self.then = then
+        self.is_stuck = False
+
+    async def flow(self, ctx: Context) -> str:
+        await ctx.step("flight", self.done.append, "flight")
+        async with ctx.compensate(self.undo, "flight"):
+            await ctx.step("hotel", self.done.append, "hotel")
+            async with ctx.compensate(self.undo, "hotel"):
+                await self.then(ctx)
+        return await ctx.step("thank", lambda: "booked")
+
+    async def undo(self, what: str) -> None:
+        self.done.append(f"no {what}")
+        if self.is_stuck and what == "hotel":
+            await asyncio.sleep(3600)
+
+
+UNDONE = ["flight", "hotel", "no hotel", "no flight"]
+
+
+def fail() -> None:
+    raise ValueError("full")
+
+
+async def test_nothing_is_undone_where_all_goes_well(flows: FlowStore) -> None:
+    booking = Booking(lambda ctx: ctx.approval("go"))
+
+    with pytest.raises(RunPaused):
+        await run_flow(booking.flow, run_id="r", store=flows.named)
+    await decide("r", "go", "approve", store=flows.named)
+
+    assert await run_flow(booking.flow, run_id="r", store=flows.named) == "booked"
+    assert booking.done == ["flight", "hotel"]
+
+
+async def test_a_failure_undoes_from_the_inside_out_and_running_it_again_does_nothing_more(flows: FlowStore) -> None:
+    booking = Booking(lambda ctx: ctx.step("pay", fail))
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="full"):
+            await run_flow(booking.flow, run_id="r", store=flows.named)
+
+    assert booking.done == UNDONE
+    undone = [event.payload["key"] for event in flows.events() if event.payload.get("key", "").startswith("undo:")]
+    assert undone == ["undo:undo", "undo:undo#2"]
+
+
+async def test_a_compensation_that_fails_is_made_again_when_the_run_is_and_the_others_are_not() -> None:
+    store = InMemoryCheckpointer()
+    done: list[str] = []
+    is_broken = True
+
+    def give_back(what: str) -> None:
+        if what == "hotel" and is_broken:
+            raise ConnectionError("later")
+        done.append(what)
+
+    async def flow(ctx: Context) -> None:
+        async with ctx.compensate(give_back, "flight"), ctx.compensate(give_back, "hotel"):
+            await ctx.step("pay", fail)
+
+    with pytest.raises(ConnectionError, match="later") as raised:
+        await run_flow(flow, run_id="r", store=store)
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert done == ["flight"]
+    is_broken = False
+    with pytest.raises(ValueError, match="full"):
+        await run_flow(flow, run_id="r", store=store)
+
+    assert done == ["flight", "hotel"]
+
+
+@pytest.mark.parametrize(
+    ("then", "sign"),
+    [
+        (lambda ctx: ctx.sleep(3600), "timer.started"),
+        (lambda ctx: ctx.wait_for("go"), "wait.started"),
+        (lambda ctx: ctx.gather(ctx.sleep(3600), ctx.step("beside", lambda: 1)), "timer.started"),
+        (lambda ctx: asyncio.sleep(3600), "scope.opened"),
+        (lambda ctx: ctx.step("long", asyncio.sleep, 3600, on_unknown="fail"), "step.started"),
+    ],
+)
+async def test_a_cancellation_undoes_wherever_it_comes(then: Any, sign: str) -> None:
+    store = InMemoryCheckpointer()
+    booking = Booking(then)
+    running = asyncio.create_task(run_flow(booking.flow, run_id="r", store=store))
+    await until(lambda: sign in [event.kind for event in store.list_events("r")] and len(booking.done) == 2)
+
+    await cancel_flow("r", reason="rain", by="ann", store=store)
+
+    with pytest.raises(RunCancelled):
+        await running
+    assert running.cancelling() == 0
+    assert booking.done == UNDONE
+    assert store.list_events("r")[-1].payload == {"reason": "rain", "by": "ann"}
+
+
+async def test_a_run_that_nobody_drives_is_cancelled_by_its_own_code(flows: FlowStore) -> None:
+    booking = Booking(lambda ctx: ctx.approval("go"))
+    with pytest.raises(RunPaused):
+        await run_flow(booking.flow, run_id="r", store=flows.named)
+
+    await cancel_flow("r", reason="rain", store=flows.named)
+    assert flows.kinds()[-1] == "run.cancel.requested"
+    with pytest.raises(RunCancelled):
+        await run_flow(booking.flow, run_id="r", store=flows.named)
+
+    assert booking.done == UNDONE
+    assert flows.kinds()[-1] == "run.cancelled"
+
+
+async def test_an_answer_that_aborts_undoes_as_well(flows: FlowStore) -> None:
+    booking = Booking(lambda ctx: ctx.approval("go"))
+    with pytest.raises(RunPaused):
+        await run_flow(booking.flow, run_id="r", store=flows.named)
+    await decide("r", "go", "abort", comment="too dear", by="ann", store=flows.named)
+
+    with pytest.raises(RunCancelled):
+        await run_flow(booking.flow, run_id="r", store=flows.named)
+
+    assert booking.done == UNDONE
+    assert flows.events()[-1].payload == {"reason": "too dear", "by": "ann"}
+
+
+async def test_a_second_request_ends_what_compensates_and_the_journal_says_so(flows: FlowStore) -> None:
+    booking = Booking(lambda ctx: ctx.sleep(3600))
+    booking.is_stuck = True
+    running = asyncio.create_task(run_flow(booking.flow, run_id="r", store=flows.named))
+    await until(lambda: "timer.started" in flows.kinds())
+    await cancel_flow("r", store=flows.named)
+    await until(lambda: booking.done[-1] == "no hotel")
+
+    await cancel_flow("r", store=flows.named)
+
+    with pytest.raises(RunCancelled):
+        await running
+    assert booking.done == ["flight", "hotel", "no hotel"]
+    assert flows.events()[-1].payload["unfinished"] == ["undo", "undo#2"]
+
+
+async def test_a_shutdown_in_the_middle_undoes_nothing_and_the_run_goes_on(flows: FlowStore) -> None:
+    booking = Booking(lambda ctx: ctx.wait_for("go", timeout=3600))
+    running = asyncio.create_task(run_flow(booking.flow, run_id="r", store=flows.named))
+    await until(lambda: "wait.started" in flows.kinds())
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert booking.done == ["flight", "hotel"]
+    await send_event("r", "go", store=flows.named)
+
+    assert await run_flow(booking.flow, run_id="r", store=flows.named) == "booked"
+    assert booking.done == ["flight", "hotel"]
