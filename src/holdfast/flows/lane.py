@@ -175,7 +175,7 @@ def _sequence(before: list[str], here: str, after: list[str]) -> str:
 def find_caller() -> tuple[str, int]:
     """Find the file and line of the user's code that asks now; nothing where a task of ours is all there is."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    while frame is not None and frame.f_code.co_filename != asyncio.events.__file__:
         if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back

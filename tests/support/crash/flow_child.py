@@ -49,6 +49,7 @@ class Job:
     action: Literal["kill", "stop", "full"] = "kill"
     answer: tuple[str, str, Any] | None = None
     """Key, action and result to decide; the flow is run if there is none."""
+    program: Literal["trip", "errand", "cancelled"] = "trip"
 
     @property
     def path(self) -> Path:
@@ -249,16 +250,21 @@ class Trip:
 
     def _happen(self, result: str) -> str:
         """The side effect of a step, which nobody can take back."""
-        self._trace.at(f"effect:{_key()}:before")
-        line = json.dumps({"key": step_key(), "result": result}) + "\n"
-        fd = os.open(self._effects, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        try:
-            os.write(fd, line.encode())
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        self._trace.at(f"effect:{_key()}:after")
-        return result
+        return happen(self._effects, self._trace, result)
+
+
+def happen(effects: Path, trace: Trace, result: str) -> str:
+    """Do something that a step does and nobody can take back: a line in a file."""
+    trace.at(f"effect:{_key()}:before")
+    line = json.dumps({"key": step_key(), "result": result}) + "\n"
+    fd = os.open(effects, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        os.write(fd, line.encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    trace.at(f"effect:{_key()}:after")
+    return result
 
 
 def _key() -> str:
@@ -289,5 +295,9 @@ def _work(job: Job) -> Any:
     if job.answer is not None:
         key, action, result = job.answer
         return asyncio.run(decide(RUN_ID, key, action, result=result, store=store, by="ann"))
+    if job.program != "trip":
+        from tests.support.crash import operations
+
+        return asyncio.run(operations.run(job, trace, store))
     trip = Trip(job, trace, store)
     return asyncio.run(run_flow(trip.flow, 7, run_id=RUN_ID, store=store))

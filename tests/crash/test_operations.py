@@ -1,0 +1,80 @@
+"""Kills in the middle of waits, children, markers and compensations, at sampled points; all of them in `make torture`.
+
+Afterwards the result is that of an undisturbed run, nothing is recorded twice, and values that were handed to the world
+are still the same.
+"""
+
+import random
+from collections import Counter
+
+import pytest
+from tests.support.crash.flow_child import EFFECTS, read_lines
+from tests.support.crash.flow_run import NewRun, Run
+from tests.support.crash.points import IS_TORTURE, SEED
+from tests.support.stores import DISK_KINDS, open_store
+
+RESULT = {"steps": [True, {"sent": 1}, True, 3, 4, "broken"]}
+_MAX_PROCESSES = 8
+
+
+def _sample(kind: str, program: str, points: int) -> list[int]:
+    everything = range(1, points + 1)
+    return list(everything) if IS_TORTURE else sorted(random.Random(f"{SEED} {kind} {program}").sample(everything, 3))
+
+
+def _cases(program: str, points: int) -> list[tuple[str, int]]:
+    return [(kind, point) for kind in DISK_KINDS for point in _sample(kind, program, points)]
+
+
+def _finish(run: Run, program: str, point: int) -> dict[str, object]:
+    """Run until it comes to its end, the first process with a trap at a point of the trace."""
+    for number in range(_MAX_PROCESSES):
+        outcome = run.start(program=program, trap=point if number == 0 else None).wait()
+        if outcome is not None:
+            return outcome
+    raise AssertionError(run.explain("the run did not come to its end"))
+
+
+def _check_once(run: Run) -> None:
+    store = open_store(run.kind, run.target)
+    try:
+        for run_id in store.list_runs():
+            events = store.list_events(run_id)  # which checks every hash
+            ends = ("step.completed", "wait.completed", "wait.expired", "child.completed", "value.recorded")
+            starts = ("wait.started", "child.started", "version.marked", "cancel.delivered", "scope.opened")
+            notes = ("log.written", "status.set", "partial.emitted", "event.received", "run.created")
+            counts = Counter((event.kind, event.payload.get("key")) for event in events)
+            for kind in (*ends, *starts, *notes):
+                assert {times for (of, _), times in counts.items() if of == kind} <= {1}, run.explain(f"{kind} twice")
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize(("kind", "point"), _cases("errand", 90))
+def test_every_operation_survives_a_kill(kind: str, point: int, new_run: NewRun) -> None:
+    run = new_run(kind)
+
+    assert _finish(run, "errand", point) == {"result": RESULT}, run.explain("the result differs")
+
+    _check_once(run)
+    used = {line["result"] for line in run.effects() if line["key"].endswith(":use")}
+    assert len(used) == 1, run.explain("the world has seen two values")
+    done = Counter(line["result"] for line in run.effects())
+    assert {name for name in done if name.startswith("undone")} == {"undone inside", "undone outside"}
+    assert len(open_store(kind, run.target).list_runs()) == 3, run.explain("a child was lost or doubled")
+
+
+@pytest.mark.parametrize(("kind", "point"), _cases("cancelled", 60))
+def test_a_cancelled_run_undoes_everything_though_it_is_killed_meanwhile(
+    kind: str, point: int, new_run: NewRun
+) -> None:
+    run = new_run(kind)
+
+    assert _finish(run, "cancelled", point).get("code") == "run_cancelled", run.explain("not cancelled")
+
+    _check_once(run)
+    order = list(dict.fromkeys(line["result"] for line in run.effects()))
+    assert order[-2:] == ["undone inside", "undone outside"], run.explain(str(read_lines(run.folder / EFFECTS)))
+    store = open_store(kind, run.target)
+    assert {store.list_events(run_id)[-1].kind for run_id in store.list_runs()} == {"run.cancelled"}
+    store.close()
