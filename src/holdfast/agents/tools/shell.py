@@ -94,7 +94,7 @@ class Shell:
             # To ask comes before a call is made again, so whoever is to say has said: once more.
             remove_spooled(key, spool_dir=self.spool_dir)
         argv = find_command(key, spool_dir=self.spool_dir)
-        enclosed = Enclosed(argv, None) if argv else await asyncio.to_thread(self._enclose, command, key)
+        enclosed = Enclosed(argv, None) if argv else await asyncio.to_thread(self.enclose, command, key)
         options = SpoolOptions(
             {**_QUIET, **self.env},
             stdin,
@@ -127,12 +127,13 @@ class Shell:
         self.running.discard(key)
         self.of_run.discard(key)
 
-    def _enclose(self, command: Sequence[str] | str, key: str) -> Enclosed:
+    def enclose(self, command: Sequence[str] | str, key: str) -> Enclosed:
+        """Put a command that the spool will know by `key` into the sandbox, if there is one."""
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
         if self.sandbox is None:
             return Enclosed(argv, None)
         masked = tuple(path for path in find_secrets(self.cwd) if not self.is_secret_allowed(path))
-        env = {**_QUIET, **_IN_SANDBOX}
+        env = {**_QUIET, **_IN_SANDBOX, **self.sandbox.home_variables}
         if not self.sandbox.inherits_env:
             env = {**clean_environment(), **env, **self.env}
         view = None if self.workspace is None else _open_git_view(self.workspace)

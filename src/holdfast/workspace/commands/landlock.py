@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.workspace.commands.sandbox import Sandbox
-from holdfast.workspace.commands.system_places import TOOLCHAINS, lies_in
+from holdfast.workspace.commands.system_places import lies_in
 
 _EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
 _REMOVE_FOLDER, _REMOVE_FILE = 16, 32
@@ -52,10 +52,8 @@ def to_environment(sandbox: Sandbox, scratch: Path) -> dict[str, str]:
     """Return the variables by which programs find their own folders and tools where nothing can be mounted."""
     env = {"TMPDIR": str(scratch / "tmp"), "XDG_CACHE_HOME": str(scratch / "tmp/cache")}
     if not sandbox.inherits_env:
-        env["HOME"] = str(scratch / "home")
-        for name, variable in TOOLCHAINS.items():
-            if variable and sandbox.home is not None and sandbox.home / name in sandbox.read_only:
-                env[variable] = str(sandbox.home / name)
+        env |= {"HOME": str(scratch / "home"), **sandbox.toolchains}
+    env |= sandbox.home_variables
     if sandbox.git is not None:
         env |= {"GIT_DIR": str(sandbox.git.git_dir), "GIT_WORK_TREE": str(sandbox.git.worktree)}
     return env
