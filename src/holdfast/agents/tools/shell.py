@@ -21,6 +21,7 @@ from holdfast.workspace import (
     CommandState,
     Enclosed,
     GitView,
+    NetworkRequest,
     Outcome,
     ResourceLimits,
     Sandbox,
@@ -76,6 +77,8 @@ class Shell:
     """Keys of steps whose command runs; they outlive a shutdown, and are ended with the turn."""
     of_run: set[str] = field(default_factory=set)
     """The same of the whole run, to be ended if it is cancelled."""
+    requests: dict[str, list[NetworkRequest]] = field(default_factory=dict)
+    """What the commands of each step asked the network proxy for, until the step's result takes it."""
 
     async def run(
         self,
@@ -110,6 +113,7 @@ class Shell:
             raise Suspended(key.partition(":")[2])
         await stop_spooled(key, spool_dir=self.spool_dir)  # what it left in the background
         self._forget(key)
+        self.requests.setdefault(key, []).extend(outcome.requests)
         return outcome
 
     async def stop_all(self) -> None:

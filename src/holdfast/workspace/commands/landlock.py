@@ -35,6 +35,10 @@ def knows_truncate(abi: int) -> bool:
     return abi >= _TRUNCATE_FROM
 
 
+def knows_ports(abi: int) -> bool:
+    return abi >= _NET_FROM
+
+
 def to_rules(sandbox: Sandbox, *, abi: int, scratch: Path) -> dict[str, Any]:
     """Return the rules as `confinement` applies them; `scratch` is the command's own folder."""
     handled = _HANDLED[min(abi, max(_HANDLED))]
@@ -45,6 +49,7 @@ def to_rules(sandbox: Sandbox, *, abi: int, scratch: Path) -> dict[str, Any]:
         "scoped": _SCOPED if abi >= _SCOPED_FROM else 0,
         "size": 24 if abi >= _SCOPED_FROM else 16 if abi >= _NET_FROM else 8,
         "places": places,
+        "ports": [],
     }
 
 

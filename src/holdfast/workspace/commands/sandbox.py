@@ -105,6 +105,9 @@ class Sandbox:
     masked: tuple[Path, ...] = ()
     has_network: bool = False
     hosts: tuple[str, ...] = ()
+    can_share_ports: bool = False
+    """Where only ports can be told apart, the ports of the proxy and of listed hosts of this machine are open to any
+    host, rather than nothing being reached."""
     home: Path | None = None
     """The user's home folder, in whose place there is an empty one."""
     own_home: Path | None = None
