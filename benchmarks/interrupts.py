@@ -47,8 +47,8 @@ async def measure(activity: str, interrupt: str) -> float:
     """Bring one run into the middle of something, interrupt it, and return the seconds that took."""
     with new_world() as world, ModelServer(MODELS[activity]) as server:
         await world.db.init_schema()
-        served, reached = ServedEngine(world, server), world.folder / "reached"
-        setup = [["sh", "-c", STUBBORN.format(reached)]] if activity == "command" else []
+        served, reached = ServedEngine(world, server), world.worktree(RUN_ID) / "reached"
+        setup = [["sh", "-c", STUBBORN.format("reached")]] if activity == "command" else []
         task = served.start(phase("spec", timeout_seconds=3600), setup=setup)
         calls = 2 if activity == "subagent" else 1
         while not (reached.exists() if setup else len(server.received) >= calls):

@@ -519,6 +519,13 @@ class WorkspaceError(HoldfastError):
     error_class = ErrorClass.HUMAN_REQUIRED
 
 
+class SandboxMissing(WorkspaceError):
+    """What would run an agent's code has nothing around it, and nobody chose that."""
+
+    code = "sandbox_missing"
+    default_hint = "Install a sandbox (holdfast doctor says how), or retry with --unsandboxed if nothing is at stake."
+
+
 class RepositoryMissing(WorkspaceError):
     code = "repository_missing"
     default_hint = "Put the repository back at this path and resume; the run's own files are kept as they are."

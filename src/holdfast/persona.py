@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from enum import StrEnum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -16,6 +16,7 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue, field_validat
 from holdfast.config import MAX_TRIES, MAX_WAIT_S
 from holdfast.definitions.base import Argv, Definition, Key, Loc, Name, Version, check_not_empty, refuse
 from holdfast.definitions.model_settings import ModelSettings
+from holdfast.definitions.sandbox_rules import CommandSandbox, Host, OwnPath, PathPattern
 from holdfast.definitions.yaml_file import load_definition, load_definitions_from_dir
 from holdfast.enums import Backend, Capability
 from holdfast.errors import PersonaInvalid
@@ -49,13 +50,6 @@ class ApprovalMode(StrEnum):
     ALWAYS = "always"
 
 
-def _check_path_pattern(value: str) -> str:
-    path = PurePosixPath(value)
-    if not value.isprintable() or not path.parts or path.is_absolute() or ".." in path.parts:
-        raise ValueError("should be a pattern relative to the workspace, such as docs/** or *.md")
-    return value
-
-
 def _check_command_pattern(value: str) -> str:
     try:
         words = shlex.split(value)
@@ -69,9 +63,9 @@ def _check_command_pattern(value: str) -> str:
 class PathRules(Definition):
     """Globs relative to the workspace. `deny` wins over `ask`, `ask` over `allow`; the rest is up to the policy."""
 
-    allow: tuple[Annotated[str, AfterValidator(_check_path_pattern)], ...] = ()
-    ask: tuple[Annotated[str, AfterValidator(_check_path_pattern)], ...] = ()
-    deny: tuple[Annotated[str, AfterValidator(_check_path_pattern)], ...] = ()
+    allow: tuple[PathPattern, ...] = ()
+    ask: tuple[PathPattern, ...] = ()
+    deny: tuple[PathPattern, ...] = ()
 
 
 class CommandRules(Definition):
@@ -80,27 +74,6 @@ class CommandRules(Definition):
     allow: tuple[Annotated[str, AfterValidator(_check_command_pattern)], ...] = ()
     ask: tuple[Annotated[str, AfterValidator(_check_command_pattern)], ...] = ()
     deny: tuple[Annotated[str, AfterValidator(_check_command_pattern)], ...] = ()
-
-
-_HOST = re.compile(
-    r"(\*\.)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?|\[[0-9a-f:.]+\](:[0-9]{1,5})?", re.IGNORECASE
-)
-
-
-def _check_host(value: str) -> str:
-    if not _HOST.fullmatch(value) or ".." in value:
-        raise ValueError("should be a host such as pypi.org, *.npmjs.org or localhost:8080")
-    return value.lower()
-
-
-def _check_own_path(value: str) -> str:
-    path = PurePosixPath(value)
-    if not value.isprintable() or ".." in path.parts or not (path.is_absolute() or path.parts[:1] == ("~",)):
-        raise ValueError("should be an absolute path, or one in the home folder such as ~/.my-agent")
-    return value
-
-
-OwnPath = Annotated[str, AfterValidator(_check_own_path)]
 
 
 class CommandLimits(Definition):
@@ -134,7 +107,7 @@ class Permissions(Definition):
     commands: CommandRules = CommandRules()
     network: Verdict = Verdict.ASK
     approvals: ApprovalMode = ApprovalMode.RISKY
-    hosts: tuple[Annotated[str, AfterValidator(_check_host)], ...] = ()
+    hosts: tuple[Host, ...] = ()
     """The only hosts that commands reach, if there are any; written as the list in `network`."""
     readable: tuple[OwnPath, ...] = ()
     limits: CommandLimits = CommandLimits()
@@ -161,18 +134,6 @@ def _check_adapter(value: str) -> str:
 
 
 VariableName = Annotated[str, AfterValidator(_check_variable)]
-
-
-class CommandSandbox(Definition):
-    """What the program of a `command` persona reaches on this machine; `sandbox: false` in a file means all of it.
-
-    It writes in the workspace and in `write`, and reads system folders and the tools on `PATH`; other places it sees
-    where `read` or `write` name them. What it does in the network is up to `permissions.network`.
-    """
-
-    is_on: bool = Field(default=True, alias="enabled")
-    read: tuple[OwnPath, ...] = ()
-    write: tuple[OwnPath, ...] = ()
 
 
 class Subagent(Definition):

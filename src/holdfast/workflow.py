@@ -16,6 +16,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field
 
 from holdfast.definitions.base import Argv, Definition, Key, Loc, Name, Version, WorkspacePath, check_not_empty, refuse
 from holdfast.definitions.model_settings import ModelSettings
+from holdfast.definitions.sandbox_rules import WorkflowSandbox
 from holdfast.definitions.yaml_file import load_definition, load_definitions_from_dir
 from holdfast.enums import Backend, Capability, RiskLevel
 from holdfast.errors import HoldfastError, SchemaNotFound, TemplateInvalid, did_you_mean
@@ -170,6 +171,13 @@ class WorkflowTemplate(Definition):
     setup: tuple[Argv, ...] = ()
     copy_files: tuple[WorkspacePath, ...] = Field(default=(), alias="copy")
     hooks: tuple[Hook, ...] = ()
+    sandbox: WorkflowSandbox = WorkflowSandbox()
+    """What contains the commands above and the checks; an agent's commands are up to its persona."""
+
+    @field_validator("sandbox", mode="before")
+    @classmethod
+    def _is_on_or_off(cls, value: object) -> object:
+        return dict.fromkeys(("setup", "checks", "hooks"), value) if isinstance(value, bool) else value
 
     @field_validator("phases")
     @classmethod

@@ -95,6 +95,8 @@ def _list_demands(definition: WorkflowTemplate | AgentPersona) -> Iterator[str]:
         commands = definition.commands
         for argv in dict.fromkeys(commands):
             yield f"workflow {definition.name} runs {' '.join(argv)}"
+        if commands:
+            yield from _list_freedoms(definition)
         return
     if definition.argv is not None:
         yield f"persona {definition.name} runs {' '.join(definition.argv)}"
@@ -114,3 +116,15 @@ def _list_demands(definition: WorkflowTemplate | AgentPersona) -> Iterator[str]:
         yield f"persona {definition.name} may run {pattern} without asking"
     if definition.permissions.network is Verdict.ALLOW:
         yield f"persona {definition.name} may use the network without asking"
+
+
+def _list_freedoms(workflow: WorkflowTemplate) -> Iterator[str]:
+    """List what the commands of a workflow may do beyond what the sandbox lets every command do."""
+    rules, name = workflow.sandbox, workflow.name
+    if rules.switched_off:
+        yield f"workflow {name} runs its {' and '.join(rules.switched_off)} without a sandbox"
+    if rules.network not in (None, "deny"):
+        hosts = "the whole network" if isinstance(rules.network, str) else ", ".join(rules.network or ())
+        yield f"workflow {name} lets its commands reach {hosts}"
+    if rules.readable or rules.secrets:
+        yield f"workflow {name} lets its commands read {', '.join((*rules.readable, *rules.secrets))}"

@@ -6,10 +6,10 @@ Rule: it takes any order a journal can hold and any payload. Standard output and
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.runtime.event_text import find_message, message_text
+from holdfast.runtime.event_text import describe_request, find_message, message_text
 from holdfast.runtime.events import Event, EventKind
 
 _TOOLS = ("command", "execute", "agent")
@@ -31,6 +31,12 @@ class CommandCall:
     outcome: str = ""
     """How it ended where there is no exit code."""
     output: str = ""
+    network: list[dict[str, Any]] = field(default_factory=list)
+    """The hosts that it asked the network proxy for."""
+
+    @property
+    def network_lines(self) -> list[str]:
+        return [describe_request(request) for request in self.network]
 
     @property
     def duration_s(self) -> float | None:
@@ -80,6 +86,8 @@ def _to_call(event: Event, key: str) -> CommandCall:
 def _end_call(call: CommandCall, event: Event) -> None:
     result, error = event.payload.get("result"), event.payload.get("error")
     call.ended_at = event.ts
+    requests = result.get("network") if isinstance(result, Mapping) else None
+    call.network = [one for one in requests if isinstance(one, dict)] if isinstance(requests, list) else []
     if event.kind == EventKind.TOOL_ERROR:
         call.outcome = str(error.get("message") or "failed") if isinstance(error, Mapping) else str(error or "failed")
         return

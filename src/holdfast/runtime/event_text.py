@@ -43,7 +43,7 @@ _PHRASES: Mapping[str, str] = {
     EventKind.MODEL_ERROR: "model call failed: {error}{retry_at}",
     EventKind.TEXT_DELTA: "{text}",
     EventKind.TOOL_STARTED: "calls {call}",
-    EventKind.TOOL_RESULT: "{call} ended{exit_code}{took_s}",
+    EventKind.TOOL_RESULT: "{call} ended{exit_code}{took_s}{network}",
     EventKind.TOOL_ERROR: "{call} failed: {error}",
     EventKind.TOOL_UNKNOWN: "{key} was in flight when its process died: {resolution}",
     EventKind.CHECKPOINT_SAVED: "files saved",
@@ -154,6 +154,17 @@ def describe_call(payload: Mapping[str, Any]) -> str:
     return f"{payload.get('tool') or ''} {target}".strip()
 
 
+def describe_request(request: Mapping[str, Any]) -> str:
+    """Describe what a command asked the network proxy for: the host, how often, and what came of it."""
+    count = request.get("count")
+    times = f", {count} times" if count not in (None, 1) else ""
+    if not request.get("allowed"):
+        how = f"refused: {request.get('reason')}"
+    else:
+        how = f"{request.get('sent') or 0} bytes sent, {request.get('received') or 0} received"
+    return f"{request.get('host')}:{request.get('port')}{times}, {how}"
+
+
 class _Words(dict[str, str]):
     """The words of a payload as a phrase asks for them; what is not there says nothing."""
 
@@ -226,6 +237,13 @@ class _Words(dict[str, str]):
         calls = calls if isinstance(calls, list) else []
         names = [str(call.get("name")) for call in calls if isinstance(call, Mapping)]
         return f", calls {self._show(', '.join(names))}" if names else ""
+
+    def _to_network(self, _value: Any) -> str:
+        """Name the hosts that a command asked for and did not reach; the others are in the event."""
+        requests = self._result.get("network")
+        listed = [one for one in requests if isinstance(one, Mapping)] if isinstance(requests, list) else []
+        refused = [f"{one.get('host')}:{one.get('port')}" for one in listed if not one.get("allowed")]
+        return f", did not reach {self._show(', '.join(refused))}" if refused else ""
 
     def _to_exit_code(self, _value: Any) -> str:
         code = self._result.get("exit_code")

@@ -3,6 +3,7 @@
 from holdfast.workspace.commands.bubblewrap import to_sandboxed
 from holdfast.workspace.commands.enclosure import Enclosed, enclose
 from holdfast.workspace.commands.git_view import open_git_view
+from holdfast.workspace.commands.network_log import NetworkRequest, to_facts
 from holdfast.workspace.commands.sandbox import (
     GitView,
     ResourceLimits,
@@ -14,7 +15,6 @@ from holdfast.workspace.commands.sandbox import (
 from holdfast.workspace.commands.sandbox_probe import SandboxProbe, find_bubblewrap, find_landlock, find_sandbox
 from holdfast.workspace.commands.spool import (
     CommandState,
-    NetworkRequest,
     Outcome,
     SpoolOptions,
     clean_environment,
@@ -109,4 +109,5 @@ __all__ = [
     "Enclosed",
     "enclose",
     "NetworkRequest",
+    "to_facts",
 ]

@@ -6,7 +6,7 @@ import pytest
 from tests.acceptance.cli.conftest import Command
 from tests.support.terminal import Terminal
 
-COMMANDS = "setup: [[sh, -c, 'echo prepared >> $HOME/ran']]\n"
+COMMANDS = "setup: [[sh, -c, 'echo prepared >> $HOME/ran']]\nsandbox: {setup: false}\n"
 
 
 @pytest.fixture
@@ -52,7 +52,8 @@ def test_what_was_agreed_to_counts_until_it_changes(start: Command, holdfast: Co
     bringing.write_text(bringing.read_text().replace("prepared", "changed"))
     changed = start()
 
-    assert agreed.json == {"agreed": ["workflow small runs sh -c echo prepared >> $HOME/ran"]}
+    lines = ["workflow small runs sh -c echo prepared >> $HOME/ran", "workflow small runs its setup without a sandbox"]
+    assert agreed.json == {"agreed": lines}
     assert paused.json["state"] == "paused"
     assert "consent_required" in changed.err
 

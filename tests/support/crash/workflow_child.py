@@ -50,6 +50,7 @@ def workflow() -> WorkflowTemplate:
             "version": 1,
             "roles": [{"id": "author", "required_capabilities": ["spec_write"]}],
             "setup": [["sh", "-c", _EFFECT.format("set-up")]],
+            "sandbox": False,  # effects are counted outside of the worktree
             "phases": [
                 make("outline"),
                 make("style", needs=["outline"], read_only=True),

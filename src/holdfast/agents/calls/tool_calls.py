@@ -41,6 +41,7 @@ from holdfast.runtime.records import Record, StepState, fingerprint_of
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import TOOL_CALL, Step, idempotency_key
 from holdfast.runtime.unknown_outcomes import Done, NotDone, OnUnknown, Unclear
+from holdfast.workspace import to_facts
 
 AfterMutation = Callable[[], Awaitable[dict[str, Any]]]
 ToolHandler = Callable[[ToolCallRequest], Awaitable["ToolMessage | Command[Any]"]]
@@ -223,7 +224,7 @@ class ToolCallRecorder:
         work: Callable[[], Awaitable[Any]] = functools.partial(self._call_tool, state)
         if state.price is not None:
             work = state.price.counting_failures(work)
-        return replace(state, effect=lambda: self._finish(state.rule, self._with_shell(permission, work)))
+        return replace(state, effect=lambda: self._finish(state, self._with_shell(permission, work)))
 
     async def _record_result(self, state: ToolCallState) -> ToolCallState:
         """Replay the step or carry it out: intent, effect and result are three moments of `RunLog.step`."""
@@ -264,17 +265,19 @@ class ToolCallRecorder:
             grant_shell(replace(self._services.shell, has_network=permission.has_network))
         return await work()
 
-    async def _finish(self, rule: ToolRule, work: Awaitable[Any]) -> Any:
+    async def _finish(self, state: ToolCallState, work: Awaitable[Any]) -> Any:
         began = time.monotonic()
         answer = await work
         took_s = round(time.monotonic() - began, 3)
         facts: dict[str, Any] = {}
-        if rule.is_mutating and self._after_mutation is not None:
+        if state.rule.is_mutating and self._after_mutation is not None:
             async with self._mutating:
                 facts = await self._after_mutation()
         # crash: the files are changed and nothing says so yet; the tool's rule for unknown outcomes decides.
         if took_s:
             facts["took_s"] = took_s
+        if self._services.shell is not None:
+            facts |= to_facts(self._services.shell.requests.pop(idempotency_key(self._log.run_id, state.key), ()))
         return pack(answer, usage=to_reported_usage(answer), **facts)
 
     def _to_on_unknown(self, state: ToolCallState) -> OnUnknown:
@@ -291,7 +294,7 @@ class ToolCallRecorder:
             if not isinstance(outcome, Done):
                 return outcome
             answer = ToolMessage(content=str(outcome.result), name=call.name, tool_call_id=call.call_id)
-            return Done(await self._finish(rule, await_if_needed(answer)))
+            return Done(await self._finish(state, await_if_needed(answer)))
 
         return ask_destination
 

@@ -54,6 +54,10 @@ _ABOUT_THE_SANDBOX = (
     "It ran in a sandbox that lets it write to the workspace only and hides other programs' keys: name the folders it "
     "needs in the persona (sandbox: {write: [~/.its-folder]}), or set sandbox: false."
 )
+_ABOUT_THE_NETWORK = (
+    "It could not reach {}: it reaches its provider and what the persona lists (permissions: {{network: [host]}})."
+)
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _Handler = Callable[[ToolCallRequest], Awaitable[Any]]
 
 
@@ -135,8 +139,22 @@ class CommandAgent:
             writable.append(self._home.folder)
         readable = [envelope_file] if envelope_file.exists() else []
         return to_own_shell(
-            granted_shell() or self._shell, self._persona, env=env, readable=readable, writable=writable
+            granted_shell() or self._shell,
+            self._persona,
+            env=env,
+            readable=readable,
+            writable=writable,
+            hosts=self._find_hosts(),
         )
+
+    def _find_hosts(self) -> tuple[str, ...]:
+        """Return the hosts of a known agent's provider. Of another agent nothing is known; nor where a persona lets its
+        agent use the user's own proxy, which a proxy of ours would take the place of.
+        """
+        if self._adapter is None or any(name in self._env for name in _PROXIES):
+            return ()
+        needs = self._adapter.needs
+        return (*needs.find_hosts(self._env), *needs.find_own_hosts(self._env, Path.home()))
 
     def _prepare_usage_file(self, digest: str) -> Path:
         """Make a folder that the command can write to, without the report of an earlier run for the same envelope."""
@@ -315,6 +333,8 @@ def _failure(program: str, outcome: Outcome, tail: str, usage: Usage | None, *, 
     how = ends.get(outcome.state, f"ended with exit code {outcome.exit_code}")
     last = next((line for line in reversed(tail.splitlines()) if line.strip()), "it printed nothing")
     hint = "See its output with holdfast runs logs RUN; try the command by hand in the worktree; then retry."
+    if refused := [f"{request.host}:{request.port}" for request in outcome.requests if request.reason]:
+        hint = f"{_ABOUT_THE_NETWORK.format(', '.join(refused[:10]))} {hint}"
     if is_contained and any(word in tail for word in _SIGNS_OF_THE_SANDBOX):
         hint = f"{_ABOUT_THE_SANDBOX} {hint}"
     return AgentFailed(

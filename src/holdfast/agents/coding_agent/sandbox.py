@@ -19,11 +19,13 @@ def to_own_shell(
     env: Mapping[str, str],
     readable: Sequence[Path] = (),
     writable: Sequence[Path] = (),
+    hosts: Sequence[str] = (),
 ) -> Shell:
     """Return the shell in which the persona's command runs; `readable` and `writable` are what we hand to it.
 
-    Such an agent has its own account and talks to its own provider, so it has the network unless the persona denies it.
-    Without bubblewrap, or if the persona says so, it runs as any other program of the user's does.
+    Such an agent has its own account and talks to its own provider: `hosts`, where they are known, and otherwise the
+    whole network unless the persona denies it. Without a sandbox, or if the persona says so, it runs as any other
+    program of the user's does.
     """
     rules = persona.sandbox
     if shell.sandbox is None or not rules.is_on:
@@ -32,8 +34,18 @@ def to_own_shell(
     # The workspace in any case, also in a phase that only reads: this is the only way to hand in the artifact.
     own_write = [shell.cwd, *map(_expand, rules.write), *writable]
     sandbox = _open(shell.sandbox, read=own_read, write=own_write)
-    has_network = persona.permissions.network is not Verdict.DENY
-    return replace(shell, sandbox=replace(sandbox, inherits_env=True), has_network=has_network, env=env)
+    reached = _find_hosts(persona, hosts)
+    has_network = persona.permissions.network is not Verdict.DENY and not reached
+    sandbox = replace(sandbox, inherits_env=True, hosts=reached, can_share_ports=True)
+    return replace(shell, sandbox=sandbox, has_network=has_network, env=env)
+
+
+def _find_hosts(persona: AgentPersona, hosts: Sequence[str]) -> tuple[str, ...]:
+    """Return all that the agent reaches: its provider and what the persona lists; nothing where no list is in force."""
+    permissions = persona.permissions
+    if permissions.network is Verdict.DENY or (permissions.network is Verdict.ALLOW and not permissions.hosts):
+        return ()
+    return tuple(dict.fromkeys([*hosts, *permissions.hosts]))
 
 
 def _open(sandbox: Sandbox, *, read: Sequence[Path], write: Sequence[Path]) -> Sandbox:

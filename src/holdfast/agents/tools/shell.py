@@ -21,6 +21,7 @@ from holdfast.workspace import (
     CommandState,
     Enclosed,
     GitView,
+    NetworkRequest,
     Outcome,
     ResourceLimits,
     Sandbox,
@@ -76,6 +77,8 @@ class Shell:
     """Keys of steps whose command runs; they outlive a shutdown, and are ended with the turn."""
     of_run: set[str] = field(default_factory=set)
     """The same of the whole run, to be ended if it is cancelled."""
+    requests: dict[str, list[NetworkRequest]] = field(default_factory=dict)
+    """What the commands of each step asked the network proxy for, until the step's result takes it."""
 
     async def run(
         self,
@@ -94,7 +97,7 @@ class Shell:
             # To ask comes before a call is made again, so whoever is to say has said: once more.
             remove_spooled(key, spool_dir=self.spool_dir)
         argv = find_command(key, spool_dir=self.spool_dir)
-        enclosed = Enclosed(argv, None) if argv else await asyncio.to_thread(self._enclose, command, key)
+        enclosed = Enclosed(argv, None) if argv else await asyncio.to_thread(self.enclose, command, key)
         options = SpoolOptions(
             {**_QUIET, **self.env},
             stdin,
@@ -110,6 +113,7 @@ class Shell:
             raise Suspended(key.partition(":")[2])
         await stop_spooled(key, spool_dir=self.spool_dir)  # what it left in the background
         self._forget(key)
+        self.requests.setdefault(key, []).extend(outcome.requests)
         return outcome
 
     async def stop_all(self) -> None:
@@ -127,12 +131,13 @@ class Shell:
         self.running.discard(key)
         self.of_run.discard(key)
 
-    def _enclose(self, command: Sequence[str] | str, key: str) -> Enclosed:
+    def enclose(self, command: Sequence[str] | str, key: str) -> Enclosed:
+        """Put a command that the spool will know by `key` into the sandbox, if there is one."""
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
         if self.sandbox is None:
             return Enclosed(argv, None)
         masked = tuple(path for path in find_secrets(self.cwd) if not self.is_secret_allowed(path))
-        env = {**_QUIET, **_IN_SANDBOX}
+        env = {**_QUIET, **_IN_SANDBOX, **self.sandbox.home_variables}
         if not self.sandbox.inherits_env:
             env = {**clean_environment(), **env, **self.env}
         view = None if self.workspace is None else _open_git_view(self.workspace)

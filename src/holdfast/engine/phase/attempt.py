@@ -20,7 +20,8 @@ from holdfast.engine.phase.artifact import (
     to_artifact_error,
     write_edited,
 )
-from holdfast.engine.phase.commands import check_success, run_command, save_files
+from holdfast.engine.phase.command_shell import CommandKind
+from holdfast.engine.phase.commands import TemplateCommand, check_success, run_command, save_files
 from holdfast.engine.phase.prompt import PhaseTask, render_envelope, render_repair
 from holdfast.engine.scope import RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction
@@ -183,7 +184,10 @@ class PhaseAttempt:
     async def _run_checks(self) -> None:
         """Raise `ChecksFailed` with the output of the first command that does not exit with 0."""
         for number, argv in enumerate(self._phase.checks, 1):
-            result = await run_command(self._scope, self._lane_id, f"check{number}", list(argv), phase=self._phase.key)
+            command = TemplateCommand(
+                CommandKind.CHECKS, self._lane_id, f"check{number}", argv, self._phase, self._attempt
+            )
+            result = await run_command(self._scope, command)
             check_success(self._scope, result, f"The check {' '.join(argv)!r} of phase {self._phase.key!r}")
 
     async def _save_files(self) -> dict[str, Any]:

@@ -1,68 +1,137 @@
 """The template's own commands, set-up and checks, as durable steps: started once, found again after a crash."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from holdfast.agents.policy.judgement import needs_approval
+from holdfast.agents.tools.rules import ToolCall
+from holdfast.agents.tools.shell import Shell
 from holdfast.engine.history import spool_key
+from holdfast.engine.phase.command_shell import CommandKind, open_command_shell
 from holdfast.engine.scope import RunScope, utc_now
-from holdfast.errors import ChecksFailed, WorkspaceError
-from holdfast.runtime.step import TOOL_CALL, Step
+from holdfast.enums import ApprovalDecisionAction
+from holdfast.errors import ChecksFailed, SandboxMissing, WorkspaceError
+from holdfast.runtime.records import StepState
+from holdfast.runtime.step import TOOL_CALL, CancelRun, Step
 from holdfast.workflow import Phase
-from holdfast.workspace import CommandState, SpoolOptions, clean_environment, run_spooled, snapshot, stop_spooled
+from holdfast.workspace import (
+    CommandState,
+    Enclosed,
+    Outcome,
+    SpoolOptions,
+    clean_environment,
+    find_command,
+    run_spooled,
+    snapshot,
+    stop_spooled,
+    to_facts,
+)
 
 _TIMEOUT_S = 1800.0
 _ABORT_GRACE_S = 0.4  # an aborted run does not wait longer for a command that wants to live
 _LAST_LINE_CHARS = 200
+_CALL_NAMES = {CommandKind.CHECKS: "check", CommandKind.HOOKS: "hook"}
 
 
-class CommandOptions(TypedDict, total=False):
-    """What a command gets besides; `more` is called after it, and its facts are recorded with the result."""
+@dataclass(frozen=True)
+class TemplateCommand:
+    """A command of the template as a step; `more` is called after it, and its facts are recorded with the result."""
 
-    env: Mapping[str, str]
-    more: Callable[[], dict[str, Any]]
+    kind: CommandKind
+    lane_id: str
+    name: str
+    argv: Sequence[str]
+    phase: Phase | None = None
+    attempt: int = 1
+    env: Mapping[str, str] = field(default_factory=dict)
+    more: Callable[[], dict[str, Any]] | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.lane_id}/{self.name}"
+
+    @property
+    def line(self) -> str:
+        return " ".join(self.argv)
 
 
-async def run_command(
-    scope: RunScope,
-    lane_id: str,
-    name: str,
-    argv: list[str],
-    *,
-    phase: str | None = None,
-    **options: Unpack[CommandOptions],
-) -> dict[str, Any]:
-    """Run a command of the template as a durable step; one that outlived its engine is waited for, not repeated."""
-    key = f"{lane_id}/{name}"
+async def run_command(scope: RunScope, command: TemplateCommand) -> dict[str, Any]:
+    """Run a command of the template as a durable step; one that outlived its engine is waited for, not repeated.
+
+    Raises `SandboxMissing` where it would run an agent's code, nothing contains it, and no phase is there to ask in;
+    and `Suspended` while a person has not said whether it may run.
+    """
+    key = command.key
+    env = {"HOLDFAST_RUN_ID": scope.run_id, **command.env}
+    opened = await asyncio.to_thread(open_command_shell, scope, command.kind, env)
+    refusal = await _ask(scope, command) if opened.must_ask and not _is_begun(scope, key) else ""
 
     async def run() -> dict[str, Any]:
-        outcome = await run_spooled(
-            spool_key(scope.run_id, key),
-            argv,
-            cwd=scope.place.root,
-            spool_dir=scope.spool_dir,
-            options=SpoolOptions(
-                env=clean_environment({"HOLDFAST_RUN_ID": scope.run_id, **options.get("env", {})}),
-                timeout_s=_TIMEOUT_S,
-                leave_running=True,
-            ),
-        )
+        if refusal:
+            return {"exit_code": None, "outcome": refusal, "output": "", **opened.facts}
+        outcome = await _run_spooled(scope, command, opened.shell)
         if outcome.state is CommandState.LOST:
             raise WorkspaceError(
-                f"What became of {' '.join(argv)!r} is not known: its process is gone and left no exit code.",
+                f"What became of {command.line!r} is not known: its process is gone and left no exit code.",
                 hint="Look at the workspace, then retry the run.",
             )
         words = f"exit code {outcome.exit_code}" if outcome.exit_code is not None else outcome.state.value
-        more = options.get("more")
-        facts = await scope.on_disk(more) if more is not None else {}
+        facts = await scope.on_disk(command.more) if command.more is not None else {}
+        facts = {**opened.facts, **to_facts(outcome.requests), **facts}
         return {"exit_code": outcome.exit_code, "outcome": words, "output": outcome.output, **facts}
 
-    details = {"tool": "command", "argv": argv, "phase": phase}
-    step = Step(key, lane_id, has_intent=True, kinds=TOOL_CALL, details=details)
+    phase = None if command.phase is None else command.phase.key
+    details = {"tool": "command", "argv": list(command.argv), "phase": phase}
+    step = Step(key, command.lane_id, has_intent=True, kinds=TOOL_CALL, details=details)
     scope.history.commands.add(key)
     result: dict[str, Any] = await scope.log.step(step, run)
     scope.history.commands.discard(key)
     return result
+
+
+def _is_begun(scope: RunScope, key: str) -> bool:
+    """Tell whether a command has its outcome or is in the spool. An intent is not enough: it had another sandbox."""
+    record = scope.log.records.by_key.get(("step", key))
+    if record is not None and record.state is not StepState.STARTED:
+        return True
+    return find_command(spool_key(scope.run_id, key), spool_dir=scope.spool_dir) is not None
+
+
+async def _run_spooled(scope: RunScope, command: TemplateCommand, shell: Shell) -> Outcome:
+    key = spool_key(scope.run_id, command.key)
+    started = find_command(key, spool_dir=scope.spool_dir)
+    enclosed = Enclosed(started, None) if started else await asyncio.to_thread(shell.enclose, list(command.argv), key)
+    options = SpoolOptions(
+        env=clean_environment(shell.env),
+        timeout_s=_TIMEOUT_S,
+        leave_running=True,
+        confinement=enclosed.confinement,  # of a command that was started before its folder has it
+    )
+    return await run_spooled(key, enclosed.argv, cwd=scope.place.root, spool_dir=scope.spool_dir, options=options)
+
+
+async def _ask(scope: RunScope, command: TemplateCommand) -> str:
+    """Ask a person whether a command may run an agent's code without a sandbox; return why not, if not."""
+    if command.phase is None:
+        raise SandboxMissing(
+            f"{command.line!r} would run files that an agent has changed, and no sandbox works here to contain it."
+        )
+    from holdfast.engine.approvals.tool import PhaseToolApprover  # brings the agents' calls with it
+
+    approver = PhaseToolApprover(scope, command.phase, command.attempt)
+    what = "a check" if command.kind is CommandKind.CHECKS else "a hook"
+    reason = f"no sandbox is in force on this machine, and {what} of the workflow runs code that an agent wrote"
+    call = ToolCall(_CALL_NAMES[command.kind], {"argv": list(command.argv)})
+    answer = await approver.ask(command.key, command.lane_id, call, needs_approval("no-sandbox", reason))
+    if answer.action is ApprovalDecisionAction.APPROVE:
+        return ""
+    if answer.action is ApprovalDecisionAction.ABORT:
+        raise CancelRun(answer.comment, answer.by)
+    return (
+        f"{answer.by or 'a person'} not allowing it without a sandbox{f': {answer.comment}' if answer.comment else ''}"
+    )
 
 
 def check_success(scope: RunScope, result: Mapping[str, Any], what: str) -> None:

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 
 from holdfast.agents.tools.rules import ToolCall
-from holdfast.engine.phase.commands import run_command
+from holdfast.engine.phase.command_shell import CommandKind
+from holdfast.engine.phase.commands import TemplateCommand, run_command
 from holdfast.engine.scope import RunScope
 from holdfast.workflow import Hook, Phase
 from holdfast.workspace import write_tree
@@ -19,9 +20,10 @@ class PhaseHooks:
     A hook is found again after a crash like every command of the template, and a recorded one is not run again.
     """
 
-    def __init__(self, scope: RunScope, phase: Phase) -> None:
+    def __init__(self, scope: RunScope, phase: Phase, attempt: int) -> None:
         self._scope = scope
         self._phase = phase
+        self._attempt = attempt
 
     async def before(self, key: str, lane_id: str, call: ToolCall) -> str | None:
         """Run what comes before a call; return why it must not be made, in the words of the hook that failed."""
@@ -42,15 +44,17 @@ class PhaseHooks:
         return "\n".join(note for note in notes if note)
 
     async def _run(self, hook: Hook, key: str, lane_id: str, call: ToolCall) -> str:
-        result = await run_command(
-            self._scope,
+        command = TemplateCommand(
+            CommandKind.HOOKS,
             lane_id,
             key.removeprefix(f"{lane_id}/"),
-            list(hook.run),
-            phase=self._phase.key,
+            hook.run,
+            self._phase,
+            self._attempt,
             env=_to_environment(call),
             more=lambda: {"tree": write_tree(self._scope.place).tree_id},
         )
+        result = await run_command(self._scope, command)
         output = str(result["output"]).strip()[-_MAX_OUTPUT_CHARS:]
         return _describe(hook.run, result["exit_code"], str(result["outcome"]), output)
 

@@ -117,7 +117,7 @@ def make_middleware(
         policy=with_mode(policy, permissions.approvals),
         approver=PhaseToolApprover(scope, phase, attempt),
         shell=shell,
-        hooks=PhaseHooks(scope, phase) if scope.template.hooks else None,
+        hooks=PhaseHooks(scope, phase, attempt) if scope.template.hooks else None,
         before_command=before_command,
         retries=RetryRules.of(persona, scope.config),
         provider_slot=get_rate_limits(scope.config).slot(provider_of(persona), scope.run_id),

@@ -68,10 +68,12 @@ class RetryStart(DriveStart):
 
 
 async def find_sandbox(scope: RunScope) -> dict[str, Any]:
-    """Return which sandbox is in force for the commands of this drive, and who chose that there is none."""
+    """Return which sandbox is in force for the commands of this drive, and who or what chose that there is none."""
     if scope.history.unsandboxed_by is not None:
         return {"sandbox": "none", "unsandboxed_by": scope.history.unsandboxed_by}
-    return {"sandbox": (await asyncio.to_thread(scope.find_sandbox)).kind or "none"}
+    freed = list(scope.template.sandbox.switched_off)
+    kind = (await asyncio.to_thread(scope.find_sandbox)).kind or "none"
+    return {"sandbox": kind, **({"unsandboxed_by_workflow": freed} if freed else {})}
 
 
 def _skipped(scope: RunScope, stored: StoredRun) -> list[Event]:

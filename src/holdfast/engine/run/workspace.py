@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.engine.disk_work import run_interruptible
-from holdfast.engine.phase.commands import check_success, run_command
+from holdfast.engine.phase.command_shell import CommandKind
+from holdfast.engine.phase.commands import TemplateCommand, check_success, run_command
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
 from holdfast.persistence.statements import place_run
 from holdfast.runtime.events import EventKind
@@ -82,7 +83,7 @@ async def prepare(scope: RunScope) -> None:
         step = Step(f"{lane_id}/copy", lane_id)
         await scope.log.step(step, lambda: scope.on_disk(lambda: _copy(scope)))
     for number, argv in enumerate(scope.template.setup, 1):
-        result = await run_command(scope, lane_id, f"command{number}", list(argv))
+        result = await run_command(scope, TemplateCommand(CommandKind.SETUP, lane_id, f"command{number}", argv))
         check_success(scope, result, f"The set-up command {' '.join(argv)!r}")
     if scope.template.setup and not _is_recorded_too_late(scope, round_no):
         await _record_setup(scope, lane_id)

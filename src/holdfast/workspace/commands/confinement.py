@@ -27,7 +27,8 @@ _FILTER_MODE = 2
 _CAPABILITY_VERSION = 0x20080522
 _SIGKILL = 9
 _OPENAT2, _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 437, 444, 445, 446
-_BENEATH = 1
+_BENEATH, _PORT = 1, 2
+_CONNECT = 2
 _NO_SYMLINKS = 0x04
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -91,6 +92,8 @@ def restrict_files(landlock: dict[str, Any]) -> None:
         rule = ctypes.create_string_buffer(struct.pack("<Qi", access, place))
         _call(_ADD_RULE, ruleset, _BENEATH, rule, 0)
         os.close(place)
+    for port in landlock.get("ports", ()):
+        _call(_ADD_RULE, ruleset, _PORT, ctypes.create_string_buffer(struct.pack("<QQ", _CONNECT, port)), 0)
     _call(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
 

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.workspace.commands import network_proxy
 from holdfast.workspace.commands.bubblewrap import FOLDER, to_sandboxed
 from holdfast.workspace.commands.confinement import find_abi
-from holdfast.workspace.commands.landlock import knows_truncate, to_environment, to_rules
+from holdfast.workspace.commands.landlock import knows_ports, knows_truncate, to_environment, to_rules
 from holdfast.workspace.commands.sandbox import Sandbox, SandboxKind
 from holdfast.workspace.commands.sandbox_probe import SandboxProbe
 from holdfast.workspace.commands.seccomp import build_filter
@@ -43,21 +43,35 @@ def enclose(sandbox: Sandbox, argv: Sequence[str], *, cwd: Path, folder: Path, p
 
 def _lead_to_proxy(sandbox: Sandbox, argv: Sequence[str]) -> tuple[Sandbox, list[str]]:
     """Let a command find the proxy. What leads to it is a Python program, so our own Python is visible inside."""
-    address = f"http://127.0.0.1:{network_proxy.PORT}"
-    names = ("http_proxy", "https_proxy", "all_proxy")
-    env = {**sandbox.env, **{name: address for lower in names for name in (lower, lower.upper())}}
+    env = {**sandbox.env, **network_proxy.to_proxy_environment(network_proxy.PORT)}
     python = Path(sys.executable).resolve()
     prefix = Path(sys.base_prefix).resolve()
     visible = (*sandbox.read_only, *(() if prefix == Path("/usr") else (prefix,)))
-    leader = [str(python), "-I", "-S", _LEADER, f"{FOLDER}/proxy/socket"]
+    ports = ",".join(map(str, network_proxy.find_own_ports(sandbox.hosts)))
+    leader = [str(python), "-I", "-S", _LEADER, f"{FOLDER}/proxy/socket", ports]
     return replace(sandbox, env=env, read_only=visible), [*leader, *argv]
 
 
 def _by_landlock(sandbox: Sandbox, argv: Sequence[str], scratch: Path) -> Enclosed:
-    """Use rules on files and system calls. Hosts cannot be told apart by them, so a list of hosts means no network."""
+    """Use rules on files and system calls. Hosts cannot be told apart by them, so a list of hosts means no network.
+
+    What cannot do without and has leave for it (`can_share_ports`) gets the port of a proxy; on a kernel that does not
+    know ports, the whole network.
+    """
     abi = find_abi()
-    program = build_filter(has_network=sandbox.has_network, has_unix_sockets=False, has_truncate=knows_truncate(abi))
+    is_shared = bool(sandbox.hosts) and sandbox.can_share_ports and not sandbox.has_network
+    is_by_port = is_shared and knows_ports(abi)
+    if is_shared and not is_by_port:
+        sandbox = replace(sandbox, has_network=True)
+    program = build_filter(
+        has_network=sandbox.has_network,
+        has_unix_sockets=False,
+        has_truncate=knows_truncate(abi),
+        is_tcp_only=is_by_port,
+    )
     rules = _rules(sandbox, program)
+    if is_by_port:
+        rules["hosts"] = list(sandbox.hosts)
     rules["landlock"] = to_rules(sandbox, abi=abi, scratch=scratch)
     rules["folders"] = [str(scratch), *(str(scratch / name) for name in ("home", "tmp"))]
     if sandbox.git is not None and any(sandbox.git.worktree.is_relative_to(place) for place in sandbox.writable):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.workspace.commands.sandbox import Sandbox
-from holdfast.workspace.commands.system_places import TOOLCHAINS, lies_in
+from holdfast.workspace.commands.system_places import lies_in
 
 _EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
 _REMOVE_FOLDER, _REMOVE_FILE = 16, 32
@@ -35,6 +35,10 @@ def knows_truncate(abi: int) -> bool:
     return abi >= _TRUNCATE_FROM
 
 
+def knows_ports(abi: int) -> bool:
+    return abi >= _NET_FROM
+
+
 def to_rules(sandbox: Sandbox, *, abi: int, scratch: Path) -> dict[str, Any]:
     """Return the rules as `confinement` applies them; `scratch` is the command's own folder."""
     handled = _HANDLED[min(abi, max(_HANDLED))]
@@ -45,6 +49,7 @@ def to_rules(sandbox: Sandbox, *, abi: int, scratch: Path) -> dict[str, Any]:
         "scoped": _SCOPED if abi >= _SCOPED_FROM else 0,
         "size": 24 if abi >= _SCOPED_FROM else 16 if abi >= _NET_FROM else 8,
         "places": places,
+        "ports": [],
     }
 
 
@@ -52,10 +57,8 @@ def to_environment(sandbox: Sandbox, scratch: Path) -> dict[str, str]:
     """Return the variables by which programs find their own folders and tools where nothing can be mounted."""
     env = {"TMPDIR": str(scratch / "tmp"), "XDG_CACHE_HOME": str(scratch / "tmp/cache")}
     if not sandbox.inherits_env:
-        env["HOME"] = str(scratch / "home")
-        for name, variable in TOOLCHAINS.items():
-            if variable and sandbox.home is not None and sandbox.home / name in sandbox.read_only:
-                env[variable] = str(sandbox.home / name)
+        env |= {"HOME": str(scratch / "home"), **sandbox.toolchains}
+    env |= sandbox.home_variables
     if sandbox.git is not None:
         env |= {"GIT_DIR": str(sandbox.git.git_dir), "GIT_WORK_TREE": str(sandbox.git.worktree)}
     return env

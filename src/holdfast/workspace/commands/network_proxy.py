@@ -22,12 +22,15 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
 PORT = 3128
+_OWN_HOSTS = ("127.0.0.1", "localhost", "::1")
 _PORTS = (80, 443)
 _MOST_HEAD = 65536
 _CONNECT_S, _SILENT_S = 20.0, 600.0
 _MOST_CONNECTIONS = 256
+_MOST_NOTES = 10_000
 
 
 class HostRules:
@@ -72,6 +75,8 @@ class Proxy:
         self._rules = HostRules(patterns)
         self._log = os.open(os.path.join(folder, "requests"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._slots = threading.Semaphore(_MOST_CONNECTIONS)
+        self._noting = threading.Lock()
+        self._notes = 0
 
     def serve(self, listener: socket.socket) -> None:
         while True:
@@ -113,7 +118,8 @@ class Proxy:
                 upstream.sendall(rest)
             else:
                 upstream.sendall(_to_origin(head, method, slash + path, place) + rest)
-            relay(client, upstream)
+            sent, received = relay(client, upstream)
+        self._note(method, host, port, "", sent=sent, received=received)
 
     def _connect(self, host: str, port: int) -> tuple[socket.socket | None, str]:
         """Connect to a host that is allowed, by the very address that was looked at; or say why not."""
@@ -140,8 +146,12 @@ class Proxy:
             return upstream, ""
         return None, reason
 
-    def _note(self, method: str, host: str, port: int, reason: str) -> None:
-        entry = {"at": time.time(), "method": method[:16], "host": host[:255], "port": port, "reason": reason}
+    def _note(self, method: str, host: str, port: int, reason: str, **more: int) -> None:
+        with self._noting:
+            self._notes += 1
+            if self._notes > _MOST_NOTES:
+                return
+        entry = {"at": time.time(), "method": method[:16], "host": host[:255], "port": port, "reason": reason, **more}
         os.write(self._log, json.dumps(entry).encode() + b"\n")
 
 
@@ -181,30 +191,58 @@ def _refuse(client: socket.socket, status: str, text: str) -> None:
     client.sendall(head.encode() + body)
 
 
-def relay(one: socket.socket, other: socket.socket) -> None:
-    """Copy both ways until both ends are done."""
-    back = threading.Thread(target=_copy, args=(other, one), daemon=True)
+def relay(one: socket.socket, other: socket.socket) -> tuple[int, int]:
+    """Copy both ways until both ends are done; return how many bytes went from one to the other, and back."""
+    returned: list[int] = []
+    back = threading.Thread(target=lambda: returned.append(_copy(other, one)), daemon=True)
     back.start()
-    _copy(one, other)
+    sent = _copy(one, other)
     back.join()
+    return sent, sum(returned)
 
 
-def _copy(source: socket.socket, target: socket.socket) -> None:
+def _copy(source: socket.socket, target: socket.socket) -> int:
+    copied = 0
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
             target.sendall(data)
+            copied += len(data)
     with contextlib.suppress(OSError):
         target.shutdown(socket.SHUT_WR)
+    return copied
 
 
-def start_proxy(hosts: Sequence[str], end_with_parent: Callable[[], None]) -> int:
-    """Start the proxy for the spool folder that is the working folder; on return it takes connections."""
-    os.makedirs("proxy", mode=0o700, exist_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink("proxy/socket")  # noqa: PTH108
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind("proxy/socket")  # relative: a whole path may be too long for a socket
-    listener.listen(128)
+def find_own_ports(patterns: Sequence[str]) -> list[int]:
+    """Find the ports of listed hosts of this machine: programs often use no proxy for those."""
+    addresses = [split_address(pattern) for pattern in patterns]
+    return sorted({port for host, port in addresses if port and host in _OWN_HOSTS})
+
+
+def to_proxy_environment(port: int) -> dict[str, str]:
+    """Return the variables by which programs find a proxy; the last one is for Node.js."""
+    names = ("http_proxy", "https_proxy", "all_proxy")
+    address = f"http://127.0.0.1:{port}"
+    return {name: address for lower in names for name in (lower, lower.upper())} | {"NODE_USE_ENV_PROXY": "1"}
+
+
+def start_proxy(rules: dict[str, Any], end_with_parent: Callable[[], None]) -> int:
+    """Start the proxy for the spool folder that is the working folder; on return it takes connections.
+
+    Where the rules are Landlock's, it listens on a port, which is added to them.
+    """
+    hosts = rules["hosts"]
+    if rules.get("landlock"):
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        port = listener.getsockname()[1]
+        rules["landlock"]["ports"] = [port, *find_own_ports(hosts)]
+        rules["env"] = {**rules["env"], **to_proxy_environment(port)}
+    else:
+        os.makedirs("proxy", mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink("proxy/socket")  # noqa: PTH108
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind("proxy/socket")  # relative: a whole path may be too long for a socket
+        listener.listen(128)
     child = os.fork()
     if child:
         listener.close()
@@ -219,11 +257,19 @@ def start_proxy(hosts: Sequence[str], end_with_parent: Callable[[], None]) -> in
         os._exit(0)
 
 
-def lead(path: str, argv: Sequence[str]) -> None:
-    """Listen on a port of this sandbox, lead it to the proxy's socket, and become the command."""
-    listener = socket.create_server(("127.0.0.1", PORT), backlog=128)
+def lead(path: str, ports: Sequence[str], argv: Sequence[str]) -> None:
+    """Listen on a port of this sandbox, lead it to the proxy's socket, and become the command.
+
+    The same for `ports` of listed hosts of this machine: what is said there goes to the host's own port.
+    """
+    listeners = {socket.create_server(("127.0.0.1", PORT), backlog=128): b""}
+    for port in ports:
+        head = f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode()
+        with contextlib.suppress(OSError):  # a port that only root may have
+            listeners[socket.create_server(("127.0.0.1", int(port)), backlog=128)] = head
     if os.fork():
-        listener.close()
+        for listener in listeners:
+            listener.close()
         try:
             os.execvp(argv[0], list(argv))
         except OSError as failed:
@@ -232,16 +278,29 @@ def lead(path: str, argv: Sequence[str]) -> None:
     os.setsid()
     for number in (0, 1, 2):
         os.dup2(os.open(os.devnull, os.O_RDWR), number)
+    for listener, head in listeners.items():
+        threading.Thread(target=_lead_all, args=(listener, path, head), daemon=True).start()
+    threading.Event().wait()
+
+
+def _lead_all(listener: socket.socket, path: str, head: bytes) -> None:
     while True:
         client, _ = listener.accept()
-        threading.Thread(target=_lead_one, args=(client, path), daemon=True).start()
+        threading.Thread(target=_lead_one, args=(client, path, head), daemon=True).start()
 
 
-def _lead_one(client: socket.socket, path: str) -> None:
-    with contextlib.suppress(OSError), client, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as proxy:
+def _lead_one(client: socket.socket, path: str, head: bytes) -> None:
+    """Lead a connection to the proxy; with a `head` ask that first for a tunnel, of which the client knows nothing."""
+    with contextlib.suppress(OSError, ValueError), client, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as proxy:
         proxy.connect(path)
+        if head:
+            proxy.sendall(head)
+            answer, rest = _read_head(proxy)
+            if b" 200 " not in answer.split(b"\r\n")[0]:
+                return
+            client.sendall(rest)
         relay(client, proxy)
 
 
 if __name__ == "__main__":
-    lead(sys.argv[1], sys.argv[2:])
+    lead(sys.argv[1], [port for port in sys.argv[2].split(",") if port], sys.argv[3:])

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from holdfast.workspace.commands.system_places import SYSTEM_FILES, SYSTEM_FOLDERS, find_interpreters, find_tools
+from holdfast.workspace.commands.system_places import (
+    SYSTEM_FILES,
+    SYSTEM_FOLDERS,
+    TOOLCHAINS,
+    find_interpreters,
+    find_tools,
+)
 from holdfast.workspace.worktree import Workspace
 
 # Where people's keys lie, relative to their home folder. Out of sight even where a place around them is visible.
@@ -99,11 +105,30 @@ class Sandbox:
     masked: tuple[Path, ...] = ()
     has_network: bool = False
     hosts: tuple[str, ...] = ()
+    can_share_ports: bool = False
+    """Where only ports can be told apart, the ports of the proxy and of listed hosts of this machine are open to any
+    host, rather than nothing being reached."""
     home: Path | None = None
+    """The user's home folder, in whose place there is an empty one."""
+    own_home: Path | None = None
+    """A folder that the command has as its home and cache instead, as an earlier command left it."""
     git: GitView | None = None
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     env: Mapping[str, str] = field(default_factory=dict)
     inherits_env: bool = False
+
+    @property
+    def home_variables(self) -> dict[str, str]:
+        """The variables by which programs find `own_home`, and tools that would look for themselves in a home."""
+        if self.own_home is None:
+            return {}
+        return {"HOME": str(self.own_home), "XDG_CACHE_HOME": str(self.own_home / ".cache"), **self.toolchains}
+
+    @property
+    def toolchains(self) -> dict[str, str]:
+        """The variables that lead to the folders of tools in the user's home."""
+        places = {variable: self.home / name for name, variable in TOOLCHAINS.items() if variable and self.home}
+        return {variable: str(place) for variable, place in places.items() if place in self.read_only}
 
     @property
     def system(self) -> list[tuple[Path, Path]]:

@@ -42,14 +42,23 @@ REFUSED = {
 }
 # Calls that are judged by an argument.
 JUDGED = {
-    "x86_64": {"clone": 56, "clone3": 435, "socket": 41, "ioctl": 16, "truncate": 76},
-    "aarch64": {"clone": 220, "clone3": 435, "socket": 198, "ioctl": 29, "truncate": 45},
+    "x86_64": {
+        **{"clone": 56, "clone3": 435, "socket": 41, "socketpair": 53, "ioctl": 16, "truncate": 76},
+        **{"sendto": 44, "sendmsg": 46, "sendmmsg": 307, "listen": 50},
+    },
+    "aarch64": {
+        **{"clone": 220, "clone3": 435, "socket": 198, "socketpair": 199, "ioctl": 29, "truncate": 45},
+        **{"sendto": 206, "sendmsg": 211, "sendmmsg": 269, "listen": 201},
+    },
 }
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, NEWTIME
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type into somebody's terminal
 _X32 = 0x40000000
+_CONNECT_WITH_DATA = 0x20000000  # MSG_FASTOPEN: opens a connection past the rules on `connect`
+_FLAGS_OF_SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
+_TCP = (0, socket.IPPROTO_TCP)
 
-_LOAD, _EQUAL, _AND_BITS, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
+_LOAD, _EQUAL, _AND_BITS, _AT_LEAST, _RETURN, _MASK = 0x20, 0x15, 0x45, 0x35, 0x06, 0x54
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
@@ -61,10 +70,14 @@ def is_supported() -> bool:
     return platform.machine() in _ARCHITECTURES
 
 
-def build_filter(*, has_network: bool, has_unix_sockets: bool, has_truncate: bool = True) -> bytes:
+def build_filter(
+    *, has_network: bool, has_unix_sockets: bool, has_truncate: bool = True, is_tcp_only: bool = False
+) -> bytes:
     """Return the filter. `has_truncate` is false where Landlock does not know that call (kernels before 6.2).
 
-    Pairs of connected sockets (`socketpair`) are always there: programs talk to their own children by them.
+    Pairs of connected sockets (`socketpair`) are always there: programs talk to their own children by them. Without
+    unix sockets a pair of datagrams is refused, since either end could be sent to another socket later. With
+    `is_tcp_only` there is no network but connections that `connect` opens: only those can Landlock tell apart.
     """
     machine = platform.machine()
     judged = JUDGED[machine]
@@ -80,6 +93,15 @@ def build_filter(*, has_network: bool, has_unix_sockets: bool, has_truncate: boo
     steps += _if(_EQUAL, judged["clone3"], _ERRNO | errno.ENOSYS)
     steps += _if_argument(judged["clone"], 0, _if(_AND_BITS, _NEW_NAMESPACES, refuse))
     steps += _if_argument(judged["ioctl"], 1, [step for call in _TERMINAL_INPUT for step in _if(_EQUAL, call, refuse)])
+    if not has_unix_sockets:
+        steps += _if_argument(judged["socketpair"], 1, [(_MASK, 0, 0, 0xF), *_if(_EQUAL, socket.SOCK_DGRAM, refuse)])
+    if is_tcp_only:
+        steps += _if(_EQUAL, judged["listen"], refuse)
+        for name, argument in _FLAGS_OF_SENDING.items():
+            steps += _if_argument(judged[name], argument, _if(_AND_BITS, _CONNECT_WITH_DATA, refuse))
+        steps += _if_argument(judged["socket"], 1, [(_MASK, 0, 0, 0xF), *_unless(_EQUAL, socket.SOCK_STREAM, refuse)])
+        steps += _if_argument(judged["socket"], 2, _unless_any(_TCP, refuse))
+        steps += _if_argument(judged["socket"], 0, _only(_INTERNET[:2], refuse))
     families: list[int] = []
     families += [socket.AF_UNIX] if has_unix_sockets else []
     families += _INTERNET if has_network else ()
@@ -97,6 +119,11 @@ def _if(test: int, value: int, answer: int) -> list[_Step]:
 
 def _unless(test: int, value: int, answer: int) -> list[_Step]:
     return [(test, 1, 0, value), (_RETURN, 0, 0, answer)]
+
+
+def _unless_any(values: Sequence[int], answer: int) -> list[_Step]:
+    tests = [(_EQUAL, len(values) - number, 0, value) for number, value in enumerate(values)]
+    return [*tests, (_RETURN, 0, 0, answer)]
 
 
 def _only(values: Iterable[int], otherwise: int) -> list[_Step]:

@@ -22,6 +22,7 @@ from typing import Any
 from holdfast.concurrency import finish_then_cancel
 from holdfast.errors import Nondeterminism, WorkspaceError
 from holdfast.workspace.commands import spool_runner
+from holdfast.workspace.commands.network_log import NetworkRequest, read_requests
 from holdfast.workspace.commands.processes import TAG
 from holdfast.workspace.commands.spool_runner import TERM_GRACE_S
 from holdfast.workspace.commands.spool_watch import Spooled, end_members, find_end, read_spooled, wait_for_end
@@ -32,7 +33,6 @@ ALLOWED_VARIABLES = (
     *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "LC_COLLATE"),
 )
 _START_WAIT_S = 15.0
-_MOST_REQUESTS = 1000
 
 
 class CommandState(StrEnum):
@@ -44,19 +44,6 @@ class CommandState(StrEnum):
     RESOURCE_LIMIT = "resource_limit"
     CANCELLED = "cancelled"
     LOST = "lost"
-
-
-@dataclass(frozen=True)
-class NetworkRequest:
-    """A request that a sandboxed command made through the proxy; `reason` says why it was refused."""
-
-    host: str
-    port: int
-    reason: str
-
-    @property
-    def is_allowed(self) -> bool:
-        return not self.reason
 
 
 @dataclass(frozen=True)
@@ -251,7 +238,7 @@ def _outcome(spooled: Spooled, result: dict[str, Any] | None, *, reattached: boo
         duration_s=result["duration_s"] if result else None,
         log_path=spooled.folder / "out",
         limit=_describe_limit(spooled, result),
-        requests=_read_requests(spooled.folder / "requests"),
+        requests=read_requests(spooled.folder / "requests"),
     )
 
 
@@ -282,13 +269,6 @@ def _describe_limit(spooled: Spooled, result: dict[str, Any] | None) -> str:
     watched = rules["watched"]
     sizes = {name: watched[name] // _MB for name in ("memory", "free_disk")}
     return text.format(**{**watched, **sizes, "file": rules["limits"].get("RLIMIT_FSIZE", 0) // _MB})
-
-
-def _read_requests(path: Path) -> tuple[NetworkRequest, ...]:
-    if not path.exists():
-        return ()
-    entries = [json.loads(line) for line in path.read_text().splitlines()[-_MOST_REQUESTS:] if line.endswith("}")]
-    return tuple(NetworkRequest(entry["host"], entry["port"], entry["reason"]) for entry in entries)
 
 
 def read_output(path: Path, max_bytes: int) -> tuple[str, bool]:

@@ -47,7 +47,7 @@ def main(folder: str) -> int:
         confinement = load("confinement")
         confinement.adopt_orphans()
         if command["confinement"].get("hosts"):
-            load("network_proxy").start_proxy(command["confinement"]["hosts"], confinement.end_with_parent)
+            load("network_proxy").start_proxy(command["confinement"], confinement.end_with_parent)
     child, go = start(command)
     write_whole("pid.json", {"runner": identify(os.getpid()), "leader": identify(child), "started_at": time.time()})
     # crash: before this the command has not run and never will; from here on it has, whatever becomes of us.

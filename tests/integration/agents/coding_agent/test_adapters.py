@@ -1,5 +1,9 @@
 """What a known coding agent gets, what is reported of it while it runs, and what its output does not break."""
 
+import contextlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -9,8 +13,11 @@ from tests.integration.agents.policy.test_escapes import needs_sandbox
 from tests.support.agents.phase import CATALOG, Phase
 from tests.support.agents.stand_in_agent import make_agent
 
+from holdfast.agents.coding_agent.adapters.codex import Codex
+from holdfast.agents.tools import shell as shell_module
 from holdfast.errors import AgentFailed
 from holdfast.persona import AgentPersona, load_persona_file
+from holdfast.workspace import find_bubblewrap, find_landlock
 
 BAD_MANNERS = r"""
 printf 'Warning: no terminal\n{"type":"system","subtype":"in'
@@ -25,6 +32,27 @@ say m1 'Some words.'
 finish 'all done'
 printf '{"type":"assist'
 """
+
+
+@contextlib.contextmanager
+def serve_words(words: str) -> Iterator[int]:
+    """Serve a page of these words on a port of this machine."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(words)))
+            self.end_headers()
+            self.wfile.write(words.encode())
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +124,58 @@ async def test_a_persona_names_more_variables(phase: Phase, tmp_path: Path, monk
     env = (phase.root / "env.txt").read_text()
     assert "HTTPS_PROXY=http://127.0.0.1:9" in env
     assert "NOT_SET_HERE" not in env
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "landlock"])
+async def test_an_agent_reaches_its_provider_and_what_its_persona_lists(
+    phase: Phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    probe = {"bubblewrap": find_bubblewrap, "landlock": find_landlock}[kind]()
+    if not probe.works:
+        pytest.skip(probe.reason)
+    monkeypatch.setattr(shell_module, "probe_once", lambda: probe)
+    with serve_words("provider") as provider, serve_words("listed") as listed, serve_words("other") as other:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{provider}")
+        lines = [f"curl -s http://127.0.0.1:{port}/ >> got.txt" for port in (provider, listed, other)]
+        lines += [f"curl -s --noproxy '*' http://127.0.0.1:{port}/ >> direct.txt" for port in (provider, other)]
+        persona = shipped(tmp_path, "\n".join([*lines, "begin; finish done"]))
+        permissions = {"network": [f"127.0.0.1:{listed}"]}
+        fields = {**persona.model_dump(by_alias=True), "permissions": permissions}
+
+        await invoke(phase, AgentPersona.model_validate(fields))
+
+    got = (phase.root / "got.txt").read_text()
+    assert got.startswith("providerlisted")
+    assert f"127.0.0.1:{other} cannot be reached" in got
+    assert (phase.root / "direct.txt").read_text() == "provider"
+    [recorded] = [event.payload["result"] for event in phase.events() if event.kind == "tool.result"]
+    assert {(one["port"], one["allowed"]) for one in recorded["network"]} == {
+        *((port, True) for port in (provider, listed)),
+        (other, False),
+    }
+
+
+async def test_an_agent_that_failed_says_what_it_could_not_reach(phase: Phase, tmp_path: Path) -> None:
+    if not shell_module.probe_once().works:
+        pytest.skip("there is no sandbox")
+    with serve_words("other") as other, pytest.raises(AgentFailed) as failed:
+        await invoke(phase, shipped(tmp_path, f"begin; curl -sf http://127.0.0.1:{other}/; exit 3"))
+
+    assert f"It could not reach 127.0.0.1:{other}" in failed.value.hint
+
+
+async def test_the_users_own_settings_name_a_provider_too(home: Path) -> None:
+    (home / ".codex").mkdir()
+    (home / ".codex/config.toml").write_text(
+        '[model_providers.own]\nbase_url = "http://127.0.0.1:4000/v1"\nother = "http://x"'
+    )
+    needs = Codex.needs
+
+    assert needs.find_own_hosts({}, home) == ("127.0.0.1:4000",)
+    assert needs.find_own_hosts(
+        {"X": '{"baseURL": "https://[::1]:5/v1", "endpoint": "http://a:99999"}'}, Path("/none")
+    ) == ("[::1]:5",)
+    assert Codex.needs.find_hosts({"OPENAI_BASE_URL": "http://localhost:81"})[-1] == "localhost:81"
 
 
 async def test_an_error_is_told_in_the_agents_own_words(phase: Phase, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from holdfast.workflow import WorkflowTemplate
 
 def with_hooks(log: Path, *hooks: dict[str, Any]) -> WorkflowTemplate:
     note = f"echo $HOLDFAST_TOOL $HOLDFAST_TOOL_PATH >> {log}"
-    return template("spec", hooks=[{**hook, "run": ["sh", "-c", f"{note}; {hook['run']}"]} for hook in hooks])
+    made = [{**hook, "run": ["sh", "-c", f"{note}; {hook['run']}"]} for hook in hooks]
+    return template("spec", hooks=made, sandbox=False)  # what they do is counted outside of the worktree
 
 
 def writing(answers: list[str]) -> Any:

@@ -95,10 +95,9 @@ class Stage:
 
     def _check(self) -> Scene:
         """The same of the template's."""
-        reached = self._world.folder / "reached"
         server = self._serve(Hangs())
-        setup = [["sh", "-c", STUBBORN.format(reached)]]
-        return Scene(ServedEngine(self._world, server), reached.exists, options={"setup": setup})
+        setup = [["sh", "-c", STUBBORN.format("reached")]]
+        return Scene(ServedEngine(self._world, server), self._has_file("reached"), options={"setup": setup})
 
     def _subagent(self) -> Scene:
         task = {"description": "Sub work", "subagent_type": "general-purpose"}

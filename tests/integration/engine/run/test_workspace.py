@@ -257,7 +257,11 @@ async def test_copies_and_set_up_are_made_again_only_with_the_worktree(world: Wo
     (world.repo / ".env").write_text("old\n")
     counter = world.folder / "set-ups"
     made = template(
-        phase("spec", risk="high"), "plan", copy=[".env"], setup=[["sh", "-c", f"echo x >> {counter}; touch library"]]
+        phase("spec", risk="high"),
+        "plan",
+        copy=[".env"],
+        setup=[["sh", "-c", f"echo x >> {counter}; touch library"]],
+        sandbox=False,
     )
     paused = await world.run(template=made)
     (world.repo / ".env").write_text("new\n")
@@ -291,7 +295,7 @@ async def test_a_failing_check_fails_the_phase_with_its_exit_code(world: World) 
 async def test_a_check_runs_once_even_if_its_engine_is_killed_meanwhile(world: World, zygote: Zygote) -> None:
     counter, gate, started = world.folder / "checks", world.folder / "gate", world.folder / "check-started"
     line = f"echo x >> {counter}; touch {started}; while [ ! -e {gate} ]; do sleep 0.05; done"
-    made = template(phase("spec", checks=[["sh", "-c", line]]))
+    made = template(phase("spec", checks=[["sh", "-c", line]]), sandbox=False)
     run_id = await world.engine().create(world.know(made), repo_path=world.repo)
     owner = zygote.start(world, "verb", "resume", made.model_dump(by_alias=True), run_id)
     owner.wait_for(started)

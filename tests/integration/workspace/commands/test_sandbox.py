@@ -15,7 +15,6 @@ from tests.support.user_repository import UserRepo
 
 from holdfast.workspace import (
     CommandState,
-    NetworkRequest,
     Outcome,
     Sandbox,
     SandboxKind,
@@ -34,6 +33,7 @@ from holdfast.workspace import (
     workspace_sandbox,
     write_tree,
 )
+from holdfast.workspace.commands.confinement import find_abi
 from holdfast.workspace.commands.spool_watch import read_spooled
 
 FOUND = find_bubblewrap()
@@ -312,16 +312,18 @@ async def test_only_listed_hosts_are_reached_and_all_requests_are_known(workspac
             f"curl -s http://127.0.0.1:{port}/; echo; curl -s -p http://127.0.0.1:{port}/; echo; "
             f"curl -s -o /dev/null -w '%{{http_code}}\n' http://localhost:{port}/; "
             f"curl -s -o /dev/null -w '%{{http_code}}\n' http://a.localhost:{port}/; "
-            f"curl -s --noproxy '*' http://127.0.0.1:{port}/ || echo no other way"
+            f"curl -s --noproxy '*' http://127.0.0.1:{port}/; echo; "
+            f"curl -s --noproxy '*' http://127.0.0.2:{port}/ || echo no other way"
         )
         outcome = await _start(sandbox, script, probe=FOUND, data_dir=data_dir)
     finally:
         server.shutdown()
         server.server_close()
 
-    assert outcome.output.split("\n")[:5] == ["a page", "a page", "403", "403", "no other way"]
-    listed, tunnel, other, private = outcome.requests
-    assert listed == tunnel == NetworkRequest("127.0.0.1", port, "")
+    assert outcome.output.split("\n")[:6] == ["a page", "a page", "403", "403", "a page", "no other way"]
+    listed, other, private = outcome.requests
+    assert (listed.host, listed.port, listed.reason, listed.count) == ("127.0.0.1", port, "", 3)
+    assert listed.received > 3 * len("a page")
     assert (other.host, other.is_allowed, "list" in other.reason) == ("localhost", False, True)
     assert private.host == "a.localhost"
     assert not private.is_allowed
@@ -338,6 +340,69 @@ async def test_landlock_cannot_tell_hosts_apart_so_there_is_no_network(workspace
     )
 
     assert "Operation not permitted" in outcome.output
+
+
+_PORTS = """
+import socket, sys
+def tell(name, try_it):
+    try:
+        try_it()
+        print(name, "works")
+    except OSError as error:
+        print(name, error.errno)
+def connect(port):
+    socket.create_connection(("127.0.0.1", port), 5).close()
+def send_fast():
+    with socket.socket() as s:
+        s.sendto(b"x", 0x20000000, ("127.0.0.1", OTHER))
+def send_messages():
+    with socket.socket() as s:
+        s.sendmsg([b"x"], [], 0x20000000, ("127.0.0.1", OTHER))
+LISTED, OTHER = map(int, sys.argv[1:])
+tell("listed", lambda: connect(LISTED))
+tell("other", lambda: connect(OTHER))
+tell("fast open", send_fast)
+tell("fast open by a message", send_messages)
+tell("datagram", lambda: socket.socket(type=socket.SOCK_DGRAM))
+tell("raw", lambda: socket.socket(type=socket.SOCK_RAW))
+tell("multipath", lambda: socket.socket(proto=262))
+tell("stream control", lambda: socket.socket(proto=132))
+tell("netlink", lambda: socket.socket(16, socket.SOCK_RAW))
+tell("unix", lambda: socket.socket(socket.AF_UNIX))
+tell("pair of datagrams", lambda: socket.socketpair(type=socket.SOCK_DGRAM))
+tell("bind", lambda: socket.socket().bind(("127.0.0.1", 0)))
+tell("listen", lambda: socket.socket().listen())
+tell("pair", lambda: socket.socketpair())
+"""
+
+
+async def test_landlock_opens_only_the_proxys_port_to_what_may_share_it(workspace: Workspace, data_dir: Path) -> None:
+    found = PROBES[SandboxKind.LANDLOCK]
+    if not found.works or find_abi() < 4:
+        pytest.skip("the kernel cannot tell ports apart")
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), _Page) for _ in range(2)]
+    for server in servers:
+        Thread(target=server.serve_forever, daemon=True).start()
+    port, other = (server.server_port for server in servers)
+    (workspace.root / "ports.py").write_text(_PORTS)
+    sandbox = replace(_make_sandbox(workspace, data_dir), hosts=(f"127.0.0.1:{port}",), can_share_ports=True)
+    script = (
+        f"curl -s http://127.0.0.1:{port}/; echo; "
+        f"curl -s -o /dev/null -w '%{{http_code}}\n' http://127.0.0.1:{other}/; "
+        f"env -u http_proxy -u HTTP_PROXY python3 ports.py {port} {other}"
+    )
+    try:
+        outcome = await _start(sandbox, script, probe=found, data_dir=data_dir)
+    finally:
+        for server in servers:
+            server.shutdown()
+            server.server_close()
+
+    page, refused, *told = outcome.output.splitlines()
+    assert (page, refused) == ("a page", "403")
+    assert [line for line in told if line.endswith("works")] == ["listed works", "pair works"]
+    assert len(told) == 14
+    assert [(request.port, request.is_allowed) for request in outcome.requests] == [(port, True), (other, False)]
 
 
 def test_the_view_of_git_has_the_history_and_no_more(repo: UserRepo, data_dir: Path) -> None:

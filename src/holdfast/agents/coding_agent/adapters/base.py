@@ -6,6 +6,7 @@ One small module a product. Nothing here runs anything: an adapter makes command
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -18,6 +19,46 @@ from holdfast.agents.calls.gate import Usage
 _MAX_MICROS = 10**12  # a million dollars: whoever says more has made a mistake
 _MAX_ACTIVITY_CHARS = 300
 _TARGETS = ("command", "cmd", "file_path", "filePath", "filepath", "path", "pattern", "query", "url", "description")
+
+
+_ADDRESS = re.compile(
+    r"""(?:base_?url|api_?base|endpoint|baseurl)["']?\s*[:=]\s*["'](https?://[^"'\s]+)""", re.IGNORECASE
+)
+# A variable that is set says which provider it is.
+_HOSTS_BY_VARIABLE = {
+    "CLAUDE_CODE_USE_BEDROCK": ("*.amazonaws.com",),
+    "CLAUDE_CODE_USE_VERTEX": ("*.googleapis.com",),
+    "GOOGLE_GENAI_USE_VERTEXAI": ("*.googleapis.com",),
+    "GEMINI_API_KEY": ("generativelanguage.googleapis.com",),
+    "GOOGLE_GENERATIVE_AI_API_KEY": ("generativelanguage.googleapis.com",),
+    "OPENROUTER_API_KEY": ("openrouter.ai",),
+    "GROQ_API_KEY": ("api.groq.com",),
+    "MISTRAL_API_KEY": ("api.mistral.ai",),
+    "DEEPSEEK_API_KEY": ("api.deepseek.com",),
+    "XAI_API_KEY": ("api.x.ai",),
+    "GITHUB_TOKEN": ("api.githubcopilot.com", "models.github.ai"),
+}
+_MAX_SETTINGS_BYTES = 1_000_000
+
+
+def find_host(address: str) -> str:
+    """Return the host of an address as lists of hosts have it, with its port where that is not the usual one."""
+    try:
+        found = urlsplit(address)
+        host, port = found.hostname, found.port
+    except ValueError:
+        return ""
+    if not host:
+        return ""
+    name = f"[{host}]" if ":" in host else host
+    return name if port is None else f"{name}:{port}"
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace") if path.stat().st_size <= _MAX_SETTINGS_BYTES else ""
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True)
@@ -41,8 +82,15 @@ class Needs:
 
     def find_hosts(self, env: Mapping[str, str]) -> tuple[str, ...]:
         """Return the hosts that it has to reach with this environment."""
-        named = (urlsplit(env.get(name, "")).hostname for name in self.base_urls)
-        return tuple(dict.fromkeys([*self.hosts, *(host for host in named if host)]))
+        named = (find_host(env.get(name, "")) for name in self.base_urls)
+        chosen = (host for name in self.variables if env.get(name) for host in _HOSTS_BY_VARIABLE.get(name, ()))
+        return tuple(dict.fromkeys([*self.hosts, *chosen, *(host for host in named if host)]))
+
+    def find_own_hosts(self, env: Mapping[str, str], home: Path) -> tuple[str, ...]:
+        """Return the hosts that the user's own settings of the agent name as addresses of providers."""
+        texts = [text for name in self.settings if (text := _read_text(home / name))]
+        named = (find_host(found[1]) for text in (*texts, *env.values()) for found in _ADDRESS.finditer(text))
+        return tuple(dict.fromkeys(host for host in named if host))
 
 
 @dataclass(frozen=True)

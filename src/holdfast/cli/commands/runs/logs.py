@@ -99,6 +99,12 @@ def _show(call: CommandCall, *, is_json: bool, is_driven: bool) -> None:
         return
     print_text(f"{_heading(call)} {paint(f'({_describe_end(call, is_driven=is_driven)})', _find_tone(call))}")
     _print_output(call.output)
+    _print_network(call)
+
+
+def _print_network(call: CommandCall) -> None:
+    for line in call.network_lines:
+        print_text(paint(f"  network: {plain(line)}", "dim"))
 
 
 def _heading(call: CommandCall) -> str:
@@ -206,6 +212,7 @@ class _LogPrinter:
                 break
             at = end
         self._print_piece(call, "\n" if self._rest.get(call.key) else "")
+        _print_network(call)
         print_text(paint(f"  ({_describe_end(call, is_driven=True)})", _find_tone(call)))
         self._last = ""
 
