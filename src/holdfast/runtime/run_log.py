@@ -15,6 +15,7 @@ from types import CoroutineType
 from typing import Any
 
 from holdfast.errors import (
+    HoldfastError,
     Nondeterminism,
     PayloadInvalid,
     RowRefused,
@@ -239,6 +240,8 @@ class RunLog:
     async def _attempt(self, step: Step, call: Callable[[], Any], attempt: int) -> Any:
         writes_intent = step.writes_intent
         while True:
+            if not self._journal.may_begin:
+                await self._wait_until_held()
             if writes_intent:
                 beside = step.with_intent() if step.with_intent else _NOTHING_BESIDE
                 intent = self._step_event(step, step.kinds.started, attempt, **step.details)
@@ -268,6 +271,14 @@ class RunLog:
             else:  # all of it is what `_call` made, and most steps are like this
                 await self.append(prepare(done, is_plain=True), *beside.events, rows=beside.rows)
             return result
+
+    async def _wait_until_held(self) -> None:
+        """Begin nothing while this process may have lost the run: its next owner would make the same call."""
+        try:
+            await self._journal.wait_until_held(self._claim)
+        except HoldfastError as error:
+            self.stop(error)
+            raise Stopped(error) from error
 
     async def _call(self, step: Step, call: Callable[[], Any]) -> Any:
         token = current_step.set((self.run_id, step.key))
