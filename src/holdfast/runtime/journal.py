@@ -118,6 +118,11 @@ class Journal:
             await asyncio.sleep(_HELD_LOOK_S)
         raise LeaseLost(f"Run {claim.run_id!r} was taken over by another process.", run_id=claim.run_id)
 
+    def note_outage(self) -> None:
+        """Say that the store was out of reach: for a lease's time no run is taken from an owner whose lease is over."""
+        if self._leases is not None:
+            self._leases.note_outage()
+
     @contextlib.contextmanager
     def watching_for_loss(self, claim: Claim, on_loss: Callable[[], None]) -> Iterator[None]:
         """Call `on_loss` on the loop as soon as it is heard that another process has taken the run, until left."""

@@ -158,6 +158,10 @@ class Leases(Protocol):
         """True while they are known to hold, or there are none: only then may a call begin."""
         ...
 
+    def note_outage(self) -> None:
+        """Take no run from an owner whose lease is over for as long as a lease: it may have been cut off with us."""
+        ...
+
     def add_listener(self, listener: Callable[[Claim], None]) -> None:
         """Call `listener`, from another thread, with each claim of this process that is found to be another's now."""
         ...

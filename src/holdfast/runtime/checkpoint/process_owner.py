@@ -54,6 +54,17 @@ def from_text(text: str) -> Owner | None:
         return None
 
 
+def machine_mark() -> str:
+    """Return a part of the text of every owner on this machine, and of none elsewhere."""
+    host, boot, namespace = _machine()
+    return to_json({"host": host, "boot": boot, "namespace": namespace})[0].decode()[1:-1]
+
+
+def is_dead_text(text: str) -> bool:
+    owner = from_text(text)
+    return owner is not None and is_dead(owner)
+
+
 def is_dead(owner: Owner) -> bool:
     """Return true if this machine can see that the owner's process, or its claim in this process, is gone."""
     if (owner.host, owner.boot, owner.namespace) != _machine():

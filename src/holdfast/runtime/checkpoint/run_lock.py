@@ -4,7 +4,9 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.errors import RunBusy
@@ -56,17 +58,29 @@ def lock_run(folder: Path, run_id: str, *, force: bool = False) -> RunLock:
         os.close(fd)  # its holder removed the file between our open and our lock
 
 
-def is_held(folder: Path, run_id: str) -> bool:
-    """Return true if a living process has the lock, without touching it; also where the system does not tell."""
-    try:
-        number = _place(folder, run_id).stat().st_ino
-    except FileNotFoundError:
-        return False
+def lock_folder(database: str) -> Path:
+    """Return where the locks of a database's runs are: beside the file itself, however it was named."""
+    return Path(f"{os.path.realpath(database)}-locks")
+
+
+def find_held(folder: Path, run_ids: Iterable[str]) -> set[str]:
+    """Find those of the runs whose lock a living process has, without touching it; all where the system does not tell.
+
+    By one look at the system's list, however many runs there are.
+    """
+    numbers: dict[str, int] = {}
+    for run_id in run_ids:
+        with contextlib.suppress(FileNotFoundError):
+            numbers[run_id] = _place(folder, run_id).stat().st_ino
+    if not numbers:
+        return set()
     try:
         held = Path("/proc/locks").read_text()
     except OSError:
-        return True
-    return f":{number} " in held  # without the device, which some file systems call otherwise there
+        return set(numbers)
+    # Without the device, which some file systems call otherwise there.
+    locked = {int(number) for number in re.findall(r":(\d+) ", held)}
+    return {run_id for run_id, number in numbers.items() if number in locked}
 
 
 def _place(folder: Path, run_id: str) -> Path:

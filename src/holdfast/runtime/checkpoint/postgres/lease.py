@@ -80,6 +80,9 @@ class LeaseKeeper:
             if not self._claims:
                 self._good_until = float("inf")
 
+    def note_outage(self) -> None:
+        self._outages.note()
+
     def add_listener(self, listener: LossListener) -> None:
         self._listeners.append(listener)
 

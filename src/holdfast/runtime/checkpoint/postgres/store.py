@@ -215,13 +215,6 @@ class PostgresCheckpointer:
         if claims:
             self._leasing.run(lambda connection: renew(connection, claims, self.lease_s))
 
-    def note_outage(self) -> None:
-        """Take no run from an owner whose lease is over for as long as a lease: the server was out of reach.
-
-        For whoever has seen it on another connection than the store's.
-        """
-        self._outages.note()
-
     def append(self, batch: Sequence[Append], *, wait_s: float = LOCK_WAIT_S) -> list[AppendResult]:
         """Append as `JournalStore` says. If the connection breaks, it is found out whether the batch was written.
 

@@ -137,7 +137,7 @@ def test_who_was_cut_off_takes_nothing_from_others_who_may_have_been_cut_off_wit
     store, steady = open_store(lease_s=3600), open_store()
     store.save_event(progress())
     sql("UPDATE journal_runs SET owner = %s, lease_until = now() - interval '1 s'", ELSEWHERE)
-    store.note_outage()
+    store.leases.note_outage()
 
     with pytest.raises(RunBusy):
         store.claim("r")
