@@ -105,7 +105,7 @@ class DueRun:
 async def list_due(db: Database, *, limit: int | None = None, but: Collection[str] = ()) -> list[DueRun]:
     """List runs that are pending or running, that a person asked to go on, or whose every question is answered.
 
-    The oldest first. Those that a living process owns, as far as can be seen from here, and those in `but` are left out.
+    The oldest first. Left out are those in `but`, and those that a living process owns, as far as is seen from here.
     """
     # Three parts, each with an index of its own: what waits or is over is not looked at.
     columns = (RunRow.id, RunRow.state, RunRow.repo_path, RunRow.wake, RunRow.created_at)

@@ -98,7 +98,7 @@ class RunLog:
         self.run_id = claim.run_id
         self.records = records
         self._journal = journal
-        self._claim = claim
+        self.claim = claim
         self._tracker = HeadTracker(max(claim.head, records.last_seq))
         self._in_flight = 0
         self._deferred = DeferredEvents(self.flush_deferred)
@@ -164,7 +164,7 @@ class RunLog:
         self, deferred: list[Prepared], events: Sequence[Event | Prepared], rows: Sequence[Statement]
     ) -> Append:
         ready = [event if type(event) is Prepared else prepare(event) for event in events]  # type: ignore[arg-type]
-        return Append(self.run_id, [*deferred, *ready] if deferred else ready, self._claim.epoch, rows)
+        return Append(self.run_id, [*deferred, *ready] if deferred else ready, self.claim.epoch, rows)
 
     def raise_if_cancelled(self) -> None:
         """Raise `CancelRun` if a person has asked for it, as far as the journal was read."""
@@ -275,7 +275,7 @@ class RunLog:
     async def _wait_until_held(self) -> None:
         """Begin nothing while this process may have lost the run: its next owner would make the same call."""
         try:
-            await self._journal.wait_until_held(self._claim)
+            await self._journal.wait_until_held(self.claim)
         except HoldfastError as error:
             self.stop(error)
             raise Stopped(error) from error

@@ -5,7 +5,7 @@ with an epoch, appends in batches with row changes in the same transaction, and 
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.errors import HoldfastError, RunIdInvalid, SequenceConflict
@@ -70,6 +70,8 @@ class Claim:
     run_id: str
     epoch: int
     head: int
+    is_takeover: bool = field(default=False, compare=False)
+    """The owner before has died or gone silent without having given it up."""
 
 
 class Prepared(NamedTuple):

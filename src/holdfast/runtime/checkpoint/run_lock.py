@@ -17,9 +17,11 @@ _held: "weakref.WeakSet[RunLock]" = weakref.WeakSet()
 class RunLock:
     """One run's lock, held until `release` or the end of the process. Not inherited by forked children."""
 
-    def __init__(self, fd: int, path: Path) -> None:
+    def __init__(self, fd: int, path: Path, *, was_left: bool) -> None:
         self._fd = fd
         self._path = path
+        self.was_left = was_left
+        """Its last holder died: whoever gives a lock up removes the file."""
         _held.add(self)
 
     def release(self) -> None:
@@ -42,6 +44,7 @@ def lock_run(folder: Path, run_id: str, *, force: bool = False) -> RunLock:
     path = _place(folder, run_id)
     if force:
         path.unlink(missing_ok=True)
+    was_left = path.exists()
     while True:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -54,7 +57,9 @@ def lock_run(folder: Path, run_id: str, *, force: bool = False) -> RunLock:
             os.close(fd)
             raise RunBusy(f"Run {run_id!r} is being driven.", run_id=run_id) from None
         if _is_current(fd, path):
-            return RunLock(fd, path)  # left empty: removing a file with content takes the disk a third of a millisecond
+            return RunLock(
+                fd, path, was_left=was_left
+            )  # left empty: removing a file with content takes the disk a third of a millisecond
         os.close(fd)  # its holder removed the file between our open and our lock
 
 

@@ -23,7 +23,9 @@ def take_over(
     """
     heads = tx.lock_heads(run_ids)
     results: dict[str, Claim | HoldfastError] = {}
-    for run_id, found, is_current in _read_owners(tx, run_ids):
+    owners = _read_owners(tx, run_ids)
+    left = {run_id for run_id, *_ in owners}
+    for run_id, found, is_current in owners:
         if found == owner.to_text():  # an earlier try was written and its answer lost
             results[run_id] = Claim(run_id, heads[run_id].epoch, heads[run_id].seq)
         elif not force and (is_current or is_patient()) and (living := _living(found)):
@@ -34,7 +36,9 @@ def take_over(
         "lease_until = clock_timestamp() + make_interval(secs => %s) WHERE run_id = ANY(%b)",
         (owner.to_text(), float(tx.lease_s), list(free)),
     )
-    return results | {run_id: Claim(run_id, head.epoch + 1, head.seq) for run_id, head in free.items()}
+    return results | {
+        run_id: Claim(run_id, head.epoch + 1, head.seq, run_id in left and not force) for run_id, head in free.items()
+    }
 
 
 def _read_owners(tx: PostgresTx, run_ids: Sequence[str]) -> list[tuple[str, str, bool]]:

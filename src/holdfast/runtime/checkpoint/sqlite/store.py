@@ -177,7 +177,8 @@ class SQLiteCheckpointer:
                 if lock is not None:
                     lock.release()
             raise
-        results |= {run_id: Claim(run_id, head.epoch, head.seq) for run_id, head in heads.items()}
+        left = {run_id for run_id, lock in locks.items() if lock is not None and lock.was_left}
+        results |= {run_id: Claim(run_id, head.epoch, head.seq, run_id in left) for run_id, head in heads.items()}
         return [results[run_id] for run_id in run_ids]
 
     def _take_over(self, locks: Mapping[str, RunLock | None], wait_s: float) -> dict[str, Head]:
