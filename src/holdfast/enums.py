@@ -32,6 +32,7 @@ class PauseReason(StrEnum):
 
     OUTCOME = "outcome"
     APPROVAL = "approval"
+    CRASHING = "crashing"
     STALLED = "stalled"
     PROVIDER = "provider"
     BUDGET = "budget"

@@ -207,6 +207,8 @@ class AgentPersona(Definition):
     """What one run of the command may cost: reserved before it, and counted where it tells no cost of its own."""
     cost_from: Literal["file", "output"] = "file"
     """Where the command tells what it has cost: in the file it is told of, or as JSON in the last lines it prints."""
+    on_lost: Literal["ask", "rerun"] = "ask"
+    """What becomes of a command that was in flight when its machine was lost: a person is asked, or it is run again."""
     script: dict[Key, tuple[ScriptedTurn, ...]] = Field(default={})
     """What a simulated model does, phase by phase; in a phase that is not named it does what it always does."""
 

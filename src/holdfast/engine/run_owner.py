@@ -3,6 +3,7 @@
 Rule: whoever claims looks again. What was read before the claim may have been true of another owner's run.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -14,16 +15,17 @@ from holdfast.engine.approvals.questions import Subject
 from holdfast.engine.conversation.driver import ConversationDriver
 from holdfast.engine.history import History
 from holdfast.engine.phase.attempt import current_subject
-from holdfast.engine.phase.commands import stop_left_commands
+from holdfast.engine.phase.commands import stop_commands, stop_left_commands
 from holdfast.engine.report import Reported, write_report
+from holdfast.engine.run.crashes import find_crash_loop
 from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, load_run
 from holdfast.engine.run.start import DriveStart, check_failed
-from holdfast.engine.run.stop import pause_for_person
+from holdfast.engine.run.stop import Paused, finish, pause_for_person
 from holdfast.engine.run.workspace import open_files
 from holdfast.engine.scope import ApprovalCallback, RunScope
 from holdfast.enums import RunStatus
-from holdfast.errors import HoldfastError, RunMetadataMissing, TemplateLoadFailed
+from holdfast.errors import HoldfastError, LeaseLost, RunMetadataMissing, TemplateLoadFailed
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import StoredRun
 from holdfast.persistence.statements import end_run
@@ -72,13 +74,17 @@ class RunOwner:
     async def drive(self, journal: Journal, claim: Claim, start: DriveStart) -> None:
         """Begin the run in this way, and drive it to its next stop."""
         loaded = await self.load(claim.run_id, may_be_over=start.may_be_over)
-        scope = self.scope(journal, claim, loaded, await journal.read(claim.run_id))
+        events = await journal.read(claim.run_id)
+        scope = self.scope(journal, claim, loaded, events)
         driver = (ConversationDriver if scope.is_conversation else RunDriver)(scope)
         if scope.log.records.cancel_request is not None:
             await driver.cancel()
             return
         if start.may_be_over:
             check_failed(loaded.stored)
+        elif (crashing := find_crash_loop(claim, events)) is not None:
+            await finish(scope, Paused([crashing]))
+            return
         if start.opens_files:
             await open_files(scope)  # raises before anything is written: the run stays as it is
         await stop_left_commands(scope)
@@ -88,7 +94,31 @@ class RunOwner:
         except CancelRun:  # it was asked for while nobody listened yet
             await driver.cancel()
             return
-        await driver.drive()
+        await self._drive_while_owned(scope, driver)
+
+    async def _drive_while_owned(self, scope: RunScope, driver: RunDriver) -> None:
+        """Drive, and end the run's commands as soon as it is heard that another process has it: it runs its own."""
+        task = asyncio.current_task()
+        assert task is not None
+        lost: list[LeaseLost] = []
+
+        def on_loss() -> None:
+            lost.append(LeaseLost(f"Run {scope.run_id!r} was taken over by another process.", run_id=scope.run_id))
+            scope.log.stop(lost[0])
+            task.cancel()
+
+        try:
+            with scope.journal.watching_for_loss(scope.log.claim, on_loss):
+                await driver.drive()
+        except asyncio.CancelledError:
+            if not lost or task.uncancel() > 0:
+                raise
+            await stop_commands(scope)
+            raise Stopped(lost[0]) from None
+        except Stopped as stopped:
+            if isinstance(stopped.error, LeaseLost):
+                await stop_commands(scope)
+            raise
 
     async def cancel(self, run_id: str) -> None:
         """End a run whose request to cancel stands in its journal, even if what it was made from cannot be read."""

@@ -1,15 +1,19 @@
 """What people and programs list: pages of runs, what is due to be driven, money by day and by what it was spent on."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, and_, func, or_, select, tuple_
+from sqlalchemy import Select, and_, column, func, or_, select, table, text, tuple_
 
-from holdfast.enums import PauseReason, RunStatus
+from holdfast.enums import RunStatus
 from holdfast.persistence.db import Database
-from holdfast.persistence.models import ApprovalRow, LedgerRow, PastSpendingRow, RunPhaseRow, RunRow
+from holdfast.persistence.models import DUE_INDEXES, LedgerRow, PastSpendingRow, RunPhaseRow, RunRow
 from holdfast.persistence.runs import Spending, is_unanswered
+from holdfast.runtime.checkpoint import process_owner
+from holdfast.runtime.checkpoint.run_lock import find_held, lock_folder
+
+_JOURNAL = table("journal_runs", column("run_id"), column("owner"), column("lease_until"))
 
 
 @dataclass(frozen=True)
@@ -98,22 +102,49 @@ class DueRun:
     wake: str | None
 
 
-async def list_due(db: Database) -> list[DueRun]:
-    """List runs that are pending or running, that a person asked to go on, or whose every question is answered."""
-    is_requested = and_(RunRow.state.in_((RunStatus.PAUSED, RunStatus.FAILED)), RunRow.wake.is_not(None))
-    # A run that waits for approvals is due once none is open: a decision only writes the answer down, and two phases
-    # may wait side by side.
-    open_questions = select(ApprovalRow.id).where(ApprovalRow.run_id == RunRow.id, ApprovalRow.state == "pending")
-    answered = and_(
-        RunRow.state == RunStatus.PAUSED, RunRow.pause_reason == PauseReason.APPROVAL, ~open_questions.exists()
+async def list_due(db: Database, *, limit: int | None = None, but: Collection[str] = ()) -> list[DueRun]:
+    """List runs that are pending or running, that a person asked to go on, or whose every question is answered.
+
+    The oldest first. Left out are those in `but`, and those that a living process owns, as far as is seen from here.
+    """
+    # Three parts, each with an index of its own: what waits or is over is not looked at.
+    columns = (RunRow.id, RunRow.state, RunRow.repo_path, RunRow.wake, RunRow.created_at)
+    conditions = (
+        RunRow.state.in_((RunStatus.RUNNING.value, RunStatus.PENDING.value)),
+        text(DUE_INDEXES["runs_requested"]),
+        and_(text(DUE_INDEXES["runs_answered"]), RunRow.wake.is_(None)),
     )
-    query = (
-        select(RunRow.id, RunRow.state, RunRow.repo_path, RunRow.wake)
-        .where(or_(RunRow.state.in_(("running", "pending")), is_requested, answered))
-        .order_by(RunRow.created_at, RunRow.id)
-    )
+    parts = [select(*columns).where(condition, RunRow.id.not_in(list(but))) for condition in conditions]
+    if db.path is None:
+        return await _list_unowned(db, parts, limit)
     async with db.session() as session:
-        return [DueRun(*row) for row in await session.execute(query)]
+        rows = [row for part in parts for row in await session.execute(part)]
+    owned = find_held(lock_folder(db.path), [row.id for row in rows])
+    return _to_due([row for row in rows if row.id not in owned], limit)
+
+
+async def _list_unowned(db: Database, parts: Sequence[Any], limit: int | None) -> list[DueRun]:
+    """List the due runs on Postgres whose lease is over, and those of which this machine sees that the owner died."""
+    found: list[Any] = []
+    async with db.session() as session:
+        for part in parts:
+            query = part.outerjoin(_JOURNAL, _JOURNAL.c.run_id == RunRow.id)
+            free = query.where(or_(_JOURNAL.c.owner.is_(None), _JOURNAL.c.lease_until <= func.clock_timestamp()))
+            found += await session.execute(free.order_by(RunRow.created_at, RunRow.id).limit(limit))
+        here = parts[0].join(_JOURNAL, _JOURNAL.c.run_id == RunRow.id).add_columns(_JOURNAL.c.owner)
+        leased = _JOURNAL.c.lease_until > func.clock_timestamp()
+        of_machine = _JOURNAL.c.owner.contains(process_owner.machine_mark(), autoescape=True)
+        found += [
+            row
+            for row in await session.execute(here.where(leased, of_machine))
+            if process_owner.is_dead_text(row.owner)
+        ]
+    return _to_due(found, limit)
+
+
+def _to_due(rows: Sequence[Any], limit: int | None) -> list[DueRun]:
+    rows = sorted(rows, key=lambda row: (row.created_at, row.id))[:limit]
+    return [DueRun(row.id, row.state, row.repo_path, row.wake) for row in rows]
 
 
 async def read_state(db: Database, run_id: str) -> str | None:

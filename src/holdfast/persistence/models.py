@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.extras import name_missing_extra
 
 with name_missing_extra(__name__):
-    from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, Text
+    from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, Text, text
     from sqlalchemy.engine import Dialect
     from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
     from sqlalchemy.types import TypeDecorator
@@ -46,6 +46,12 @@ def _text(default: str = "") -> Mapped[str]:
     return mapped_column(PlainText, default=default, server_default=default)
 
 
+DUE_INDEXES = {
+    "runs_requested": "wake IS NOT NULL AND state IN ('paused', 'failed')",
+    "runs_answered": "open_questions = 0 AND state = 'paused' AND pause_reason = 'approval'",
+}
+
+
 class Base(DeclarativeBase):
     pass
 
@@ -74,7 +80,14 @@ class AgentPersonaRow(Base):
 
 class RunRow(Base):
     __tablename__ = "runs"
-    __table_args__ = (Index("runs_by_state", "state", "created_at"), Index("runs_by_time", "created_at"))
+    __table_args__ = (
+        Index("runs_by_state", "state", "created_at"),
+        Index("runs_by_time", "created_at"),
+        *(
+            Index(name, "created_at", sqlite_where=text(condition), postgresql_where=text(condition))
+            for name, condition in DUE_INDEXES.items()
+        ),
+    )
 
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     template_id: Mapped[str] = mapped_column(PlainText, ForeignKey("workflow_templates.id"))
@@ -100,6 +113,8 @@ class RunRow(Base):
     is_simulated: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     wake: Mapped[str | None] = mapped_column(PlainText, default=None)
     """A person asked to go on; unique per request, taken back by the driver that has seen it."""
+    open_questions: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """How many approvals are pending; the database keeps it."""
 
 
 class RunPhaseRow(Base):
@@ -243,6 +258,15 @@ class PastSpendingRow(Base):
     model: Mapped[str] = mapped_column(PlainText, primary_key=True)
     is_simulated: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     amount_micros: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+
+
+class BudgetDayRow(Base):
+    """The real money of one day (UTC), spent or reserved, of deleted runs too: what the day's limit is checked with."""
+
+    __tablename__ = "budget_days"
+
+    day: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    spent_micros: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
 
 
 class DeletedRunRow(Base):

@@ -4,7 +4,6 @@ A database that is not there is an empty one. A reader returns rows as dictionar
 """
 
 import json
-import os
 import re
 import sqlite3
 from collections.abc import Collection, Mapping
@@ -103,10 +102,9 @@ def find_driven(run_ids: Collection[str], *, config: Config | None = None) -> se
         return {run_id for run_id, owner in rows.items() if owner is None or not process_owner.is_dead(owner)} & set(
             run_ids
         )
-    from holdfast.runtime.checkpoint.run_lock import is_held
+    from holdfast.runtime.checkpoint.run_lock import find_held, lock_folder
 
-    folder = Path(f"{os.path.realpath(config.database_path)}-locks")
-    return {run_id for run_id in run_ids if is_held(folder, run_id)}
+    return find_held(lock_folder(str(config.database_path)), run_ids)
 
 
 _OPEN = f"state IN ({', '.join(repr(status.value) for status in RunStatus if not status.is_terminal)})"

@@ -13,8 +13,8 @@ from holdfast.persistence.models import (
     AgentPersonaRow,
     ApprovalRow,
     ArtifactRow,
+    BudgetDayRow,
     LedgerRow,
-    PastSpendingRow,
     RunBindingRow,
     RunEventRow,
     RunPhaseRow,
@@ -210,12 +210,8 @@ async def read_spent_in_scopes(
     async with db.session() as session:
         run = await session.scalar(select(amount).where(of_run))
         phase = await session.scalar(select(amount).where(of_run, of_phase))
-        today = await session.scalar(select(amount).where(LedgerRow.day == day, LedgerRow.is_simulated == 0))
-        of_deleted = select(func.coalesce(func.sum(PastSpendingRow.amount_micros), 0)).where(
-            PastSpendingRow.day == day, PastSpendingRow.is_simulated == 0
-        )
-        today = int(today or 0) + int(await session.scalar(of_deleted) or 0)
-    return {"run": int(run or 0), "phase": int(phase or 0), "day": today}
+        today = await session.scalar(select(BudgetDayRow.spent_micros).where(BudgetDayRow.day == day))
+    return {"run": int(run or 0), "phase": int(phase or 0), "day": int(today or 0)}
 
 
 async def read_exhausted(db: Database, run_id: str) -> dict[str, Any]:

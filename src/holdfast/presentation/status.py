@@ -40,6 +40,12 @@ PAUSES: Mapping[str, Pause] = {
         "Outcome unknown",
         "A call was in flight when its process died, and only a person can say what became of it.",
     ),
+    PauseReason.CRASHING: Pause(
+        "Its processes died again and again",
+        "Crashing",
+        "Three processes in a row died with it before anything was recorded. Look at it, then resume or abort.",
+        "Its processes died again and again: go on?",
+    ),
     PauseReason.STALLED: Pause(
         "The agent made no progress",
         "Stalled",

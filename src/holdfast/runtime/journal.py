@@ -10,9 +10,17 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TypeVar
 
-from holdfast.errors import HoldfastError, RunBusy, RunIdInvalid, StoreBusy, StoreError, StoreUnreadable
+from holdfast.errors import (
+    HoldfastError,
+    LeaseLost,
+    RunBusy,
+    RunIdInvalid,
+    StoreBusy,
+    StoreUnavailable,
+    StoreUnreadable,
+)
 from holdfast.runtime.batch_sender import BatchSender, Waiting
-from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, JournalStore, Statement, prepare
+from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, JournalStore, Leases, Statement, prepare
 from holdfast.runtime.coalescer import Coalescer
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
@@ -23,6 +31,8 @@ CommitListener = Callable[[Sequence[Append], Sequence[AppendResult], float], Non
 """Called on the loop after each commit: the appends, what became of each, and how many seconds it took."""
 _SHORT_TAIL = 200  # events; read faster on the loop than a thread can be woken
 _WAIT_S = 30.0
+_HELD_WAIT_S = 120.0  # as long as what is to be recorded waits for the store
+_HELD_LOOK_S = 0.05
 
 
 class Journal:
@@ -47,7 +57,11 @@ class Journal:
         self._listeners: dict[str, set[Callable[[int], None]]] = {}
         self._commit_listeners: list[CommitListener] = []
         self._watcher: Watcher | None = None
-        self._renewing: asyncio.Task[None] | None = None
+        self._lost: set[Claim] = set()
+        self._loss_listeners: dict[Claim, Callable[[], None]] = {}
+        self._leases: Leases | None = getattr(store, "leases", None)
+        if self._leases is not None:
+            self._leases.add_listener(self._hear_of_loss)
         self._is_closed = False
 
     # -- ownership ----------------------------------------------------------------------------------------------------
@@ -63,8 +77,6 @@ class Journal:
         except BaseException:
             self.writers -= 1
             raise
-        if self.store.lease_s and not self._claims:
-            self._renewing = self._loop.create_task(self._renew(self.store.lease_s / 3))
         if run_id in self._claims:
             self.writers -= 1  # taken from ourselves, by force
         self._claims[run_id] = claim
@@ -84,18 +96,53 @@ class Journal:
         """Give a run up; it stays in the state it is in."""
         if self._claims.get(claim.run_id) == claim:
             del self._claims[claim.run_id]
+            self._lost.discard(claim)
             self.writers -= 1
         if claim.run_id not in self._listeners:
             self._heads.pop(claim.run_id, None)
         await self._releasing(claim)
 
-    async def _renew(self, every_s: float) -> None:
-        await asyncio.sleep(every_s)
-        while self._claims:
-            # A store out of reach is no reason to stop: the fence decides what may be written once it is back.
-            with contextlib.suppress(StoreError):
-                await asyncio.to_thread(self.store.renew, list(self._claims.values()))
-            await asyncio.sleep(every_s)
+    @property
+    def may_begin(self) -> bool:
+        """True unless this process may have lost its runs without having heard of it yet."""
+        return self._leases is None or (self._leases.is_holding and not self._lost)
+
+    async def wait_until_held(self, claim: Claim) -> None:
+        """Wait until the store says that this process still has its runs. Raises `LeaseLost`, `StoreUnavailable`."""
+        deadline = self._loop.time() + _HELD_WAIT_S
+        while claim not in self._lost:
+            if self._leases is None or self._leases.is_holding:
+                return
+            if self._loop.time() > deadline:
+                raise StoreUnavailable("The store has not said for two minutes whether this process has its runs.")
+            await asyncio.sleep(_HELD_LOOK_S)
+        raise LeaseLost(f"Run {claim.run_id!r} was taken over by another process.", run_id=claim.run_id)
+
+    def note_outage(self) -> None:
+        """Say that the store was out of reach: for a lease's time no run is taken from an owner whose lease is over."""
+        if self._leases is not None:
+            self._leases.note_outage()
+
+    @contextlib.contextmanager
+    def watching_for_loss(self, claim: Claim, on_loss: Callable[[], None]) -> Iterator[None]:
+        """Call `on_loss` on the loop as soon as it is heard that another process has taken the run, until left."""
+        self._loss_listeners[claim] = on_loss
+        try:
+            if claim in self._lost:
+                self._loop.call_soon(on_loss)
+            yield
+        finally:
+            self._loss_listeners.pop(claim, None)
+
+    def _hear_of_loss(self, claim: Claim) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is gone
+            self._loop.call_soon_threadsafe(self._note_loss, claim)
+
+    def _note_loss(self, claim: Claim) -> None:
+        if self._claims.get(claim.run_id) == claim:
+            self._lost.add(claim)
+            if (on_loss := self._loss_listeners.get(claim)) is not None:
+                on_loss()
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -299,8 +346,8 @@ class Journal:
         for listeners in list(self._listeners.values()):
             for on_head in list(listeners):
                 on_head(0)
-        if self._renewing is not None:
-            self._renewing.cancel()
+        if self._leases is not None:
+            self._leases.remove_listener(self._hear_of_loss)
         await self._claiming.settle()
         await self._is_idle.wait()
         try:

@@ -63,6 +63,8 @@ class Record:
     """A person was asked: for the approval itself, or what became of a step whose outcome is unknown."""
     answer: Mapping[str, Any] | None = None
     fingerprint: Mapping[str, str] = field(default_factory=dict)
+    place: Mapping[str, Any] = field(default_factory=dict)
+    """Where its command was begun, and what is known of that; empty for what is no command, or was begun long ago."""
     first_seq: int = 0
     last_seq: int = 0
     can_be_skipped: bool = False
@@ -212,6 +214,7 @@ class Records:
         # A new attempt makes an earlier question about this step, and its answer, void.
         if state is StepState.STARTED:
             record.has_question, record.answer = False, None
+            record.place = _object(payload.get("place"))
             record.wake_at = _number(payload.get("wake_at"), 0.0)
         elif state is StepState.COMPLETED:
             record.result = payload.get("result") if record_type != "wait" else self.inbox.take_from(payload)

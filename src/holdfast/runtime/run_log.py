@@ -15,6 +15,7 @@ from types import CoroutineType
 from typing import Any
 
 from holdfast.errors import (
+    HoldfastError,
     Nondeterminism,
     PayloadInvalid,
     RowRefused,
@@ -98,7 +99,7 @@ class RunLog:
         self.run_id = claim.run_id
         self.records = records
         self._journal = journal
-        self._claim = claim
+        self.claim = claim
         self._tracker = HeadTracker(max(claim.head, records.last_seq))
         self._in_flight = 0
         self._deferred = DeferredEvents(self.flush_deferred)
@@ -179,7 +180,7 @@ class RunLog:
         self, deferred: list[Prepared], events: Sequence[Event | Prepared], rows: Sequence[Statement]
     ) -> Append:
         ready = [event if type(event) is Prepared else prepare(event) for event in events]  # type: ignore[arg-type]
-        return Append(self.run_id, [*deferred, *ready] if deferred else ready, self._claim.epoch, rows)
+        return Append(self.run_id, [*deferred, *ready] if deferred else ready, self.claim.epoch, rows)
 
     def raise_if_cancelled(self) -> None:
         """Raise `CancelRun` if a person has asked for it, as far as the journal was read."""
@@ -259,6 +260,8 @@ class RunLog:
     async def _attempt(self, step: Step, call: Callable[[], Any], attempt: int) -> Any:
         writes_intent = step.writes_intent
         while True:
+            if not self._journal.may_begin:
+                await self._wait_until_held()
             if writes_intent:
                 beside = step.with_intent() if step.with_intent else _NOTHING_BESIDE
                 intent = self._step_event(step, step.kinds.started, attempt, **step.details)
@@ -288,6 +291,14 @@ class RunLog:
             else:  # all of it is what `_call` made, and most steps are like this
                 await self.append(prepare(done, is_plain=True), *beside.events, rows=beside.rows)
             return result
+
+    async def _wait_until_held(self) -> None:
+        """Begin nothing while this process may have lost the run: its next owner would make the same call."""
+        try:
+            await self._journal.wait_until_held(self.claim)
+        except HoldfastError as error:
+            self.stop(error)
+            raise Stopped(error) from error
 
     async def _call(self, step: Step, call: Callable[[], Any]) -> Any:
         token = current_step.set((self.run_id, step.key))

@@ -6,12 +6,14 @@ Both are daemons and hold nothing that must be given back: a program that closes
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
 from holdfast.errors import StoreError
 from holdfast.runtime.checkpoint.base import AppendResult, JournalStore
 
+_LOOK_EVERY_S = 1.0
 Outcome = list[AppendResult] | BaseException
 
 
@@ -71,14 +73,23 @@ class Watcher:
         self._is_stopped.set()
 
     def _run(self) -> None:
+        looked_at = time.monotonic()
         while not self._is_stopped.is_set():
             try:
-                if self._is_look_due.is_set() or self._store.wait_for_change(0.2, but_by=self._own_sender()):
-                    self._is_look_due.clear()
-                    heads = self._store.read_heads(self._watched())
-                    self._loop.call_soon_threadsafe(self._report, heads)
+                watched = self._watched()
+                is_due = self._is_look_due.is_set() or self._hears_of(watched)
+                # A notice may be lost: its sender died between the commit and the notice.
+                if not is_due and (self._store.is_local or time.monotonic() - looked_at < _LOOK_EVERY_S):
+                    continue
+                self._is_look_due.clear()
+                looked_at = time.monotonic()
+                heads = self._store.read_heads(watched) if watched else {}
+                self._loop.call_soon_threadsafe(self._report, heads)
             except StoreError:
                 self._is_stopped.wait(0.5)  # out of reach for now; what was missed is reported when it is back
                 self._is_look_due.set()
             except RuntimeError:
                 return  # the loop is gone
+
+    def _hears_of(self, watched: list[str]) -> bool:
+        return self._store.wait_for_change(0.2, but_by=self._own_sender(), of=set(watched) or None)

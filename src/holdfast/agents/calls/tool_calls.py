@@ -35,7 +35,7 @@ from holdfast.agents.calls.stall_detector import StallDetector
 from holdfast.agents.calls.tool_costs import PricedCall, ToolCosts
 from holdfast.agents.policy.command_policy import READ_ONLY_FORM
 from holdfast.agents.redaction import scrubbed
-from holdfast.agents.tools.rules import NO_TOOL, UNKNOWN_TOOL, ToolCall, ToolRule
+from holdfast.agents.tools.rules import NO_TOOL, UNKNOWN_TOOL, CommandSpool, ToolCall, ToolRule
 from holdfast.agents.tools.shell import grant_shell
 from holdfast.runtime.records import Record, StepState, fingerprint_of
 from holdfast.runtime.run_log import RunLog
@@ -43,6 +43,7 @@ from holdfast.runtime.step import TOOL_CALL, Step, idempotency_key
 from holdfast.runtime.unknown_outcomes import Done, NotDone, OnUnknown, Unclear
 from holdfast.workspace import to_facts
 
+_EXECUTE = "execute"
 AfterMutation = Callable[[], Awaitable[dict[str, Any]]]
 ToolHandler = Callable[[ToolCallRequest], Awaitable["ToolMessage | Command[Any]"]]
 
@@ -199,6 +200,8 @@ class ToolCallRecorder:
         details = {"tool": call.name, "call_id": call.call_id, "args": describe_args(call), **permission.facts}
         if state.tree_before:
             details["tree_before"] = state.tree_before
+        if state.rule.spool is not None and permission.refusal is None:
+            details["place"] = self._find_place(state, state.rule.spool)
         # Of the call as the model made it, also where a person changed its arguments: a replay compares that.
         fingerprint = fingerprint_of(tool=call.name, arguments=encode_or_opaque(dict(call.args)))
         before = "" if state.record is None else state.record.fingerprint.get("before", "")
@@ -206,6 +209,22 @@ class ToolCallRecorder:
             before = state.rule.look(state.effective_call) if state.is_new else before
             fingerprint["before"] = before
         return replace(state, details=details, fingerprint=fingerprint, before=before)
+
+    def _find_place(self, state: ToolCallState, spool: CommandSpool) -> dict[str, Any]:
+        """Say where the command is begun; of one that a person is asked about, where it was."""
+        key = idempotency_key(self._log.run_id, state.key)
+        if state.record is not None and state.rule.must_ask(key, state.record):
+            return dict(state.record.place)
+        if state.is_new or state.rule.is_in_doubt(state.record):
+            spool.announce(key)
+        shell = self._services.shell
+        is_contained = (
+            state.call.name == _EXECUTE
+            and shell is not None
+            and shell.sandbox is not None
+            and not (state.permission.has_network or shell.sandbox.hosts)
+        )
+        return {**spool.place.to_facts(), "at": round(time.time(), 3), "is_contained": is_contained}
 
     def _set_price(self, state: ToolCallState) -> ToolCallState:
         """Price the call of a tool that calls models by itself; the money is reserved with the intent."""
@@ -284,7 +303,7 @@ class ToolCallRecorder:
         """Return what decides where a call was in flight at a crash: the tool's own rule, asked for this call."""
         rule, reconcile = state.rule, state.rule.on_unknown
         if reconcile == "reattach":
-            return rule.look_for_begun
+            return functools.partial(rule.look_for_begun, record=state.record)
         if isinstance(reconcile, str):
             return reconcile
         call = state.effective_call

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from holdfast.agents.coding_agent.sandbox import to_own_shell
 from holdfast.agents.coding_agent.summary import OutputSummary, summarize
 from holdfast.agents.coding_agent.usage import VARIABLE, find_usage_in_output, read_usage_file
 from holdfast.agents.redaction import SECRETS, read_key
-from holdfast.agents.tools.rules import ToolRule
+from holdfast.agents.tools.rules import CommandSpool, ToolRule
 from holdfast.agents.tools.shell import Shell, granted_shell, open_shell
 from holdfast.config import Config
 from holdfast.errors import AgentFailed, BackendUnavailable
@@ -61,6 +62,22 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _Handler = Callable[[ToolCallRequest], Awaitable[Any]]
 
 
+@dataclass(frozen=True)
+class _SessionSpool(CommandSpool):
+    """Where the command of a known agent is begun: of a lost one a person is asked only if no session is there."""
+
+    agent: "CommandAgent | None" = None
+
+    def is_lost(self, key: str) -> bool:
+        return super().is_lost(key) and not self._can_continue(key)
+
+    def is_gone(self, key: str) -> bool:
+        return super().is_gone(key) and not self._can_continue(key)
+
+    def _can_continue(self, key: str) -> bool:
+        return self.agent is not None and self.agent.can_continue(key)
+
+
 class CommandAgent:
     """A command behind the interface of an agent: `await agent.ainvoke({"messages": […]})`."""
 
@@ -81,7 +98,9 @@ class CommandAgent:
         if self._journal is not None:
             self._journal.price_tool(TOOL, _to_micros(persona.cost_per_run_usd), model=persona.model or persona.name)
             if self._adapter is not None:
-                self._journal.set_rule(TOOL, ToolRule("reattach", is_lost=self._is_lost))
+                self._journal.set_rule(
+                    TOOL, ToolRule("reattach", spool=_SessionSpool(self._shell.spool_dir, persona.on_lost, self))
+                )
         if shutil.which(self._argv[0]) is None:
             raise BackendUnavailable(
                 f"Persona {persona.name} needs the command {self._argv[0]!r}, which is not installed here.",
@@ -224,9 +243,9 @@ class CommandAgent:
     def _find_spool(self, key: str) -> Path:
         return spool_folder(self._shell.spool_dir, key)
 
-    def _is_lost(self, key: str) -> bool:
-        """Tell whether a person must say what became of a command; not if its session can be continued."""
-        return is_lost(key, spool_dir=self._shell.spool_dir) and self._find_continuation(key) is None
+    def can_continue(self, key: str) -> bool:
+        """Tell whether the session of a command that is lost can be continued."""
+        return self._find_continuation(key) is not None
 
     async def _find_state(self) -> SessionState:
         """Return the part that runs, ran or is to be started. A lost one is continued, if it can be."""

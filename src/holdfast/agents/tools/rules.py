@@ -6,6 +6,7 @@ A tool that nobody described is taken to change things, and a person is asked wh
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from holdfast.agents.policy.file_policy import to_relative
 from holdfast.runtime.records import Record
 from holdfast.runtime.run_fold.todo_log import TODO_TOOL
 from holdfast.runtime.unknown_outcomes import Done, NotDone, Unclear
-from holdfast.workspace import is_lost
+from holdfast.workspace import CommandPlace, announce, find_place, is_announced, is_lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +34,69 @@ ToolReconcile = Callable[[ToolCall, str], Awaitable[Done | NotDone | Unclear]]
 """Finds out whether a call happened, given what `look` saw before it; `Done.result` is the text the tool answers."""
 
 
+@dataclass(frozen=True)
+class CommandSpool:
+    """Where the commands of a tool are begun, and what its persona says of one that is lost."""
+
+    spool_dir: Path
+    on_lost: Literal["ask", "rerun"] = "ask"
+
+    @cached_property
+    def place(self) -> CommandPlace:
+        return find_place(self.spool_dir.parent)
+
+    def announce(self, key: str) -> None:
+        announce(key, spool_dir=self.spool_dir)
+
+    def is_lost(self, key: str) -> bool:
+        """Tell whether there is a command of which nothing can be known any more."""
+        return is_lost(key, spool_dir=self.spool_dir)
+
+    def is_gone(self, key: str) -> bool:
+        """Tell whether what must be there of a command that was begun in this place is not."""
+        return not is_announced(key, spool_dir=self.spool_dir)
+
+    def look_for(self, key: str, begun: Mapping[str, Any]) -> Literal["reattached", "rerun", "ask"]:
+        """Say what becomes of a command in flight, by the facts of its intent; without any, by the spool alone."""
+        if begun and not self.place.is_same(begun):
+            # One that could reach nothing has changed only the worktree that is gone with its machine.
+            return "rerun" if begun.get("is_contained") or self.on_lost == "rerun" else "ask"
+        if self.is_lost(key) or (begun and self.is_gone(key)):
+            return self.on_lost
+        return "reattached"
+
+
 @dataclass(frozen=True, slots=True)
 class ToolRule:
     """How one tool behaves. `look` tells in a few characters what its target was like before the call.
 
-    With `reattach` the tool, called again, goes on with the command that it began; `is_lost` says, by the step's key,
-    whether there is one of which nothing can be known any more: then a person is asked.
+    With `reattach` the tool, called again, goes on with the command that it began, as its `spool` says.
     """
 
     on_unknown: Literal["rerun", "ask", "fail", "reattach"] | ToolReconcile = "ask"
     is_mutating: bool = True
     look: Callable[[ToolCall], str] | None = None
-    is_lost: Callable[[str], bool] = lambda _key: False
+    spool: CommandSpool | None = None
 
-    async def look_for_begun(self, key: str) -> NotDone | Unclear:
-        return Unclear() if self.is_lost(key) else NotDone("reattached")
+    async def look_for_begun(self, key: str, *, record: Record | None) -> NotDone | Unclear:
+        found = self._look_for(key, record)
+        return Unclear() if found == "ask" else NotDone(found)
 
     def can_reattach(self, key: str, record: Record | None) -> bool:
         """Tell whether this call was in flight at a crash and its command is found again instead of being run again."""
-        is_in_doubt = record is not None and record.is_in_doubt
-        return is_in_doubt and self.on_unknown == "reattach" and not self.is_lost(key)
+        return self.is_in_doubt(record) and self._look_for(key, record) == "reattached"
+
+    def must_ask(self, key: str, record: Record | None) -> bool:
+        """Tell whether this call was in flight at a crash and only a person can say what became of its command."""
+        return self.is_in_doubt(record) and self._look_for(key, record) == "ask"
+
+    def is_in_doubt(self, record: Record | None) -> bool:
+        return self.on_unknown == "reattach" and record is not None and record.is_in_doubt
+
+    def _look_for(self, key: str, record: Record | None) -> Literal["reattached", "rerun", "ask"]:
+        if self.spool is None:
+            return "reattached"
+        return self.spool.look_for(key, {} if record is None else record.place)
 
 
 UNKNOWN_TOOL = ToolRule()
@@ -77,9 +121,9 @@ def file_tool_rules(root_dir: Path) -> dict[str, ToolRule]:
     }
 
 
-def command_rules(spool_dir: Path) -> dict[str, ToolRule]:
+def command_rules(spool_dir: Path, on_lost: Literal["ask", "rerun"] = "ask") -> dict[str, ToolRule]:
     """Return the rules of the tools whose commands are spooled: `execute`, and `agent`, which is a command persona."""
-    rule = ToolRule("reattach", is_lost=lambda key: is_lost(key, spool_dir=spool_dir))
+    rule = ToolRule("reattach", spool=CommandSpool(spool_dir, on_lost))
     return {"execute": rule, "agent": rule}
 
 

@@ -23,6 +23,8 @@ from holdfast.persistence.statements import clear_wake
 from holdfast.runtime.journal import Journal
 
 _MAX_BACK_OFF_S = 300.0
+_MOST_DUE = 500  # at a look
+_SLOW_S = 2.0  # a look that took longer: others may have lost their leases while they waited as we did
 _AGENTS = "holdfast.engine.phase.middleware"
 _log = logging.getLogger("holdfast.api")
 
@@ -135,27 +137,34 @@ class InProcessDispatcher:
             self._woken.clear()
             try:
                 await decide_overdue(self._db, self._journal)
-                self._take(await list_due(self._db))
+                began = time.monotonic()
+                held_back = self._find_held_back()
+                due = await list_due(self._db, limit=_MOST_DUE, but=held_back | set(self._drives))
+                if time.monotonic() - began > _SLOW_S:
+                    self._journal.note_outage()
+                self._take(due, held_back)
             except Exception:
+                self._journal.note_outage()
                 _log.exception("What is due could not be read; it is tried again")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_s):
                     await self._woken.wait()
 
-    def _take(self, due: list[DueRun]) -> None:
+    def _find_held_back(self) -> set[str]:
         now = time.monotonic()
-        reasons: dict[str, str] = {}
+        self._not_before = {run_id: at for run_id, at in self._not_before.items() if at > now}
+        return set(self._not_before)
+
+    def _take(self, due: list[DueRun], held_back: set[str]) -> None:
+        reasons = {run_id: self._reasons.get(run_id, "It is tried again in a moment.") for run_id in held_back}
         for run in due:
             if run.run_id in self._drives:
                 continue
-            if self._not_before.get(run.run_id, 0) > now:
-                reasons[run.run_id] = self._reasons.get(run.run_id, "It is tried again in a moment.")
-            elif len(self._drives) >= self._max_parallel:
+            if len(self._drives) >= self._max_parallel:
                 reasons[run.run_id] = f"This server works on {self._max_parallel} runs already, its limit."
             else:
                 self._start_drive(run)
         self._reasons = reasons
-        self._not_before = {run_id: at for run_id, at in self._not_before.items() if at > now}
 
     def _start_drive(self, run: DueRun) -> None:
         self._drives[run.run_id] = task = asyncio.create_task(self._drive(run), name=f"holdfast-run-{run.run_id}")

@@ -149,7 +149,7 @@ class Reservation:
             amount_micros=self.amount_micros,
             **({"simulated": True} if is_simulated else {}),
         )
-        return SameCommit([event], [reserve_money(row)])
+        return SameCommit([event], reserve_money(row))
 
     def with_result(
         self,
@@ -170,7 +170,7 @@ class Reservation:
                 cached_tokens=cached,
                 cache_write_tokens=min(cache_write_tokens, input_tokens - cached),
             )
-        row = settle_money(self.entry_id, cost_micros=cost, input_tokens=input_tokens, output_tokens=output_tokens)
+        rows = settle_money(self.entry_id, cost_micros=cost, input_tokens=input_tokens, output_tokens=output_tokens)
         event = self.money.scope.log.event(
             EventKind.BUDGET_SETTLED,
             self.money.lane_id,
@@ -180,4 +180,4 @@ class Reservation:
             input_tokens=input_tokens,
             output_tokens=output_tokens,
         )
-        return SameCommit([event], [row])
+        return SameCommit([event], rows)

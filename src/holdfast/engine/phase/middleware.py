@@ -111,7 +111,7 @@ def make_middleware(
         return scope.current_tree or str((await after_mutation())["tree"])
 
     services = TurnServices(
-        rules={**file_tool_rules(root), **command_rules(shell.spool_dir)},
+        rules={**file_tool_rules(root), **command_rules(shell.spool_dir, persona.on_lost)},
         gate=BudgetGate(money),
         limits=Limits(max_work_s=phase.timeout_seconds),
         policy=with_mode(policy, permissions.approvals),

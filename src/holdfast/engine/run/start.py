@@ -46,7 +46,8 @@ class ResumeStart(DriveStart):
         scope.history.accepts_drift |= self.accept_drift
         drift: dict[str, Any] = {"accept_drift": True} if scope.history.accepts_drift else {}
         sandbox = await find_sandbox(scope)
-        resumed = scope.log.event(EventKind.RUN_RESUMED, after=stored.run.state, **drift, **sandbox)
+        death: dict[str, Any] = {"taken_over": True} if scope.log.claim.is_takeover else {}
+        resumed = scope.log.event(EventKind.RUN_RESUMED, after=stored.run.state, **death, **drift, **sandbox)
         events = [resumed, *_skipped(scope, stored)]
         is_started_now = stored.run.state == RunStatus.PENDING  # its maker died before it began
         if is_started_now:

@@ -32,6 +32,9 @@ async def pause_for_person(scope: RunScope) -> RunStatus:
     return RunStatus.PAUSED
 
 
+_OF_CALL = ("tool", "args", "argv", "place")
+
+
 @dataclass(frozen=True)
 class Completed:
     pass
@@ -134,7 +137,7 @@ async def _ask_for_outcome(scope: RunScope, key: str) -> OutcomeQuestion | None:
     phase_key, _, rest = key.partition("/")
     attempt = rest.partition("/")[0]
     started = [event.payload for event in await scope.log.read(EventKind.TOOL_STARTED) if event.payload["key"] == key]
-    call = {name: value for name, value in (started[-1] if started else {}).items() if name in ("tool", "args", "argv")}
+    call = {name: value for name, value in (started[-1] if started else {}).items() if name in _OF_CALL}
     question = "This call was in flight when its process died. Approve: make it again. Reject: fail the phase."
     return OutcomeQuestion(
         approval_id=uuid.uuid4().hex,

@@ -35,24 +35,42 @@ WHERE (SELECT budget_micros IS NULL OR budget_micros >= :amount + (
   AND (:phase_limit < 0 OR :phase_limit >= :amount + (
            SELECT COALESCE(SUM(amount_micros), 0) FROM ledger
            WHERE run_id = :run_id AND phase_key = :phase_key AND is_simulated = :is_simulated))
-  AND (:day_limit < 0 OR :day_limit >= :amount + (
-           SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE day = :day AND is_simulated = 0) + (
-           SELECT COALESCE(SUM(amount_micros), 0) FROM past_spending WHERE day = :day AND is_simulated = 0))
+"""
+# One row a day, which every process locks until its commit: sums of other runs' rows would not see what is not
+# committed yet, and two calls would pass the limit together.
+_SPEND = """
+INSERT INTO budget_days (day, spent_micros) SELECT :day, :amount WHERE :day_limit < 0 OR :amount <= :day_limit
+ON CONFLICT (day) DO UPDATE SET spent_micros = budget_days.spent_micros + excluded.spent_micros
+WHERE :day_limit < 0 OR budget_days.spent_micros + excluded.spent_micros <= :day_limit
+"""
+_SETTLE_DAY = """
+UPDATE budget_days SET spent_micros = spent_micros + :cost - (SELECT amount_micros FROM ledger WHERE id = :id)
+WHERE day = (SELECT day FROM ledger WHERE id = :id AND state = 'reserved' AND is_simulated = 0)
 """
 
 
-def reserve_money(entry: NewLedgerRow) -> Statement:
+def reserve_money(entry: NewLedgerRow) -> list[Statement]:
     """Reserve money for a call; refused if a limit of the run, the phase or the day would be passed.
 
-    The limits are checked inside the transaction, so that parallel calls cannot pass one together.
+    The limits are checked inside the transaction, so that parallel calls cannot pass one together, in whichever
+    process. Play money counts against no day.
     """
     now = now_text()
-    limits = {name: -1 if (limit := getattr(entry, name)) is None else limit for name in ("phase_limit", "day_limit")}
-    return Statement(_RESERVE, to_params({**vars(entry), **limits, "day": now[:10], "now": now}))
+    values = {**vars(entry), "phase_limit": _to_limit(entry.phase_limit), "day": now[:10], "now": now}
+    day_limit = values.pop("day_limit")
+    reserve = Statement(_RESERVE, to_params(values))
+    if entry.is_simulated:
+        return [reserve]
+    spend = {"day": now[:10], "amount": entry.amount, "day_limit": _to_limit(day_limit)}
+    return [reserve, Statement(_SPEND, to_params(spend))]
 
 
-def settle_money(entry_id: str, *, cost_micros: int, input_tokens: int, output_tokens: int) -> Statement:
-    """Settle a reservation at what the call has cost; refused if that was done before."""
+def _to_limit(micros: int | None) -> int:
+    return -1 if micros is None else micros
+
+
+def settle_money(entry_id: str, *, cost_micros: int, input_tokens: int, output_tokens: int) -> list[Statement]:
+    """Settle a reservation at what the call has cost, on the day it was made; refused if that was done before."""
     values = {
         "state": "settled",
         "amount_micros": cost_micros,
@@ -60,4 +78,5 @@ def settle_money(entry_id: str, *, cost_micros: int, input_tokens: int, output_t
         "output_tokens": output_tokens,
         "settled_at": now_text(),
     }
-    return update("ledger", values, {"id": entry_id, "state": "reserved"})
+    settle = update("ledger", values, {"id": entry_id, "state": "reserved"})
+    return [Statement(_SETTLE_DAY, to_params({"id": entry_id, "cost": cost_micros}), expect=None), settle]

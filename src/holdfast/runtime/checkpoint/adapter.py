@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from holdfast.errors import HoldfastError, RowRefused, RunBusy
 from holdfast.runtime.checkpoint.base import (
@@ -26,6 +26,7 @@ class PlainStore:
     """A `JournalStore` over a plain one. Ownership is known inside this process only."""
 
     lease_s = None
+    leases = None
     is_local = True
 
     def __init__(self, checkpointer: Checkpointer) -> None:
@@ -112,7 +113,7 @@ class PlainStore:
         events = self._inner.list_events(run_id)
         return events[-1].seq if events else 0
 
-    def wait_for_change(self, timeout_s: float, *, but_by: int | None = None) -> bool:
+    def wait_for_change(self, timeout_s: float, *, but_by: int | None = None, of: Set[str] | None = None) -> bool:
         """Report one each time: a plain store cannot say, so its heads are looked at twice a second."""
         time.sleep(max(timeout_s, 0.5))
         return True

@@ -4,8 +4,8 @@
 with an epoch, appends in batches with row changes in the same transaction, and a way to notice other writers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.errors import HoldfastError, RunIdInvalid, SequenceConflict
@@ -70,6 +70,8 @@ class Claim:
     run_id: str
     epoch: int
     head: int
+    is_takeover: bool = field(default=False, compare=False)
+    """The owner before has died or gone silent without having given it up."""
 
 
 class Prepared(NamedTuple):
@@ -150,12 +152,36 @@ class AppendPipeline(Protocol):
     def close(self) -> None: ...
 
 
+class Leases(Protocol):
+    """The leases of this process's claims, which the store renews by itself, whatever the process is busy with."""
+
+    @property
+    def is_holding(self) -> bool:
+        """True while they are known to hold, or there are none: only then may a call begin."""
+        ...
+
+    def note_outage(self) -> None:
+        """Take no run from an owner whose lease is over for as long as a lease: it may have been cut off with us."""
+        ...
+
+    def add_listener(self, listener: Callable[[Claim], None]) -> None:
+        """Call `listener`, from another thread, with each claim of this process that is found to be another's now."""
+        ...
+
+    def remove_listener(self, listener: Callable[[Claim], None]) -> None: ...
+
+
 class JournalStore(Checkpointer, Protocol):
     """A store with owners and batches. All methods are synchronous and safe under threads."""
 
     @property
     def lease_s(self) -> float | None:
         """How long a claim lives without a sign of life; `None` if the operating system knows when an owner dies."""
+        ...
+
+    @property
+    def leases(self) -> Leases | None:
+        """The leases of this process; `None` if there is no `lease_s`."""
         ...
 
     @property
@@ -182,7 +208,7 @@ class JournalStore(Checkpointer, Protocol):
         ...
 
     def renew(self, claims: Sequence[Claim]) -> None:
-        """Say that this process lives, for stores with a lease."""
+        """Prolong these leases now, where there are leases; the store itself does so in time."""
         ...
 
     def append(self, batch: Sequence[Append], *, wait_s: float = 30.0) -> list[AppendResult]:
@@ -205,8 +231,11 @@ class JournalStore(Checkpointer, Protocol):
         """Read the last number of each run that exists."""
         ...
 
-    def wait_for_change(self, timeout_s: float, *, but_by: int | None = None) -> bool:
-        """Block until another process may have written, or the time is over; `but_by` is a sender that is not news."""
+    def wait_for_change(self, timeout_s: float, *, but_by: int | None = None, of: Set[str] | None = None) -> bool:
+        """Block until another process may have written, or the time is over.
+
+        `but_by` is a sender that is not news; with `of` only these runs are, where the store can tell.
+        """
         ...
 
 

@@ -4,7 +4,9 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.errors import RunBusy
@@ -15,9 +17,11 @@ _held: "weakref.WeakSet[RunLock]" = weakref.WeakSet()
 class RunLock:
     """One run's lock, held until `release` or the end of the process. Not inherited by forked children."""
 
-    def __init__(self, fd: int, path: Path) -> None:
+    def __init__(self, fd: int, path: Path, *, was_left: bool) -> None:
         self._fd = fd
         self._path = path
+        self.was_left = was_left
+        """Its last holder died: whoever gives a lock up removes the file."""
         _held.add(self)
 
     def release(self) -> None:
@@ -40,6 +44,7 @@ def lock_run(folder: Path, run_id: str, *, force: bool = False) -> RunLock:
     path = _place(folder, run_id)
     if force:
         path.unlink(missing_ok=True)
+    was_left = path.exists()
     while True:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -52,21 +57,35 @@ def lock_run(folder: Path, run_id: str, *, force: bool = False) -> RunLock:
             os.close(fd)
             raise RunBusy(f"Run {run_id!r} is being driven.", run_id=run_id) from None
         if _is_current(fd, path):
-            return RunLock(fd, path)  # left empty: removing a file with content takes the disk a third of a millisecond
+            return RunLock(
+                fd, path, was_left=was_left
+            )  # left empty: removing a file with content takes the disk a third of a millisecond
         os.close(fd)  # its holder removed the file between our open and our lock
 
 
-def is_held(folder: Path, run_id: str) -> bool:
-    """Return true if a living process has the lock, without touching it; also where the system does not tell."""
-    try:
-        number = _place(folder, run_id).stat().st_ino
-    except FileNotFoundError:
-        return False
+def lock_folder(database: str) -> Path:
+    """Return where the locks of a database's runs are: beside the file itself, however it was named."""
+    return Path(f"{os.path.realpath(database)}-locks")
+
+
+def find_held(folder: Path, run_ids: Iterable[str]) -> set[str]:
+    """Find those of the runs whose lock a living process has, without touching it; all where the system does not tell.
+
+    By one look at the system's list, however many runs there are.
+    """
+    numbers: dict[str, int] = {}
+    for run_id in run_ids:
+        with contextlib.suppress(FileNotFoundError):
+            numbers[run_id] = _place(folder, run_id).stat().st_ino
+    if not numbers:
+        return set()
     try:
         held = Path("/proc/locks").read_text()
     except OSError:
-        return True
-    return f":{number} " in held  # without the device, which some file systems call otherwise there
+        return set(numbers)
+    # Without the device, which some file systems call otherwise there.
+    locked = {int(number) for number in re.findall(r":(\d+) ", held)}
+    return {run_id for run_id, number in numbers.items() if number in locked}
 
 
 def _place(folder: Path, run_id: str) -> Path:

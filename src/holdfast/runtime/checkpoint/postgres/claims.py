@@ -3,26 +3,32 @@
 Rule: the epoch is the fence and never wrong; owner and lease only decide whether a takeover is polite.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from psycopg.types.numeric import Int8
 
 from holdfast.errors import HoldfastError, RunBusy
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.base import Claim
+from holdfast.runtime.checkpoint.postgres.schema import Connection
 from holdfast.runtime.checkpoint.postgres.transaction import PostgresTx
 
 
 def take_over(
-    tx: PostgresTx, run_ids: Sequence[str], owner: process_owner.Owner, *, force: bool
+    tx: PostgresTx, run_ids: Sequence[str], owner: process_owner.Owner, *, force: bool, is_patient: Callable[[], bool]
 ) -> dict[str, Claim | HoldfastError]:
-    """Become the owner of every run that has no living one."""
+    """Become the owner of every run that has no living one.
+
+    `is_patient` says that owners whose leases are over may live all the same: they were cut off as we were.
+    """
     heads = tx.lock_heads(run_ids)
     results: dict[str, Claim | HoldfastError] = {}
-    for run_id, found in _read_owners(tx, run_ids):
+    owners = _read_owners(tx, run_ids)
+    left = {run_id for run_id, *_ in owners}
+    for run_id, found, is_current in owners:
         if found == owner.to_text():  # an earlier try was written and its answer lost
             results[run_id] = Claim(run_id, heads[run_id].epoch, heads[run_id].seq)
-        elif not force and (living := _living(found)):
+        elif not force and (is_current or is_patient()) and (living := _living(found)):
             results[run_id] = RunBusy(f"Run {run_id!r} is being driven by {living}.", run_id=run_id)
     free = {run_id: head for run_id, head in heads.items() if run_id not in results}
     tx.connection.execute(
@@ -30,16 +36,21 @@ def take_over(
         "lease_until = clock_timestamp() + make_interval(secs => %s) WHERE run_id = ANY(%b)",
         (owner.to_text(), float(tx.lease_s), list(free)),
     )
-    return results | {run_id: Claim(run_id, head.epoch + 1, head.seq) for run_id, head in free.items()}
+    return results | {
+        run_id: Claim(run_id, head.epoch + 1, head.seq, run_id in left and not force) for run_id, head in free.items()
+    }
 
 
-def _read_owners(tx: PostgresTx, run_ids: Sequence[str]) -> list[tuple[str, str]]:
+def _read_owners(tx: PostgresTx, run_ids: Sequence[str]) -> list[tuple[str, str, bool]]:
+    # A lease that ended while the server was away, or soon after, could not be renewed in time: it gets one more.
     cursor = tx.connection.execute(
-        "SELECT run_id, owner FROM journal_runs "
-        "WHERE run_id = ANY(%b) AND owner IS NOT NULL AND lease_until > clock_timestamp()",
-        (list(run_ids),),
+        "SELECT run_id, owner, lease_until > clock_timestamp() "
+        "OR (lease_until < pg_postmaster_start_time() + make_interval(secs => %s) "
+        "AND clock_timestamp() < pg_postmaster_start_time() + make_interval(secs => %s)) "
+        "FROM journal_runs WHERE run_id = ANY(%b) AND owner IS NOT NULL AND lease_until IS NOT NULL",
+        (tx.lease_s / 2, float(tx.lease_s), list(run_ids)),
     )
-    return [(row[0], row[1]) for row in cursor.fetchall()]
+    return [(row[0], row[1], row[2]) for row in cursor.fetchall()]
 
 
 def _living(text: str) -> str | None:
@@ -49,17 +60,27 @@ def _living(text: str) -> str | None:
     return None if process_owner.is_dead(owner) else str(owner)
 
 
-def renew(tx: PostgresTx, claims: Sequence[Claim]) -> None:
-    """Prolong the lease of those claims that are still the current ones."""
-    # A row that someone has locked is left out, or all others would lose their leases while it is waited for.
-    tx.connection.execute(
-        "WITH free AS (SELECT r.run_id FROM journal_runs AS r "
-        "JOIN unnest(%b::text[], %b::bigint[]) AS c (run_id, epoch) USING (run_id) "
-        "WHERE r.epoch = c.epoch AND r.owner IS NOT NULL ORDER BY r.run_id FOR UPDATE OF r SKIP LOCKED) "
-        "UPDATE journal_runs AS r SET lease_until = clock_timestamp() + make_interval(secs => %s) "
-        "FROM free WHERE r.run_id = free.run_id",
-        (*_columns(claims), float(tx.lease_s)),
-    )
+def renew(connection: Connection, claims: Sequence[Claim], lease_s: float) -> tuple[list[Claim], list[Claim]]:
+    """Prolong the lease of those claims that are still the current ones; return these, and those that are lost.
+
+    A row that someone has locked is in neither: all others would lose their leases while it is waited for.
+    """
+    # After a crash of the server a renewal may be missing, as if it had not been made: it waits for no disk.
+    rows = connection.execute(
+        "WITH off AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)), "
+        "c AS MATERIALIZED (SELECT c.* FROM unnest(%b::text[], %b::bigint[]) AS c (run_id, epoch), off), "
+        "free AS (SELECT r.run_id FROM journal_runs AS r JOIN c USING (run_id) "
+        "WHERE r.epoch = c.epoch AND r.owner IS NOT NULL ORDER BY r.run_id FOR UPDATE OF r SKIP LOCKED), "
+        "renewed AS (UPDATE journal_runs AS r "
+        "SET lease_until = clock_timestamp() + make_interval(secs => %s) FROM free WHERE r.run_id = free.run_id "
+        "RETURNING r.run_id) "
+        "SELECT c.run_id, renewed.run_id IS NOT NULL, r.owner IS NULL OR r.epoch <> c.epoch "
+        "FROM c LEFT JOIN renewed USING (run_id) LEFT JOIN journal_runs AS r USING (run_id)",
+        (*_columns(claims), float(lease_s)),
+    ).fetchall()
+    by_id = {claim.run_id: claim for claim in claims}
+    renewed = [by_id[run_id] for run_id, is_renewed, _ in rows if is_renewed]
+    return renewed, [by_id[run_id] for run_id, is_renewed, is_lost in rows if is_lost and not is_renewed]
 
 
 def release(tx: PostgresTx, claims: Sequence[Claim]) -> None:

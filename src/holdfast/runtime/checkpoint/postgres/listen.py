@@ -3,12 +3,13 @@
 import threading
 import time
 from collections import deque
+from collections.abc import Set
 from itertools import islice
 
 import psycopg
 
+from holdfast.runtime.checkpoint.postgres.notices import ANY, CHANNEL, Notice, from_payload
 from holdfast.runtime.checkpoint.postgres.session import Session, is_lost
-from holdfast.runtime.checkpoint.postgres.transaction import CHANNEL
 
 _SLICE_S = 0.25  # how soon a waiting thread sees that the store was closed
 _PAUSE_S = 0.2
@@ -24,23 +25,22 @@ class ChangeListener:
         self._session = session
         self._is_listening = False
         self._heard = 0
-        self._last: deque[int] = deque(maxlen=1000)
-        """Who sent the last of the notices."""
+        self._last: deque[Notice] = deque(maxlen=1000)
         self._seen = threading.local()
 
-    def wait(self, timeout_s: float, but_by: int | None) -> bool:
+    def wait(self, timeout_s: float, but_by: int | None, of: Set[str] | None) -> bool:
         with self._session.lock:
             try:
-                return self._wait_until(time.monotonic() + timeout_s, but_by)
+                return self._wait_until(time.monotonic() + timeout_s, but_by, of)
             finally:
                 if self._session.is_closed:
                     self.drop()
 
-    def _wait_until(self, deadline: float, but_by: int | None) -> bool:
+    def _wait_until(self, deadline: float, but_by: int | None, of: Set[str] | None) -> bool:
         while True:
             left_s = deadline - time.monotonic()
             try:
-                if self._is_listening and self._has_news(but_by):
+                if self._is_listening and self._has_news(but_by, of):
                     return True
                 self._hear(max(0.0, min(left_s, _SLICE_S)))
             except psycopg.Error as error:
@@ -49,21 +49,24 @@ class ChangeListener:
                     raise
                 time.sleep(max(0.0, min(left_s, _PAUSE_S)))
             if left_s <= 0:
-                return self._has_news(but_by)
+                return self._has_news(but_by, of)
 
-    def _has_news(self, but_by: int | None) -> bool:
+    def _has_news(self, but_by: int | None, of: Set[str] | None) -> bool:
         count = self._heard - getattr(self._seen, "heard", 0)
         self._seen.heard = self._heard
-        return count > len(self._last) or any(pid != but_by for pid in islice(reversed(self._last), count))
+        return count > len(self._last) or any(
+            notice.sender != but_by and (of is None or notice.run_ids is None or not of.isdisjoint(notice.run_ids))
+            for notice in islice(reversed(self._last), count)
+        )
 
     def _hear(self, timeout_s: float) -> None:
         connection = self._session.open()
         if self._is_listening:
-            heard = [notice.pid for notice in connection.notifies(timeout=timeout_s, stop_after=1)]
+            heard = [from_payload(notice.payload) for notice in connection.notifies(timeout=timeout_s, stop_after=1)]
         else:
             connection.execute(f"LISTEN {CHANNEL}".encode())
             self._is_listening = True
-            heard = [0]
+            heard = [ANY]
         self._last.extend(heard)
         self._heard += len(heard)
 

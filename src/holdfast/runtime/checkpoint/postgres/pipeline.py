@@ -7,7 +7,7 @@ settles the fate of a statement whose answer was lost: once the batch is written
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from struct import pack
@@ -21,7 +21,6 @@ from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, extend
 from holdfast.runtime.checkpoint.postgres.append import AppendAttempt, KnownHeads
 from holdfast.runtime.checkpoint.postgres.schema import Connection
 from holdfast.runtime.checkpoint.postgres.session import is_lost_by
-from holdfast.runtime.checkpoint.postgres.transaction import CHANNEL
 
 _NAME = b"holdfast_append"
 _TEXT, _BYTEA, _BIGINT = 25, 17, 20  # numbers of the server's types
@@ -43,6 +42,8 @@ class PostgresPipeline:
         known: KnownHeads,
         redo: Callable[[AppendAttempt], list[AppendResult]],
         lease_s: float,
+        *,
+        on_written: Callable[[Iterable[str], int], None],
     ) -> None:
         self.is_lost = False
         self.has_more_to_send = False
@@ -51,6 +52,7 @@ class PostgresPipeline:
         self._pgconn = connection.pgconn
         self._known = known
         self._redo = redo
+        self._on_written = on_written
         self._lease = pack("!d", lease_s)
         self._under_way: deque[_Sent] = deque()
         self._is_as_known = False
@@ -89,7 +91,7 @@ class PostgresPipeline:
             new = extend(head, append.events)
             rows += new
             results.append([row.seq for row in new])
-        others = (pack("!q", len(heads)), self._lease, CHANNEL.encode())
+        others = (pack("!q", len(heads)), self._lease)
         params = [*_move_columns(heads, before), *_row_columns(rows), *others]
         attempt = AppendAttempt(batch)
         attempt.note(results, rows)
@@ -139,6 +141,7 @@ class PostgresPipeline:
         if not is_written:
             return sent.ticket, partial(self._redo, sent.attempt)
         self._known.remember(sent.heads)
+        self._on_written(sent.heads, self.sender)
         return sent.ticket, sent.results
 
     @contextlib.contextmanager
@@ -221,5 +224,5 @@ WITH n AS (
         AS e (run_id, seq, type, body, hash)
     WHERE found.is_as_known
 )
-SELECT is_as_known, CASE WHEN is_as_known THEN pg_notify($14::text, '') END FROM found
+SELECT is_as_known FROM found
 """

@@ -29,15 +29,15 @@ from holdfast.runtime.checkpoint.postgres.schema import Connection, upgrade
 _T = TypeVar("_T")
 LOCK_WAIT_S = 30.0
 _SCHEME = re.compile(r"postgres(?:ql)?(?:\+\w+)?://")
-# A peer that vanished is noticed in about ten seconds, before its lease of fifteen is over.
+# A peer that vanished is noticed in about six seconds, the length of a lease.
 _DEFAULTS = {
     "application_name": "holdfast",
     "connect_timeout": "5",
     "keepalives": "1",
-    "keepalives_idle": "5",
-    "keepalives_interval": "2",
+    "keepalives_idle": "3",
+    "keepalives_interval": "1",
     "keepalives_count": "3",
-    "tcp_user_timeout": "10000",
+    "tcp_user_timeout": "6000",
 }
 # libpq gives no code for a failed connection, only text; what is not known here as final is tried again.
 _FINAL = re.compile(
@@ -130,10 +130,13 @@ def to_milliseconds(seconds: float) -> str:
 class Session:
     """One long-lived connection, used by one thread at a time and replaced when it was lost."""
 
-    def __init__(self, target: Target, *, lease_s: float, patience_s: float) -> None:
+    def __init__(
+        self, target: Target, *, lease_s: float, patience_s: float, on_loss: Callable[[], None] = lambda: None
+    ) -> None:
         self._target = target
         self._lease_s = lease_s
         self._patience_s = patience_s
+        self._on_loss = on_loss
         self._connection: Connection | None = None
         self.is_closed = False
         self.lock = threading.RLock()
@@ -145,16 +148,21 @@ class Session:
         patience_s = self._patience_s if patience_s is None else patience_s
         deadline = time.monotonic() + patience_s  # waiting for other threads counts too
         pause_s = 0.0
-        with self.lock:
-            while True:
+        while True:
+            # Held for one try at a time: what has more patience than others keeps nobody from hearing of an outage.
+            with self.lock:
                 try:
                     return self._try(work)
                 except psycopg.Error as error:
                     is_over = time.monotonic() + pause_s >= deadline
-                    if is_over or not (is_lost(error) or error.sqlstate in _CONFLICT):
+                    if is_lost(error):
+                        self._on_loss()
+                    elif error.sqlstate not in _CONFLICT:
+                        is_over = True
+                    if is_over:
                         raise to_store_error(error, self._target.label, run_id) from error
-                time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads waiting processes, no secret
-                pause_s = min(max(0.05, pause_s * 2), 1.0)
+            time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads waiting processes, no secret
+            pause_s = min(max(0.05, pause_s * 2), 1.0)
 
     def _try(self, work: Callable[[Connection], _T]) -> _T:
         connection = self.open()
@@ -189,14 +197,22 @@ class Session:
             with contextlib.suppress(psycopg.Error):
                 connection.close()
 
-    def close(self, *, is_waiting: bool = True) -> None:
-        """Close the connection; one that another thread uses is waited for, or left for that thread to drop."""
-        self.is_closed = True
-        if self.lock.acquire(blocking=is_waiting):
+    def drop_unused(self) -> None:
+        """Close the connection unless another thread uses it; the next use opens another."""
+        if self.lock.acquire(blocking=False):
             try:
                 self.drop()
             finally:
                 self.lock.release()
+
+    def close(self, *, is_waiting: bool = True) -> None:
+        """Close the connection; one that another thread uses is waited for, or left for that thread to drop."""
+        self.is_closed = True
+        if is_waiting:
+            with self.lock:
+                self.drop()
+        else:
+            self.drop_unused()
 
     def detach_after_fork(self, keep_alive: list[Any]) -> None:
         """Leave the connection to the parent of this forked child; `keep_alive` refers to it, so it is not closed."""

@@ -8,8 +8,9 @@ import contextlib
 import hashlib
 import os
 import sys
+import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, TypeVar
 
 import psycopg
@@ -20,7 +21,9 @@ from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, Statem
 from holdfast.runtime.checkpoint.hash_chain import corrupt, decode, genesis
 from holdfast.runtime.checkpoint.postgres.append import AppendAttempt, KnownHeads, append_locked
 from holdfast.runtime.checkpoint.postgres.claims import release, renew, take_over
+from holdfast.runtime.checkpoint.postgres.lease import LeaseKeeper, Outages
 from holdfast.runtime.checkpoint.postgres.listen import ChangeListener
+from holdfast.runtime.checkpoint.postgres.notices import NoticeSender
 from holdfast.runtime.checkpoint.postgres.pipeline import PostgresPipeline
 from holdfast.runtime.checkpoint.postgres.schema import Connection
 from holdfast.runtime.checkpoint.postgres.session import LOCK_WAIT_S, Session, connect, parse_url, to_store_error
@@ -44,26 +47,36 @@ class PostgresCheckpointer:
 
     is_local = False
 
-    def __init__(self, url: str, *, lease_s: float = 15.0, patience_s: float = 20.0) -> None:
+    def __init__(
+        self, url: str, *, lease_s: float = 6.0, patience_s: float = 20.0, owner_patience_s: float = 120.0
+    ) -> None:
         """Open or create the store; a server that is away later is waited for, `patience_s` at most.
+
+        What the owner of a run has to record waits `owner_patience_s`: it may have been paid for.
 
         Raises `StoreUnavailable`, `StoreUnreadable`, `StoreNewer`.
         """
         self._target = parse_url(url)
         self.lease_s = lease_s
+        self._owner_patience_s = owner_patience_s
         self._claims: dict[Claim, str] = {}
-        self._writer, self._reader, listening = (
-            Session(self._target, lease_s=lease_s, patience_s=patience_s) for _ in range(3)
+        self._outages = Outages(lease_s)
+        self._writer, self._reader, self._listening, self._noticing, self._leasing = (
+            Session(self._target, lease_s=lease_s, patience_s=patience_s, on_loss=self._outages.note) for _ in range(5)
         )
-        self._listening = listening
         self._known = KnownHeads()
         self._pipelines: weakref.WeakSet[PostgresPipeline] = weakref.WeakSet()
-        self._listener = ChangeListener(listening)
+        self._start_helpers()
         try:
             self._writer.open()
         except psycopg.Error as error:
             raise to_store_error(error, self._target.label) from error
         _stores.add(self)
+
+    def _start_helpers(self) -> None:
+        self._listener = ChangeListener(self._listening)
+        self._notices = NoticeSender(self._noticing)
+        self.leases = LeaseKeeper(self._leasing, self.lease_s, self._outages)
 
     # -- Checkpointer -------------------------------------------------------------------------------------------------
 
@@ -130,7 +143,9 @@ class PostgresCheckpointer:
         if self._writer.is_usable() and self._claims and not sys.is_finalizing():
             with contextlib.suppress(HoldfastError, psycopg.Error):
                 self._write(lambda tx: release(tx, list(self._claims)), patience_s=0)
+        self.leases.close()
         self._forget_claims()
+        self._notices.close()
         for pipeline in self._pipelines:
             pipeline.is_lost = True  # closed by whoever uses it: no other thread may touch its connection
         for session in (self._writer, self._reader):
@@ -162,14 +177,25 @@ class PostgresCheckpointer:
                 results[run_id] = error
         owner = process_owner.new_owner()
         valid_ids = [run_id for run_id in dict.fromkeys(run_ids) if run_id not in results]
+        sent_at = time.monotonic()
+
+        def claim(tx: PostgresTx) -> dict[str, Claim | HoldfastError]:
+            return take_over(tx, valid_ids, owner, force=force, is_patient=is_patient)
+
+        def is_patient() -> bool:
+            self._outages.note_delay(sent_at)
+            return self._outages.is_recent
+
         try:
-            results |= self._write(lambda tx: take_over(tx, valid_ids, owner, force=force), wait_s=wait_s)
+            results |= self._write(claim, wait_s=wait_s)
         except BaseException:
             process_owner.forget(owner.token)
             raise
         taken = [result for result in results.values() if isinstance(result, Claim)]
         self._claims.update(dict.fromkeys(taken, owner.token))
         self._known.own(claim.run_id for claim in taken)
+        if taken:
+            self.leases.add(taken, sent_at)
         self._forget_unless_used(owner.token)
         return [results[run_id] for run_id in run_ids]
 
@@ -177,6 +203,7 @@ class PostgresCheckpointer:
         self.release_many([claim])
 
     def release_many(self, claims: Sequence[Claim]) -> None:
+        self.leases.remove(claims)
         for claim in claims:
             if claim in self._claims:
                 self._known.disown(claim.run_id)
@@ -184,8 +211,9 @@ class PostgresCheckpointer:
         self._write(lambda tx: release(tx, claims))
 
     def renew(self, claims: Sequence[Claim]) -> None:
+        """Prolong these leases now; a thread of the store does so by itself, three times per lease."""
         if claims:
-            self._write(lambda tx: renew(tx, claims))
+            self._leasing.run(lambda connection: renew(connection, claims, self.lease_s))
 
     def append(self, batch: Sequence[Append], *, wait_s: float = LOCK_WAIT_S) -> list[AppendResult]:
         """Append as `JournalStore` says. If the connection breaks, it is found out whether the batch was written.
@@ -195,17 +223,25 @@ class PostgresCheckpointer:
         return self._append(AppendAttempt(batch, wait_s))
 
     def _append(self, attempt: AppendAttempt) -> list[AppendResult]:
+        is_owned = any(append.epoch is not None for append in attempt.batch)
         try:
-            return self._writer.run(
-                lambda connection: append_locked(connection, attempt, self._known, lease_s=self.lease_s)
+            results = self._writer.run(
+                lambda connection: append_locked(connection, attempt, self._known, lease_s=self.lease_s),
+                patience_s=self._owner_patience_s if is_owned else None,
             )
+            # crash: nobody is told; readers look by the clock too.
+            self._notices.note(attempt.run_ids)
+            return results
         except StoreError as error:
             error.facts["may_be_written"] = attempt.sent is not None
             raise
 
     def open_pipeline(self) -> PostgresPipeline:
         try:
-            pipeline = PostgresPipeline(connect(self._target, self.lease_s), self._known, self._append, self.lease_s)
+            connection = connect(self._target, self.lease_s)
+            pipeline = PostgresPipeline(
+                connection, self._known, self._append, self.lease_s, on_written=self._notices.note
+            )
         except psycopg.Error as error:
             raise to_store_error(error, self._target.label) from error
         self._pipelines.add(pipeline)
@@ -219,9 +255,9 @@ class PostgresCheckpointer:
         )
         return dict(rows)
 
-    def wait_for_change(self, timeout_s: float, *, but_by: int | None = None) -> bool:
+    def wait_for_change(self, timeout_s: float, *, but_by: int | None = None, of: Set[str] | None = None) -> bool:
         try:
-            return self._listener.wait(timeout_s, but_by)
+            return self._listener.wait(timeout_s, but_by, of)
         except psycopg.Error as error:
             raise to_store_error(error, self._target.label) from error
 
@@ -258,9 +294,9 @@ class PostgresCheckpointer:
         self._known = KnownHeads()
         for pipeline in self._pipelines:
             pipeline.detach_after_fork(_keep_alive)
-        for session in (self._writer, self._reader, self._listening):
+        for session in (self._writer, self._reader, self._listening, self._noticing, self._leasing):
             session.detach_after_fork(_keep_alive)
-        self._listener = ChangeListener(self._listening)
+        self._start_helpers()
 
 
 def _read_events(connection: Connection, run_id: str, since_seq: int) -> list[Event]:

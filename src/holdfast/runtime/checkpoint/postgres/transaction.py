@@ -21,7 +21,6 @@ from holdfast.runtime.checkpoint.postgres.schema import Connection
 from holdfast.runtime.checkpoint.postgres.session import LOCK_WAIT_S, is_lost, to_milliseconds
 
 _T = TypeVar("_T")
-CHANNEL = "holdfast_journal"
 
 
 @contextlib.contextmanager
@@ -190,7 +189,6 @@ class PostgresTx:
                 [self._owned.get(run_id) == head.epoch for run_id, head in heads.items()],
             ),
         )
-        self.connection.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
         self.heads = dict(heads)
 
     def _write_blobs(self, blobs: Mapping[str, Mapping[str, bytes]]) -> None:

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,6 +39,7 @@ class SQLiteCheckpointer:
     """A `JournalStore` in a file; an empty or missing file is a new store."""
 
     lease_s = None
+    leases = None
     is_local = True
 
     def __init__(self, db_path: str | Path = "holdfast.db") -> None:
@@ -176,7 +177,8 @@ class SQLiteCheckpointer:
                 if lock is not None:
                     lock.release()
             raise
-        results |= {run_id: Claim(run_id, head.epoch, head.seq) for run_id, head in heads.items()}
+        left = {run_id for run_id, lock in locks.items() if lock is not None and lock.was_left}
+        results |= {run_id: Claim(run_id, head.epoch, head.seq, run_id in left) for run_id, head in heads.items()}
         return [results[run_id] for run_id in run_ids]
 
     def _take_over(self, locks: Mapping[str, RunLock | None], wait_s: float) -> dict[str, Head]:
@@ -255,7 +257,7 @@ class SQLiteCheckpointer:
             )
             return {row[0]: row[1] for row in found if row[1] is not None}
 
-    def wait_for_change(self, timeout_s: float, *, but_by: int | None = None) -> bool:
+    def wait_for_change(self, timeout_s: float, *, but_by: int | None = None, of: Set[str] | None = None) -> bool:
         deadline = time.monotonic() + timeout_s
         while True:
             with self._reading() as connection:

@@ -14,6 +14,7 @@ from tests.support.progress_limit import until
 from tests.support.stores import progress
 
 from holdfast.errors import LeaseLost, RowRefused, StoreUnavailable, StoreUnreadable
+from holdfast.runtime import threads
 from holdfast.runtime.checkpoint import PostgresCheckpointer
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.checkpoint.postgres import pipeline
@@ -201,6 +202,7 @@ async def test_readers_are_woken_by_what_others_write_and_not_by_the_line(
     journal: Journal, store: PostgresCheckpointer, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[Any] = []
+    monkeypatch.setattr(threads, "_LOOK_EVERY_S", 3600)
     read_heads = store.read_heads
 
     def count(run_ids: Any) -> Any:

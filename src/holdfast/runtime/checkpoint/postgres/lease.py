@@ -1,0 +1,129 @@
+"""Keeping the leases of this process's runs: a thread and a connection of its own, which nothing else can hold up.
+
+Rule: a process that has not heard for a while that its leases hold begins nothing new; and one that was cut off itself
+takes nothing from others at first, since they may have been cut off with it and live.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import psycopg
+
+from holdfast.errors import HoldfastError
+from holdfast.runtime.checkpoint.base import Claim
+from holdfast.runtime.checkpoint.postgres.claims import renew
+from holdfast.runtime.checkpoint.postgres.session import Session
+
+LossListener = Callable[[Claim], None]
+_AGAIN_S = 0.25  # after a renewal that failed, or met a row that was locked
+
+
+class Outages:
+    """When this process last found the server out of reach, or much too slow."""
+
+    def __init__(self, lease_s: float) -> None:
+        self._lease_s = lease_s
+        self._last = float("-inf")
+
+    def note(self) -> None:
+        self._last = time.monotonic()
+
+    def note_delay(self, began: float) -> None:
+        """Note an answer that took so long that others may have waited for theirs until their leases were over."""
+        if time.monotonic() - began > self._lease_s / 3:
+            self.note()
+
+    @property
+    def is_recent(self) -> bool:
+        return time.monotonic() - self._last < self._lease_s
+
+
+class LeaseKeeper:
+    """Renews every claim of the process three times per lease; tells listeners of each that somebody else has taken.
+
+    Its connection is opened for the first renewal, and closed when there is nothing to renew.
+    """
+
+    def __init__(self, session: Session, lease_s: float, outages: Outages) -> None:
+        self._session = session
+        self._lease_s = lease_s
+        self._outages = outages
+        self._lock = threading.Lock()
+        self._claims: dict[str, Claim] = {}
+        self._listeners: list[LossListener] = []
+        self._is_closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._good_until = float("inf")
+
+    @property
+    def is_holding(self) -> bool:
+        """True while the leases are known to hold for a while yet."""
+        return time.monotonic() < self._good_until
+
+    def add(self, claims: Sequence[Claim], sent_at: float) -> None:
+        """Renew these from now on; `sent_at` is when they were claimed, before the answer."""
+        with self._lock:
+            if not self._claims:
+                self._confirm(sent_at)
+            self._claims.update({claim.run_id: claim for claim in claims})
+            if self._claims and self._thread is None and not self._is_closed.is_set():
+                self._thread = threading.Thread(target=self._run, name="holdfast-leases", daemon=True)
+                self._thread.start()
+
+    def remove(self, claims: Sequence[Claim]) -> None:
+        with self._lock:
+            for claim in claims:
+                if self._claims.get(claim.run_id) == claim:
+                    del self._claims[claim.run_id]
+            if not self._claims:
+                self._good_until = float("inf")
+
+    def note_outage(self) -> None:
+        self._outages.note()
+
+    def add_listener(self, listener: LossListener) -> None:
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: LossListener) -> None:
+        with contextlib.suppress(ValueError):
+            self._listeners.remove(listener)
+
+    def close(self) -> None:
+        self._is_closed.set()
+        self._session.close(is_waiting=False)
+
+    def _confirm(self, sent_at: float) -> None:
+        # A third of the lease is left for whatever begins in the last moment to be recorded as begun.
+        self._good_until = sent_at + self._lease_s * 2 / 3
+
+    def _run(self) -> None:
+        pause_s = self._lease_s / 3
+        while not self._is_closed.wait(pause_s):
+            with self._lock:
+                claims = list(self._claims.values())
+                if not claims:
+                    self._thread = None
+            if not claims:
+                self._session.drop_unused()
+                return
+            pause_s = self._lease_s / 3 if self._renew(claims) else min(_AGAIN_S, self._lease_s / 12)
+
+    def _renew(self, claims: Sequence[Claim]) -> bool:
+        """Renew all of them; false if it should be tried again soon."""
+        sent_at = time.monotonic()
+        try:
+            renewed, lost = self._session.run(lambda connection: renew(connection, claims, self._lease_s), patience_s=0)
+        except (HoldfastError, psycopg.Error):
+            return False
+        self._outages.note_delay(sent_at)
+        with self._lock:
+            if self._claims:
+                self._confirm(sent_at)
+        if lost:
+            self.remove(lost)
+            for listener, claim in [(listener, claim) for listener in list(self._listeners) for claim in lost]:
+                with contextlib.suppress(Exception):  # a listener whose loop is gone
+                    listener(claim)
+        return len(renewed) + len(lost) == len(claims)

@@ -1,0 +1,63 @@
+"""Where commands of a run are started: a data directory, by an id that was written into it once, and a boot.
+
+Rule: whoever finds the intent of a command asks first whether it was begun here. Of one that was begun elsewhere this
+place's spool says nothing, and that a folder is missing here does not mean that the command never ran.
+"""
+
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import WorkspaceError
+from holdfast.workspace.commands.processes import read_boot_id
+from holdfast.workspace.commands.spool import spool_folder
+
+_FILE = ".place"
+
+
+@dataclass(frozen=True)
+class CommandPlace:
+    """A data directory on a machine; `host` and `boot` are for people."""
+
+    data: str
+    boot: str
+    host: str
+
+    def to_facts(self) -> dict[str, str]:
+        return asdict(self)
+
+    def is_same(self, facts: Mapping[str, Any]) -> bool:
+        return facts.get("data") == self.data
+
+
+def find_place(data_dir: Path) -> CommandPlace:
+    """Read the id of a data directory, written into it if it has none yet."""
+    path = data_dir.resolve() / _FILE
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new = path.with_name(f"{_FILE}.{uuid.uuid4().hex}")
+        new.write_text(uuid.uuid4().hex)
+        try:
+            os.link(new, path)  # whoever is first has named it; whole, or not at all
+        except FileExistsError:
+            pass
+        finally:
+            new.unlink()
+    name = path.read_text().strip()
+    if not name:
+        raise WorkspaceError(f"{path} is empty: it names this data directory.", hint="Remove it; it is written anew.")
+    return CommandPlace(name, read_boot_id(), socket.gethostname())
+
+
+def announce(key: str, *, spool_dir: Path) -> None:
+    """Make the folder of a command before its intent is recorded: from then on a missing folder is a lost one."""
+    # crash: an empty folder of a command that nobody has begun; its step makes it again.
+    spool_folder(spool_dir, key).mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def is_announced(key: str, *, spool_dir: Path) -> bool:
+    return spool_folder(spool_dir, key).exists()

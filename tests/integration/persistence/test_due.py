@@ -1,0 +1,122 @@
+"""F5: what is due is found by indexes, a limited number at a time, without the runs that a living process has."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from tests.support.postgres_server import fresh_schema
+from tests.support.stores import start_python
+
+from holdfast.persistence.db import Database
+from holdfast.persistence.listings import list_due
+from holdfast.runtime.checkpoint import process_owner
+
+ELSEWHERE = process_owner.Owner("other-host", "boot", "ns", os.getpid(), "1", "token").to_text()
+OWNER = """
+import sys
+from holdfast.runtime.stores import open_store
+store = open_store(sys.argv[1])
+claim = store.claim("owned")
+print("owns", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.asynccontextmanager
+async def open_database(url: str) -> AsyncIterator[Database]:
+    db = Database(url)
+    await db.init_schema()
+    await run_sql(db, "INSERT INTO workflow_templates (id, hash) VALUES ('t', 'h')")
+    yield db
+    await db.dispose()
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncIterator[Database]:
+    async with open_database(database_url) as db:
+        yield db
+
+
+async def run_sql(db: Database, sql: str, **params: Any) -> None:
+    async with db.session() as session:
+        await session.execute(text(sql), params)
+        await session.commit()
+
+
+async def insert(db: Database, run_id: str, state: str, *, at: int = 0, reason: str = "", wake: str = "") -> None:
+    await run_sql(
+        db,
+        "INSERT INTO runs (id, template_id, state, created_at, pause_reason, wake) "
+        "VALUES (:id, 't', :state, :at, nullif(:reason, ''), nullif(:wake, ''))",
+        id=run_id,
+        state=state,
+        at=f"{at:05}",
+        reason=reason,
+        wake=wake,
+    )
+
+
+async def ids(db: Database, **options: Any) -> list[str]:
+    return [run.run_id for run in await list_due(db, **options)]
+
+
+async def test_f5_runs_are_due_in_the_order_of_their_creation_and_at_most_so_many(db: Database) -> None:
+    await insert(db, "running", "running", at=3)
+    await insert(db, "pending", "pending", at=1)
+    await insert(db, "requested", "paused", at=2, reason="person", wake="w")
+    await insert(db, "retried", "failed", at=4, wake="w")
+    await insert(db, "answered", "paused", at=5, reason="approval")
+    await insert(db, "waiting", "paused", at=0, reason="approval")
+    await insert(db, "paused", "paused", at=0, reason="person")
+    await insert(db, "over", "completed", at=0, wake="w")
+    await run_sql(db, "INSERT INTO approvals (id, run_id) VALUES ('a', 'waiting'), ('b', 'waiting')")
+
+    assert await ids(db) == ["pending", "requested", "running", "retried", "answered"]
+    assert await ids(db, limit=2) == ["pending", "requested"]
+    assert await ids(db, limit=2, but=["pending"]) == ["requested", "running"]
+
+    await run_sql(db, "UPDATE approvals SET state = 'decided' WHERE id = 'a'")
+    assert "waiting" not in await ids(db)
+    await run_sql(db, "UPDATE approvals SET state = 'superseded' WHERE id = 'b'")
+    assert (await ids(db))[0] == "waiting"
+
+
+async def test_f5_a_run_with_a_living_owner_is_not_due_until_that_dies(db: Database) -> None:
+    await insert(db, "owned", "running")
+    await insert(db, "free", "running", at=1)
+    process = start_python(OWNER, db.address)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "owns\n", process.communicate()[1]
+    assert await ids(db) == ["free"]
+
+    process.kill()
+    process.communicate()
+
+    assert await ids(db) == ["owned", "free"]
+    if db.path is None:  # elsewhere nobody sees it: its lease tells
+        await run_sql(db, "UPDATE journal_runs SET owner = :owner", owner=ELSEWHERE)
+        assert await ids(db) == ["free"]
+        await run_sql(db, "UPDATE journal_runs SET lease_until = now() - interval '1 s'")
+        assert await ids(db) == ["owned", "free"]
+
+
+async def test_f5_what_waits_or_is_over_is_not_looked_at(postgres_url: str) -> None:
+    fill = (
+        "INSERT INTO runs (id, template_id, state, pause_reason, created_at, open_questions) "
+        "SELECT '{0}' || n, 't', '{0}', 'approval', n::text, 1 FROM generate_series(1, 3000) AS n"
+    )
+    with fresh_schema(postgres_url) as url:
+        async with open_database(url) as db:
+            for state in ("paused", "completed"):
+                await run_sql(db, fill.format(state))
+            await run_sql(db, "ANALYZE runs")
+            await run_sql(db, "SELECT pg_stat_reset_single_table_counters('runs'::regclass)")
+            await ids(db, limit=100)
+            async with db.session() as session:
+                await session.execute(text("SELECT pg_stat_force_next_flush()"))
+            async with db.session() as session:
+                scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relid = 'runs'::regclass"
+                assert (await session.execute(text(scans))).scalar() == 0
