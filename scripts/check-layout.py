@@ -34,6 +34,7 @@ SHARED_MODULES = {
         "doctor",
         "engine",
         "events",
+        "flows",
         "fork",
         "merge",
         "messages",

@@ -128,21 +128,21 @@ class LaneCursor:
         return any(not record.can_be_skipped for record in self.recorded[self.position :])
 
     def _other_than(self, found: Record, record_type: RecordType, key: str) -> Nondeterminism:
-        asked = describe(record_type, key)
+        here = describe(record_type, key)
         place = self.position - 1
         before = [describe(one.type, one.key) for one in self.recorded[max(0, place - 3) : place]]
         after = [describe(one.type, one.key) for one in self.recorded[place + 1 : place + 4]]
         recorded = describe(found.type, found.key)
         file, line = find_caller()
-        where = f" at {file}:{line}" if file else ""
+        where = f" at {_short(file)}:{line}" if file else ""
         return Nondeterminism(
             f"The journal has {recorded} at place {self.position} of lane {self.lane_id!r}, "
-            f"but the code now asks for {asked}{where}. "
-            f"Recorded: {_sequence(before, recorded, after)}. Asked: {_sequence(list(self.trail), asked, [])}.",
+            f"but the code now asks for {here}{where}. "
+            f"Recorded: {_sequence(before, recorded, after)}. Asked: {_sequence(list(self.trail), here, [])}.",
             recorded=found.key,
             asked=key,
             recorded_around=[*before, recorded, *after],
-            asked_around=[*self.trail, asked],
+            code_around=[*self.trail, here],
             file=file,
             line=line,
         )
@@ -166,6 +166,12 @@ def _place_of(record: Record) -> object:
 def _to_request(record: Record) -> CancelRun:
     result = record.result if isinstance(record.result, dict) else {}
     return CancelRun(str(result.get("reason", "")), str(result.get("by", "")))
+
+
+def _short(file: str) -> str:
+    """Return a path as people name it: from where they are, if the file is below."""
+    folder = f"{Path.cwd()}{os.sep}"
+    return file.removeprefix(folder)
 
 
 def _sequence(before: list[str], here: str, after: list[str]) -> str:

@@ -36,7 +36,7 @@ class RunCheck:
     outcome: Literal["fits", "breaks", "unclear"]
     message: str = ""
     recorded: tuple[str, ...] = ()
-    asked: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
     file: str = ""
     line: int = 0
 
@@ -139,7 +139,7 @@ def _broken(facts: Mapping[str, Any], error: Nondeterminism) -> RunCheck:
         outcome="breaks",
         message=error.message,
         recorded=tuple(found.get("recorded_around", ())),
-        asked=tuple(found.get("asked_around", ())),
+        code=tuple(found.get("code_around", ())),
         file=found.get("file", ""),
         line=found.get("line", 0),
     )

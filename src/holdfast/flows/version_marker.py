@@ -2,6 +2,9 @@
 
 Rule: a marker has no place in the order of a lane. A run that came past it before the marker was written keeps the old
 way; code that no longer asks for a recorded marker is still the same code, so that markers can be removed.
+
+What a lane has decided holds for the lanes that it opens, but not the other way round: which of two lanes asks first is
+chance.
 """
 
 from holdfast.flows.lane import LaneCursor

@@ -111,9 +111,9 @@ async def test_a_difference_shows_both_sequences_and_the_line_that_asks() -> Non
 
     facts = raised.value.facts
     assert facts["recorded_around"] == ["step 'a'", "step 'b'", "step 'c'", "step 'd'", "approval 'go'"]
-    assert facts["asked_around"] == ["step 'a'", "step 'b'", "step 'x'"]
+    assert facts["code_around"] == ["step 'a'", "step 'b'", "step 'x'"]
     assert facts["file"] == __file__
-    assert f"{__file__}:{facts['line']}" in raised.value.message
+    assert f"test_versions.py:{facts['line']}" in raised.value.message
     assert "[step 'c'] → step 'd'" in raised.value.message
 
 
