@@ -41,8 +41,10 @@ class Compensation:
         lane = ctx._current_lane()
         self._key = lane.take("scope", self._name)
         record = log.find("scope", self._key, {})
-        if record is None or record.can_be_skipped:
-            opened = log.event(EventKind.SCOPE_OPENED, lane.lane_id, key=self._key, name=self._name)
+        is_again = record is not None and record.can_be_skipped and record.state is StepState.COMPLETED
+        if record is None or is_again:
+            facts = {"name": self._name, "again": True} if is_again else {"name": self._name}
+            opened = log.event(EventKind.SCOPE_OPENED, lane.lane_id, key=self._key, **facts)
             await ctx._in_lane(lane, ("scope", self._key), log.append(opened))
             # crash: whoever cancels the run from now on leaves it to this code to undo.
         log.holds.add(("scope", self._key))
@@ -63,7 +65,7 @@ class Compensation:
         if error is not None:
             await self._compensate(lane, error)
         record = log.find("scope", self._key, {})
-        if record is None or record.state is not StepState.COMPLETED:
+        if record is None or record.state is not StepState.COMPLETED or record.can_be_skipped:
             log.defer(log.event(EventKind.SCOPE_CLOSED, lane.lane_id, key=self._key))
         log.holds.discard(("scope", self._key))
         if isinstance(error, CancelRun):

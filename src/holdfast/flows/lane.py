@@ -9,7 +9,6 @@ import os
 import re
 import sys
 import threading
-from collections import deque
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,8 +46,6 @@ class LaneCursor:
     is_shielded: bool = False
     """A compensation runs."""
     versions: dict[str, bool] = field(default_factory=dict)
-    trail: deque[str] = field(default_factory=lambda: deque(maxlen=4))
-    """What the code asked for last, for the message that says where it differs."""
     last_key: str = ""
     notes: int = 0
     """How many notes were made since `last_key`."""
@@ -101,7 +98,6 @@ class LaneCursor:
             if not found.can_be_skipped:
                 raise self.stop(self._other_than(found, record_type, key))
             found.is_skipped = True
-        self.trail.append(describe(record_type, key))
         self.last_key, self.notes = key, 0
         return key
 
@@ -125,12 +121,12 @@ class LaneCursor:
     @property
     def has_more(self) -> bool:
         """Return true if the journal has something in this lane that the code has not asked for yet."""
-        return any(not record.can_be_skipped for record in self.recorded[self.position :])
+        return any(not self.recorded[place].can_be_skipped for place in range(self.position, len(self.recorded)))
 
     def _other_than(self, found: Record, record_type: RecordType, key: str) -> Nondeterminism:
         here = describe(record_type, key)
         place = self.position - 1
-        before = [describe(one.type, one.key) for one in self.recorded[max(0, place - 3) : place]]
+        before = [describe(one.type, one.key) for one in self.recorded[:place] if not one.is_skipped][-3:]
         after = [describe(one.type, one.key) for one in self.recorded[place + 1 : place + 4]]
         recorded = describe(found.type, found.key)
         file, line = find_caller()
@@ -138,11 +134,11 @@ class LaneCursor:
         return Nondeterminism(
             f"The journal has {recorded} at place {self.position} of lane {self.lane_id!r}, "
             f"but the code now asks for {here}{where}. "
-            f"Recorded: {_sequence(before, recorded, after)}. Asked: {_sequence(list(self.trail), here, [])}.",
+            f"Recorded: {_sequence(before, recorded, after)}. Asked: {_sequence(before, here, [])}.",
             recorded=found.key,
             asked=key,
             recorded_around=[*before, recorded, *after],
-            code_around=[*self.trail, here],
+            code_around=[*before, here],
             file=file,
             line=line,
         )

@@ -41,6 +41,7 @@ class Operations:
         self._park_after_s = park_after_s
         self._loop = asyncio.get_running_loop()
         self._lanes: list[LaneCursor] = []
+        self._recorded_gathers: dict[str, int] | None = None
         self._is_over = False
 
     @property
@@ -232,13 +233,16 @@ class Operations:
         """Return true if an earlier process came further in this lane, by itself or in lanes that it opened."""
         if lane.has_more:
             return True
-        opened = lane.uses.get(("gather", ""), 0)
-        return any(
-            number > opened for lane_id in self._log.records.lanes if (number := _gather_number(lane.prefix, lane_id))
-        )
+        return self._gathers().get(lane.lane_id, 0) > lane.uses.get(("gather", ""), 0)
 
-
-def _gather_number(prefix: str, lane_id: str) -> int:
-    """Return the number of the `gather` right below a lane that made another lane; 0 if none did."""
-    number = lane_id.removeprefix(prefix).partition(".")[0].removeprefix("g") if lane_id.startswith(prefix) else ""
-    return int(number) if number.isdigit() else 0
+    def _gathers(self) -> dict[str, int]:
+        """Return how often each lane has opened others, as far as the journal knew when this process began."""
+        if self._recorded_gathers is None:
+            self._recorded_gathers = {}
+            for lane_id in self._log.records.lanes:
+                parent_id, _, name = lane_id.rpartition("/")
+                number = name.partition(".")[0].removeprefix("g")
+                if number.isdigit():
+                    parent_id = parent_id or MAIN_LANE
+                    self._recorded_gathers[parent_id] = max(self._recorded_gathers.get(parent_id, 0), int(number))
+        return self._recorded_gathers

@@ -200,7 +200,9 @@ class Records:
         key = payload.get("key")
         if not isinstance(key, str):
             return  # an event of this kind that no durable step wrote
-        record = self._get(record_type, key, event)
+        record = self._find_scope(event) if record_type == "scope" else None
+        if record is None:
+            record = self._get(record_type, key, event)
         if record_type == "version":
             record.can_be_skipped = True  # a marker has no place: code that no longer asks for it is the same code
         elif record_type == "child" and "child" in payload:
@@ -223,6 +225,16 @@ class Records:
             if "retry_at" in payload:
                 record.state, record.retry_at = StepState.WAITING, _number(payload["retry_at"], 0.0)
                 record.retry_in_s = max(0.0, record.retry_at - event.ts)
+
+    def _find_scope(self, event: Event) -> Record | None:
+        """Find the scope that an event closes, or that a retry of the run has come to again: it keeps its place."""
+        record = self.by_key.get(("scope", event.payload["key"]))
+        if record is None or event.kind == EventKind.SCOPE_CLOSED:
+            return record
+        if not event.payload.get("again"):
+            return None
+        record.can_be_skipped = False
+        return record
 
     def _add_question(self, event: Event) -> None:
         key = event.payload.get("key")

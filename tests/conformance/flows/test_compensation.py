@@ -169,3 +169,62 @@ async def test_a_shutdown_in_the_middle_undoes_nothing_and_the_run_goes_on(flows
 
     assert await run_flow(booking.flow, run_id="r", store=flows.named) == "booked"
     assert booking.done == ["flight", "hotel"]
+
+
+async def test_lanes_undo_their_own_and_a_cancellation_reaches_each_of_them(flows: FlowStore) -> None:
+    undone: list[str] = []
+
+    async def lane(ctx: Context, name: str) -> None:
+        async with ctx.compensate(undone.append, name):
+            await ctx.wait_for(name)
+
+    async def flow(ctx: Context) -> None:
+        async with ctx.compensate(undone.append, "all"):
+            await ctx.gather(lane(ctx, "a"), lane(ctx, "b"), ctx.step("beside", lambda: 1))
+
+    running = asyncio.create_task(run_flow(flow, run_id="r", store=flows.named))
+    await until(lambda: flows.kinds().count("wait.started") == 2)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await cancel_flow("r", store=flows.named)
+    with pytest.raises(RunCancelled):
+        await run_flow(flow, run_id="r", store=flows.named)
+
+    assert (sorted(undone[:2]), undone[2:]) == (["a", "b"], ["all"])
+    assert flows.kinds().count("cancel.delivered") == 3
+
+
+async def test_a_block_after_a_failure_that_is_tried_again_has_its_place_anew() -> None:
+    store = InMemoryCheckpointer()
+    done: list[str] = []
+    is_broken = True
+
+    def call() -> None:
+        if is_broken:
+            raise ValueError("first")
+
+    async def flow(ctx: Context) -> str:
+        try:
+            await ctx.step("a", call)
+        except ValueError:
+            async with ctx.compensate(done.append, "unused"):
+                await ctx.step("b", done.append, "b")
+            raise
+        async with ctx.compensate(done.append, "unused"):
+            await ctx.step("b", done.append, "b")
+            await ctx.approval("go")
+        return "done"
+
+    with pytest.raises(ValueError, match="first"):
+        await run_flow(flow, run_id="r", store=store)
+    is_broken = False
+    with pytest.raises(RunPaused):
+        await run_flow(flow, run_id="r", store=store)
+    await decide("r", "go", "approve", store=store)
+
+    assert await run_flow(flow, run_id="r", store=store) == "done"
+    assert "unused" not in done
+    assert [event.payload.get("again") for event in store.list_events("r") if event.kind == "scope.opened"] == [
+        None,
+        True,
+    ]
