@@ -29,9 +29,9 @@ def _mypy(*cases: Path) -> dict[Path, list[int]]:
 
 def _pyright(*cases: Path) -> dict[Path, list[int]]:
     command = [sys.executable, "-m", "basedpyright", "--outputjson", "--level", "error", *map(str, cases)]
-    told = json.loads(subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout)
+    report = json.loads(subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout)
     found: dict[Path, set[int]] = {case: set() for case in cases}
-    for problem in told["generalDiagnostics"]:
+    for problem in report["generalDiagnostics"]:
         if problem.get("rule") in _OF_TYPES:
             found[Path(problem["file"])].add(problem["range"]["start"]["line"] + 1)
     return {case: sorted(lines) for case, lines in found.items()}

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.errors import Nondeterminism, PayloadInvalid
-from holdfast.runtime.jsondata import check_limits, from_json, to_json
+from holdfast.runtime.jsondata import check_limits, from_json, to_json, to_json_as_is
 
 _T = TypeVar("_T")
 _own: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
@@ -89,17 +89,18 @@ def fingerprint_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
 class TypeCodec:
     """Encodes and decodes values of one declared type, which is not made of JSON types alone."""
 
-    __slots__ = ("_type", "name")
+    __slots__ = ("_decode", "_type", "name")
 
     def __init__(self, declared: Any, name: str) -> None:
         self._type = declared
+        self._decode: Callable[[bytes], Any] | None = None
         self.name = name
 
     def encode(self, value: Any, what: str) -> tuple[Any, str | None, Any]:
         try:
             text = _encode(value)
             data = from_json(text)
-            copy = self._convert(data)
+            copy = self._read(text)
             is_same = type(copy) is type(value) and (copy == value or _encode(copy) == text)
         except PayloadInvalid:
             raise
@@ -118,7 +119,7 @@ class TypeCodec:
         if type_name is None:
             return data  # JSON data, as it was returned then
         try:
-            return self._convert(data)
+            return self._read(to_json_as_is(data))
         except Exception as error:
             raise Nondeterminism(
                 f"{what} is recorded as {type_name}, which cannot be read as {self.name}: {error}.",
@@ -132,14 +133,16 @@ class TypeCodec:
         except PayloadInvalid:
             pass
         try:
-            return self._convert(to_json(data, what)[1])
+            return self._read(to_json(data, what)[0])
         except PayloadInvalid:
             raise
         except Exception as error:
             raise PayloadInvalid(f"{what} is no {self.name}: {error}.") from error
 
-    def _convert(self, data: Any) -> Any:
-        return msgspec.convert(data, self._type, str_keys=True, dec_hook=_from_known)
+    def _read(self, text: bytes) -> Any:
+        if self._decode is None:  # not before: a type that cannot be read may be declared by what never returns
+            self._decode = msgspec.json.Decoder(self._type, dec_hook=_from_known).decode
+        return self._decode(text)  # twice as fast as `msgspec.convert`, with the text made for it
 
 
 class UnionCodec:

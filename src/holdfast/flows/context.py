@@ -22,7 +22,7 @@ from holdfast.flows.step_options import StepPolicy
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
-from holdfast.runtime.records import MAIN_LANE, StepState, describe, fingerprint_of
+from holdfast.runtime.records import MAIN_LANE, Record, StepState, describe, fingerprint_of
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import CancelRun, Parked, Step, Stopped, Suspended
 
@@ -76,9 +76,9 @@ class Context(Operations):
         fingerprint = fingerprint_arguments(args, kwargs) if args or kwargs else _NO_ARGUMENTS
         record = self._log.records.by_key.get(("step", full_key))
         is_done = record is not None and record.state is StepState.COMPLETED and not record.is_skipped
-        codec = result_codec(fn)
-        if record is not None and is_done and record.fingerprint == fingerprint and record.result_type is None:
-            return record.result  # the usual case of a replay, ten thousand times in a row
+        if record is not None and is_done and record.fingerprint == fingerprint:
+            # The usual case of a replay, ten thousand times in a row.
+            return record.result if record.result_type is None else self._decode(lane, fn, record)
         in_thread = policy.in_thread
         if in_thread is None:
             in_thread = lane.has_company or policy.timeout_s is not None
@@ -89,12 +89,19 @@ class Context(Operations):
             retry=policy.retry,
             timeout_s=policy.timeout_s,
             in_thread=in_thread and not inspect.iscoroutinefunction(fn),
-            codec=codec,
+            codec=result_codec(fn),
             raises_as_recorded=True,
             fingerprint=fingerprint,
         )
         call = functools.partial(fn, *args, **kwargs) if args or kwargs else fn
         return await self._in_lane(lane, ("step", full_key), self._log.step(step, call))
+
+    @staticmethod
+    def _decode(lane: LaneCursor, fn: Callable[..., Any], record: Record) -> Any:
+        try:
+            return result_codec(fn).decode(record.result, record.result_type, describe("step", record.key))
+        except Nondeterminism as error:
+            raise lane.stop(error) from error
 
     async def approval(self, key: str, show: Any = None) -> Decision:
         """Go on only if a person approves what is shown.

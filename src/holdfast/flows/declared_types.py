@@ -16,7 +16,6 @@ from typing import Any
 
 from holdfast.flows.codec import UNDECLARED, Codec, TypeCodec, UnionCodec
 
-_PLAIN_CLASSES = (dict, None, str, int, bool, list, float)
 _PLAIN = {Any, object, None, type(None), str, int, float, bool, list, dict}
 _PLAIN_CONTAINERS = {
     list,
@@ -35,9 +34,9 @@ _results: "weakref.WeakKeyDictionary[Any, Codec]" = weakref.WeakKeyDictionary()
 def result_codec(fn: Callable[..., Any]) -> Codec:
     """Return the codec for what `fn` returns, by its declaration."""
     if type(fn) is types.FunctionType:
-        annotations = fn.__annotations__
-        if "return" not in annotations or annotations["return"] in _PLAIN_CLASSES:
-            return UNDECLARED  # nothing to look up, as with every lambda
+        declared = fn.__annotations__.get("return")
+        if declared is None or isinstance(declared, type):
+            return _codec_for_class(declared)  # nothing to look up by name
     target = _target(fn)
     try:
         return _results[target]
@@ -84,6 +83,9 @@ def codec_for(declared: Any) -> Codec:
     except (TypeError, IndexError, RecursionError):
         return UNDECLARED
     return TypeCodec(declared, _name(declared))
+
+
+_codec_for_class = functools.lru_cache(maxsize=1024)(codec_for)
 
 
 def _union_codec(declared: Any) -> Codec:

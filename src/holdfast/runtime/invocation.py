@@ -47,7 +47,7 @@ def _timeout(key: str, timeout_s: float) -> StepTimeout:
 
 async def _in_thread(call: Callable[[], Any], key: str, timeout_s: float | None) -> Any:
     loop, pool = asyncio.get_running_loop(), _pool
-    work = _Work(call, loop)
+    work = _ThreadCall(call, loop)
     pool.submit(work.run)
     was_cancelled = False
     deadline = None if timeout_s is None else loop.time() + timeout_s
@@ -69,7 +69,7 @@ async def _in_thread(call: Callable[[], Any], key: str, timeout_s: float | None)
     return work.get_result()
 
 
-class _Work:
+class _ThreadCall:
     """One call on its way through a thread."""
 
     def __init__(self, call: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> None:

@@ -193,10 +193,10 @@ async def dies_in_its_time_limit(ctx: Context, folder: str) -> str:
             os.kill(os.getpid(), signal.SIGKILL)
         return "second process"
 
-    return await ctx.step.options(timeout=30, retries=1, on_unknown=_asked)("call", call)
+    return await ctx.step.options(timeout=30, retries=1, on_unknown=_look_it_up)("call", call)
 
 
-async def _asked(key: str) -> Any:
+async def _look_it_up(key: str) -> Any:
     from holdfast import NotDone
 
     return NotDone()

@@ -26,7 +26,7 @@ async def release(ctx: Context, version: str) -> int:
     await ctx.step.options(timeout=3)("notes", write_notes, 3)  # error
     wrong: str = await ctx.step("publish", publish, version)  # error
     await ctx.gather(3)  # error
-    one, two, three = await ctx.gather(ctx.step("a", publish, ""), ctx.step("b", publish, ""))  # error
+    _a, _b, _c = await ctx.gather(ctx.step("a", publish, ""), ctx.step("b", publish, ""))  # error
     number: int = (await ctx.gather(ctx.step("a", publish, ""), ctx.step("b", write_notes, "")))[1]  # error
     await ctx.gather(ctx.step("a", publish, ""), limit="3")  # error
     return await ctx.step("notes", write_notes, version)  # error
