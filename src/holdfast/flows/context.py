@@ -94,7 +94,8 @@ class Context(Operations):
             fingerprint=fingerprint,
         )
         call = functools.partial(fn, *args, **kwargs) if args or kwargs else fn
-        return await self._in_lane(lane, ("step", full_key), self._log.step(step, call))
+        work = self._log.attempt(step, call) if record is None else self._log.step(step, call)
+        return await self._in_lane(lane, ("step", full_key), work)
 
     @staticmethod
     def _decode(lane: LaneCursor, fn: Callable[..., Any], record: Record) -> Any:

@@ -142,6 +142,8 @@ class RunLog:
     def _encode(
         self, deferred: list[Prepared], events: Sequence[Event | Prepared], rows: Sequence[Statement]
     ) -> Append:
+        if not deferred and len(events) == 1 and type(events[0]) is Prepared:
+            return Append(self.run_id, events, self.claim.epoch, rows)  # type: ignore[arg-type]  # as most are
         ready = [event if type(event) is Prepared else prepare(event) for event in events]  # type: ignore[arg-type]
         return Append(self.run_id, [*deferred, *ready] if deferred else ready, self.claim.epoch, rows)
 
@@ -199,10 +201,10 @@ class RunLog:
                 return self._replay(step, record)
             if record.state is StepState.WAITING:
                 await sleep_until(record.retry_at, at_most_s=record.retry_in_s)
-                return await self._attempt(step, call, record.attempt + 1)
+                return await self.attempt(step, call, record.attempt + 1)
             if record.state is StepState.STARTED:
-                return await self._attempt(step, call, record.attempt)
-        return await self._attempt(step, call, 1)
+                return await self.attempt(step, call, record.attempt)
+        return await self.attempt(step, call, 1)
 
     @staticmethod
     def _replay(step: Step, record: Record) -> Any:
@@ -229,7 +231,8 @@ class RunLog:
             raise Stopped(error) from error
         return record
 
-    async def _attempt(self, step: Step, call: Callable[[], Any], attempt: int) -> Any:
+    async def attempt(self, step: Step, call: Callable[[], Any], attempt: int = 1) -> Any:
+        """Make the call of a step, of which nothing more is recorded than the attempts before this one."""
         writes_intent = step.writes_intent
         while True:
             if not self._journal.may_begin:
