@@ -46,8 +46,13 @@ def describe_error(error: BaseException) -> dict[str, Any]:
     return description
 
 
-def describe_whole(error: BaseException, depth: int = 0) -> dict[str, Any]:
+def describe_whole(error: BaseException) -> dict[str, Any]:
     """Return all that `rebuild_error` needs; `not_recorded` names what could not be recorded, or not exactly."""
+    return _describe_with_relatives(error, 0, set())
+
+
+def _describe_with_relatives(error: BaseException, depth: int, seen: set[int]) -> dict[str, Any]:
+    seen.add(id(error))  # each is described once: causes and members can lead in circles
     description = {**describe_error(error), "attributes": {}}
     not_recorded = [] if _plain(list(_arguments(error)))[1] else ["args"]
     for name, value in _attributes(error):
@@ -57,15 +62,24 @@ def describe_whole(error: BaseException, depth: int = 0) -> dict[str, Any]:
         if not is_exact:
             not_recorded.append(name)
     if isinstance(error, BaseExceptionGroup):
-        members = error.exceptions[:_MAX_MEMBERS] if depth < _MAX_DEPTH else ()
-        description["exceptions"] = [describe_whole(member, depth + 1) for member in members]
+        members = [
+            member for member in error.exceptions[:_MAX_MEMBERS] if depth < _MAX_DEPTH and id(member) not in seen
+        ]
+        description["exceptions"] = [_describe_with_relatives(member, depth + 1, seen) for member in members]
         if len(members) < len(error.exceptions):
             not_recorded.append("exceptions")
-    notes, _ = _plain(list(getattr(error, "__notes__", ())))
-    if notes:
-        description["notes"] = notes
-    if error.__cause__ is not None and depth < _MAX_DEPTH:
-        description["cause"] = describe_whole(error.__cause__, depth + 1)
+    notes = getattr(error, "__notes__", None)
+    if isinstance(notes, list) and notes:
+        plain, is_exact = _plain(notes)
+        description["notes"] = plain or []
+        if not is_exact:
+            not_recorded.append("notes")
+    cause = error.__cause__
+    if cause is not None:
+        if depth < _MAX_DEPTH and id(cause) not in seen:
+            description["cause"] = _describe_with_relatives(cause, depth + 1, seen)
+        else:
+            not_recorded.append("cause")
     if not_recorded:
         description["not_recorded"] = not_recorded
     return description

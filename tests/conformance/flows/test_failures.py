@@ -31,7 +31,7 @@ class Group(ExceptionGroup[Exception]):
     pass
 
 
-def _look(error: Exception) -> dict[str, Any]:
+def _look(error: Exception, depth: int = 0) -> dict[str, Any]:
     """What a flow can see of an exception, and branch on."""
     found = {
         "class": type(error).__qualname__,
@@ -40,10 +40,12 @@ def _look(error: Exception) -> dict[str, Any]:
         "args": [repr(arg) for arg in error.args],
         "more": [getattr(error, name, None) for name in ("code", "errno", "filename", "name", "path", "facts")],
         "notes": getattr(error, "__notes__", []),
-        "cause": _look(error.__cause__) if isinstance(error.__cause__, Exception) else None,
+        "cause": None,
     }
+    if depth < 3 and isinstance(error.__cause__, Exception):
+        found["cause"] = _look(error.__cause__, depth + 1)
     if isinstance(error, ExceptionGroup):
-        found["members"] = [_look(member) for member in error.exceptions]
+        found["members"] = [_look(member, depth + 1) for member in error.exceptions] if depth < 3 else []
         found["args"] = []
     return found
 
@@ -90,6 +92,15 @@ def _group() -> Exception:
     return Group("several", [Two(1, "x"), ExceptionGroup("inner", [KeyError("k"), _local()])])
 
 
+def _in_circles() -> Exception:
+    members = [ValueError(number) for number in range(60)]
+    group = ExceptionGroup("all", members)
+    for member in members:
+        member.__cause__ = group
+    group.__cause__ = members[0]
+    return group
+
+
 def _builtin() -> Exception:
     try:
         import nothing_of_this_name  # noqa: F401
@@ -108,6 +119,7 @@ def _builtin() -> Exception:
         _unrecordable,
         _local,
         _group,
+        _in_circles,
         _builtin,
         lambda: FileNotFoundError(2, "no such file", "there"),
         lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),

@@ -215,6 +215,31 @@ async def test_values_survive_a_kill_and_so_do_arguments_and_result(disk_flows: 
     assert restore_call(typed, created) == ((customer, marker), {})
 
 
+async def child(ctx: Context, order: Order) -> Order:
+    return await ctx.step("order", hand_back, order)
+
+
+def hand_back(order: Order) -> Order:
+    return order
+
+
+async def test_a_child_returns_its_type_now_and_on_a_replay(flows: FlowStore) -> None:
+    seen: list[Any] = []
+
+    async def parent(ctx: Context) -> None:
+        seen.append(await ctx.run_flow(child, ORDER))
+        if is_broken:
+            raise RuntimeError
+
+    is_broken = True
+    with pytest.raises(RuntimeError):
+        await run_flow(parent, run_id="r", store=flows.named)
+    is_broken = False
+    await run_flow(parent, run_id="r", store=flows.named)
+
+    assert seen == [ORDER, ORDER]
+
+
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
