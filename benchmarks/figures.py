@@ -15,9 +15,9 @@ _ABSENT = "not available"
 def rows(found: Found) -> Iterator[tuple[str, ...]]:
     """Cells: figure, holdfast, compared with, measured, target, verdict."""
     yield from _speed(
-        found, "one_run", "1,000 steps in one run, SQLite", {"raw": 0.75, "peer_langgraph": 4, "peer_dbos": 8}
+        found, "one_run", "1,000 steps in one run, SQLite", {"raw": 0.9, "peer_langgraph": 4, "peer_dbos": 8}
     )
-    yield from _speed(found, "many_sqlite", "64 runs × 50 steps, SQLite", {"raw": 6, "peer": 40})
+    yield from _speed(found, "many_sqlite", "64 runs × 50 steps, SQLite", {"raw": 6, "paired": 0.9, "peer": 40})
     yield from _speed(found, "many_postgres", "64 runs × 50 steps, Postgres", {"raw": 4, "peer": 40})
     yield from _syncs(found)
     yield from _replay(found)
@@ -138,6 +138,11 @@ def _replay(found: Found) -> Iterator[tuple[str, ...]]:
         against = f"DBOS: {scaled:,.1f} s, scaled from {theirs[0]['steps']:,} steps"
         ratio = f"{scaled / median(times):,.0f} ×"
     yield ("replay of 10,000 steps", _ms(times), against, ratio, "≤ 150 ms", _verdict(median(times) <= 0.15))
+    typed = found["jobs"].get("replay/ours_flow.typed_replay", [])
+    if typed:
+        cpu = median(row["cpu_s"] for row in typed) / median(row["cpu_s"] for row in ours)
+        title, times = "the same with results of a dataclass", [row["wall_s"] for row in typed]
+        yield (title, _ms(times), "JSON data, by CPU time", f"{cpu:.2f} ×", "≤ 1.2 ×", _verdict(cpu <= 1.2))
 
 
 def _list(found: Found) -> Iterator[tuple[str, ...]]:

@@ -4,15 +4,17 @@ holdfast's part is all of `run_flow`: opening the store, claiming, starting and 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from benchmarks.measure import RUNS, Place, Reading, reading
-from benchmarks.ours_flow import flow, work
+from benchmarks.ours_flow import closing_flow, flow, work
 from benchmarks.raw import open_postgres, open_sqlite
 from holdfast import Context, run_flow
 
 _CHUNK = 100
 _TURNS = 3
+Flow = Callable[[Context, int], Coroutine[Any, Any, int]]
 
 
 class _Raw:
@@ -41,7 +43,7 @@ def one_run_sqlite(place: Place) -> Reading:
 
     async def by_turns(ctx: Context, steps: int) -> None:
         for number in range(steps):
-            await ctx.step("step", lambda number=number: work(number))
+            await ctx.step("step", work, number)
             if number % _CHUNK == _CHUNK - 1:
                 raw.go(_CHUNK)
 
@@ -58,11 +60,15 @@ def many_runs_sqlite(place: Place) -> Reading:
     return asyncio.run(_many_runs(place, place.db, _Raw(open_sqlite(place))))
 
 
+def many_runs_sqlite_closing(place: Place) -> Reading:
+    return asyncio.run(_many_runs(place, place.db, _Raw(open_sqlite(place)), closing_flow))
+
+
 def many_runs_postgres(place: Place) -> Reading:
     return asyncio.run(_many_runs(place, place.url, _Raw(open_postgres(place))))
 
 
-async def _many_runs(place: Place, store: str, raw: _Raw) -> Reading:
+async def _many_runs(place: Place, store: str, raw: _Raw, flow: Flow = flow) -> Reading:
     steps = place.steps // RUNS
     await asyncio.gather(*(run_flow(flow, 2, store=store) for _ in range(RUNS)))
     with reading() as whole:

@@ -39,6 +39,7 @@ ONE_RUN = [
 ]
 MANY_SQLITE = [
     Job("paired.many_runs_sqlite", OURS, 3200, 3200),
+    Job("paired.many_runs_sqlite_closing", "**holdfast**, steps that close over their arguments", 3200, 3200, 5),
     Job("peer_langgraph.many_runs_sqlite", "LangGraph `AsyncSqliteSaver`, `sync`", 3200, 320, 2),
     Job("peer_langgraph.many_runs_sqlite_async", "LangGraph `AsyncSqliteSaver`, `async` ¹", 3200, 320, 2),
     Job("peer_dbos.many_runs_sqlite", "DBOS, SQLite", 3200, 320, 2),
@@ -54,6 +55,15 @@ ONE_RUN_POSTGRES = [
 ]
 REPLAY = [
     Job("ours_flow.replay", "**holdfast**", 10_000, 10_000, fill="ours_flow.fill_replay", is_copied=True),
+    Job(
+        "ours_flow.typed_replay",
+        "**holdfast**, results of a dataclass",
+        10_000,
+        10_000,
+        5,
+        fill="ours_flow.fill_typed_replay",
+        is_copied=True,
+    ),
     Job("peer_dbos.replay", "DBOS, SQLite", 1000, 200, 3, fill="peer_dbos.fill_replay", is_copied=True),
 ]
 LIST = [

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.errors import EventTimeout, HoldfastError, RunCancelled, RunPaused
     from holdfast.flows.answers import cancel_flow, decide
+    from holdfast.flows.codec import register_codec
     from holdfast.flows.context import Context, Decision
     from holdfast.flows.event_wait import send_event
     from holdfast.flows.follower import follow
@@ -27,6 +28,7 @@ __all__ = [
     "cancel_flow",
     "decide",
     "follow",
+    "register_codec",
     "run_flow",
     "send_event",
     "step_key",
@@ -45,6 +47,7 @@ _HOMES = {
     "cancel_flow": "flows.answers",
     "decide": "flows.answers",
     "follow": "flows.follower",
+    "register_codec": "flows.codec",
     "run_flow": "flows.run",
     "send_event": "flows.event_wait",
     "step_key": "runtime.step",

@@ -10,7 +10,7 @@ HoldfastError
 ├── owner      RunBusy  LeaseLost
 ├── run        RunNotFound  RunAlreadyTerminal  RunNotInState  RunMetadataMissing  TemplateLoadFailed
 │              RunPaused  RunCancelled  UnmergedResult  CleanupBusy
-├── step       Nondeterminism  StepFailed  EventTimeout  ToolOutcomeUnknown  ToolDenied
+├── step       Nondeterminism  StepFailed  StepTimeout  EventTimeout  ToolOutcomeUnknown  ToolDenied
 ├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ApprovalAnswered  SecondPersonNeeded  ConsentRequired
 ├── access     NotAuthenticated  RoleInsufficient  TooManyAttempts  TokenNotFound  HostNotAllowed  OriginNotAllowed
 │              RepositoryNotAllowed  UnsandboxedNotAllowed  InsideAgentCommand
@@ -259,6 +259,14 @@ class EventTimeout(HoldfastError, TimeoutError):
 
     code = "event_timeout"
     default_hint = "Send it with send_event(run_id, name, data), or wait longer."
+
+
+class StepTimeout(HoldfastError, TimeoutError):
+    """A call of a step took longer than its `timeout`."""
+
+    code = "step_timeout"
+    error_class = ErrorClass.RETRYABLE
+    default_hint = "Give the step more time, or retries."
 
 
 class ToolOutcomeUnknown(HoldfastError):

@@ -11,13 +11,15 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from holdfast.enums import RunStatus
-from holdfast.errors import RunBusy, RunCancelled, RunPaused
+from holdfast.errors import Nondeterminism, RunBusy, RunCancelled, RunPaused
+from holdfast.flows.codec import Codec
+from holdfast.flows.declared_types import result_codec
 from holdfast.flows.lane import LaneCursor
 from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.events import EventKind, create_event
-from holdfast.runtime.failures import describe_error, rebuild_error
+from holdfast.runtime.failures import as_replayed, describe_whole, rebuild_error
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.records import Record, Records, StepState
+from holdfast.runtime.records import Record, Records, StepState, describe
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Stopped, Suspended
 
@@ -66,16 +68,22 @@ class ChildRun:
     ) -> Any:
         record = self._log.find("child", self._key, {})
         if record is not None and record.state is StepState.COMPLETED:
-            return record.result
+            return self._replay(flow, record)
         if record is not None and record.state is StepState.FAILED:
             raise rebuild_error(self._key, record.error)
         self._log.begin_call()
         child_id = await self._begin(record, name_of(flow), run_id)
         self._log.holds.add(("child", self._key))
         try:
-            return await self._drive(child_id, lambda: self._run(child_id, flow, args, kwargs))
+            return await self._drive(child_id, lambda: self._run(child_id, flow, args, kwargs), result_codec(flow))
         finally:
             self._log.holds.discard(("child", self._key))
+
+    def _replay(self, flow: Callable[..., Any], record: Record) -> Any:
+        try:
+            return result_codec(flow).decode(record.result, record.result_type, describe("child", self._key))
+        except Nondeterminism as error:
+            raise Stopped(error) from error
 
     async def _begin(self, record: Record | None, name: str, run_id: str | None) -> str:
         """Record the link to the child, once, and return its id."""
@@ -108,7 +116,7 @@ class ChildRun:
         with listening, contextlib.suppress(TimeoutError):
             await asyncio.wait_for(woken.wait(), _BUSY_LOOK_S)
 
-    async def _drive(self, child_id: str, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def _drive(self, child_id: str, run: Callable[[], Coroutine[Any, Any, Any]], codec: Codec) -> Any:
         if self._log.records.cancel_request is not None:
             await self._cancel(child_id, run)
             self._log.raise_if_cancelled()
@@ -121,9 +129,12 @@ class ChildRun:
         except RunPaused as paused:
             raise ChildPaused(self._key, paused) from paused
         except Exception as error:
-            raise await self._fail(child_id, error) from error.__cause__
+            raised = await self._fail(child_id, error)
+            raise raised from raised.__cause__
+        data, type_name, result = codec.encode(result, "the result of a child flow")
+        named = {} if type_name is None else {"result_type": type_name}
         await self._log.append(
-            self._log.event(EventKind.CHILD_COMPLETED, self._lane.lane_id, key=self._key, result=result)
+            self._log.event(EventKind.CHILD_COMPLETED, self._lane.lane_id, key=self._key, result=data, **named)
         )
         # crash: before this the child is asked again, and returns what it has stored.
         return result
@@ -133,13 +144,11 @@ class ChildRun:
         status = Records(await self._journal.read(child_id)).status
         if status not in (RunStatus.FAILED, RunStatus.CANCELLED):
             return Stopped(error)
-        description = describe_error(error)
+        description = describe_whole(error)
         await self._log.append(
             self._log.event(EventKind.CHILD_FAILED, self._lane.lane_id, key=self._key, error=description)
         )
-        with contextlib.suppress(AttributeError):
-            error.__holdfast_step__ = self._key  # type: ignore[attr-defined]  # a retry of the run retries the child
-        return error
+        return as_replayed(self._key, error, description)  # which marks it: a retry of the run retries the child
 
     async def _cancel(self, child_id: str, run: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Hand the request down, and let the child undo what it has to."""

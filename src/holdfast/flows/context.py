@@ -5,23 +5,33 @@ place is refused, before anything is called.
 """
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected, Nondeterminism
 from holdfast.flows.child_flow import ChildPaused
+from holdfast.flows.codec import fingerprint_arguments
+from holdfast.flows.declared_types import result_codec
 from holdfast.flows.lane import LaneCursor, check_key, current_lane, describe_operation
 from holdfast.flows.operations import Operations
+from holdfast.flows.step_call import StepCall
+from holdfast.flows.step_options import StepPolicy
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
-from holdfast.runtime.records import MAIN_LANE, StepState, describe, fingerprint_of
+from holdfast.runtime.records import MAIN_LANE, Record, StepState, describe, fingerprint_of
 from holdfast.runtime.run_log import RunLog
-from holdfast.runtime.step import CancelRun, OnUnknown, Parked, Step, Stopped, Suspended
+from holdfast.runtime.step import CancelRun, Parked, Step, Stopped, Suspended
 
 _T = TypeVar("_T")
+_T1 = TypeVar("_T1")
+_T2 = TypeVar("_T2")
+_T3 = TypeVar("_T3")
+_T4 = TypeVar("_T4")
+_NO_ARGUMENTS: Mapping[str, str] = {}
 
 
 class Decision(str):
@@ -49,40 +59,50 @@ class Context(Operations):
         A sleep or wait of more than `park_after_s` seconds raises `Parked`, instead of staying in the process.
         """
         super().__init__(log, journal, park_after_s)
+        self.step = StepCall(self._step)
+        """Call a function once: `await ctx.step(key, fn, *args)`, or `ctx.step.options(timeout=5)(key, fn, *args)`."""
 
-    async def step(
+    async def _step(
         self,
+        policy: StepPolicy,
         key: str,
         fn: Callable[..., Any],
-        *args: Any,
-        on_unknown: OnUnknown = "rerun",
-        retries: int = 0,
-        backoff_s: float = 0.2,
-        **kwargs: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
     ) -> Any:
-        """Call `fn(*args, **kwargs)` once and return its result, JSON data, now and on every resume.
-
-        A failure is tried again `retries` times, first after `backoff_s`, then twice as long each time. `on_unknown`
-        says what to do if a process died in the middle of the call: `"rerun"` it, `"ask"` a person, `"fail"`, or
-        ask `async def (key) -> Done(result) | NotDone()`, which gets the step's idempotency key.
-        """
-        _check_step(key, fn, on_unknown, retries)
+        _check_step(key, fn)
         lane = self._current_lane()
         full_key = lane.take("step", key)
-        fingerprint = fingerprint_of(arguments=[args, kwargs]) if args or kwargs else {}
+        fingerprint = fingerprint_arguments(args, kwargs) if args or kwargs else _NO_ARGUMENTS
         record = self._log.records.by_key.get(("step", full_key))
         is_done = record is not None and record.state is StepState.COMPLETED and not record.is_skipped
         if record is not None and is_done and record.fingerprint == fingerprint:
-            return record.result  # the usual case of a replay, ten thousand times in a row
+            # The usual case of a replay, ten thousand times in a row.
+            return record.result if record.result_type is None else self._decode(lane, fn, record)
+        in_thread = policy.in_thread
+        if in_thread is None:
+            in_thread = lane.has_company or policy.timeout_s is not None
         step = Step(
             full_key,
             lane.lane_id,
-            on_unknown=on_unknown,
-            retries=retries,
-            backoff_s=backoff_s,
+            policy.on_unknown,
+            retry=policy.retry,
+            timeout_s=policy.timeout_s,
+            in_thread=in_thread and not inspect.iscoroutinefunction(fn),
+            codec=result_codec(fn),
+            raises_as_recorded=True,
             fingerprint=fingerprint,
         )
-        return await self._in_lane(lane, ("step", full_key), self._log.step(step, lambda: fn(*args, **kwargs)))
+        call = functools.partial(fn, *args, **kwargs) if args or kwargs else fn
+        work = self._log.attempt(step, call) if record is None else self._log.step(step, call)
+        return await self._in_lane(lane, ("step", full_key), work)
+
+    @staticmethod
+    def _decode(lane: LaneCursor, fn: Callable[..., Any], record: Record) -> Any:
+        try:
+            return result_codec(fn).decode(record.result, record.result_type, describe("step", record.key))
+        except Nondeterminism as error:
+            raise lane.stop(error) from error
 
     async def approval(self, key: str, show: Any = None) -> Decision:
         """Go on only if a person approves what is shown.
@@ -118,26 +138,63 @@ class Context(Operations):
             )
         return decision
 
-    async def gather(self, *awaitables: Awaitable[Any]) -> list[Any]:
-        """Run awaitables in parallel lanes and return their results in order.
+    @overload
+    async def gather(self, a: Awaitable[_T1], b: Awaitable[_T2], /, *, limit: int | None = None) -> tuple[_T1, _T2]: ...
+    @overload
+    async def gather(
+        self, a: Awaitable[_T1], b: Awaitable[_T2], c: Awaitable[_T3], /, *, limit: int | None = None
+    ) -> tuple[_T1, _T2, _T3]: ...
+    @overload
+    async def gather(
+        self,
+        a: Awaitable[_T1],
+        b: Awaitable[_T2],
+        c: Awaitable[_T3],
+        d: Awaitable[_T4],
+        /,
+        *,
+        limit: int | None = None,
+    ) -> tuple[_T1, _T2, _T3, _T4]: ...
+    @overload
+    async def gather(
+        self, *awaitables: Awaitable[_T], return_exceptions: Literal[False] = False, limit: int | None = None
+    ) -> list[_T]: ...
+    @overload
+    async def gather(
+        self, *awaitables: Awaitable[_T], return_exceptions: bool, limit: int | None = None
+    ) -> list[_T | Exception]: ...
+    async def gather(
+        self, *awaitables: Awaitable[Any], return_exceptions: bool = False, limit: int | None = None
+    ) -> Any:
+        """Run awaitables in parallel lanes, at most `limit` at a time, and return their results as a list, in order.
 
-        All lanes run to their end before the first failure, in order of the arguments, is raised.
+        All lanes run to their end before the first failure, in order of the arguments, is raised; with
+        `return_exceptions` failures are returned in the place of results.
         """
         try:
+            if limit is not None and (not isinstance(limit, int) or limit < 1):
+                raise TypeError(f"limit of ctx.gather is a number of lanes, not {limit!r}.")
             parent = self._current_lane()
             parent.check_free(("gather", ""))
         except BaseException:
             for item in awaitables:
-                if inspect.iscoroutine(item):
-                    item.close()  # it will not be awaited, and that is no mistake of the user's
+                _close(item)
             raise
         number = parent.uses["gather", ""] = parent.uses.get(("gather", ""), 0) + 1
         prefix = "" if parent.lane_id == MAIN_LANE else f"{parent.lane_id}/"
         lanes = [self._open_lane(f"{prefix}g{number}.{index + 1}") for index in range(len(awaitables))]
-        tasks = [asyncio.ensure_future(self._run_in(lane, item)) for lane, item in zip(lanes, awaitables, strict=True)]
-        return await self._in_lane(parent, ("gather", ""), self._join(lanes, tasks))
+        for lane in lanes:
+            lane.has_company = parent.has_company or len(lanes) > 1
+        turns = None if limit is None else asyncio.Semaphore(limit)
+        tasks = [
+            asyncio.ensure_future(self._run_in(lane, item) if turns is None else self._run_in_turn(turns, lane, item))
+            for lane, item in zip(lanes, awaitables, strict=True)
+        ]
+        return await self._in_lane(parent, ("gather", ""), self._join(lanes, tasks, return_exceptions))
 
-    async def _join(self, lanes: Sequence[LaneCursor], tasks: Sequence["asyncio.Future[Any]"]) -> list[Any]:
+    async def _join(
+        self, lanes: Sequence[LaneCursor], tasks: Sequence["asyncio.Future[Any]"], return_exceptions: bool
+    ) -> list[Any]:
         self._journal.writers += len(tasks)
         try:
             if tasks:
@@ -157,9 +214,10 @@ class Context(Operations):
             for error in errors:
                 if isinstance(error, Parked) and error_type is Parked:
                     raise Parked.join([one for one in errors if isinstance(one, Parked)])
-                if isinstance(error, error_type):
+                is_returned = return_exceptions and isinstance(error, Exception)
+                if isinstance(error, error_type) and not is_returned:
                     raise error
-        return [task.result() for task in tasks]
+        return [task.result() if error is None else error for error, task in zip(errors, tasks, strict=True)]
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -226,6 +284,17 @@ class Context(Operations):
                     )
                 )
 
+    async def _run_in_turn(self, turns: asyncio.Semaphore, lane: LaneCursor, work: Awaitable[_T]) -> _T:
+        try:
+            await turns.acquire()
+        except BaseException:
+            _close(work)
+            raise
+        try:
+            return await self._run_in(lane, work)
+        finally:
+            turns.release()
+
     async def _run_in(self, lane: LaneCursor, work: Awaitable[_T]) -> _T:
         token = current_lane.set((self, lane))
         try:
@@ -234,11 +303,13 @@ class Context(Operations):
             current_lane.reset(token)
 
 
-def _check_step(key: object, fn: object, on_unknown: object, retries: object) -> None:
+def _check_step(key: object, fn: object) -> None:
     check_key("step", key)
-    if not isinstance(retries, int) or retries < 0:
-        raise TypeError(f"retries of step {key!r} is a number of tries, not {retries!r}.")
     if not callable(fn):
         raise TypeError(f"Step {key!r} needs a function to call, not {fn!r}.")
-    if on_unknown not in ("rerun", "ask", "fail") and not callable(on_unknown):
-        raise TypeError(f"on_unknown is 'rerun', 'ask', 'fail' or an async function, not {on_unknown!r}.")
+
+
+def _close(work: Awaitable[Any]) -> None:
+    """Close what will not be awaited, which is no mistake of the user's."""
+    if inspect.iscoroutine(work):
+        work.close()

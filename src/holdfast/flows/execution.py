@@ -6,16 +6,16 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
 from holdfast.errors import Nondeterminism, RunCancelled, RunPaused
+from holdfast.flows.codec import UNDECLARED
 from holdfast.flows.context import Context
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import EventKind
-from holdfast.runtime.failures import describe_error, failed_steps
+from holdfast.runtime.failures import describe_error, failed_steps, original_of
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Records, fingerprint_of
 from holdfast.runtime.run_log import RunLog
-from holdfast.runtime.step import CancelRun, Stopped, Suspended
+from holdfast.runtime.step import CancelRun, ResultCodec, Stopped, Suspended
 
 _T = TypeVar("_T")
 
@@ -43,13 +43,13 @@ class FlowExecution:
         self._park_after_s = park_after_s
         self._watch = CancelWatch()
 
-    async def run(self, flow: Callable[[Context], Coroutine[Any, Any, _T]]) -> _T:
+    async def run(self, flow: Callable[[Context], Coroutine[Any, Any, _T]], codec: ResultCodec = UNDECLARED) -> _T:
         end: RunPaused | RunCancelled | None = None
         while end is None:
             log = self._log
             context = Context(log, self._journal, park_after_s=self._park_after_s)
             try:
-                return await self._run_once(context, flow)
+                return await self._run_once(context, flow, codec)
             except Suspended:
                 end = await self._pause(context)
             except CancelRun as request:
@@ -63,18 +63,25 @@ class FlowExecution:
                 end = await self._cancel_by_request()
             except Exception as error:
                 await self._fail(error)
-                raise
+                original = original_of(error)
+                if original is error:
+                    raise
+                raise original from original.__cause__
             finally:
                 # Whatever a flow left running must not write to a run that is over, paused or given up.
                 log.stop(Nondeterminism("The flow is over; nothing more is recorded for it."))
         raise end
 
-    async def _run_once(self, context: Context, flow: Callable[[Context], Coroutine[Any, Any, _T]]) -> _T:
+    async def _run_once(
+        self, context: Context, flow: Callable[[Context], Coroutine[Any, Any, _T]], codec: ResultCodec
+    ) -> _T:
         await self._begin()
         with watch_for_cancel(self._journal, self._log) as self._watch:
             result = await context.run(lambda: flow(context))
-        copy: _T = to_json(result, "the result of the flow")[1]
-        await self._log.append(self._log.event(EventKind.RUN_COMPLETED, result=copy), is_last=True)
+        copy: _T
+        data, type_name, copy = codec.encode(result, "the result of the flow")
+        named = {} if type_name is None else {"result_type": type_name}
+        await self._log.append(self._log.event(EventKind.RUN_COMPLETED, result=data, **named), is_last=True)
         return copy
 
     async def _begin(self) -> None:
@@ -123,7 +130,9 @@ class FlowExecution:
         return RunCancelled(f"Run {self._log.run_id!r} was cancelled.", run_id=self._log.run_id, reason=reason)
 
     async def _fail(self, error: Exception) -> None:
-        event = self._log.event(EventKind.RUN_FAILED, error=describe_error(error), steps=failed_steps(error))
+        event = self._log.event(
+            EventKind.RUN_FAILED, error=describe_error(original_of(error)), steps=failed_steps(error)
+        )
         with _unwrapped(error):
             await self._log.append(event, is_last=True)
 

@@ -33,6 +33,8 @@ class LaneCursor:
 
     lane_id: str
     recorded: list[Record]
+    has_company: bool = False
+    """Other lanes run beside it, so a function that blocks must not keep the loop from them."""
     position: int = 0
     uses: dict[tuple[str, str], int] = field(default_factory=dict)
     numbered: set[tuple[str, str]] = field(default_factory=set)

@@ -8,29 +8,59 @@ number, an answer from outside) belongs into a step. `Nondeterminism` says where
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from holdfast.enums import RunStatus
-from holdfast.errors import PayloadInvalid, RunCancelled
+from holdfast.errors import RunCancelled
+from holdfast.flows.arguments import check_call, record_call
+from holdfast.flows.context import Context
+from holdfast.flows.declared_types import result_codec
 from holdfast.flows.execution import FlowExecution, to_run_paused
-from holdfast.flows.sync_context import call_flow
+from holdfast.flows.sync_context import SyncContext, call_flow
 from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.jsondata import to_json
-from holdfast.runtime.records import Records, check_fingerprint, fingerprint_of
+from holdfast.runtime.records import Records
+from holdfast.runtime.step import ResultCodec
 from holdfast.runtime.stores import StoreLike, open_journal
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 
+@overload
 async def run_flow(
-    flow: Callable[..., Coroutine[Any, Any, _T]],
+    flow: Callable[Concatenate[Context, _P], Coroutine[Any, Any, _T]], /, *args: _P.args, **kwargs: _P.kwargs
+) -> _T: ...
+@overload
+async def run_flow(
+    flow: Callable[[Context, *_Ts], Coroutine[Any, Any, _T]],
+    /,
+    *args: *_Ts,
+    run_id: str | None = None,
+    store: StoreLike = "holdfast.db",
+    tags: Mapping[str, str] | None = None,
+) -> _T: ...
+@overload
+async def run_flow(flow: Callable[Concatenate[SyncContext, _P], _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T: ...
+@overload
+async def run_flow(
+    flow: Callable[[SyncContext, *_Ts], _T],
+    /,
+    *args: *_Ts,
+    run_id: str | None = None,
+    store: StoreLike = "holdfast.db",
+    tags: Mapping[str, str] | None = None,
+) -> _T: ...
+async def run_flow(  # type: ignore[misc]  # it takes what either signature allows
+    flow: Callable[..., Coroutine[Any, Any, Any]],
+    /,
     *args: Any,
     run_id: str | None = None,
     store: StoreLike = "holdfast.db",
     tags: Mapping[str, str] | None = None,
     **kwargs: Any,
-) -> _T:
+) -> Any:
     """Run `flow(ctx, *args, **kwargs)` to its end, or go on with it where it stopped, and return its result.
 
     `tags` are recorded with a new run, for searching. A completed run returns what is stored; a failed one goes on at
@@ -43,8 +73,7 @@ async def run_flow(
     run_id = uuid.uuid4().hex if run_id is None else check_run_id(run_id)
     origin = {} if tags is None else {"tags": check_tags(tags)}
     async with open_journal(store) as journal:
-        result: _T = await run_in_journal(journal, FlowCall(flow, args, kwargs, run_id=run_id, origin=origin))
-        return result
+        return await run_in_journal(journal, FlowCall(flow, args, kwargs, run_id=run_id, origin=origin))
 
 
 @dataclass(frozen=True)
@@ -64,27 +93,26 @@ class FlowCall:
 
     def recorded(self) -> dict[str, Any]:
         """Return the arguments as they are recorded."""
-        named = {name: _or_type(arg) for name, arg in self.kwargs.items()}
-        return {"args": [_or_type(arg) for arg in self.args], "kwargs": named}
+        return record_call(self.args, self.kwargs)
 
 
 async def run_in_journal(journal: Journal, call: FlowCall) -> Any:
     """Do what `run_flow` does, in a journal that is open; with `park_after_s`, raises `Parked` for a long wait."""
-    arguments, run_id = call.recorded(), call.run_id
+    arguments, run_id, codec = call.recorded(), call.run_id, result_codec(call.flow)
     records = Records(await journal.read(run_id) if await journal.read_head(run_id) else ())
     if _is_complete(run_id, records, arguments):
-        return records.end.get("result")
+        return _result(records, codec)
     claim = await journal.claim(run_id)
     try:
         if claim.head > records.last_seq:  # another process was faster with some or all of it
             for event in await journal.read(run_id, records.last_seq):
                 records.add(event)
             if _is_complete(run_id, records, arguments):
-                return records.end.get("result")
+                return _result(records, codec)
         execution = FlowExecution(
             journal, claim, records, call.name, arguments, origin=call.origin, park_after_s=call.park_after_s
         )
-        return await execution.run(lambda ctx: call_flow(call.flow, ctx, *call.args, **call.kwargs))
+        return await execution.run(lambda ctx: call_flow(call.flow, ctx, *call.args, **call.kwargs), codec)
     finally:
         await journal.release(claim)
 
@@ -96,10 +124,14 @@ def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
     return dict(tags)
 
 
+def _result(records: Records, codec: ResultCodec) -> Any:
+    return codec.decode(records.end.get("result"), records.end.get("result_type"), "The result of the flow")
+
+
 def _is_complete(run_id: str, records: Records, call: Mapping[str, Any]) -> bool:
     """Return true if nothing is left to do. Raises if the run must not go on now, or not with this call."""
     if records.created is not None:
-        _check_arguments(run_id, records, call)
+        check_call(run_id, records.created, call)
     if records.status is RunStatus.CANCELLED:
         raise RunCancelled(f"Run {run_id!r} was cancelled.", hint="Start a new run.", run_id=run_id)
     if records.status is RunStatus.PAUSED and records.cancel_request is None and not _is_answered(records):
@@ -107,21 +139,8 @@ def _is_complete(run_id: str, records: Records, call: Mapping[str, Any]) -> bool
     return records.status is RunStatus.COMPLETED
 
 
-def _check_arguments(run_id: str, records: Records, call: Mapping[str, Any]) -> None:
-    recorded = (records.created or {}).get("fingerprint", {})
-    check_fingerprint(f"Run {run_id!r}", recorded, fingerprint_of(**call))
-
-
 def _is_answered(records: Records) -> bool:
     waiting = records.end.get("waiting", ())
     if not isinstance(waiting, Sequence):
         return True
     return not waiting or len(records.waiting_for_person()) < len(waiting)
-
-
-def _or_type(value: Any) -> Any:
-    """Return an argument as it is recorded: itself where it is JSON data, else its type alone."""
-    try:
-        return to_json(value)[1]
-    except PayloadInvalid:
-        return {"$type": f"{type(value).__module__}.{type(value).__qualname__}"}

@@ -30,6 +30,12 @@ def to_json(value: Any, what: str = "payload") -> tuple[bytes, Any]:
     if not is_exact:
         copy = _to_plain(value, what, 0)
         text = _encode(copy)
+    check_limits(text, copy, what)
+    return text, copy
+
+
+def check_limits(text: bytes, copy: Any, what: str) -> None:
+    """Raise `PayloadInvalid` if JSON data, as text and decoded, is too large or too deep to be journaled."""
     if len(text) > MAX_BYTES:
         raise PayloadInvalid(
             f"{what} has {len(text):,} bytes; the limit is {MAX_BYTES:,}.",
@@ -37,7 +43,6 @@ def to_json(value: Any, what: str = "payload") -> tuple[bytes, Any]:
         )
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _depth(copy) > MAX_DEPTH:
         raise PayloadInvalid(f"{what} is nested more than {MAX_DEPTH} levels deep.")
-    return text, copy
 
 
 def to_json_as_is(value: Any) -> bytes:
@@ -56,6 +61,18 @@ def is_json(value: Any) -> bool:
     except PayloadInvalid:
         return False
     return True
+
+
+_JSON_TYPES = (str, int, float, bool, type(None))
+
+
+def is_exactly_json(value: Any) -> bool:
+    """Return true if JSON data comes back as the very same types: no tuple, no enum, no class of the user's."""
+    if type(value) is list:
+        return all(is_exactly_json(item) for item in value)
+    if type(value) is dict:
+        return all(type(key) is str and is_exactly_json(item) for key, item in value.items())
+    return type(value) in _JSON_TYPES
 
 
 def _depth(value: Any) -> int:
@@ -78,6 +95,10 @@ def _to_plain(value: Any, path: str, depth: int) -> Any:
         raise PayloadInvalid(f"{path.split('.')[0]} is circular or nested more than {MAX_DEPTH} levels deep.")
     if value is None or isinstance(value, bool):
         return value
+    if _is_numpys(value):  # some are also floats
+        raise PayloadInvalid(
+            f"{path} is numpy's {type(value).__name__}, not a number of Python's.", hint=_advice(value)
+        )
     if isinstance(value, str):
         return _to_plain_text(value, path)
     if isinstance(value, int):
@@ -90,7 +111,20 @@ def _to_plain(value: Any, path: str, depth: int) -> Any:
         return {_to_plain_key(key, path): _to_plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_to_plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
-    raise PayloadInvalid(f"{path} is a {type(value).__name__}, which JSON cannot hold.")
+    raise PayloadInvalid(f"{path} is a {type(value).__name__}, which JSON cannot hold.", hint=_advice(value))
+
+
+def _advice(value: Any) -> str:
+    if _is_numpys(value):
+        return "Convert it: .item() for one number, .tolist() for an array."
+    return (
+        "Journal JSON data, or declare the type that the function returns (`-> datetime`, `-> list[Order]`): "
+        "then dataclasses, pydantic models, datetime, UUID, Decimal, Path, bytes, Enum and sets are recorded too."
+    )
+
+
+def _is_numpys(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "numpy"
 
 
 def _to_plain_text(value: str, path: str) -> str:

@@ -52,6 +52,8 @@ class Record:
     lane_id: str
     state: StepState = StepState.OPEN
     result: Any = None
+    result_type: str | None = None
+    """The name of the type that the result was declared to be; `None` for JSON data."""
     error: Mapping[str, Any] = field(default_factory=dict)
     attempt: int = 0
     retry_at: float = 0.0
@@ -220,6 +222,7 @@ class Records:
             record.wake_at = _number(payload.get("wake_at"), 0.0)
         elif state is StepState.COMPLETED:
             record.result = payload.get("result") if record_type != "wait" else self.inbox.take_from(payload)
+            record.result_type = payload.get("result_type")
         elif state is StepState.FAILED:
             record.error = _object(payload.get("error"))
             if "retry_at" in payload:

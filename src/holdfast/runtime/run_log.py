@@ -7,7 +7,6 @@ A `RunLog` is what the owner of a run has of its journal, and the only way to ad
 import asyncio
 import contextlib
 import inspect
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +25,9 @@ from holdfast.errors import (
 from holdfast.runtime.checkpoint.base import Append, Claim, Prepared, Statement, prepare
 from holdfast.runtime.deferred import DeferredEvents
 from holdfast.runtime.events import Event, EventKind, create_event
-from holdfast.runtime.failures import describe_error, rebuild_error
+from holdfast.runtime.failures import as_replayed, describe_error, describe_whole, mark_step, rebuild_error
+from holdfast.runtime.head_tracker import HeadTracker
+from holdfast.runtime.invocation import invoke
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
@@ -45,7 +46,6 @@ from holdfast.runtime.step import (
 )
 from holdfast.runtime.unknown_outcomes import Aborted, Done, NotDone, Unclear, from_answer, from_policy, unknown_error
 
-_MAX_BACKOFF_S = 60.0
 _NOTHING_BESIDE = SameCommit()
 _FOR_THE_OWNER = (
     EventKind.RUN_CANCEL_REQUESTED,
@@ -53,43 +53,6 @@ _FOR_THE_OWNER = (
     EventKind.HUMAN_APPROVAL_RECEIVED,
     EventKind.EVENT_RECEIVED,
 )
-
-
-class HeadTracker:
-    """How far the owner of a run knows its journal: everything up to `head`, and own numbers beyond a gap. Pure.
-
-    A number in the gap is another writer's, or that of an own append which has not been answered yet.
-    """
-
-    __slots__ = ("_beyond", "head")
-
-    def __init__(self, head: int) -> None:
-        self.head = head
-        self._beyond: set[int] = set()
-
-    @property
-    def has_gap(self) -> bool:
-        return bool(self._beyond)
-
-    def note_own(self, numbers: Sequence[int]) -> None:
-        """Note the numbers of one append of the owner's, which follow each other."""
-        if not self._beyond and numbers and numbers[0] == self.head + 1:
-            self.head = numbers[-1]  # the usual case: nobody else writes
-            return
-        self._beyond.update(number for number in numbers if number > self.head)
-        self._close_gap()
-
-    def note_read(self, seq: int) -> None:
-        """Note that the journal was read up to this number, whoever wrote what is there."""
-        if seq > self.head:
-            self.head = seq
-            self._beyond = {number for number in self._beyond if number > seq}
-            self._close_gap()
-
-    def _close_gap(self) -> None:
-        while self.head + 1 in self._beyond:
-            self.head += 1
-            self._beyond.remove(self.head)
 
 
 class RunLog:
@@ -179,6 +142,8 @@ class RunLog:
     def _encode(
         self, deferred: list[Prepared], events: Sequence[Event | Prepared], rows: Sequence[Statement]
     ) -> Append:
+        if not deferred and len(events) == 1 and type(events[0]) is Prepared:
+            return Append(self.run_id, events, self.claim.epoch, rows)  # type: ignore[arg-type]  # as most are
         ready = [event if type(event) is Prepared else prepare(event) for event in events]  # type: ignore[arg-type]
         return Append(self.run_id, [*deferred, *ready] if deferred else ready, self.claim.epoch, rows)
 
@@ -229,17 +194,26 @@ class RunLog:
         # settled by its policy; a failed attempt waits for the rest of its pause; what is left is to be called.
         if record is not None:
             if record.state is StepState.COMPLETED:
-                return record.result
+                return self._replay(step, record)
             if record.state is StepState.FAILED:
                 raise rebuild_error(step.key, record.error)
             if record.state is StepState.STARTED and await self._resolve(step, record):
-                return record.result
+                return self._replay(step, record)
             if record.state is StepState.WAITING:
                 await sleep_until(record.retry_at, at_most_s=record.retry_in_s)
-                return await self._attempt(step, call, record.attempt + 1)
+                return await self.attempt(step, call, record.attempt + 1)
             if record.state is StepState.STARTED:
-                return await self._attempt(step, call, record.attempt)
-        return await self._attempt(step, call, 1)
+                return await self.attempt(step, call, record.attempt)
+        return await self.attempt(step, call, 1)
+
+    @staticmethod
+    def _replay(step: Step, record: Record) -> Any:
+        if step.codec is None:
+            return record.result
+        try:
+            return step.codec.decode(record.result, record.result_type, describe("step", step.key))
+        except Nondeterminism as error:
+            raise Stopped(error) from error
 
     def find(self, record_type: RecordType, key: str, fingerprint: Mapping[str, str]) -> Record | None:
         """Find what is recorded under a key. Raises `Stopped` if it was recorded for something else."""
@@ -257,7 +231,8 @@ class RunLog:
             raise Stopped(error) from error
         return record
 
-    async def _attempt(self, step: Step, call: Callable[[], Any], attempt: int) -> Any:
+    async def attempt(self, step: Step, call: Callable[[], Any], attempt: int = 1) -> Any:
+        """Make the call of a step, of which nothing more is recorded than the attempts before this one."""
         writes_intent = step.writes_intent
         while True:
             if not self._journal.may_begin:
@@ -269,24 +244,29 @@ class RunLog:
             # crash: with an intent, the outcome is unknown from here on and the policy decides; without one the step
             # has never been, and runs again.
             try:
-                result = await self._call(step, call)
+                data, type_name, result = await self._call(step, call)
             except Exception as error:
                 failure = self._judge(step, attempt, error)
-                await self._record_failure(step, attempt, error, failure)
+                await self._record_failure(step, attempt, failure)
                 # crash: whoever goes on waits for the rest of the time, then makes the next attempt.
                 if failure.pause is not None:
                     raise failure.pause from error
                 if failure.retry_in_s is None:
-                    raise
+                    raised = self._to_raise(step, error, failure)
+                    if raised is error:
+                        raise
+                    raise raised  # noqa: B904 - its cause is part of what is recorded
                 await asyncio.sleep(failure.retry_in_s)
                 attempt += 1
                 continue
             details = {} if writes_intent else step.details
             beside = step.with_result(result) if step.with_result else _NOTHING_BESIDE
-            done = self._step_event(step, step.kinds.completed, attempt, result=result, **details)
+            done = self._step_event(step, step.kinds.completed, attempt, result=data, **details)
+            if type_name is not None:
+                done.payload["result_type"] = type_name
             if step.is_acked_late and not beside.rows:
                 self._deferred.add(done, *beside.events)  # crash: until the next append the call was never made
-            elif details or step.fingerprint:
+            elif details:
                 await self.append(done, *beside.events, rows=beside.rows)
             else:  # all of it is what `_call` made, and most steps are like this
                 await self.append(prepare(done, is_plain=True), *beside.events, rows=beside.rows)
@@ -300,33 +280,40 @@ class RunLog:
             self.stop(error)
             raise Stopped(error) from error
 
-    async def _call(self, step: Step, call: Callable[[], Any]) -> Any:
+    async def _call(self, step: Step, call: Callable[[], Any]) -> tuple[Any, str | None, Any]:
+        """Make the call; returns its result as it is recorded, the name of its type, and as a replay returns it."""
         token = current_step.set((self.run_id, step.key))
         try:
-            result = call()
-            if type(result) is CoroutineType or inspect.isawaitable(result):
-                result = await result
+            if step.in_thread or step.timeout_s is not None:
+                result = await invoke(call, key=step.key, in_thread=step.in_thread, timeout_s=step.timeout_s)
+            else:
+                result = call()
+                if type(result) is CoroutineType or inspect.isawaitable(result):
+                    result = await result
         finally:
             current_step.reset(token)
-        return to_json(result, f"the result of step {step.key!r}")[1]  # what a replay would return
+        if step.codec is not None:
+            return step.codec.encode(result, f"the result of step {step.key!r}")
+        copy = to_json(result, f"the result of step {step.key!r}")[1]
+        return copy, None, copy
 
     def _judge(self, step: Step, attempt: int, error: Exception) -> Failure:
         if step.on_failure is not None:
             return step.on_failure(error)
-        return Failure(describe_error(error), self._retry_in(step, attempt, error))
+        is_final = isinstance(error, PayloadInvalid | Nondeterminism | RunPaused)
+        describe_failure = describe_whole if step.raises_as_recorded else describe_error
+        return Failure(describe_failure(error), None if is_final else step.retry.wait_s(attempt, error))
 
-    @staticmethod
-    def _retry_in(step: Step, attempt: int, error: Exception) -> float | None:
-        if attempt > step.retries or isinstance(error, PayloadInvalid | Nondeterminism | RunPaused):
-            return None
-        return float(min(step.backoff_s * 2 ** (attempt - 1), _MAX_BACKOFF_S) * random.uniform(0.8, 1.2))  # noqa: S311
-
-    async def _record_failure(self, step: Step, attempt: int, error: Exception, failure: Failure) -> None:
+    async def _record_failure(self, step: Step, attempt: int, failure: Failure) -> None:
         retry = {} if failure.retry_in_s is None else {"retry_at": time.time() + failure.retry_in_s}
         await self.append(self._step_event(step, step.kinds.failed, attempt, error=dict(failure.error), **retry))
-        if failure.retry_in_s is None:
-            with contextlib.suppress(AttributeError):
-                error.__holdfast_step__ = step.key  # type: ignore[attr-defined]  # found again by `failed_steps`
+
+    @staticmethod
+    def _to_raise(step: Step, error: Exception, failure: Failure) -> Exception:
+        if step.raises_as_recorded:
+            return as_replayed(step.key, error, failure.error)
+        mark_step(error, step.key)
+        return error
 
     def _step_event(self, step: Step, kind: str, attempt: int, **payload: Any) -> Event:
         if attempt > 1:
@@ -347,7 +334,14 @@ class RunLog:
         match outcome:
             case Done(result):
                 resolved = "reconciled" if record.answer is None else "answered"
-                await self._complete(step, record, result, resolved=resolved)
+                try:
+                    await self._complete(step, record, result, resolved=resolved)
+                except PayloadInvalid as error:
+                    if record.answer is None:
+                        raise
+                    record.has_question = False  # a person can mend it, so ask again and say what was wrong
+                    await self._ask(step, record, problem=error.message)
+                    raise Suspended(step.key) from error
                 return True
             case NotDone(resolution):
                 await self.append(self.event(step.kinds.unknown, step.lane_id, key=step.key, resolution=resolution))
@@ -359,10 +353,10 @@ class RunLog:
                 raise CancelRun(reason, by)
         raise unknown_error(self.run_id, step.key)
 
-    async def _ask(self, step: Step, record: Record) -> None:
+    async def _ask(self, step: Step, record: Record, **more: str) -> None:
         if record.has_question:
             return
-        show = {"question": "This step was in flight when its process died. Run it again?", **step.details}
+        show = {"question": "This step was in flight when its process died. Run it again?", **more, **step.details}
         await self.append(
             self.event(step.kinds.unknown, step.lane_id, key=step.key, resolution="ask"),
             self.event(EventKind.HUMAN_APPROVAL_REQUESTED, step.lane_id, key=step.key, about="outcome", show=show),
@@ -370,8 +364,13 @@ class RunLog:
         record.has_question = True
 
     async def _complete(self, step: Step, record: Record, result: Any, *, resolved: str) -> None:
-        result = to_json(result, f"the result of step {step.key!r}")[1]
+        what, type_name = f"the result of step {step.key!r}", None
+        if step.codec is None:
+            result = to_json(result, what)[1]
+        else:
+            result, type_name, _ = step.codec.encode(step.codec.accept(result, what), what)
+        named = {} if type_name is None else {"result_type": type_name}
         await self.append(
-            self._step_event(step, step.kinds.completed, record.attempt or 1, result=result, resolved=resolved)
+            self._step_event(step, step.kinds.completed, record.attempt or 1, result=result, resolved=resolved, **named)
         )
-        record.state, record.result = StepState.COMPLETED, result
+        record.state, record.result, record.result_type = StepState.COMPLETED, result, type_name

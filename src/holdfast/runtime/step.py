@@ -5,10 +5,11 @@ It is therefore no `Exception`.
 """
 
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.enums import PauseReason
 from holdfast.errors import HoldfastError, StepFailed
@@ -54,6 +55,49 @@ class Failure:
     pause: "Suspended | None" = None
 
 
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Which failures of a call are followed by another one, how often and after how long."""
+
+    retries: int = 0
+    backoff_s: float = 0.2
+    """How long the first wait is; each further one is twice as long."""
+    max_backoff_s: float = 60.0
+    jitter: float = 0.2
+    """Which part of a wait is left to chance, up or down, so that many runs do not come back at the same moment."""
+    retry_on: tuple[type[Exception], ...] = (Exception,)
+    no_retry_on: tuple[type[Exception], ...] = ()
+
+    def wait_s(self, attempt: int, error: Exception) -> float | None:
+        """Return how long to wait after this attempt before the next one; `None` if there is none."""
+        if attempt > self.retries or not isinstance(error, self.retry_on) or isinstance(error, self.no_retry_on):
+            return None
+        wait_s = min(self.backoff_s * 2.0 ** min(attempt - 1, 60), self.max_backoff_s)
+        return wait_s * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - no secret
+
+
+NO_RETRY = RetryPolicy()
+
+
+class ResultCodec(Protocol):
+    """How the result of a step that is no JSON data is recorded and read back."""
+
+    def encode(self, value: Any, what: str) -> tuple[Any, str | None, Any]:
+        """Return a value as JSON data, the name of its type, and the value as a replay will return it.
+
+        The name is `None` for JSON data. Raises `PayloadInvalid` if a replay could not return the same.
+        """
+        ...
+
+    def decode(self, data: Any, type_name: str | None, what: str) -> Any:
+        """Return what was recorded under this name. Raises `Nondeterminism` if the code now has another type there."""
+        ...
+
+    def accept(self, data: Any, what: str) -> Any:
+        """Return what a person's answer, or a reconciler's, stands for. Raises `PayloadInvalid` if for nothing."""
+        ...
+
+
 @dataclass(slots=True)  # not frozen: that makes one three times as slowly, and each step of a flow makes one
 class Step:
     """A call to be made once. `key` is unique in its run; `fingerprint` tells whether a replay asks for the same."""
@@ -63,8 +107,15 @@ class Step:
     on_unknown: OnUnknown = "rerun"
     has_intent: bool = False
     """Write the intent first even if an unknown outcome is simply run again, as model calls do for the money."""
-    retries: int = 0
-    backoff_s: float = 0.2
+    retry: RetryPolicy = NO_RETRY
+    timeout_s: float | None = None
+    """How long one attempt may take."""
+    in_thread: bool = False
+    """Call it in a thread: the call blocks, and something else runs beside it."""
+    codec: ResultCodec | None = None
+    """For results that are not JSON data; without one, only JSON data is a result."""
+    raises_as_recorded: bool = False
+    """Raise a failure the first time already as a replay will raise it."""
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     kinds: StepKinds = StepKinds()
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -76,7 +127,7 @@ class Step:
     """Its result is written with what the run appends next: for a call that may be made again, and on whose result
     nobody acts before that append."""
     on_failure: Callable[[Exception], Failure] | None = None
-    """Judges a failure instead of `retries`; what it tells is what a later process finds as the record's `error`."""
+    """Judges a failure instead of `retry`; what it tells is what a later process finds as the record's `error`."""
 
     @property
     def writes_intent(self) -> bool:

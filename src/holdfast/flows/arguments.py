@@ -1,0 +1,93 @@
+"""The arguments of a flow, as they are recorded when it starts and as whoever recovers it gets them back.
+
+JSON data is recorded as it is. Other values are recorded with the name of their type, those that the codec knows with
+their content too; of the rest, a client or a connection, only the type is known and compared.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from holdfast.errors import Nondeterminism, PayloadInvalid
+from holdfast.flows.codec import TypeCodec
+from holdfast.flows.declared_types import argument_codecs
+from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.records import check_fingerprint, fingerprint_of
+
+_TYPE, _VALUE = "$type", "$value"
+
+
+def record_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is recorded of a flow's arguments."""
+    return {"args": [_record(arg) for arg in args], "kwargs": {name: _record(arg) for name, arg in kwargs.items()}}
+
+
+def _record(value: Any) -> Any:
+    try:
+        return to_json(value)[1]
+    except PayloadInvalid:
+        pass
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    try:
+        return {_TYPE: name, _VALUE: TypeCodec(type(value), name).encode(value, "an argument")[0]}
+    except PayloadInvalid:
+        return {_TYPE: name}
+
+
+def check_call(run_id: str, created: Mapping[str, Any], call: Mapping[str, Any]) -> None:
+    """Raise `Nondeterminism` if a run was started with other arguments than these."""
+    recorded = created.get("fingerprint", {})
+    try:
+        check_fingerprint(f"Run {run_id!r}", recorded, fingerprint_of(**call))
+    except Nondeterminism:
+        # A run that was started before values of other types were recorded has but the types of them.
+        if recorded != fingerprint_of(**{name: _types_only(part) for name, part in call.items()}):
+            raise
+
+
+def _types_only(part: Any) -> Any:
+    items = part.items() if isinstance(part, dict) else enumerate(part)
+    found = {name: {_TYPE: item[_TYPE]} if _is_typed(item) else item for name, item in items}
+    return found if isinstance(part, dict) else list(found.values())
+
+
+def _is_typed(item: Any) -> bool:
+    return isinstance(item, dict) and set(item) == {_TYPE, _VALUE}
+
+
+def restore_call(flow: Callable[..., Any], created: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments a run was started with, for whoever goes on with it without being told them.
+
+    Raises `Nondeterminism` if one of them was not recorded, or cannot be read as what the flow declares now.
+    """
+    codecs = argument_codecs(flow)
+    names = list(inspect.signature(flow).parameters)[1:]  # without the context
+    args = created.get("args", ())
+    kwargs = created.get("kwargs", {})
+    positional = [_restore(item, names[index] if index < len(names) else "", codecs) for index, item in enumerate(args)]
+    return tuple(positional), {name: _restore(item, name, codecs) for name, item in kwargs.items()}
+
+
+def _restore(item: Any, name: str, codecs: Mapping[str, Any]) -> Any:
+    what, codec = f"Argument {name!r}", codecs.get(name)
+    if _is_typed(item):
+        if not isinstance(codec, TypeCodec):
+            codec = TypeCodec(_find_type(item[_TYPE], what), item[_TYPE])
+        return codec.decode(item[_VALUE], item[_TYPE], what)
+    if isinstance(item, dict) and set(item) == {_TYPE}:
+        raise Nondeterminism(
+            f"{what} was a {item[_TYPE]}, which is not recorded.",
+            hint="Give the run its arguments: run_flow(flow, …, run_id=…); or make it in a step.",
+        )
+    if isinstance(codec, TypeCodec):
+        return codec.decode(item, codec.name, what)  # a tuple, say, which is recorded as a list
+    return item
+
+
+def _find_type(name: str, what: str) -> type:
+    module_name, _, type_name = name.rpartition(".")
+    found = getattr(sys.modules.get(module_name), type_name, None)
+    if not isinstance(found, type):
+        raise Nondeterminism(f"{what} was a {name}, which is not there.", hint="Declare its type at the flow.")
+    return found
