@@ -42,18 +42,10 @@ async def worlds(postgres_url: str, tmp_path: Path, plain_repo: Path) -> AsyncIt
 
 def engine_with(world: World, body: str, **fields: Any) -> WorkflowEngine:
     definition = {"name": "tool", "version": 1, "backend": "command", "capabilities": ["spec_write"], **fields}
-    who = AgentPersona.model_validate({**definition, "argv": ["sh", "-c", body], "sandbox": False})
+    who = AgentPersona.model_validate({**definition, "argv": ["sh", "-c", body]})
     engine = world.engine(pool=(who,), backends=frozenset({Backend.COMMAND}))
     holdfast.engine.build_agent = build_agent
     return engine
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("on_lost", ["ask", "rerun"])
@@ -61,36 +53,39 @@ async def test_f1_an_agent_of_another_place_is_ended_there_and_not_begun_again_u
     worlds: tuple[World, World], tmp_path: Path, on_lost: str
 ) -> None:
     here, there = worlds
-    begun = tmp_path / "begun"
+    begun = tmp_path / "shared" / "begun"
+    begun.parent.mkdir()
     # The first one never ends by itself; what is begun after it hands in at once.
     body = f"echo $$ >> {begun}; if [ $(wc -l < {begun}) = 1 ]; then sleep 1000; fi; {HAND_IN}"
-    fields = {"cost_per_run_usd": 2.5, "on_lost": on_lost}
+    fields = {"cost_per_run_usd": 2.5, "on_lost": on_lost, "sandbox": {"write": [str(tmp_path / "shared")]}}
     first = engine_with(here, body, **fields)
     driving = asyncio.create_task(first.run(template(phase("spec")), repo_path=here.repo))
-    await until(lambda: begun.exists() and begun.read_text().strip())
-    pid = int(begun.read_text())
+    await until(lambda: driving.done() or (begun.exists() and begun.read_text().strip()))
+    assert not driving.done(), driving.result()
+    [before] = begun.read_text().splitlines()
     [run_id] = here.db.store.list_runs()
 
     taken = there.db.store.claim(run_id, force=True)
     with pytest.raises(LeaseLost):
         await driving
-    await until(lambda: not is_alive(pid))
+    assert list_running(here.data_dir / "spool") == []
     there.db.store.release(taken)
 
     second = engine_with(there, body, **fields)
     result = await second.resume(run_id)
     if on_lost == "ask":
         assert (result.state, result.waiting_for) == (RunStatus.PAUSED, "outcome")
-        assert begun.read_text().split() == [str(pid)]
+        assert begun.read_text().splitlines() == [before]
         [row] = await there.approvals(run_id)
         assert row.shown["args"]["argv"] == ["sh", "-c", body]
         assert row.shown["place"]["data"] == (here.data_dir / ".place").read_text()
         assert row.shown["place"]["at"] > 0
-        await second.decide(row.id, "approve", by="tester")
+        await second.decide(run_id, row.id, "approve")
         result = await second.resume(run_id)
 
     assert result.state is RunStatus.COMPLETED
     assert len(begun.read_text().split()) == 2
+    assert list_running(there.data_dir / "spool") == []
     # Both may have been paid: the first never said what it has cost.
     assert sorted(row.state for row in await there.ledger(run_id)) == ["reserved", "settled"]
     assert result.cost_micros == 5_000_000
