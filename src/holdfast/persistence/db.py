@@ -35,7 +35,7 @@ with name_missing_extra(__name__):
 
 
 _QUIET_S = 30.0
-_KEPT = 2  # connections; with the store's three an idle process has five
+_IDLE_MOST = 2  # connections; with the store's three an idle process has five
 
 
 class Database:
@@ -115,7 +115,7 @@ class Database:
             return
         most, self._most_in_use, self._look_at = self._most_in_use, 0, time.monotonic() + _QUIET_S
         pool: Any = self._engine.pool
-        if most <= _KEPT < pool.checkedin():
+        if most <= _IDLE_MOST < pool.checkedin():
             await self._engine.dispose()
 
     def _to_store_error(self, failed: DBAPIError) -> Exception:

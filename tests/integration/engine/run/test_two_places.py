@@ -16,8 +16,8 @@ from tests.support.progress_limit import until
 import holdfast.engine
 from holdfast.agents.build import build_agent
 from holdfast.engine import WorkflowEngine
-from holdfast.engine.run.foreign_commands import stop_foreign_commands
 from holdfast.engine.run.crashes import find_crash_loop
+from holdfast.engine.run.foreign_commands import stop_foreign_commands
 from holdfast.enums import Backend, RunStatus
 from holdfast.errors import LeaseLost
 from holdfast.persona import AgentPersona
