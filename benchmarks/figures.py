@@ -25,6 +25,7 @@ def rows(found: Found) -> Iterator[tuple[str, ...]]:
     yield from _append(found)
     yield from _size(found)
     yield from _many_phases(found)
+    yield from _many_processes(found)
     yield from _import(found)
 
 
@@ -189,6 +190,37 @@ def _many_phases(found: Found) -> Iterator[tuple[str, ...]]:
         verdict = _verdict(ratio <= 1.3)
         title = f"{title} among {ours[0]['steps']:,} phases"
         yield (title, _ms(big), f"among 100: {_ms(small)}", f"{ratio:.2f} ×", "≤ 1.3 ×", verdict)
+
+
+def _many_processes(found: Found) -> Iterator[tuple[str, ...]]:
+    """Several processes on one Postgres: commits side by side, news of them, and the look for what is due."""
+
+    def rows_of(name: str) -> Rows:
+        return found["jobs"].get(f"many_processes/many_processes.{name}", [])  # type: ignore[no-any-return]
+
+    def take(rows: Rows, name: str) -> list[float]:
+        return [row["extra"][name] for row in rows]
+
+    if steps := rows_of("steps_by_processes"):
+        ours = _spread(take(steps, "eight_rate"), lambda value: f"{value:,.0f}") + " steps/s"
+        for against, rate_of, ratio_of, target in (
+            ("one process", "one_rate", "eight_to_one", 2.0),
+            ("the same without notices", "silent_rate", "eight_to_silent", 0.9),
+        ):
+            ratio = median(take(steps, ratio_of))
+            other = f"{against}: {median(take(steps, rate_of)):,.0f}"
+            title = "one run in each of 8 processes, Postgres"
+            yield (title, ours, other, f"{ratio:.2f} ×", f"≥ {target:g} ×", _verdict(ratio >= target))
+    if seen := rows_of("time_until_seen"):
+        times = take(seen, "p99_s")
+        title = "an event seen in another process, 4 writers, p99"
+        against = f"p50: {_ms(take(seen, 'p50_s'))}"
+        yield (title, _ms(times), against, "", "≤ 100 ms", _verdict(median(times) <= 0.1))
+    if looks := rows_of("look_for_due"):
+        ratio = median(row["extra"]["big_s"] / row["extra"]["small_s"] for row in looks)
+        title = "what is due among 10,000 waiting and 100,000 ended runs, Postgres"
+        against = f"among 100 and 1,000: {_ms(take(looks, 'small_s'))}"
+        yield (title, _ms(take(looks, "big_s")), against, f"{ratio:.2f} ×", "≤ 1.3 ×", _verdict(ratio <= 1.3))
 
 
 def _size(found: Found) -> Iterator[tuple[str, ...]]:

@@ -80,6 +80,11 @@ SIZE = [
     Job("peer_langgraph.messages", "LangGraph `SqliteSaver`", 1000, 200, 1),
 ]
 MANY_PHASES = [Job("many_phases.resume_and_list", "**holdfast**", 10_000, 10_000, 3, fill="many_phases.fill")]
+MANY_PROCESSES = [
+    Job("many_processes.steps_by_processes", "**holdfast**", 200, 50, 3, True),
+    Job("many_processes.time_until_seen", "**holdfast**", 200, 50, 3, True),
+    Job("many_processes.look_for_due", "**holdfast**", 1, 1, 3, True),
+]
 IMPORT = [Job("imports.start", "**holdfast**", 10, 5)]
 
 BLOCKS = {
@@ -92,6 +97,7 @@ BLOCKS = {
     "append": APPEND,
     "size": SIZE,
     "many_phases": MANY_PHASES,
+    "many_processes": MANY_PROCESSES,
     "import": IMPORT,
 }
 COUNTED = [

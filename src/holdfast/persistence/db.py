@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,6 +34,10 @@ with name_missing_extra(__name__):
     from holdfast.persistence.schema import upgrade_rows
 
 
+_QUIET_S = 30.0
+_IDLE_MOST = 2  # connections; with the store's three an idle process has five
+
+
 class Database:
     """`url` is `sqlite+aiosqlite:///path` or `postgresql://…`; nothing is opened before it is needed.
 
@@ -50,6 +55,8 @@ class Database:
             self.path = f"{self._scratch.name}/holdfast.db"
         self._url = url
         self._pool = {"pool_size": connections, "max_overflow": 0, "pool_timeout": wait_s}
+        self._in_use = self._most_in_use = 0
+        self._look_at = 0.0
         self._engine: AsyncEngine | None = None
         self._sessions: async_sessionmaker[AsyncSession] | None = None
         self._store: JournalStore | None = None
@@ -88,6 +95,8 @@ class Database:
         if self._sessions is None:
             self._engine = self._make_engine()
             self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
+        self._in_use += 1
+        self._most_in_use = max(self._most_in_use, self._in_use)
         try:
             async with self._sessions() as session:
                 yield session
@@ -96,6 +105,18 @@ class Database:
             raise StoreBusy(message, hint="Try it again.", retry_after_s=5) from error
         except (DatabaseError, InterfaceError) as error:
             raise self._to_store_error(error) from error
+        finally:
+            self._in_use -= 1
+            await self._give_back()
+
+    async def _give_back(self) -> None:
+        """Close the connections to a server that a quiet process still has from when it was busy: others need them."""
+        if self._in_use or self.path is not None or self._engine is None or time.monotonic() < self._look_at:
+            return
+        most, self._most_in_use, self._look_at = self._most_in_use, 0, time.monotonic() + _QUIET_S
+        pool: Any = self._engine.pool
+        if most <= _IDLE_MOST < pool.checkedin():
+            await self._engine.dispose()
 
     def _to_store_error(self, failed: DBAPIError) -> Exception:
         """Return what an error of the driver's means; one that is about a row, not about the store, stays itself."""

@@ -142,6 +142,16 @@ async def _list_unowned(db: Database, parts: Sequence[Any], limit: int | None) -
     return _to_due(found, limit)
 
 
+async def list_owned_elsewhere(db: Database, run_ids: Collection[str]) -> set[str]:
+    """List those of the runs that a process of another machine owns, as its lease says."""
+    if db.path is not None:
+        return set()
+    leased = and_(_JOURNAL.c.run_id.in_(list(run_ids)), _JOURNAL.c.lease_until > func.clock_timestamp())
+    of_machine = _JOURNAL.c.owner.contains(process_owner.machine_mark(), autoescape=True)
+    async with db.session() as session:
+        return set(await session.scalars(select(_JOURNAL.c.run_id).where(leased, ~of_machine)))
+
+
 def _to_due(rows: Sequence[Any], limit: int | None) -> list[DueRun]:
     rows = sorted(rows, key=lambda row: (row.created_at, row.id))[:limit]
     return [DueRun(row.id, row.state, row.repo_path, row.wake) for row in rows]

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 from sqlalchemy.pool import Pool
+from tests.support.postgres_server import fresh_schema
 from tests.support.progress_limit import until
 
 from holdfast.errors import StoreBusy, StoreUnreadable
+from holdfast.persistence import db as database
 from holdfast.persistence import schema
 from holdfast.persistence.db import Database
 from holdfast.runtime.checkpoint.sqlite.transaction import to_store_error
@@ -161,3 +163,32 @@ def test_an_error_of_the_disk_is_told_by_what_was_tried(name: str, code: str) ->
     error.sqlite_errorcode, error.sqlite_errorname = getattr(sqlite3, name), name
 
     assert to_store_error(error, "holdfast.db").code == code
+
+
+async def test_f7_a_process_that_is_quiet_again_gives_its_connections_to_the_server_back(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_QUIET_S", 0.0)
+    with fresh_schema(f"{postgres_url}{'&' if '?' in postgres_url else '?'}application_name=counted") as url:
+        db = Database(url, connections=8)
+        await db.init_schema()
+
+        async def look() -> int:
+            async with db.session() as session:
+                query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'counted'"
+                return int(await session.scalar(text(query)) or 0)
+
+        try:
+            busy = max(await asyncio.gather(*(look() for _ in range(50))))
+            for _ in range(3):
+                await look()
+            await until_async(look, lambda count: count <= 5)
+        finally:
+            await db.dispose()
+
+    assert busy > 5
+
+
+async def until_async(look: Any, is_enough: Any) -> None:
+    while not is_enough(await look()):
+        await asyncio.sleep(0)

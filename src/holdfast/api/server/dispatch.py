@@ -15,6 +15,7 @@ from typing import Protocol
 from holdfast.api.server.engines import Engines
 from holdfast.api.server.metrics import RunMetrics, observe_run
 from holdfast.engine.approvals.decisions import decide_overdue
+from holdfast.engine.run.foreign_commands import stop_foreign_commands
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy, RunNotFound, RunNotInState
 from holdfast.persistence.db import Database
@@ -102,10 +103,12 @@ class InProcessDispatcher:
         self._back_off_s: dict[str, float] = {}
         self._woken = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._loading: asyncio.Task[object] | None = None
 
     async def start(self) -> None:
         self._looking = asyncio.create_task(self._look_for_ever(), name="holdfast-dispatcher")
+        self._ending = asyncio.create_task(self._end_foreign_commands())
 
     async def stop(self) -> None:
         if self._looking is not None:
@@ -113,7 +116,7 @@ class InProcessDispatcher:
         drives = list(self._drives.values())
         for drive in drives:
             drive.cancel()
-        waiting = [task for task in (self._looking, *drives) if task is not None]
+        waiting = [task for task in (self._looking, self._ending, *drives) if task is not None]
         if waiting:
             await asyncio.wait(waiting, timeout=self._grace_s)
 
@@ -149,6 +152,12 @@ class InProcessDispatcher:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_s):
                     await self._woken.wait()
+
+    async def _end_foreign_commands(self) -> None:
+        try:
+            await stop_foreign_commands(self._db, self._engines.spool_dir)
+        except Exception:
+            _log.exception("Commands of runs that another machine has could not be ended")
 
     def _find_held_back(self) -> set[str]:
         now = time.monotonic()

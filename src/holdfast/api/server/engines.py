@@ -66,6 +66,10 @@ class Engines:
             available_backends=find_available(is_simulated=is_simulated, readiness=readiness),
         )
 
+    @property
+    def spool_dir(self) -> Path:
+        return self._config.data_dir / "spool"
+
     def catalog(self, repo: Path | None) -> Catalog:
         return Catalog.for_repository(repo, self._config.config_dir)
 

@@ -138,6 +138,19 @@ def find_command(key: str, *, spool_dir: Path) -> list[str] | None:
     return list(json.loads(path.read_text())["argv"]) if path.exists() else None
 
 
+def list_running(spool_dir: Path) -> list[str]:
+    """List the keys of all commands that run, whoever started them."""
+    keys: list[str] = []
+    for path in sorted(spool_dir.glob("*/command.json")):
+        try:
+            spooled, key = read_spooled(path.parent), json.loads(path.read_text())["key"]
+        except (OSError, ValueError, KeyError):
+            continue  # removed meanwhile, or not ours
+        if spooled is not None and spooled.is_running:
+            keys.append(key)
+    return keys
+
+
 def is_lost(key: str, *, spool_dir: Path) -> bool:
     """Tell whether a command was started of which nobody will ever know how it ended."""
     spooled = read_spooled(spool_folder(spool_dir, key))

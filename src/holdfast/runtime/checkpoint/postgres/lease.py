@@ -4,9 +4,9 @@ Rule: a process that has not heard for a while that its leases hold begins nothi
 takes nothing from others at first, since they may have been cut off with it and live.
 """
 
-import contextlib
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 
 import psycopg
@@ -52,7 +52,8 @@ class LeaseKeeper:
         self._outages = outages
         self._lock = threading.Lock()
         self._claims: dict[str, Claim] = {}
-        self._listeners: list[LossListener] = []
+        # Weak: the thread must not keep alive whoever has dropped the store, and its claims with it.
+        self._listeners: list[weakref.WeakMethod[LossListener]] = []
         self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._good_until = float("inf")
@@ -84,11 +85,10 @@ class LeaseKeeper:
         self._outages.note()
 
     def add_listener(self, listener: LossListener) -> None:
-        self._listeners.append(listener)
+        self._listeners.append(weakref.WeakMethod(listener))
 
     def remove_listener(self, listener: LossListener) -> None:
-        with contextlib.suppress(ValueError):
-            self._listeners.remove(listener)
+        self._listeners = [known for known in self._listeners if known() not in (None, listener)]
 
     def close(self) -> None:
         self._is_closed.set()
@@ -99,31 +99,38 @@ class LeaseKeeper:
         self._good_until = sent_at + self._lease_s * 2 / 3
 
     def _run(self) -> None:
-        pause_s = self._lease_s / 3
-        while not self._is_closed.wait(pause_s):
+        every_s = self._lease_s / 3
+        skipped: list[Claim] = []
+        renewed_at = time.monotonic()
+        while not self._is_closed.wait(min(_AGAIN_S, every_s / 4) if skipped else every_s):
             with self._lock:
                 claims = list(self._claims.values())
                 if not claims:
                     self._thread = None
-            if not claims:
-                self._session.drop_unused()
-                return
-            pause_s = self._lease_s / 3 if self._renew(claims) else min(_AGAIN_S, self._lease_s / 12)
+                    break
+                # All of them in time, whatever keeps some of them from it.
+                is_all = not skipped or time.monotonic() - renewed_at >= every_s
+                if not is_all:
+                    claims = [claim for claim in skipped if self._claims.get(claim.run_id) == claim]
+            if is_all:
+                renewed_at = time.monotonic()
+            skipped = self._renew(claims, is_all=is_all) if claims else []
+        self._session.drop_unused()
 
-    def _renew(self, claims: Sequence[Claim]) -> bool:
-        """Renew all of them; false if it should be tried again soon."""
+    def _renew(self, claims: Sequence[Claim], *, is_all: bool) -> list[Claim]:
+        """Renew them; return those that are to be tried again soon."""
         sent_at = time.monotonic()
         try:
             renewed, lost = self._session.run(lambda connection: renew(connection, claims, self._lease_s), patience_s=0)
         except (HoldfastError, psycopg.Error):
-            return False
+            return list(claims)
         self._outages.note_delay(sent_at)
         with self._lock:
-            if self._claims:
+            if self._claims and is_all:
                 self._confirm(sent_at)
-        if lost:
-            self.remove(lost)
-            for listener, claim in [(listener, claim) for listener in list(self._listeners) for claim in lost]:
-                with contextlib.suppress(Exception):  # a listener whose loop is gone
-                    listener(claim)
-        return len(renewed) + len(lost) == len(claims)
+        self.remove(lost)
+        for claim in lost:
+            for listener in list(self._listeners):
+                if (call := listener()) is not None:
+                    call(claim)
+        return [claim for claim in claims if claim not in renewed and claim not in lost]

@@ -22,8 +22,6 @@ _EVERY_S = 0.02
 _IDLE_S = 5.0  # then the connection is given back
 _LAST_S = 1.0  # how long closing a store waits for its last notices
 _MAX_BYTES = 7900  # the server takes 8000
-# Nobody relies on a notice after a crash of the server, so it waits for no disk and no standby.
-_NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, n) FROM unnest(%s::text[]) AS n"
 
 
 class Notice(NamedTuple):
@@ -64,6 +62,8 @@ class NoticeSender:
         self._is_due = threading.Event()
         self._is_closed = False
         self._thread: threading.Thread | None = None
+        self._connection: Connection | None = None
+        """The one that was told not to wait for the disk."""
 
     def note(self, run_ids: Iterable[str], sender: int = 0) -> None:
         """Tell soon that these runs have new events; returns at once."""
@@ -98,13 +98,19 @@ class NoticeSender:
             if waiting:
                 self._send([to_payload(sender, run_ids) for sender, run_ids in waiting.items()])
             if is_over:
+                self._connection = None
                 self._session.drop_unused()
                 return
             time.sleep(_EVERY_S)
 
     def _send(self, payloads: list[str]) -> None:
         def notify(connection: Connection) -> None:
-            connection.execute(_NOTIFY, (CHANNEL, payloads))
+            if connection is not self._connection:
+                # Nobody relies on a notice after a crash of the server, so it waits for no disk and no standby.
+                connection.execute("SET synchronous_commit = off")
+                self._connection = connection
+            for payload in payloads:  # one, unless the store is used past its journal too
+                connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, payload), prepare=True)
 
         with contextlib.suppress(HoldfastError, psycopg.Error):
             self._session.run(notify, patience_s=0)

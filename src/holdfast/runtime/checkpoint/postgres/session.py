@@ -112,7 +112,7 @@ def _prepare(connection: Connection, target: Target, lease_s: float) -> None:
         "SELECT current_setting('server_encoding'), set_config('synchronous_commit', "
         "CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false), "
         "set_config('lock_timeout', %s, false), set_config('statement_timeout', '0', false), "
-        "set_config('idle_in_transaction_session_timeout', %s, false)",
+        "set_config('idle_in_transaction_session_timeout', %s, false), pg_backend_pid()",
         (to_milliseconds(LOCK_WAIT_S), to_milliseconds(lease_s)),
     ).fetchone()
     assert row is not None
@@ -120,6 +120,22 @@ def _prepare(connection: Connection, target: Target, lease_s: float) -> None:
         raise StoreUnreadable(
             f"{target.label} has the encoding {row[0]}, which cannot hold every text.",
             hint="Create the database with ENCODING 'UTF8'.",
+        )
+    if row[-1] != connection.info.backend_pid:
+        _check_pooler(connection, target)
+
+
+def _check_pooler(connection: Connection, target: Target) -> None:
+    """Refuse a pooler that gives a connection another session of the server for each transaction.
+
+    What a session is told (settings, notices, locks over several transactions) would be told to somebody else's.
+    """
+    with psycopg.connect(target.conninfo, autocommit=True) as other:
+        pids = [each.execute("SELECT pg_backend_pid()").fetchone() for each in (connection, other) * 3]
+    if pids[0] == pids[1] or len(set(pids)) > 2:  # two connections in one session, or one connection in several
+        raise StoreUnreadable(
+            f"{target.label} is behind a pooler in transaction mode, where a session does not last.",
+            hint="Set the pooler to session mode for holdfast, or give the address of the database itself.",
         )
 
 

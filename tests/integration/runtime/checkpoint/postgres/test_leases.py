@@ -1,6 +1,7 @@
 """F4: leases are renewed past whatever the process is busy with; without them nothing new begins."""
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -12,7 +13,7 @@ import pytest
 from tests.support.postgres_runs import append, own
 from tests.support.postgres_server import control_server
 from tests.support.progress_limit import until, wait_until
-from tests.support.stores import progress
+from tests.support.stores import progress, start_python
 
 from holdfast.errors import LeaseLost, RunBusy
 from holdfast.runtime.checkpoint import PostgresCheckpointer, process_owner
@@ -47,12 +48,15 @@ def test_f4_a_claim_that_waits_for_a_locked_row_costs_no_other_run_its_lease(
     store = open_store(lease_s=0.6)
     store.save_event(progress("locked"))
     store.claim("mine")
+    store.claim("also mine")
     with psycopg.connect(url) as stranger:
         stranger.execute("SELECT * FROM journal_runs WHERE run_id = 'locked' FOR UPDATE")
         claiming = threading.Thread(target=store.claim, args=("locked",))
         claiming.start()
         wait_until(lambda: sql("SELECT 1 FROM pg_locks WHERE NOT granted"))
 
+        wait_for_renewals(sql, "mine")
+        stranger.execute("SELECT * FROM journal_runs WHERE run_id = 'also mine' FOR UPDATE")
         wait_for_renewals(sql, "mine")
         with pytest.raises(RunBusy):
             open_store().claim("mine")
@@ -147,5 +151,32 @@ def test_who_was_cut_off_takes_nothing_from_others_who_may_have_been_cut_off_wit
             return bool(steady.claim("r"))
         except RunBusy:  # the server itself has only just started
             return False
+
+    wait_until(is_taken)
+
+
+def test_a_killed_owner_elsewhere_is_believed_until_its_lease_is_over_and_then_taken_over(
+    url: str, open_store: OpenStore, sql: Sql
+) -> None:
+    code = "claim = store.claim('r'); store.save_event(progress()); print('owns', flush=True); sys.stdin.read()"
+    opening = (
+        "import sys; from tests.support.stores import progress\n"
+        "from holdfast.runtime.checkpoint import PostgresCheckpointer; store = PostgresCheckpointer(sys.argv[1])\n"
+    )
+    process = start_python(opening + code, url, env={"HOLDFAST_TEST_MACHINE": "b"})
+    assert process.stdout is not None
+    assert process.stdout.readline() == "owns\n", process.communicate()[1]
+    process.kill()
+    process.communicate()
+    store = open_store()
+    with pytest.raises(RunBusy, match="on b"):
+        store.claim("r")
+    [(left_s,)] = sql("SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM journal_runs")
+    assert left_s < 6  # type: ignore[operator]
+
+    def is_taken() -> bool:
+        with contextlib.suppress(RunBusy):
+            return store.claim("r").is_takeover
+        return False
 
     wait_until(is_taken)

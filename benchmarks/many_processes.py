@@ -1,0 +1,188 @@
+"""Several processes on one Postgres: whether their commits share syncs, when others see an event, what a look costs.
+
+Everything is measured by turns in one job, so that both sides of a ratio meet the same moods of the machine.
+"""
+
+import asyncio
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from benchmarks.measure import Place, Reading, reading
+from benchmarks.ours_flow import flow
+from holdfast import run_flow
+from holdfast.runtime.checkpoint.postgres.notices import NoticeSender
+from holdfast.runtime.checkpoint.postgres.store import PostgresCheckpointer
+from holdfast.runtime.events import create_event
+from holdfast.runtime.journal import Journal
+
+PROCESSES = 8
+WRITERS = 4
+_TURNS = 3
+_EVERY_S = 0.02
+_LOOKS = 40
+_SMALL, _BIG = 100, 10_000
+
+
+def steps_by_processes(place: Place) -> Reading:
+    """One run in one process, one run in each of eight, and the same without any notice."""
+    rates: dict[str, list[float]] = {"one": [], "eight": [], "silent": []}
+    with reading() as found:
+        for _ in range(_TURNS):
+            for name, count in (("one", 1), ("eight", PROCESSES), ("silent", PROCESSES)):
+                rates[name].append(_measure(place, count, name))
+    ratios = {
+        "eight_to_one": statistics.median(e / o for e, o in zip(rates["eight"], rates["one"], strict=True)),
+        "eight_to_silent": statistics.median(e / s for e, s in zip(rates["eight"], rates["silent"], strict=True)),
+    }
+    found.extra.update({**{f"{name}_rate": statistics.median(each) for name, each in rates.items()}, **ratios})
+    return found
+
+
+def _measure(place: Place, count: int, mode: str) -> float:
+    """Steps per second of so many processes, from the moment when all are ready."""
+    children = [_start("drive", place.url, str(place.steps), mode) for _ in range(count)]
+    _wait_for(children)
+    began = time.perf_counter()
+    _let_go(children)
+    for child in children:
+        assert child.wait() == 0
+    return count * place.steps / (time.perf_counter() - began)
+
+
+def time_until_seen(place: Place) -> Reading:
+    """From an event's making, before its commit, to its arrival in another process; four processes write."""
+    children = [_start("write", place.url, str(place.steps), f"run-{number}") for number in range(WRITERS)]
+
+    async def follow(journal: Journal, run_id: str, took: list[float]) -> None:
+        seen = 0
+        async for event in journal.follow(run_id):
+            took.append(time.time() - event.ts)
+            seen += 1
+            if seen == place.steps:
+                return
+
+    async def go() -> list[float]:
+        store = PostgresCheckpointer(place.url)
+        journal = Journal(store)
+        took: list[float] = []
+        following = [asyncio.create_task(follow(journal, f"run-{number}", took)) for number in range(WRITERS)]
+        await asyncio.sleep(0.5)
+        _let_go(children)
+        await asyncio.gather(*following)
+        await journal.close()
+        store.close()
+        return took
+
+    _wait_for(children)
+    with reading() as found:
+        took = sorted(asyncio.run(go()))
+    for child in children:
+        assert child.wait() == 0
+    found.extra.update(p50_s=took[len(took) // 2], p99_s=took[len(took) * 99 // 100])
+    return found
+
+
+def look_for_due(place: Place) -> Reading:
+    """The same look among few and many runs that wait or are over, by turns."""
+    from holdfast.persistence.db import Database
+    from holdfast.persistence.listings import list_due
+
+    async def go() -> dict[str, float]:
+        dbs = {name: await _fill(place.url, count) for name, count in (("small", _SMALL), ("big", _BIG))}
+        times: dict[str, list[float]] = {name: [] for name in dbs}
+        for _ in range(_LOOKS):
+            for name, db in dbs.items():
+                began = time.perf_counter()
+                assert len(await list_due(db, limit=100)) == 10
+                times[name].append(time.perf_counter() - began)
+        for db in dbs.values():
+            await db.dispose()
+        return {f"{name}_s": statistics.median(each) for name, each in times.items()}
+
+    async def _fill(url: str, waiting: int) -> Database:
+        from sqlalchemy import text
+
+        name = f"waiting_{waiting}"
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}".encode())
+        db = Database(f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{name}")
+        await db.init_schema()
+        rows = (("paused", "approval", waiting, 1), ("completed", None, waiting * 10, 0), ("running", None, 10, 0))
+        async with db.session() as session:
+            await session.execute(text("INSERT INTO workflow_templates (id, hash) VALUES ('t', 'h')"))
+            for state, reason, count, questions in rows:
+                await session.execute(text(_RUNS), {"s": state, "r": reason, "n": count, "q": questions})
+            await session.execute(text("INSERT INTO journal_runs (run_id) SELECT id FROM runs"))
+            await session.commit()
+            await session.execute(text("ANALYZE runs"))
+            await session.execute(text("ANALYZE journal_runs"))
+            await session.commit()
+        return db
+
+    with reading() as found:
+        found.extra.update(asyncio.run(go()))
+    return found
+
+
+_RUNS = (
+    "INSERT INTO runs (id, template_id, state, pause_reason, open_questions, created_at) "
+    "SELECT CAST(:s AS text) || n, 't', CAST(:s AS text), CAST(:r AS text), :q, n::text "
+    "FROM generate_series(1, :n) AS n"
+)
+
+
+def _start(*arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "benchmarks.many_processes", *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _wait_for(children: list["subprocess.Popen[str]"]) -> None:
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+
+
+def _let_go(children: list["subprocess.Popen[str]"]) -> None:
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+
+
+def _get_ready() -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+async def drive(url: str, steps: int, mode: str) -> None:
+    """Make steps in one run of this process's own; with the mode `silent` nobody is told of them."""
+    if mode == "silent":
+        note: Callable[..., Any] = lambda *_: None  # noqa: E731
+        NoticeSender.note = note  # type: ignore[method-assign]
+    await run_flow(flow, 5, store=url)
+    _get_ready()
+    await run_flow(flow, steps, store=url)
+
+
+async def write(url: str, steps: int, run_id: str) -> None:
+    """Append at the pace of an agent's live output."""
+    store = PostgresCheckpointer(url)
+    journal = Journal(store)
+    claim = await journal.claim(run_id)
+    _get_ready()
+    for number in range(steps):
+        await journal.append(run_id, [create_event(run_id, "step.completed", key=f"s{number}")], claim=claim)
+        await asyncio.sleep(_EVERY_S)
+    await journal.close()
+    store.close()
+
+
+if __name__ == "__main__":
+    name, url, steps, option = sys.argv[1:]
+    asyncio.run({"drive": drive, "write": write}[name](url, int(steps), option))
