@@ -157,7 +157,8 @@ def _sandbox(_config: Config) -> Iterator[Check]:
     found = find_sandbox()
     if found.works:
         program = f" ({found.program})" if found.program else ""
-        yield Check("sandbox", "good", f"{found.kind} works{program}")
+        about = f": {found.reason}" if found.kind == "landlock" else ""
+        yield Check("sandbox", "good", f"{found.kind} works{program}{about}")
     else:
         finding = (
             f"none: {found.reason} A command of an agent could read and change all that you can, so a person is asked "

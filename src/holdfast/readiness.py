@@ -9,8 +9,9 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -64,16 +65,18 @@ class Readiness:
         self._config_dir = config_dir
         self._is_trusted = is_trusted or (lambda _persona: True)
         self._assumes_trust = False
+        self._is_blind = False
         self._answers: dict[tuple[Backend, str], tuple[float, ServerAnswer]] = {}
         self._keys: dict[str, tuple[float, bool]] = {}
 
-    def before_trust(self) -> "Readiness":
+    def before_trust(self, *, is_blind: bool = False) -> "Readiness":
         """Return the same with the same answers, for the question whom a person has to agree to.
 
-        Whoever is not trusted counts as having a server that answers; it is not asked.
+        Whoever is not trusted counts as having a server that answers; it is not asked. With `is_blind`, for others than
+        the machine's own user, they count as having everything: who could be chosen would tell which keys are there.
         """
         same = copy.copy(self)
-        same._assumes_trust = True
+        same._assumes_trust, same._is_blind = True, is_blind
         return same
 
     def list_needs(self, persona: AgentPersona) -> list[Need]:
@@ -114,6 +117,8 @@ class Readiness:
         is_trusted = self._is_trusted(persona)
         if not is_trusted and not self._assumes_trust:
             yield Need(False, "nobody has agreed to it yet", "consent", "Read it, then agree: holdfast trust --repo .")
+            return
+        if not is_trusted and self._is_blind:
             return
         has_all = True
         for need in self._look_here(persona):
@@ -236,3 +241,14 @@ def _describe_remedy(persona: AgentPersona, address: str, answer: ServerAnswer) 
 
 def _with_tag(name: str) -> str:
     return name if ":" in name else f"{name}:latest"
+
+
+@dataclass(frozen=True)
+class AgreedDefinitions:
+    """What was read of a repository at one moment, and who of it is ready.
+
+    A run is bound from these very definitions: files that are read a moment before or after may say something else.
+    """
+
+    entries: Sequence[CatalogEntry[AgentPersona]]
+    readiness: Readiness

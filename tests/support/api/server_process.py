@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,6 +64,8 @@ def main() -> None:
 
     if os.environ.get("HOLDFAST_TEST_AGENTS") != "simulated":
         use_note_agents(folder / "gates")
+    if slow := os.environ.get("HOLDFAST_TEST_SLOW_LS"):
+        _slow_down_listings(Path(slow))
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind(("127.0.0.1", int(os.environ.get("HOLDFAST_TEST_PORT", "0"))))
@@ -72,3 +75,14 @@ def main() -> None:
     listening.listen()  # from here on a client waits for the app instead of being refused
     print(listening.getsockname()[1], flush=True)
     server.run(sockets=[listening])
+
+
+def _slow_down_listings(mark: Path) -> None:
+    """Let the tool that lists files stand still in its thread, as on a file system that does not answer."""
+    from holdfast.agents.tools.files import WholeFileBackend
+
+    def stand_still(*_args: object, **_options: object) -> None:
+        mark.touch()
+        threading.Event().wait()
+
+    WholeFileBackend.ls = stand_still  # type: ignore[method-assign,assignment]

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
@@ -15,24 +14,13 @@ from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.errors import RepositoryMissing, RepositoryNotAllowed, WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persona import AgentPersona
-from holdfast.readiness import Readiness, find_available, open_readiness
+from holdfast.readiness import AgreedDefinitions, Readiness, find_available, open_readiness
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace.repository import find_repository, list_written_folders
 
 _KEEP_S = 5.0  # reading two dozen files for each of many runs started together would hold them all up
 _YAML = (".yaml", ".yml")
 _Parts = tuple[list[CatalogEntry[AgentPersona]], ArtifactSchemaRegistry]
-
-
-@dataclass(frozen=True)
-class AgreedDefinitions:
-    """What was read of a repository at one moment, without what nobody has agreed to.
-
-    A run is bound from these very definitions: files that are read a moment before or after may say something else.
-    """
-
-    entries: Sequence[CatalogEntry[AgentPersona]]
-    readiness: Readiness
 
 
 class Engines:
@@ -116,7 +104,7 @@ class Engines:
             catalog = self.catalog(repo)
             entries = catalog.list_personas()
             ready = readiness or self.readiness(entries, repo)
-            available = find_available(is_simulated=is_simulated, readiness=ready.before_trust())
+            available = find_available(is_simulated=is_simulated, readiness=ready.before_trust(is_blind=True))
             used = list_used(catalog, workflow, available, overrides, entries=entries)
             check_trust(repo, used, open_consents(self._config))
             return workflow.definition, self._without_strangers(repo, entries, ready)

@@ -141,7 +141,7 @@ async def _run(request: _RunOptions) -> int:
         from holdfast.cli.terminal.drive import drive
         from holdfast.cli.terminal.engine import YesToAll, open_engine
 
-    template, consents, readiness = _prepare(request)
+    template, consents, agreed = _prepare(request)
     callback = YesToAll() if request.is_yes else None
     opened = open_engine(
         repo=request.repo,
@@ -149,7 +149,7 @@ async def _run(request: _RunOptions) -> int:
         is_simulated=request.is_simulated,
         callback=callback,
         consents=consents,
-        readiness=readiness,
+        agreed=agreed,
     )
     async with opened as (engine, db, _config):
         run_id = str(uuid.uuid4())
@@ -168,9 +168,9 @@ async def _create(request: _RunOptions) -> int:
     from holdfast.cli.terminal.engine import open_engine
     from holdfast.cli.terminal.output import print_json, say
 
-    template, consents, readiness = _prepare(request)
+    template, consents, agreed = _prepare(request)
     opened = open_engine(
-        repo=request.repo, is_starting=True, is_simulated=request.is_simulated, consents=consents, readiness=readiness
+        repo=request.repo, is_starting=True, is_simulated=request.is_simulated, consents=consents, agreed=agreed
     )
     async with opened as (engine, _db, _config):
         run_id = await engine.create(template, repo_path=request.repo, **request.options)
@@ -182,7 +182,7 @@ async def _create(request: _RunOptions) -> int:
 
 
 def _prepare(request: _RunOptions) -> tuple[Any, Any, Any]:
-    """Return the template, the consents once a person has agreed to what needs one, and who is ready."""
+    """Return the template, the consents once a person has agreed to what needs one, and the personas they saw."""
     from holdfast.cli.commands.trust import agree
     from holdfast.cli.terminal.catalog import get_workflow
     from holdfast.cli.terminal.output import say
@@ -192,7 +192,7 @@ def _prepare(request: _RunOptions) -> tuple[Any, Any, Any]:
     entry = get_workflow(request.workflow, request.repo)
     overrides = request.options["persona_overrides"]
     origin = _complete(request, entry.definition) if request.repo.is_dir() else ""  # else the engine refuses it
-    consents, readiness = agree(
+    consents, agreed = agree(
         request.repo,
         entry,
         overrides,
@@ -204,7 +204,7 @@ def _prepare(request: _RunOptions) -> tuple[Any, Any, Any]:
         say(origin)
     if named := describe_uncommitted(request.repo):
         say(f"Not committed, so not among the run's files: {named}.")
-    return entry.definition, consents, readiness
+    return entry.definition, consents, agreed
 
 
 def _complete(request: _RunOptions, template: "WorkflowTemplate") -> str:

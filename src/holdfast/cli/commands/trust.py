@@ -14,7 +14,7 @@ from holdfast.cli.terminal.output import plain, print_json, print_text, say
 if TYPE_CHECKING:
     from holdfast.catalog import CatalogEntry
     from holdfast.consent import Agreeable, PersonaConsentStore
-    from holdfast.readiness import Readiness
+    from holdfast.readiness import AgreedDefinitions
     from holdfast.workflow import WorkflowTemplate
 
 
@@ -75,8 +75,8 @@ def agree(
     is_simulated: bool,
     is_yes: bool,
     can_ask: bool,
-) -> "tuple[PersonaConsentStore, Readiness]":
-    """Return the consents to run a workflow with, and who is ready for it.
+) -> "tuple[PersonaConsentStore, AgreedDefinitions]":
+    """Return the consents to run a workflow with, and the personas as they were read for that, once.
 
     A person who can be asked is asked for what is missing; `--yes` is consent.
 
@@ -85,17 +85,19 @@ def agree(
     from holdfast.catalog import Catalog, list_used
     from holdfast.config import load_config
     from holdfast.consent import AnyConsent, open_consents
-    from holdfast.readiness import find_available, open_readiness
+    from holdfast.readiness import AgreedDefinitions, find_available, open_readiness
 
     config = load_config()
     consents = AnyConsent() if is_yes else open_consents(config)
     catalog = Catalog.for_repository(repo, config.config_dir)
-    readiness = open_readiness(catalog.list_personas(), config, repo=repo, consents=consents)
+    entries = catalog.list_personas()
+    readiness = open_readiness(entries, config, repo=repo, consents=consents)
+    agreed = AgreedDefinitions(entries, readiness)
     if is_yes:
-        return consents, readiness
+        return consents, agreed
     available = find_available(is_simulated=is_simulated, readiness=readiness.before_trust())
-    used = list_used(catalog, workflow, available, overrides)
-    return _settle(repo, used, used[1:], consents, can_ask=can_ask), readiness
+    used = list_used(catalog, workflow, available, overrides, entries=entries)
+    return _settle(repo, used, used[1:], consents, can_ask=can_ask), agreed
 
 
 def agree_to_personas(repo: Path, names: set[str], *, is_yes: bool, can_ask: bool) -> "PersonaConsentStore":

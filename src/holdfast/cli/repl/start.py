@@ -17,7 +17,7 @@ from holdfast.config import load_config
 from holdfast.consent import open_consents
 from holdfast.engine.conversation.persona_choice import choose_persona
 from holdfast.enums import Backend
-from holdfast.readiness import open_readiness
+from holdfast.readiness import AgreedDefinitions, open_readiness
 from holdfast.workspace.user_checkout import find_branch
 
 
@@ -65,7 +65,9 @@ async def open_talk(
     # Importing what agents need takes a second or two, which a person spends typing.
     loading = asyncio.create_task(asyncio.to_thread(_load, persona.backend))
     is_rehearsal = persona.backend is Backend.SIMULATED
-    async with open_engine(repo=repo, is_simulated=is_rehearsal, readiness=readiness) as opened:
+    async with open_engine(
+        repo=repo, is_simulated=is_rehearsal, agreed=AgreedDefinitions(entries, readiness)
+    ) as opened:
         talk = Talk(
             opened,
             repo=repo,

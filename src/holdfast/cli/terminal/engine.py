@@ -13,7 +13,7 @@ from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.keys import hide_environment
 from holdfast.persistence.db import Database
-from holdfast.readiness import Readiness, find_available, open_readiness
+from holdfast.readiness import AgreedDefinitions, find_available, open_readiness
 
 
 class OpenEngine(NamedTuple):
@@ -32,19 +32,21 @@ async def open_engine(
     is_simulated: bool = False,
     callback: ApprovalCallback | None = None,
     consents: PersonaConsentStore | None = None,
-    readiness: Readiness | None = None,
+    agreed: AgreedDefinitions | None = None,
 ) -> AsyncIterator[OpenEngine]:
     """Open an engine on the configured database, which is made or brought up to date first.
 
-    Only for runs that start, a broken persona file is an error. `readiness` is one that was asked before.
+    Only for runs that start, a broken persona file is an error. With `agreed` nothing is read again: what is bound is
+    what a person was asked about.
     """
     hide_environment()
     config = load_config()
     catalog = Catalog.for_repository(repo, config.config_dir)
-    entries = catalog.list_personas() if is_starting else catalog.list_personas_if_whole()
-    personas = [entry.definition for entry in entries]
     consents = consents or open_consents(config)
-    ready = readiness or open_readiness(entries, config, repo=repo, consents=consents)
+    if agreed is None:
+        entries = catalog.list_personas() if is_starting else catalog.list_personas_if_whole()
+        agreed = AgreedDefinitions(entries, open_readiness(entries, config, repo=repo, consents=consents))
+    personas = [entry.definition for entry in agreed.entries]
     db = Database(config.database_url, connections=config.database_connections)
     try:
         await db.init_schema()
@@ -54,7 +56,7 @@ async def open_engine(
             persona_pool=personas,
             artifact_registry=catalog.artifact_registry(),
             consent_store=consents,
-            available_backends=find_available(is_simulated=is_simulated, readiness=ready),
+            available_backends=find_available(is_simulated=is_simulated, readiness=agreed.readiness),
             approval_callback=callback,
         )
         yield OpenEngine(engine, db, config)

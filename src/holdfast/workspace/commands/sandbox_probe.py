@@ -15,7 +15,7 @@ from pathlib import Path
 
 from holdfast.workspace.commands import confinement
 from holdfast.workspace.commands.bubblewrap import to_sandboxed
-from holdfast.workspace.commands.landlock import to_rules
+from holdfast.workspace.commands.landlock import knows_ports, to_rules
 from holdfast.workspace.commands.sandbox import Sandbox, SandboxKind
 from holdfast.workspace.commands.seccomp import build_filter, is_supported
 
@@ -82,8 +82,9 @@ def find_landlock() -> SandboxProbe:
     failure = _try_landlock(abi)
     if failure is not None:
         return SandboxProbe(None, failure)
+    network = "" if knows_ports(abi) else " Coding agents have the whole network: that needs version 4 (Linux 6.7)."
     return SandboxProbe(
-        None, f"Landlock (version {abi}) and seccomp contain commands on this machine.", SandboxKind.LANDLOCK
+        None, f"Landlock (version {abi}) and seccomp contain commands on this machine.{network}", SandboxKind.LANDLOCK
     )
 
 

@@ -1,6 +1,7 @@
 """What the pages are made of: statistics, previews, repositories, availability, checks."""
 
 import asyncio
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,32 @@ async def test_a_preview_says_what_nobody_has_agreed_to_as_starting_would(api: A
     assert by_file["problems"] == by_name["problems"]
     assert [one["field"] for one in of_nobody["problems"]] == ["persona_overrides.author"]
     assert agreed["problems"] == []
+
+
+async def test_a_preview_looks_up_nothing_for_a_persona_that_nobody_has_agreed_to(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is chosen and why would tell an operator which variables and programs the server has."""
+    folder = api.repo / ".holdfast" / "personas"
+    folder.mkdir(exist_ok=True)
+    text = "version: 9\ncapabilities: [spec_write, code_review, doc_write, research]\n"
+    (folder / "one.yaml").write_text(f"name: one\nbackend: openai\nmodel: m\napi_key_env: SOME_SERVICE_KEY\n{text}")
+    (folder / "two.yaml").write_text(f"name: two\nbackend: command\nargv: [some-program]\n{text}")
+
+    async def ask() -> Any:
+        found = await look(api, simulate=False)
+        started = await api.operator.post("/api/runs", json=api.body(simulate=False))
+        return found["roles"], found["problems"], started.json().get("detail")
+
+    without = await ask()
+    monkeypatch.setenv("SOME_SERVICE_KEY", "a-key")
+    (tmp_path / "some-program").write_text("#!/bin/sh\n")
+    (tmp_path / "some-program").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    assert await ask() == without
+    assert "SOME_SERVICE_KEY is" not in str(without)
+    assert "some-program is" not in str(without)
 
 
 async def test_a_preview_of_a_foreign_folder_opens_nothing_there(api: Api, tmp_path: Path) -> None:

@@ -32,11 +32,11 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 # Runs each line and tells what it printed; the same program is run outside, where each must find the canary.
 TRIES = """
 import json, subprocess, sys
-told = {}
+answers = {}
 for name, line in json.loads(sys.argv[1]).items():
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, timeout=60)
-    told[name] = (done.stdout + done.stderr).decode(errors="replace")[-300:]
-print(json.dumps(told))
+    answers[name] = (done.stdout + done.stderr).decode(errors="replace")[-300:]
+print(json.dumps(answers))
 """
 _CONNECT = "import socket; s=socket.socket(socket.{0}); s.connect({1}); print(s.recv(99).decode())"
 READS = {
@@ -188,9 +188,9 @@ async def test_what_an_agent_wrote_gets_nothing_out(
     assert result.state is RunStatus.COMPLETED
     [inside] = find_results(world, result.run_id)
     assert inside["sandbox"] == sandbox.kind
-    told = json.loads(inside["output"].strip())
-    assert told.keys() == lines.keys()
-    assert [name for name, text in told.items() if CANARY in text] == []
+    answers = json.loads(inside["output"].strip())
+    assert answers.keys() == lines.keys()
+    assert [name for name, text in answers.items() if CANARY in text] == []
     assert [name for name, text in json.loads(outside.stdout).items() if CANARY not in text] == []
 
 
@@ -232,8 +232,8 @@ async def test_set_up_has_the_network_until_an_agent_has_worked(
 
     await world.engine(find_sandbox=lambda: sandbox).resume(paused.run_id)
 
-    told = [json.loads(result["output"].strip()) for result in find_results(world, paused.run_id)]
-    reached = [[name for name, text in each.items() if CANARY in text] for each in told]
+    answers = [json.loads(result["output"].strip()) for result in find_results(world, paused.run_id)]
+    reached = [[name for name, text in each.items() if CANARY in text] for each in answers]
     assert reached == [["network"], []]
 
 

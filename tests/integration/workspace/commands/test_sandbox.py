@@ -398,10 +398,10 @@ async def test_landlock_opens_only_the_proxys_port_to_what_may_share_it(workspac
             server.shutdown()
             server.server_close()
 
-    page, refused, *told = outcome.output.splitlines()
+    page, refused, *lines = outcome.output.splitlines()
     assert (page, refused) == ("a page", "403")
-    assert [line for line in told if line.endswith("works")] == ["listed works", "pair works"]
-    assert len(told) == 14
+    assert [line for line in lines if line.endswith("works")] == ["listed works", "pair works"]
+    assert len(lines) == 14
     assert [(request.port, request.is_allowed) for request in outcome.requests] == [(port, True), (other, False)]
 
 

@@ -145,7 +145,7 @@ def _inspect(server: Server, body: StartRun, repo: Path | None, template: Workfl
         problems.append(to_problem("workflow", error))
     entries = catalog.list_personas()
     readiness = server.engines.readiness(entries, repo)
-    available = find_available(is_simulated=body.simulate, readiness=readiness.before_trust())
+    available = find_available(is_simulated=body.simulate, readiness=readiness.before_trust(is_blind=True))
     pool = [entry.definition for entry in entries]
     if not body.simulate:
         readiness.ask_servers(pool)
