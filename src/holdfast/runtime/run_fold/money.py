@@ -39,6 +39,8 @@ class RunMoney(EventFold):
         self.by_phase: dict[str, UsageTotal] = defaultdict(UsageTotal)
         self.by_model: dict[str, UsageTotal] = defaultdict(UsageTotal)
         self.is_simulated = False  # whether some of it is made up
+        self.estimated_micros = 0
+        """The part of the total that is our estimate, by the tokens that a program says it has used."""
         self.exhausted = ""
         self.limit_micros: int | None = None
         self.raised_micros: Counter[str] = Counter()
@@ -83,6 +85,7 @@ class RunMoney(EventFold):
         step = to_text(payload.get("step"))
         self._reserved.pop(entry, None)
         self.entry_of_step.pop(step, None)
+        self.estimated_micros += micros if payload.get("estimated") is True else 0
         call = self._calls.by_key.get(step)
         if call is not None:
             call.micros += micros
