@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.callbacks import AsyncCallbackHandler
 
 from holdfast.agents.redaction import SECRETS
-from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.events import Event, EventKind, Visibility
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Interrupted
 
@@ -78,7 +78,8 @@ class LiveText:
 
     async def _write_pieces(self) -> None:
         if self._response_id:
-            about = {"key": self._origin["key"], "response_id": self._response_id}
+            about: dict[str, Any] = {"key": self._origin["key"], "response_id": self._response_id}
+            about["visibility"] = Visibility.INTERNAL
             with contextlib.suppress(Exception, Interrupted):
                 await self._log.append(self._log.event(EventKind.AGENT_PROGRESS, self._lane_id, **about))
         while not await self._is_over_within(EVERY_S):
