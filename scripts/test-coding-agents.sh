@@ -25,8 +25,9 @@ fi
 
 tests=(env HOLDFAST_CODING_AGENTS="$folder" .venv/bin/python -m pytest -q -rA
   tests/integration/agents/coding_agent/test_products.py)
-if bwrap --unshare-net --dev-bind / / --proc /proc true 2>/dev/null; then
-  exec bwrap --unshare-net --dev-bind / / --proc /proc -- "${tests[@]}"
+# Without a /proc of its own: bubblewrap inside bubblewrap, which the agents run in, cannot be made with one.
+if bwrap --unshare-net --dev-bind / / true 2>/dev/null; then
+  exec bwrap --unshare-net --dev-bind / / -- "${tests[@]}"
 fi
 if [ "${ALLOW_NETWORK:-}" = 1 ]; then exec "${tests[@]}"; fi
 echo "bubblewrap does not work here, so the agents could reach the network. To run them all the same: ALLOW_NETWORK=1" >&2

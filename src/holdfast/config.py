@@ -47,6 +47,8 @@ class Config:
     model_idle_timeout_s: float | None = None
     model_tries: int | None = None
     model_max_wait_s: float | None = None
+    search_url: str | None = None
+    """Where the tool `web_search` asks; it answers as SearXNG does."""
     allowed_hosts: tuple[str, ...] = ()
     allow_unsandboxed: bool = False
     """Whether a request to `serve` may start a run whose commands are without a sandbox."""
@@ -207,6 +209,19 @@ def _parse_database_url(key: str, raw: _RawValue) -> str:
     return raw.value
 
 
+def _parse_address(key: str, raw: _RawValue) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(raw.value if isinstance(raw.value, str) else "")
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or not isinstance(raw.value, str) or not raw.value.isprintable() or "@" in parts.netloc:
+        _refuse(key, raw.origin, "it should be an address such as http://localhost:8080/search, without a password")
+    return raw.value
+
+
 def _parse_usd(key: str, raw: _RawValue) -> float:
     amount = _parse_number(key, raw)
     if not math.isfinite(amount) or amount <= 0:
@@ -334,6 +349,7 @@ _PARSERS: dict[str, Callable[[str, _RawValue], object]] = {
     "model_idle_timeout_s": _parse_timeout,
     "model_tries": _parse_tries,
     "model_max_wait_s": _parse_wait,
+    "search_url": _parse_address,
     "allowed_hosts": _parse_names,
     "allow_unsandboxed": _parse_switch,
     "trusted_proxies": _parse_networks,

@@ -186,6 +186,8 @@ class AgentPersona(Definition):
     fallback_models: tuple[str, ...] = ()
     max_output_tokens: int | None = Field(default=None, ge=1)
     model_settings: ModelSettings = ModelSettings()
+    structured_output: Literal["auto", "never"] = "auto"
+    """Whether a repair turn may end with the artifact as the agent's answer, by the provider's own way to get JSON."""
     subagents: tuple[Subagent, ...] = ()
     skills: tuple[str, ...] | None = None
     """Which of the repository's skills it knows of; without a list all of them."""
@@ -305,7 +307,7 @@ def _find_misfits(persona: AgentPersona) -> Iterator[tuple[Loc, str]]:
     for field in ("answer_timeout_s", "idle_timeout_s", "tries", "max_wait_s"):
         if is_command and getattr(persona, field) is not None:
             yield (field,), "a command persona makes no model calls itself; a phase's timeout_seconds bounds it"
-    for field in ("model_settings", "subagents"):
+    for field in ("model_settings", "structured_output", "subagents"):
         if is_command and getattr(persona, field) != AgentPersona.model_fields[field].default:
             yield (field,), "a command persona has a model of its own; give its program the options in argv"
     if persona.max_output_tokens and persona.model_settings.max_output_tokens:

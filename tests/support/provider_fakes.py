@@ -39,6 +39,8 @@ class Script:
     commands: Sequence[str] = ()
     text: str = "All done."
     plain: str = "All done."
+    holds: threading.Event | None = None
+    """An answer without tools waits for this."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ class ProviderFake:
         """Choose the answer by the tools that the agent has and the number of results that it shows."""
         name = next((name for name in _SHELLS if name in tools), None)
         if name is None:
+            if self.script.holds is not None:
+                self.script.holds.wait()
             return _Turn(text=self.script.plain)
         if results >= len(self.script.commands):
             return _Turn(text=self.script.text)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.models.factory import open_models
 from holdfast.agents.policy.file_policy import SCRATCH_ROUTE
+from holdfast.agents.policy.web_policy import WEB_FETCH, WEB_SEARCH
 from holdfast.agents.redaction import SECRETS
 from holdfast.agents.tools.rules import FILE_TOOLS
 from holdfast.config import Config
@@ -55,7 +56,7 @@ def build_agent(
 
         scratch = scratch_dir or _default_scratch(config, root_dir)
         return CommandAgent(persona, config, root_dir=root_dir, middleware=middleware, scratch_dir=scratch)
-    tools = [*tools, *_open_permitted_tools(persona)]
+    tools = [*tools, *_open_permitted_tools(persona, config)]
     chat_model, *fallbacks = (model,) if model is not None else open_models(persona, config)
     from deepagents import create_deep_agent
     from deepagents.backends import CompositeBackend, FilesystemBackend
@@ -136,13 +137,23 @@ def list_permitted_tools(persona: AgentPersona) -> list[str]:
     return [*names, "execute"] if has_shell else names
 
 
-def _open_permitted_tools(persona: AgentPersona) -> "list[BaseTool]":
+def _open_permitted_tools(persona: AgentPersona, config: Config) -> "list[BaseTool]":
     """Open the tools beside files and commands, each of which a persona has to name."""
-    if TODO_TOOL not in (persona.permissions.tools or ()):
-        return []
-    from holdfast.agents.tools.todos import open_todo_tool
+    permitted = persona.permissions.tools or ()
+    tools: list[BaseTool] = []
+    if TODO_TOOL in permitted:
+        from holdfast.agents.tools.todos import open_todo_tool
 
-    return [open_todo_tool()]
+        tools.append(open_todo_tool())
+    if WEB_FETCH in permitted:
+        from holdfast.agents.tools.web import open_fetch_tool
+
+        tools.append(open_fetch_tool(persona.permissions))
+    if WEB_SEARCH in permitted:
+        from holdfast.agents.tools.web import open_search_tool
+
+        tools.append(open_search_tool(config.search_url))
+    return tools
 
 
 def _open_files(names: list[str], config: Config, root_dir: Path, staging_dir: Path) -> "FilesystemBackend":

@@ -57,6 +57,12 @@ class ModelCard(Definition):
         total += output_tokens * prices.output
         return -(-total // 1_000_000)
 
+    def estimate_micros(self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> int:
+        """Return what many calls together have cost, as far as it can be told: none of them counts as a long one."""
+        plain = self.model_copy(update={"long_prices": None})
+        cached = min(cached_tokens, input_tokens)
+        return plain.cost_micros(input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached)
+
 
 class ModelTable(Definition):
     """Models by the short name that personas use."""
@@ -70,6 +76,17 @@ class ModelTable(Definition):
             return card
         known = (card for card in self.models.values() if card.backend is backend and card.id == model)
         return next(known, None)
+
+    def find_named(self, model: str) -> ModelCard | None:
+        """Find the card of a model that a program names without saying whose it is; the provider's own one first."""
+        paid = [card for card in self.models.values() if card.backend in (Backend.OPENAI, Backend.ANTHROPIC)]
+        paid += [
+            card for card in self.models.values() if card.backend in (Backend.OPENROUTER, Backend.OPENAI_COMPATIBLE)
+        ]
+        known = self.models.get(model)
+        if known in paid:
+            return known
+        return next((card for card in paid if model in (card.id, card.id.rpartition("/")[2])), None)
 
     def resolve_id(self, backend: Backend, model: str) -> str:
         """Return the provider's identifier for a short name; anything the table does not know is taken to be one."""

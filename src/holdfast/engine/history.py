@@ -13,7 +13,7 @@ from holdfast.enums import RunStatus
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.calls import CallLog, CallSpan
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, find_tree, to_number, to_text
-from holdfast.runtime.run_fold.money import RunMoney
+from holdfast.runtime.run_fold.money import OpenReservation, RunMoney
 from holdfast.runtime.step import idempotency_key
 
 _AGENT_COMMANDS = ("execute", "agent")
@@ -39,6 +39,8 @@ class History:
     """Commands of attempts that a change to the run ended, as the spool knows them: they are to be stopped."""
     reservations: dict[str, str] = field(default_factory=dict)
     """The last entry of money reserved for each step and not settled."""
+    unanswered: list[OpenReservation] = field(default_factory=list)
+    """Money of calls that ended without an answer before this process took the run over."""
     accepts_drift: bool = False
     """A person resumed it knowing that what its agents are told has changed."""
     unsandboxed_by: str | None = None
@@ -99,6 +101,7 @@ class _HistoryFold(EventFold):
             idempotency_key(self._run_id, call.key) for call in in_flight if call.tool in _AGENT_COMMANDS
         }
         history.reservations = self._money.entry_of_step
+        history.unanswered = self._money.find_unanswered()
         history.raised_micros = self._money.raised_micros
         return history
 

@@ -304,7 +304,7 @@ def sum_costs(run_id: str, *columns: Literal["phase_key", "attempt", "state", "i
 
 
 _UNANSWERED = """
-SELECT COALESCE(SUM(l.amount_micros), 0) AS total FROM ledger l WHERE l.run_id = :id AND l.is_simulated = 0
+FROM ledger l WHERE l.run_id = :id AND l.is_simulated = 0
 AND l.state = 'reserved' AND (:is_driven = 0 OR EXISTS (SELECT 1 FROM ledger n WHERE n.run_id = l.run_id
 AND n.step_key = l.step_key AND n.created_at > l.created_at))
 """
@@ -312,7 +312,15 @@ AND n.step_key = l.step_key AND n.created_at > l.created_at))
 
 def sum_unanswered(run_id: str, *, is_driven: bool) -> int:
     """Return what is reserved for calls that are over without an answer, and so perhaps paid, in millionths."""
-    return int(query(_UNANSWERED, {"id": run_id, "is_driven": int(is_driven)})[0]["total"])
+    total = f"SELECT COALESCE(SUM(l.amount_micros), 0) AS total {_UNANSWERED}"
+    return int(query(total, {"id": run_id, "is_driven": int(is_driven)})[0]["total"])
+
+
+def list_unanswered(run_id: str, *, is_driven: bool, limit: int) -> list[Row]:
+    """Return the calls that are over without an answer, the newest first, with what is reserved for each."""
+    rows = f"SELECT l.id, l.step_key, l.model, l.amount_micros {_UNANSWERED}"
+    parameters = {"id": run_id, "is_driven": int(is_driven), "limit": limit}
+    return query(f"{rows} AND l.amount_micros > 0 ORDER BY l.created_at DESC LIMIT :limit", parameters)
 
 
 _SUMS = (

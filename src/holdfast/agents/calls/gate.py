@@ -33,6 +33,8 @@ class Usage:
     cache_write_tokens: int = 0
     cost_micros: int | None = None
     """What the provider itself says it has cost, in micro-dollars."""
+    is_estimated: bool = False
+    """The cost is ours, by the model table, of tokens that a program says it has used."""
 
     def to_dict(self) -> dict[str, int]:
         counts = {name: getattr(self, name) for name in self.__slots__}

@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.callbacks import AsyncCallbackHandler
 
 from holdfast.agents.redaction import SECRETS
-from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.events import Event, EventKind, Visibility
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Interrupted
 
@@ -39,6 +39,7 @@ class LiveText:
         self._waiting = ""
         self._chars = 0
         self._reasoning = ""
+        self._response_id = ""
         self._writer: asyncio.Task[None] | None = None
         self._is_over = asyncio.Event()
         self.yielded_at = time.monotonic()
@@ -68,7 +69,19 @@ class LiveText:
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write_pieces())
 
+    def note_response_id(self, response_id: str) -> None:
+        """Take the name under which the provider can be asked later what this answer has cost."""
+        if self._response_id or self._is_over.is_set():
+            return
+        self._response_id = response_id
+        self._writer = self._writer or asyncio.get_running_loop().create_task(self._write_pieces())
+
     async def _write_pieces(self) -> None:
+        if self._response_id:
+            about: dict[str, Any] = {"key": self._origin["key"], "response_id": self._response_id}
+            about["visibility"] = Visibility.INTERNAL
+            with contextlib.suppress(Exception, Interrupted):
+                await self._log.append(self._log.event(EventKind.AGENT_PROGRESS, self._lane_id, **about))
         while not await self._is_over_within(EVERY_S):
             piece, self._waiting = _split(self._waiting)
             if piece:
@@ -108,6 +121,13 @@ def _split(text: str) -> tuple[str, str]:
     end = ends[-1] if ends else (len(text) if len(text) >= _MAX_WORD_CHARS else 0)
     end = min(end, len(text) - SECRETS.count_begun(text))  # a known secret may have any characters
     return text[:end], text[end:]
+
+
+def note_response_id(response_id: Any) -> None:
+    """Tell the call that is made here how its provider names the answer."""
+    live = _current.get()
+    if live is not None and isinstance(response_id, str) and 0 < len(response_id) <= 200:
+        live.note_response_id(response_id)
 
 
 class LiveTextCallback(AsyncCallbackHandler):

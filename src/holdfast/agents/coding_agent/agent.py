@@ -36,10 +36,11 @@ from holdfast.agents.coding_agent.agent_session import (
 from holdfast.agents.coding_agent.output import OutputEvents
 from holdfast.agents.coding_agent.sandbox import to_own_shell
 from holdfast.agents.coding_agent.summary import OutputSummary, summarize
-from holdfast.agents.coding_agent.usage import VARIABLE, find_usage_in_output, read_usage_file
+from holdfast.agents.coding_agent.usage import VARIABLE, estimate_cost, find_usage_in_output, read_usage_file
 from holdfast.agents.redaction import SECRETS, read_key
 from holdfast.agents.tools.rules import CommandSpool, ToolRule
 from holdfast.agents.tools.shell import Shell, granted_shell, open_shell
+from holdfast.catalog.model_table import load_model_table
 from holdfast.config import Config
 from holdfast.errors import AgentFailed, BackendUnavailable
 from holdfast.persona import AgentPersona
@@ -89,6 +90,7 @@ class CommandAgent:
         self._argv = persona.argv
         self._adapter = find_adapter(persona)
         self._root_dir = root_dir
+        self._config_dir = config.config_dir
         self._middleware = list(middleware)
         self._scratch_dir = scratch_dir
         self._shell = open_shell(root_dir, data_dir=config.data_dir)
@@ -303,7 +305,9 @@ class CommandAgent:
         if self._adapter is not None:
             summary = await asyncio.to_thread(summarize, self._adapter, outcome.log_path)
             tail = SECRETS.scrub_text(summary.answer)[-_TAIL_CHARS:] or tail
-        usage = self._find_usage(state, outcome, summary, usage_file)
+        table = load_model_table(self._config_dir)
+        card = table.find_named(summary.model) or table.find_named(self._persona.model)
+        usage = estimate_cost(self._find_usage(state, outcome, summary, usage_file), card)
         is_silent = bool(summary.error) and not summary.answer
         if outcome.state is not CommandState.EXITED or outcome.exit_code != 0 or is_silent:
             words = SECRETS.scrub_text(summary.error or summary.words)

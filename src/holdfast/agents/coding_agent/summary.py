@@ -18,6 +18,7 @@ class OutputSummary:
     """The fold of an output; `words` is the last line that is no JSON, for an agent that failed without saying why."""
 
     session: str = ""
+    model: str = ""
     text: str = ""
     """All that the model said, the end of it."""
     final: str = ""
@@ -41,6 +42,7 @@ class OutputSummary:
 
     def add(self, item: OutputItem) -> None:
         self.session = item.session or self.session
+        self.model = item.model or self.model
         self.final = item.final or self.final
         self.error = item.error or self.error
         self.total = item.total or self.total

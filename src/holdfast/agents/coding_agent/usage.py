@@ -9,14 +9,26 @@ may stand in an object `usage`. It is the word of a program: what makes no sense
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from holdfast.agents.calls.gate import Usage
+from holdfast.catalog.model_table import ModelCard
 
 VARIABLE = "HOLDFAST_USAGE_FILE"
 _MAX_BYTES = 100_000
 _MAX_MICROS = 10**12  # a million dollars: whoever says more has made a mistake
+
+
+def estimate_cost(usage: Usage | None, card: ModelCard | None) -> Usage | None:
+    """Return the usage with a cost by the model table, where tokens are all that a program reports."""
+    if usage is None or card is None or usage.cost_micros is not None or not usage.input_tokens + usage.output_tokens:
+        return usage
+    cost = card.estimate_micros(
+        input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cached_tokens=usage.cached_tokens
+    )
+    return replace(usage, cost_micros=cost, is_estimated=True)
 
 
 def read_usage_file(path: Path) -> Usage | None:

@@ -117,6 +117,7 @@ def _open_openai(spec: _ModelSpec) -> "BaseChatModel":
         "streaming": True,
         "stream_usage": True,
         "is_openai": is_openai,
+        "can_look_up_costs": persona.backend is Backend.OPENROUTER,
         **spec.sampling,
     }
     if persona.backend is Backend.OPENROUTER:

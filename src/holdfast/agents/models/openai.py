@@ -17,6 +17,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_openai import ChatOpenAI
 
 from holdfast.agents.calls.conversion import COST
+from holdfast.agents.calls.live_text import note_response_id
 from holdfast.agents.calls.provider_errors import CutShort, Malformed
 
 _REASONING = ("reasoning_content", "reasoning")
@@ -27,6 +28,8 @@ class OpenAIChat(ChatOpenAI):
     """A `ChatOpenAI` that streams, and that tells apart an answer from the beginning of one."""
 
     is_openai: bool = True
+    can_look_up_costs: bool = False
+    """The provider tells later what an answer has cost, by its name; so that is noted as soon as it is known."""
 
     def forget_account(self) -> None:
         """Keep what OPENAI_ORG_ID and OPENAI_PROJECT_ID hold from a server that is not OpenAI's."""
@@ -66,6 +69,8 @@ class OpenAIChat(ChatOpenAI):
         self, chunk: dict[str, Any], default_chunk_class: type, base_generation_info: dict[str, Any] | None
     ) -> ChatGenerationChunk | None:
         made = super()._convert_chunk_to_generation_chunk(chunk, default_chunk_class, base_generation_info)
+        if self.can_look_up_costs:
+            note_response_id(chunk.get("id"))
         if made is None:
             return None
         usage = chunk.get("usage")

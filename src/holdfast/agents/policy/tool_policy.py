@@ -21,6 +21,7 @@ from holdfast.agents.policy.file_policy import (
 )
 from holdfast.agents.policy.judgement import Judgement, allowed, denied, needs_approval, strictest
 from holdfast.agents.policy.read_only_forms import ReadOnlyForms
+from holdfast.agents.policy.web_policy import WEB_TOOLS, judge_web
 from holdfast.persona import PathRules, Permissions, Verdict
 
 CODING_AGENT = "agent"
@@ -67,6 +68,8 @@ class ToolPolicy:
         if name == "execute":
             line = args.get("command")
             return self._commands.judge(line) if isinstance(line, str) else allowed("no-command")
+        if name in WEB_TOOLS:
+            return judge_web(name, args, self._permissions)
         if name == CODING_AGENT and self._must_ask_program:
             program = next(iter(args.get("argv") or ()), "its program")
             return needs_approval(

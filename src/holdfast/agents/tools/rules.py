@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holdfast.agents.policy.file_policy import to_relative
+from holdfast.agents.policy.web_policy import WEB_TOOLS
 from holdfast.runtime.records import Record
 from holdfast.runtime.run_fold.todo_log import TODO_TOOL
 from holdfast.runtime.unknown_outcomes import Done, NotDone, Unclear
@@ -110,7 +111,7 @@ def file_tool_rules(root_dir: Path) -> dict[str, ToolRule]:
     """Return the rules of the file tools on a workspace, and of `task`, whose own calls are journaled one by one."""
     root = root_dir
     return {
-        **dict.fromkeys(("ls", "read_file", "glob", "grep", "task", TODO_TOOL), _READS),
+        **dict.fromkeys(("ls", "read_file", "glob", "grep", "task", TODO_TOOL, *WEB_TOOLS), _READS),
         "write_file": ToolRule("rerun"),
         "edit_file": ToolRule(
             lambda call, before: _find_edit(root, call, before), look=lambda call: _read_fingerprint(root, call)

@@ -9,10 +9,19 @@ from holdfast.cli.terminal.arguments import JSON, find_run_id, get_user
 from holdfast.cli.terminal.completion import complete_runs
 from holdfast.cli.terminal.output import Cell, describe_cost, paint, print_json, print_text, table
 from holdfast.enums import RunStatus
-from holdfast.persistence.raw_sql import find_last_payload, get_run, read_run_costs, sum_costs, sum_day, sum_unanswered
+from holdfast.persistence.raw_sql import (
+    find_last_payload,
+    get_run,
+    list_unanswered,
+    read_run_costs,
+    sum_costs,
+    sum_day,
+    sum_unanswered,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from decimal import Decimal
 
 _MOST_RUNS = 20
 
@@ -24,23 +33,31 @@ def budget(
     ] = None,
     add: Annotated[float | None, typer.Option("--add", metavar="USD", help="Raise the run's limit by this.")] = None,
     as_json: JSON = False,
+    settle: Annotated[
+        str | None,
+        typer.Option("--settle", metavar="CALL=USD", help="Say what a call has cost that was perhaps paid."),
+    ] = None,
 ) -> None:
-    """Show what was spent and what may be spent, or raise a run's limit.
+    """Show what was spent and what may be spent, raise a run's limit, or settle a call that was perhaps paid.
 
     Without RUN it shows today and the newest runs.
 
     Example: holdfast budget 3f2a --add 2.50
     """
     if run_id is None:
-        if add is not None:
-            raise typer.BadParameter("Name the run that may spend more.", param_hint="--add")
+        if add is not None or settle is not None:
+            raise typer.BadParameter("Name the run that this is for.", param_hint="--add, --settle")
         _show_all(read_day(), is_json=as_json)
         return
     if add is not None:
         refuse_inside_agent_command("holdfast budget --add")
+    if settle is not None:
+        refuse_inside_agent_command("holdfast budget --settle")
     full_id = find_run_id(run_id)
     if add is not None:
         _top_up(full_id, add)
+    if settle is not None:
+        _settle(full_id, *_parse_settlement(settle))
     _show_run(read_run_budget(full_id), is_added=add is not None, is_json=as_json)
 
 
@@ -91,6 +108,10 @@ def read_run_budget(run_id: str) -> dict[str, Any]:
         "simulated_usd": _usd(simulated),
         "reserved_usd": _usd(_sum(row for row in real_rows if row["state"] == "reserved")),
         "perhaps_paid_usd": _usd(sum_unanswered(run_id, is_driven=run["state"] == RunStatus.RUNNING)),
+        "perhaps_paid": [
+            {"call": row["id"], "step": row["step_key"], "model": row["model"], "usd": _usd(row["amount_micros"])}
+            for row in list_unanswered(run_id, is_driven=run["state"] == RunStatus.RUNNING, limit=_MOST_RUNS)
+        ],
         "limit_usd": _usd(limit),
         "left_usd": None if limit is None else _usd(max(limit - counted, 0)),
         "phases": [
@@ -151,6 +172,11 @@ def _show_run(facts: dict[str, Any], *, is_added: bool, is_json: bool) -> None:
             print_text(f"  of it ${under_way:.4f} reserved for calls that have not answered yet")
     if facts["perhaps_paid_usd"]:
         print_text(f"  of it ${facts['perhaps_paid_usd']:.4f} perhaps paid: for calls that ended without an answer")
+        rows = [[f"    {one['call'][:8]}", one["step"], f"${one['usd']:.4f}"] for one in facts["perhaps_paid"]]
+        print_text(table(rows))
+        if not is_added:
+            first = facts["perhaps_paid"][0]["call"][:8] if rows else "CALL"
+            print_text(f"  If you know what one has cost: holdfast budget {facts['run_id'][:8]} --settle {first}=USD")
     if is_added and facts["limit_hit"] == "day":
         from holdfast.runtime.run_fold.payload_text import advise_on_budget
 
@@ -163,6 +189,32 @@ def _describe_spent(facts: dict[str, Any]) -> str:
     limit = facts.get("limit_usd")
     cost = describe_cost(facts["spent_usd"], facts["simulated_usd"])
     return cost + (f" of ${limit:.2f}" if limit is not None else "")
+
+
+def _parse_settlement(text: str) -> "tuple[str, Decimal]":
+    from decimal import Decimal, InvalidOperation
+
+    call, _, amount = text.rpartition("=")
+    try:
+        cost = Decimal(amount)
+    except InvalidOperation:
+        cost = Decimal("NaN")
+    if not call or not cost.is_finite() or cost < 0:
+        raise typer.BadParameter("It should be CALL=USD, such as 1a2b3c4d=0.02.", param_hint="--settle")
+    return call, cost
+
+
+def _settle(run_id: str, call: str, cost: "Decimal") -> None:
+    import asyncio
+
+    from holdfast.cli.terminal.engine import open_engine
+    from holdfast.engine.settlement import settle_by_person
+
+    async def settle() -> None:
+        async with open_engine() as (_engine, db, _config):
+            await settle_by_person(db, run_id, call, cost, by=get_user())
+
+    asyncio.run(settle())
 
 
 def _top_up(run_id: str, amount: float) -> None:

@@ -12,6 +12,7 @@ from holdfast.engine.scope import RunScope
 from holdfast.errors import PhaseTimeout, RowRefused
 from holdfast.workflow import Phase
 
+MAX_TEXT_CHARS = 4000
 More = Callable[[Any], Sequence[Any]]
 """Makes middleware that the agent gets behind the journal's, from the journal's."""
 
@@ -68,11 +69,13 @@ async def invoke_agent(scope: RunScope, turn: AgentTurn) -> Any:
         await middleware.drain(turn.drain_s)
 
 
-def last_text(result: Any) -> str:
+def last_text(result: Any, *, limit: int | None = MAX_TEXT_CHARS) -> str:
     """Return the end of what the agent said, for readers; nothing of a result without messages."""
     messages = result.get("messages") if isinstance(result, dict) else None
     if not messages:
         return ""
     content = getattr(messages[-1], "content", "")
+    if isinstance(content, list) and isinstance(text := getattr(messages[-1], "text", None), str):
+        content = text  # what it said, without its thoughts
     text = content if isinstance(content, str) else str(content)
-    return text.encode(errors="replace").decode()[:4000]
+    return text.encode(errors="replace").decode()[:limit]

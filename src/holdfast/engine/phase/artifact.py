@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from holdfast.errors import ArtifactInvalid, ArtifactMissing, HoldfastError
 from holdfast.workflow import Phase
 
 MAX_ARTIFACT_BYTES = 16 * 1024 * 1024
+_CODE_BLOCK = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,26 @@ def check_edited(text: str, phase: Phase, registry: ArtifactSchemaRegistry) -> N
         raise to_artifact_error(phase, ArtifactCheck(False, findings=tuple(findings)))
 
 
-def write_edited(root: Path, phase: Phase, text: str) -> None:
+def write_artifact(root: Path, phase: Phase, text: str) -> None:
     """Put a text in the artifact's place, whole or not at all."""
     path = root / phase.expected_artifact.path
     if not _is_inside(root, path):
         raise to_artifact_error(phase, ArtifactCheck(is_missing=True))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".edited-", delete=False) as file:
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".artifact-", delete=False) as file:
         file.write(text.encode())
     # crash: the text lies beside under a name that nobody reads; whoever resumes writes it again.
     Path(file.name).replace(path)
+
+
+def find_in_answer(answer: str, phase: Phase, registry: ArtifactSchemaRegistry) -> str | None:
+    """Find the artifact in an agent's answer that is nothing else, or one code block; `None` if that is invalid."""
+    if len(answer) > MAX_ARTIFACT_BYTES:
+        return None
+    block = _CODE_BLOCK.fullmatch(answer.strip())
+    text = block[1] if block else answer
+    _data, findings = registry.validate_text(phase.expected_artifact.schema_id, text)
+    return None if findings else text
 
 
 def _is_inside(root: Path, path: Path) -> bool:

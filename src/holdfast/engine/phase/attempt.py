@@ -12,17 +12,19 @@ from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.engine.approvals.content import describe_result
 from holdfast.engine.approvals.phase import PhaseApproval
 from holdfast.engine.approvals.questions import ApprovalDecision, Subject
-from holdfast.engine.phase.agent_turn import AgentTurn, invoke_agent, last_text
+from holdfast.engine.phase.agent_turn import MAX_TEXT_CHARS, AgentTurn, invoke_agent, last_text
 from holdfast.engine.phase.artifact import (
     ArtifactCheck,
     check_artifact,
+    find_in_answer,
     move_aside,
     to_artifact_error,
-    write_edited,
+    write_artifact,
 )
 from holdfast.engine.phase.command_shell import CommandKind
 from holdfast.engine.phase.commands import TemplateCommand, check_success, run_command, save_files
 from holdfast.engine.phase.prompt import PhaseTask, render_envelope, render_repair
+from holdfast.engine.phase.repair import REPAIR_TURN, more_for_repair
 from holdfast.engine.scope import RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected
@@ -39,7 +41,7 @@ PIN = StepKinds(completed=EventKind.PHASE_STARTED)
 _ARTIFACT_FOUND = StepKinds(completed=EventKind.ARTIFACT_WRITTEN)
 _ARTIFACT_MISSING = StepKinds(completed=EventKind.ARTIFACT_REJECTED)
 SAVE_FILES = StepKinds(completed=EventKind.CHECKPOINT_SAVED)
-_EDIT = 3  # the agent's turns are 1 and 2
+_EDIT = REPAIR_TURN + 1
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,9 @@ class PhaseAttempt:
         """Let the agent work, and once more if what it hands in is not right. Raises `ArtifactMissing`/`…Invalid`."""
         messages = [{"role": "user", "content": envelope}]
         found = ArtifactCheck(is_missing=True)
-        for turn in (1, 2):
-            await self._invoke(turn, messages)
-            found = await self._check_artifact(turn)
+        for turn in (1, REPAIR_TURN):
+            answer = await self._invoke(turn, messages)
+            found = await self._check_artifact(turn, answer)
             if found.is_valid:
                 return found
             artifact = self._phase.expected_artifact
@@ -137,19 +139,34 @@ class PhaseAttempt:
             messages = [*messages[:1], {"role": "user", "content": repair}]
         raise to_artifact_error(self._phase, found)
 
-    async def _invoke(self, turn: int, messages: list[dict[str, str]]) -> None:
+    async def _invoke(self, turn: int, messages: list[dict[str, str]]) -> str | None:
+        """Let the agent work once; return its answer if that is the artifact itself, for which only a repair asks."""
+        scope, phase = self._scope, self._phase
         step = self._step(f"turn{turn}", AGENT_TURN, has_intent=True)
+        more = more_for_repair(scope, phase) if turn == REPAIR_TURN else None
 
         async def invoke() -> dict[str, Any]:
-            turn_request = AgentTurn(self._phase, self._attempt, f"turn{turn}", messages)
-            result = await invoke_agent(self._scope, turn_request)
-            return {"text": last_text(result)}
+            request = AgentTurn(phase, self._attempt, f"turn{turn}", messages, more or (lambda _journal: ()))
+            result = await invoke_agent(scope, request)
+            said = last_text(result, limit=None)
+            answer = await scope.on_disk(lambda: find_in_answer(said, phase, scope.registry)) if more else None
+            return {"text": said[:MAX_TEXT_CHARS], **({} if answer is None else {"answer": answer})}
 
-        await self._scope.log.step(step, invoke)
+        done: dict[str, Any] = await scope.log.step(step, invoke)
+        return done.get("answer")
 
-    async def _check_artifact(self, turn: int) -> ArtifactCheck:
+    async def _check_artifact(self, turn: int, answer: str | None = None) -> ArtifactCheck:
         scope, phase = self._scope, self._phase
-        found = await scope.on_disk(lambda: check_artifact(scope.place.root, phase, scope.run_id, scope.registry))
+
+        def look() -> ArtifactCheck:
+            found = check_artifact(scope.place.root, phase, scope.run_id, scope.registry)
+            if found.is_valid or answer is None:
+                return found
+            # crash: the turn's record has the answer, and whoever resumes writes it again.
+            write_artifact(scope.place.root, phase, answer)
+            return check_artifact(scope.place.root, phase, scope.run_id, scope.registry)
+
+        found = await scope.on_disk(look)
 
         def beside(_result: Any) -> SameCommit:
             if found.is_missing:
@@ -223,7 +240,7 @@ class PhaseAttempt:
         scope, phase = self._scope, self._phase
 
         def write() -> dict[str, Any]:
-            write_edited(scope.place.root, phase, text)
+            write_artifact(scope.place.root, phase, text)
             return check_artifact(scope.place.root, phase, scope.run_id, scope.registry).to_result()
 
         def beside(result: Any) -> SameCommit:

@@ -159,6 +159,7 @@ class Reservation:
         cached_tokens: int = 0,
         cache_write_tokens: int = 0,
         cost_micros: int | None = None,
+        is_estimated: bool = False,
     ) -> SameCommit:
         """Return what is written with the response: the cost by the provider, or the price of what was really used."""
         cost = cost_micros or 0
@@ -179,5 +180,6 @@ class Reservation:
             amount_micros=cost,
             input_tokens=input_tokens,
             output_tokens=output_tokens,
+            **({"estimated": True} if is_estimated else {}),
         )
         return SameCommit([event], rows)

@@ -162,6 +162,7 @@ class BudgetGate:
             cached_tokens=usage.cached_tokens,
             cache_write_tokens=usage.cache_write_tokens,
             cost_micros=usage.cost_micros,
+            is_estimated=bool(usage.is_estimated),
         )
 
     def failed(self, call: ModelCall, error: Exception) -> SameCommit:

@@ -90,3 +90,13 @@ def render_repair(path: str, schema_id: str, findings: Sequence[Finding], *, is_
         return f"You ended without writing `{path}`. Write it now: JSON, valid by the schema `{schema_id}`."
     lines = "\n".join(f"- {finding.path or '(the whole)'}: {finding.message} [{finding.rule}]" for finding in findings)
     return f"`{path}` is not valid by the schema `{schema_id}`:\n\n{lines}\n\nMend these and write the file again."
+
+
+def render_last_request(path: str, schema_id: str, findings: Sequence[Finding], *, is_missing: bool) -> str:
+    """Render the message after which an agent's answer is the artifact, with every finding."""
+    lines = "\n".join(f"- {finding}" for finding in findings)
+    state = "is not there" if is_missing else f"is still not valid:\n\n{lines}\n\n"
+    return (
+        f"`{path}` {state}{'. ' if is_missing else ''}Use no more tools. Answer now with the content of the file and "
+        f"nothing else: JSON, valid by the schema `{schema_id}`. Your answer is written to the file for you."
+    )

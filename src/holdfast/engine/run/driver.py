@@ -12,6 +12,7 @@ from holdfast.engine.phase.attempt import ChangesRequested, PhaseAttempt
 from holdfast.engine.run.stop import Cancelled, Completed, Failed, Paused, Stop, finish, pause_for_person
 from holdfast.engine.run.workspace import open_files, prepare
 from holdfast.engine.scope import RunScope, error_facts
+from holdfast.engine.settlement import settle_by_provider
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import ChecksFailed, HoldfastError, WorkspaceError
 from holdfast.persistence.models import RunPhaseRow
@@ -71,6 +72,7 @@ class RunDriver:
     async def _go(self) -> Stop:
         if (failed := await self._prepare()) is not None:
             return failed
+        await settle_by_provider(self._scope)
         phases = await self._complete_rows()
         while (stop := await self._step_phases(phases)) is None:
             phases = await read_phases(self._scope.db, self._scope.run_id)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PORT = 3128
 _OWN_HOSTS = ("127.0.0.1", "localhost", "::1")
-_PORTS = (80, 443)
+WEB_PORTS = (80, 443)
 _MOST_HEAD = 65536
 _CONNECT_S, _SILENT_S = 20.0, 600.0
 _MOST_CONNECTIONS = 256
@@ -40,7 +40,9 @@ class HostRules:
         self._rules = [split_address(pattern.lower()) for pattern in patterns]
 
     def allows(self, host: str, port: int) -> bool:
-        return any(_matches(pattern, host) and port in ((only,) if only else _PORTS) for pattern, only in self._rules)
+        return any(
+            _matches(pattern, host) and port in ((only,) if only else WEB_PORTS) for pattern, only in self._rules
+        )
 
     def names(self, host: str) -> bool:
         """Tell whether a host is listed by itself and not by a pattern; then it may be one of this machine."""
@@ -107,7 +109,7 @@ class Proxy:
         place, slash, path = after.partition("/")
         host, port = split_address(place.rpartition("@")[2].lower())
         host, port = host.rstrip("."), port or (443 if is_tunnel else 80)
-        upstream, reason = self._connect(host, port)
+        upstream, reason = connect(self._rules, host, port)
         self._note(method, host, port, reason)
         if upstream is None:
             _refuse(client, "403 Forbidden", f"{host}:{port} cannot be reached from here: {reason}.")
@@ -121,31 +123,6 @@ class Proxy:
             sent, received = relay(client, upstream)
         self._note(method, host, port, "", sent=sent, received=received)
 
-    def _connect(self, host: str, port: int) -> tuple[socket.socket | None, str]:
-        """Connect to a host that is allowed, by the very address that was looked at; or say why not."""
-        if not self._rules.allows(host, port):
-            return None, "the persona's network list does not have it"
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            return None, "its name is not known"
-        reason = "it has no address"
-        for family, kind, protocol, _, address in found:
-            if not self._rules.names(host) and not is_public(str(address[0])):
-                reason = "it is an address of this machine or of a private network"
-                continue
-            upstream = socket.socket(family, kind, protocol)
-            upstream.settimeout(_CONNECT_S)
-            try:
-                upstream.connect(address)
-            except OSError as failed:
-                upstream.close()
-                reason = f"it does not answer ({failed.strerror or failed})"
-                continue
-            upstream.settimeout(_SILENT_S)
-            return upstream, ""
-        return None, reason
-
     def _note(self, method: str, host: str, port: int, reason: str, **more: int) -> None:
         with self._noting:
             self._notes += 1
@@ -153,6 +130,32 @@ class Proxy:
                 return
         entry = {"at": time.time(), "method": method[:16], "host": host[:255], "port": port, "reason": reason, **more}
         os.write(self._log, json.dumps(entry).encode() + b"\n")
+
+
+def connect(rules: HostRules, host: str, port: int) -> tuple[socket.socket | None, str]:
+    """Connect to a host that is allowed, by the very address that was looked at; or say why not."""
+    if not rules.allows(host, port):
+        return None, "the persona's network list does not have it"
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return None, "its name is not known"
+    reason = "it has no address"
+    for family, kind, protocol, _, address in found:
+        if not rules.names(host) and not is_public(str(address[0])):
+            reason = "it is an address of this machine or of a private network"
+            continue
+        upstream = socket.socket(family, kind, protocol)
+        upstream.settimeout(_CONNECT_S)
+        try:
+            upstream.connect(address)
+        except OSError as failed:
+            upstream.close()
+            reason = f"it does not answer ({failed.strerror or failed})"
+            continue
+        upstream.settimeout(_SILENT_S)
+        return upstream, ""
+    return None, reason
 
 
 def is_public(address: str) -> bool:

@@ -5,6 +5,8 @@
 
 import asyncio
 import os
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,5 +108,34 @@ async def test_it_is_continued_when_killed(
     assert lines[-1] == "three"
     assert len(set(progress(phase, "session"))) == 1
     assert "Write log.txt." in str(fake.requests[-1][1]), "the model was sent the task of the session"
+    [result] = [event.payload["result"] for event in phase.events() if event.kind == "tool.result"]
+    assert "'continued': 1" in str(result)
+
+
+@pytest.mark.parametrize("victim", ["agent", "agent and engine"])
+@pytest.mark.parametrize("product", ["aider"], indirect=True)
+async def test_one_without_commands_is_continued_when_killed_in_an_answer(
+    product: Product, victim: str, phase: Phase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who, gate = product.to_persona(FOLDER), threading.Event()
+    with open_fake(product, replace(EDIT, holds=gate), monkeypatch) as fake:
+        task = asyncio.create_task(invoke(phase, who, "Write a.txt."))
+        await until(lambda: fake.requests or task.done())
+        assert not task.done(), task.result()
+        await until(lambda: progress(phase, "session"))
+        killed = command(phase)
+        runner = []
+        if victim == "agent and engine":
+            await abandon(task)
+            runner = [killed.runner.pid]
+        kill(*runner, *killed.members)
+        gate.set()
+        answer = await (task if victim == "agent" else invoke(phase, who, "Write a.txt."))
+
+    assert "I make it." in answer
+    assert (phase.root / "a.txt").read_text() == "hello\n"
+    assert len(set(progress(phase, "session"))) == 1
+    assert "Write a.txt." in str(fake.requests[-1][1]), "the model was sent the task of the session"
+    assert "You were interrupted" in str(fake.requests[-1][1])
     [result] = [event.payload["result"] for event in phase.events() if event.kind == "tool.result"]
     assert "'continued': 1" in str(result)

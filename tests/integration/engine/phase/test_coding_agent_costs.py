@@ -11,6 +11,7 @@ from tests.support.progress_limit import until
 
 import holdfast.engine
 from holdfast.agents.build import build_agent
+from holdfast.catalog.model_table import load_model_table
 from holdfast.engine import RunResult, WorkflowEngine
 from holdfast.enums import Backend, RunStatus
 from holdfast.persona import AgentPersona
@@ -94,6 +95,55 @@ async def test_a_command_found_again_after_a_crash_is_paid_for_once(world: World
 
     assert (result.state, result.cost_micros) == (RunStatus.COMPLETED, 250_000)
     assert [row.state for row in await world.ledger(run_id)] == ["settled"]
+
+
+CODEX = [
+    {"type": "thread.started", "thread_id": "0199a213-81c0-7800-8aa1-bbab2a035a53"},
+    {"type": "item.completed", "item": {"type": "agent_message", "text": "Done."}},
+    {
+        "type": "turn.completed",
+        "usage": {"input_tokens": 300_000, "cached_input_tokens": 100_000, "output_tokens": 1_000},
+    },
+]
+GEMINI = [
+    {"type": "init", "session_id": "0199a213-81c0-7800-8aa1-bbab2a035a53", "model": "gpt-6.1-sol"},
+    {"type": "message", "role": "assistant", "content": "Done."},
+    {"type": "result", "stats": {"input_tokens": 300_000, "cached": 100_000, "output_tokens": 1_000}},
+]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "lines", "model", "is_priced"),
+    [
+        ("codex", CODEX, "gpt-6.1-sol", True),
+        ("codex", CODEX, "some-other-model", False),
+        ("gemini", GEMINI, "", True),
+    ],
+    ids=["by-the-persona", "unknown", "by-its-output"],
+)
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_tokens_of_a_known_agent_are_priced_by_the_table_and_called_an_estimate(
+    world: World, adapter: str, lines: list[dict[str, Any]], model: str, is_priced: bool
+) -> None:
+    program = world.folder / adapter
+    printed = "\n".join(map(json.dumps, lines))
+    program.write_text(f"#!/bin/sh\n{HAND_IN}\ncat <<'END'\n{printed}\nEND\n")
+    program.chmod(0o755)
+    fields = {"adapter": adapter, "model": model, "argv": [str(program)]}
+    definition = {"name": "tool", "version": 1, "backend": "command", "capabilities": ["spec_write"], **fields}
+    engine = world.engine(pool=(AgentPersona.model_validate(definition),), backends=frozenset({Backend.COMMAND}))
+    holdfast.engine.build_agent = build_agent
+
+    result = await engine.run(template(phase("spec")), repo_path=world.repo)
+
+    card = load_model_table().find_named("gpt-6.1-sol")
+    assert card is not None
+    cached = card.prices.cached_input or card.prices.input
+    expected = (200_000 * card.prices.input + 100_000 * cached + 1_000 * card.prices.output) / 1e6
+    assert result.state is RunStatus.COMPLETED
+    assert result.cost_micros == pytest.approx(expected if is_priced else 0, abs=1)
+    [settled] = world.events(result.run_id, "budget.settled")
+    assert settled.payload.get("estimated", False) is is_priced
 
 
 async def _until_there(folder: Path, name: str) -> Path:

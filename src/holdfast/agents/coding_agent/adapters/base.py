@@ -125,6 +125,8 @@ class OutputItem:
     """One thing that a line of output says; most of the fields are empty."""
 
     session: str = ""
+    model: str = ""
+    """The model that it uses, as it names it."""
     text: str = ""
     """What the model said."""
     final: str = ""

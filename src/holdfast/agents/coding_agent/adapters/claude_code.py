@@ -53,7 +53,7 @@ class ClaudeCode(Adapter):
     def read(self, record: Mapping[str, Any]) -> Iterator[OutputItem]:
         kind = record.get("type")
         if kind == "system":
-            yield OutputItem(session=str(record.get("session_id") or ""))
+            yield OutputItem(session=str(record.get("session_id") or ""), model=str(record.get("model") or ""))
         elif kind == "assistant":
             yield from self._read_message(record["message"])
         elif kind == "result":

@@ -47,7 +47,7 @@ class GeminiCli(Adapter):
     def read(self, record: Mapping[str, Any]) -> Iterator[OutputItem]:
         kind = record.get("type")
         if kind == "init":
-            yield OutputItem(session=str(record.get("session_id") or ""))
+            yield OutputItem(session=str(record.get("session_id") or ""), model=str(record.get("model") or ""))
         elif kind == "message" and record.get("role") == "assistant":
             yield OutputItem(text=str(record.get("content") or ""))
         elif kind == "tool_use":

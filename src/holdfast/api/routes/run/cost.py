@@ -43,6 +43,7 @@ class RunCost(BaseModel):
     spent: str = Field(description="What was spent, in words.", examples=["$1.12", "rehearsal, $0.12 simulated"])
     reserved_usd: float = Field(description="For calls without an answer: under way, or over and perhaps paid.")
     perhaps_paid_usd: float = Field(description="The part of it whose calls are over without an answer.")
+    estimated_usd: float = Field(description="The part of what was spent that is estimated from a program's tokens.")
     input_tokens: int
     output_tokens: int
     tables: list[CostTable]
@@ -67,6 +68,7 @@ async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> 
         spent=f"rehearsal, {words}" if is_simulated and spent.simulated_micros else words,
         reserved_usd=to_usd(spent.reserved_micros),
         perhaps_paid_usd=to_usd(spent.unanswered_micros),
+        estimated_usd=to_usd(trace.money.estimated_micros),
         input_tokens=trace.money.total.input_tokens,
         output_tokens=trace.money.total.output_tokens,
         tables=[_to_table(by, sums, limits if by == "Phase" else {}) for by, sums in tables.items()],

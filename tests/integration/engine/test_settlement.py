@@ -1,0 +1,151 @@
+"""Money that was perhaps paid is settled by what the provider tells later, or by a person."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from decimal import Decimal
+
+import pytest
+from tests.support.engine_world import World, artifact
+from tests.support.model_server import Hangs, ModelServer, Reply, Says, asks
+from tests.support.progress_limit import until
+from tests.support.served_engine import RUN_ID, ServedEngine
+
+from holdfast.engine.settlement import settle_by_person
+from holdfast.enums import Backend, RunStatus
+from holdfast.errors import ConfigInvalid, RunBusy, RunNotInState
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+WRITES = asks(("write_file", {"file_path": "/out/spec.json", "content": json.dumps(artifact(RUN_ID, "spec"))}))
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENROUTER_API_KEY", "a-key-for-tests-of-money")
+
+
+def open_engine(world: World, server: ModelServer) -> ServedEngine:
+    return ServedEngine(world, server, backend=Backend.OPENROUTER, model="deepseek-v4-pro")
+
+
+def serve(first: Reply) -> ModelServer:
+    return ModelServer({"": [[first, WRITES], Says("Written.")]})
+
+
+async def cut_off(world: World, server: ModelServer, *, is_begun: bool = True) -> ServedEngine:
+    """Start a run and give it up in the middle of its first answer."""
+    engine = open_engine(world, server)
+    task = engine.start("spec")
+
+    def is_under_way() -> bool:
+        events = world.events(RUN_ID, "agent.progress") if server.received else []
+        return any(event.payload.get("response_id") for event in events) or (not is_begun and bool(server.received))
+
+    await until(is_under_way, "the answer has begun")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return engine
+
+
+def begins() -> Says:
+    return Says("It begins. ", holds=threading.Event())
+
+
+async def test_a_call_that_was_cut_off_is_settled_by_what_its_provider_tells(world: World) -> None:
+    with serve(begins()) as server:
+        engine = await cut_off(world, server)
+        [open_entry] = [row for row in await world.ledger(RUN_ID) if row.state == "reserved"]
+        server.costs["answer"] = 0.0123
+        result = await engine.open().resume(RUN_ID)
+
+    assert result.state is RunStatus.COMPLETED
+    rows = {row.id: row for row in await world.ledger(RUN_ID)}
+    settled = rows[open_entry.id]
+    assert (settled.state, settled.amount_micros, settled.input_tokens) == ("settled", 12_300, 90)
+    assert {row.state for row in rows.values()} == {"settled"}
+    [event] = [e for e in world.events(RUN_ID, "budget.settled") if "response_id" in e.payload]
+    assert event.payload["entry"] == open_entry.id
+    assert server.looked_at == ["/v1/generation?id=answer"]
+
+
+async def test_what_the_provider_does_not_know_stays_counted(world: World) -> None:
+    with serve(begins()) as server:
+        engine = await cut_off(world, server)
+        result = await engine.open().resume(RUN_ID)
+
+    assert result.state is RunStatus.COMPLETED
+    assert [row.state for row in await world.ledger(RUN_ID)].count("reserved") == 1
+
+
+async def test_nobody_is_asked_about_an_answer_that_never_began(world: World) -> None:
+    with serve(Hangs()) as server:
+        engine = await cut_off(world, server, is_begun=False)
+        await engine.open().resume(RUN_ID)
+
+    assert server.looked_at == []
+
+
+async def test_a_person_settles_a_call_once(world: World) -> None:
+    with serve(Hangs()) as server:
+        engine = await cut_off(world, server, is_begun=False)
+        [entry] = await world.ledger(RUN_ID)
+
+        step = await settle_by_person(world.db, RUN_ID, entry.id[:8], Decimal("0.02"), by="ann")
+
+        assert step == entry.step_key
+        [row] = await world.ledger(RUN_ID)
+        assert (row.state, row.amount_micros) == ("settled", 20_000)
+        [event] = world.events(RUN_ID, "budget.settled")
+        assert event.payload["by"] == "ann"
+        with pytest.raises(RunNotInState):
+            await settle_by_person(world.db, RUN_ID, entry.id[:8], Decimal("0.03"))
+        assert (await engine.open().resume(RUN_ID)).state is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("call", "cost", "error"),
+    [("nothing", "1", RunNotInState), ("", "1", RunNotInState), ("spec/1/turn1/m0", "-1", ConfigInvalid)],
+)
+async def test_what_cannot_be_settled_changes_nothing(
+    world: World, call: str, cost: str, error: type[Exception]
+) -> None:
+    with serve(Hangs()) as server:
+        await cut_off(world, server, is_begun=False)
+        with pytest.raises(error):
+            await settle_by_person(world.db, RUN_ID, call, Decimal(cost))
+
+    assert [row.state for row in await world.ledger(RUN_ID)] == ["reserved"]
+
+
+async def test_a_call_under_way_is_not_settled(world: World) -> None:
+    with serve(Hangs()) as server:
+        task = open_engine(world, server).start("spec")
+        await until(lambda: bool(server.received), "the call")
+        try:
+            with pytest.raises(RunBusy):
+                await settle_by_person(world.db, RUN_ID, "spec/1/turn1/m0", Decimal(1))
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_command_lists_the_calls_and_settles_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_DATA_DIR", str(world.data_dir))
+    command = [sys.executable, "-m", "holdfast", "budget", RUN_ID]
+    with serve(Hangs()) as server:
+        engine = await cut_off(world, server, is_begun=False)
+        await engine.open().abort(RUN_ID)
+    [entry] = await world.ledger(RUN_ID)
+
+    before = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    after = subprocess.run([*command, "--settle", f"{entry.id[:8]}=0.01"], capture_output=True, text=True, check=True)
+    wrong = subprocess.run([*command, "--settle", "x=-1"], capture_output=True, text=True, check=False)
+
+    assert [one["call"] for one in json.loads(before.stdout)["perhaps_paid"]] == [entry.id]
+    assert f"--settle {entry.id[:8]}=USD" in text
+    assert "$0.0100" in after.stdout
+    assert "perhaps paid" not in after.stdout
+    assert wrong.returncode == 2
