@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Activity } from "../../src/holdfast/web/js/model/activity.js";
+import { Activity, outcomeOf } from "../../src/holdfast/web/js/model/activity.js";
 import { parseInline, parseMarkdown } from "../../src/holdfast/web/js/model/markdown.js";
 import { findRoute, matchPath, toOwnPath } from "../../src/holdfast/web/js/model/routes.js";
 import { RunList } from "../../src/holdfast/web/js/model/run-list.js";
-import { axisTicks, foldedScale } from "../../src/holdfast/web/js/model/timescale.js";
-import { SseParser } from "../../src/holdfast/web/js/live.js";
+import { axisTicks, foldedScale, foldLabels, spread } from "../../src/holdfast/web/js/model/timescale.js";
+import { SseParser } from "../../src/holdfast/web/js/stream.js";
 import { windowOf } from "../../src/holdfast/web/js/parts/windowed.js";
 import { ago, duration, money, showable, toStatus } from "../../src/holdfast/web/js/format.js";
 
@@ -49,7 +49,7 @@ test("paths are decoded, and what does not fit does not match", () => {
 test("only pages of ours are led to, also after a login", () => {
   assert.equal(findRoute("/runs/x/cost").route.file, "run");
   assert.equal(findRoute("/nowhere"), null);
-  assert.deepEqual(["/budget?days=7", "//evil.example", "/\\evil", "https://evil.example", "/sign-in", null].map(toOwnPath), ["/budget?days=7", "/", "/", "/", "/", "/"]);
+  assert.deepEqual(["/budget?days=7", "//evil.example", "/\\evil", "https://evil.example", "/sign-in", null, "/\t/evil.example"].map((next) => toOwnPath(next, "http://here.example")), ["/budget?days=7", "/", "/", "/", "/", "/", "/"]);
 });
 
 test("hours without work are folded, and the order of times stays", () => {
@@ -101,6 +101,45 @@ test("live text grows until the answer replaces it", () => {
   assert.deepEqual(activity.entries.map((entry) => [entry.type, entry.text ?? entry.output]), [["message", "Hello."], ["tool", undefined ?? "out"]]);
 });
 
+test("an answer stands once, also where its last piece was written behind it", () => {
+  const activity = new Activity();
+  const at = (seq, kind, payload) => activity.add({ seq, ts: seq, kind, lane_id: "plan/1/turn1", payload });
+  at(1, "model.request", { key: "k" });
+  at(2, "text.delta", { key: "k", text: "Hello " });
+  at(3, "model.response", { key: "k", result: { value: { $msg: ["AIMessage", { content: "Hello world." }] } } });
+  at(4, "text.delta", { key: "k", text: "world." });
+
+  assert.deepEqual(activity.entries.map((entry) => entry.text), ["Hello world."]);
+});
+
+test("the outcome of a call is read from its result", () => {
+  const message = (content, more) => ({ value: { $msg: ["ToolMessage", { content, ...more }] } });
+  const results = [
+    { ...message("Denied: no", { status: "error" }), refused: true },
+    message("no such tool", { status: "error" }),
+    message("x\n[Command failed with exit code 3]"),
+    message("x", { artifact: { exit_code: 1 } }),
+    message("fine", { artifact: { exit_code: 0 } }),
+    null,
+    "text",
+  ];
+
+  assert.deepEqual(results.map(outcomeOf), ["denied", "failed", "exit 3", "exit 1", "", "", ""]);
+});
+
+test("only a crash is an alarm", () => {
+  const told = (after, resolution) => {
+    const activity = new Activity();
+    activity.add({ seq: 1, ts: 1, kind: "run.resumed", lane_id: "main", payload: { after } });
+    activity.add({ seq: 2, ts: 2, kind: "tool.unknown", lane_id: "plan/1", payload: { key: "plan/1/turn1", resolution } });
+    return activity.entries.map((entry) => entry.tone);
+  };
+
+  assert.deepEqual(told("paused", "rerun"), ["idle"]);
+  assert.deepEqual(told("running", "reattached"), ["idle", "idle"]);
+  assert.deepEqual(told("running", "ask"), ["idle", "waiting"]);
+});
+
 test("markdown is blocks of text and never more than text", () => {
   assert.deepEqual(parseMarkdown("# A\n\ntext\nmore\n\n- one\n  - two\n\n```js\n<b>\n```").map((block) => block.type), ["heading", "text", "list", "code"]);
   assert.deepEqual(parseInline("a `b` **c** *d* [e](javascript:f)").map((part) => part.type), ["text", "code", "text", "strong", "text", "em", "text"]);
@@ -109,4 +148,17 @@ test("markdown is blocks of text and never more than text", () => {
   const started = performance.now();
   parseInline(long);
   assert.ok(performance.now() - started < 2000);
+});
+
+test("labels and signs along the time never lie on each other", () => {
+  const scale = foldedScale({ from: 0, to: 4000, busy: [[0, 10], [1000, 1010], [1990, 2000], [3900, null]], width: 600 });
+  const labels = foldLabels(scale).map((label) => label.x);
+  const ticks = axisTicks(scale).map((tick) => tick.x);
+
+  assert.ok(labels.length > 0);
+  assert.ok(labels.every((x, index) => index === 0 || x - labels[index - 1] >= 64));
+  assert.ok(ticks.every((x) => labels.every((label) => x < label - 64 || x >= label + 32)));
+  const signs = spread([10, 11, 12, 300, 598, 599, 600], { width: 600 });
+  assert.ok(signs.every((x, index) => x >= 6 && x <= 594 && (index === 0 || x - signs[index - 1] >= 13)));
+  assert.equal(signs[3], 300);
 });

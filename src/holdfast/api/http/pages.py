@@ -1,8 +1,9 @@
-"""The web pages: small files of the package, read once, sent with a tag so that a browser asks only what changed.
+"""The web pages: small files of the package, read and compressed once, with a tag so that only what changed is sent.
 
-Rule: every path here is one that the pages' own js/model/routes.js knows; all else stays a refusal of the API.
+Rule: every path here is one that the pages' own js/model/routes.js knows; all else is not found, in a browser too.
 """
 
+import gzip
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
+
+from holdfast.api.http.problems import on_http_exception
 
 WEB_DIR = Path(__file__).parents[2] / "web"
 
@@ -37,9 +40,13 @@ _MEDIA_TYPES = {
 
 @dataclass(frozen=True)
 class _File:
+    """`packed` is the content as it is sent to whoever takes it compressed; it has a tag of its own."""
+
     content: bytes
+    packed: bytes
     media_type: str
     etag: str
+    packed_etag: str
 
 
 def add_pages(app: FastAPI, folder: Path = WEB_DIR) -> None:
@@ -51,6 +58,7 @@ def add_pages(app: FastAPI, folder: Path = WEB_DIR) -> None:
     if "/index.html" in files:
         for path in PAGE_PATHS:
             _add(app, path, _serve(files["/index.html"]))
+        app.add_exception_handler(404, _serve_missing(files["/index.html"]))
 
 
 def _read_files(folder: Path) -> dict[str, _File]:
@@ -58,24 +66,44 @@ def _read_files(folder: Path) -> dict[str, _File]:
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in _MEDIA_TYPES and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
-            content = path.read_bytes()
-            etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-            found[f"/{path.relative_to(folder).as_posix()}"] = _File(content, _MEDIA_TYPES[path.suffix], etag)
+            found[f"/{path.relative_to(folder).as_posix()}"] = _read_file(path)
     return found
+
+
+def _read_file(path: Path) -> _File:
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()[:32]
+    packed = gzip.compress(content, mtime=0)
+    return _File(content, packed, _MEDIA_TYPES[path.suffix], f'"{digest}"', f'"{digest}-gzip"')
 
 
 def _add(app: FastAPI, path: str, serve: Callable[[Request], Awaitable[Response]]) -> None:
     app.add_route(path, serve, methods=["GET"], include_in_schema=False)  # Starlette answers HEAD by it too
 
 
-def _serve(file: _File) -> Callable[[Request], Awaitable[Response]]:
-    # no-cache: a new version of the package is seen at once, an old one costs an empty answer.
-    headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
+def _serve_missing(file: _File) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Answer a browser at an unknown address with the page that says so, and everyone else as ever."""
 
+    async def serve(request: Request, error: Exception) -> Response:
+        is_browser = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
+        if not is_browser or request.url.path.startswith("/api/"):
+            return await on_http_exception(request, error)
+        return Response(file.content, status_code=404, media_type=file.media_type)
+
+    return serve
+
+
+def _serve(file: _File) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
+        is_packed = "gzip" in request.headers.get("accept-encoding", "")
+        etag = file.packed_etag if is_packed else file.etag
+        # no-cache: a new version of the package is seen at once, an old one costs an empty answer.
+        headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
-        if file.etag in known:
+        if etag in known:
             return Response(status_code=304, headers=headers)
-        return Response(file.content, headers=headers, media_type=file.media_type)
+        if is_packed:
+            headers["Content-Encoding"] = "gzip"
+        return Response(file.packed if is_packed else file.content, headers=headers, media_type=file.media_type)
 
     return serve

@@ -12,7 +12,7 @@ export class ApiError extends Error {
 
 export const onSignedOut = { call: () => {} };
 
-const OFFLINE = { code: "offline", title: "No connection", detail: "The server does not answer. Nothing is lost; what was acknowledged is kept." };
+export const OFFLINE = { code: "offline", title: "No connection", detail: "The server does not answer. Nothing is lost; what was acknowledged is kept." };
 
 async function request(method, path, { body, headers, signal, key } = {}) {
 	const asked = { method, headers: { Accept: "application/json", ...headers }, signal, credentials: "same-origin" };
@@ -36,6 +36,18 @@ export async function toError(response) {
 
 export const getJson = async (path, signal) => (await request("GET", path, { signal })).json();
 export const getText = async (path, signal) => (await request("GET", path, { signal, headers: { Accept: "*/*" } })).text();
+
+// A file of JSON lines, as it comes: `onLines(values)` for each piece of it.
+export async function readLines(path, signal, onLines) {
+	const response = await request("GET", path, { signal, headers: { Accept: "application/jsonl" } });
+	const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+	let rest = "";
+	for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+		const lines = (rest + piece.value).split("\n");
+		rest = lines.pop();
+		if (lines.length) onLines(lines.map((line) => JSON.parse(line)));
+	}
+}
 
 export async function send(method, path, body, options) {
 	const response = await request(method, path, { ...options, body });
