@@ -7,6 +7,7 @@ own worktree (`is_exact`) the settings that change what a tree holds are fixed t
 depend on who computed it. The user's checkout keeps the user's settings.
 """
 
+import contextlib
 import os
 import random
 import re
@@ -193,24 +194,32 @@ class Git:
         return GitResult(process.returncode, stdout, stderr.decode(errors="replace"))
 
     @contextmanager
-    def stream(self, *args: str) -> Iterator[IO[bytes]]:
-        """Run one git command whose output may have no end; it is ended with the block. Raises `WorkspaceError`."""
+    def stream(self, *args: str, stdin: bytes = b"") -> Iterator[IO[bytes]]:
+        """Run one git command whose output may have no end; it is ended with the block. Raises `WorkspaceError`.
+
+        `stdin` must be short enough for a pipe.
+        """
         child = subprocess.Popen(  # git is ours; the words are no shell's
             [*self._command(), *args],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",
             env=self._environment(),
         )
+        assert child.stdout is not None
+        assert child.stdin is not None
         try:
-            assert child.stdout is not None
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(stdin)
+                child.stdin.close()
             yield child.stdout
             if child.stdout.read(1) == b"" and child.wait() != 0:
                 raise _failure(args, GitResult(child.returncode, b"", ""))
         finally:
             child.kill()
-            child.communicate()
+            child.stdout.close()
+            child.wait()
 
     def _environment(self) -> dict[str, str]:
         index = {"GIT_INDEX_FILE": str(self.index)} if self.index is not None else {}

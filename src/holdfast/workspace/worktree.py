@@ -40,6 +40,8 @@ class Workspace:
     is_rebuilt: bool = False
     dirty_paths: tuple[str, ...] = ()
     empty_submodules: tuple[str, ...] = ()
+    is_carried: bool = False
+    """The repository here is only what the database has of one that is elsewhere."""
 
     @property
     def git(self) -> Git:
@@ -71,9 +73,17 @@ def prepare_workspace(
     name = to_component(run_id)
     state_dir = data_dir / "worktrees" / ".state" / name
     with hold_lock(state_dir / "lock"):
-        private_dir = _find_private_dir(state_dir, data_dir / "repositories" / f"{name}.git", forked_from)
-        repository = None if private_dir.exists() else find_repository(repo_path)
-        is_private = repository is None
+        carried = _read_stored(state_dir)
+        is_carried = carried.get("is_carried") is True
+        repository: Repository | None
+        if is_carried:
+            prefix = Path(carried["root"]).relative_to(carried["worktree"]).as_posix()
+            repository = Repository(Path(carried["repo"]), prefix="" if prefix == "." else prefix, is_shallow=True)
+            is_private = carried["is_private"]
+        else:
+            private_dir = _find_private_dir(state_dir, data_dir / "repositories" / f"{name}.git", forked_from)
+            repository = None if private_dir.exists() else find_repository(repo_path)
+            is_private = repository is None
         if repository is None:
             repository = ensure_private_repository(
                 private_dir, repo_path, base_branch=base_branch, data_dir=data_dir, limits=COPY_LIMITS
@@ -89,7 +99,7 @@ def prepare_workspace(
             worktree=worktree,
             git_dir=git_dir,
             repo=repository.git_dir,
-            source=repo_path if is_private else repository.folder,
+            source=repo_path if is_private and not is_carried else repository.folder,
             state_dir=state_dir,
             branch=branch,
             base_branch=base_branch,
@@ -97,15 +107,17 @@ def prepare_workspace(
             is_private=is_private,
             is_shallow=repository.is_shallow,
             dirty_paths=find_dirty_paths(repository, data_dir=data_dir),
+            is_carried=is_carried,
         )
         return _complete(workspace, repository, is_ready=is_ready)
 
 
 def open_workspace(data_dir: Path, run_id: str) -> Workspace:
     """Read the workspace as the last `prepare_workspace` left it; nothing is looked at or changed."""
-    path = data_dir.resolve() / "worktrees" / ".state" / to_component(run_id) / "workspace.json"
+    path = data_dir.resolve() / "worktrees" / ".state" / to_component(run_id) / _STORED
     try:
         stored = json.loads(path.read_text())
+        stored.setdefault("is_carried", False)  # not there in those of earlier versions
         facts: dict[str, Any] = {field.name: _read(field.name, stored[field.name]) for field in fields(Workspace)}
         return Workspace(**facts)
     except FileNotFoundError as missing:
@@ -114,6 +126,13 @@ def open_workspace(data_dir: Path, run_id: str) -> Workspace:
         raise WorkspaceError(f"{path} is damaged.", hint="Resume the run to write it anew.") from damaged
 
 
+def note_workspace(workspace: Workspace) -> None:
+    """Write down a workspace that has no worktree here, so that what the run recorded can be read."""
+    workspace.state_dir.mkdir(parents=True, exist_ok=True)
+    write_whole(workspace.state_dir / _STORED, json.dumps(asdict(replace(workspace, is_rebuilt=False)), default=str))
+
+
+_STORED = "workspace.json"
 _PATHS = {"root", "worktree", "git_dir", "repo", "source", "state_dir"}
 
 
@@ -141,8 +160,7 @@ def _complete(workspace: Workspace, repository: Repository, *, is_ready: bool) -
         workspace = replace(workspace, empty_submodules=tuple(known.get("empty_submodules", ())))
     if not workspace.root.is_dir():
         _check_subfolder(workspace, repository, is_new=not is_ready)
-    stored = json.dumps(asdict(replace(workspace, is_rebuilt=False)), default=str)
-    write_whole(workspace.state_dir / "workspace.json", stored)
+    note_workspace(workspace)
     write_whole(workspace.git_dir / READY_MARK, "")
     return workspace
 
@@ -182,7 +200,7 @@ def _ensure_branch(git: Git, run_id: str, base_commit: str) -> str:
 def _read_stored(state_dir: Path) -> dict[str, Any]:
     """Read what the last call wrote down; nothing if that is damaged, since all of it can be found out again."""
     try:
-        stored: dict[str, Any] = json.loads((state_dir / "workspace.json").read_text())
+        stored: dict[str, Any] = json.loads((state_dir / _STORED).read_text())
         return stored
     except (FileNotFoundError, ValueError):
         return {}
