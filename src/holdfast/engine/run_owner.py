@@ -27,6 +27,7 @@ from holdfast.engine.run.workspace import open_files
 from holdfast.engine.scope import ApprovalCallback, RunScope
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, LeaseLost, RunMetadataMissing, TemplateLoadFailed
+from holdfast.persistence.carried_files import find_base
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import StoredRun
 from holdfast.persistence.statements import end_run
@@ -169,14 +170,15 @@ class RunOwner:
             find_sandbox=self.find_sandbox,
         )
 
-    def find_subject(self, loaded: LoadedRun, phase_key: str, place: str) -> Subject | None:
-        """Return what the approval is about by what lies in the workspace; `None` if that cannot be seen from here.
+    async def find_subject(self, loaded: LoadedRun, phase_key: str) -> Subject | None:
+        """Return what the approval is about by what lies in the workspace; `None` if that cannot be seen from here."""
+        base = await find_base(self.db, loaded.run_id)
+        return await asyncio.to_thread(self._find_subject, loaded, phase_key, base.place if base is not None else "")
 
-        `place` is the one whose worktree the run works in; what lies in another is from before.
-        """
+    def _find_subject(self, loaded: LoadedRun, phase_key: str, place: str) -> Subject | None:
         try:
             if place not in ("", read_place(self.config.data_dir)):
-                return None
+                return None  # the run works elsewhere; what lies here is from before
             workspace = open_workspace(self.config.data_dir, loaded.run_id)
             phase = loaded.template.phase(phase_key)
             return current_subject(

@@ -36,7 +36,6 @@ from holdfast.engine.run_owner import RunOwner
 from holdfast.engine.scope import ApprovalCallback
 from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel, RunStatus
 from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy
-from holdfast.persistence.carried_files import find_base
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_due
 from holdfast.persistence.runs import find_approval
@@ -319,9 +318,7 @@ class WorkflowEngine:
         await self.decide_overdue(stored.run.id)  # an answer after the deadline is too late
         row = check_open(await find_approval(self._db, str(approval_id)), stored.run.id, str(approval_id))
         loaded = await self._owner.load(stored.run.id)
-        base = await find_base(self._db, stored.run.id)
-        place = base.place if base is not None else ""
-        subject = await asyncio.to_thread(self._owner.find_subject, loaded, row.phase_key, place)
+        subject = await self._owner.find_subject(loaded, row.phase_key)
         needs_two = is_identified and loaded.template.phase(row.phase_key).risk is RiskLevel.CRITICAL
         question = to_question(row, subject=subject, needs_two=needs_two)
         answer = ApprovalDecision(checked, comment, by, digest, result, args, is_for_kind, artifact)

@@ -17,7 +17,13 @@ from holdfast.workspace import Workspace, open_workspace
 from holdfast.workspace.cleanup.leftovers import RunPlaces
 from holdfast.workspace.refs import branch_names
 from holdfast.workspace.repository import find_repository
-from holdfast.workspace.transfer.packs import find_missing, make_carried_repository, set_refs, unpack
+from holdfast.workspace.transfer.packs import (
+    find_missing,
+    has_trees,
+    make_carried_repository,
+    set_refs,
+    unpack,
+)
 from holdfast.workspace.transfer.place import machine_of, read_place
 from holdfast.workspace.transfer.remotes import is_remote, open_mirror
 from holdfast.workspace.worktree import note_workspace
@@ -30,24 +36,16 @@ async def bring_files(db: Database, config: Config, run: RunRow, trees: Iterable
 
     What cannot be had is left for the reader to find missing. Raises `RepositoryMissing`, `WorkspaceError`.
     """
-    wanted: Iterable[str] = list(trees)
-    if await asyncio.to_thread(_has_all, config, run.id, wanted):
+    names: Iterable[str] = list(trees)
+    if await asyncio.to_thread(has_trees, config.data_dir, run.id, names):
         return
     base = await find_base(db, run.id)
     if base is None:
         return  # an earlier version made it: its files are where it was driven
     workspace = await _find_place(db, config, run, base)
-    if wanted and await asyncio.to_thread(find_missing, workspace.repo, wanted):
+    if names and await asyncio.to_thread(find_missing, workspace.repo, names):
         await unpack_all(db, run.id, workspace.repo)
     await asyncio.to_thread(note_workspace, workspace)
-
-
-def _has_all(config: Config, run_id: str, trees: Iterable[str]) -> bool:
-    try:
-        workspace = open_workspace(config.data_dir, run_id)
-        return workspace.repo.is_dir() and not find_missing(workspace.repo, trees)
-    except WorkspaceError:
-        return False
 
 
 async def unpack_all(db: Database, run_id: str, repo: Path) -> None:

@@ -15,6 +15,7 @@ from holdfast.errors import WorkspaceError, WorkspaceTooLarge
 from holdfast.workspace.files import remove_folder, sync_folder, write_whole
 from holdfast.workspace.git import Git
 from holdfast.workspace.refs import run_refs
+from holdfast.workspace.worktree import open_workspace
 
 MAX_STEP_BYTES = 256 * 1024**2
 _PACK = ("pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset", "--threads=1")
@@ -36,8 +37,8 @@ def make_pack(
 
     Raises `WorkspaceTooLarge`, and `WorkspaceError` if an object is no longer in the repository.
     """
-    wanted = "".join(f"{name}\n" for name in objects) + "".join(f"^{name}\n" for name in without)
-    packed = Git(git_dir=repo).run(*_PACK, "--thin", stdin=wanted.encode()).stdout
+    revisions = "".join(f"{name}\n" for name in objects) + "".join(f"^{name}\n" for name in without)
+    packed = Git(git_dir=repo).run(*_PACK, "--thin", stdin=revisions.encode()).stdout
     if len(packed) > max_bytes:
         raise _too_large(repo, objects[-1], "What changed in one step", max_bytes)
     return packed
@@ -53,9 +54,18 @@ def find_missing(repo: Path, objects: Iterable[str]) -> set[str]:
     names = list(dict.fromkeys(objects))
     if not names:
         return set()
-    asked = "".join(f"{name}\n" for name in names).encode()
-    lines = Git(git_dir=repo).run("cat-file", "--batch-check", stdin=asked).line.split("\n")
+    questions = "".join(f"{name}\n" for name in names).encode()
+    lines = Git(git_dir=repo).run("cat-file", "--batch-check", stdin=questions).line.split("\n")
     return {name for name, line in zip(names, lines, strict=True) if line.endswith(" missing")}
+
+
+def has_trees(data_dir: Path, run_id: str, trees: Iterable[str]) -> bool:
+    """Tell whether these recorded trees of a run can be read in a data directory."""
+    try:
+        workspace = open_workspace(data_dir, run_id)
+        return workspace.repo.is_dir() and not find_missing(workspace.repo, trees)
+    except WorkspaceError:
+        return False
 
 
 def make_base_pack(repo: Path, commit: str, *, part_bytes: int, max_bytes: int) -> BasePack:

@@ -72,9 +72,9 @@ async def test_another_machine_goes_on_in_the_middle_of_an_attempt(world: World)
 async def test_an_approval_given_elsewhere_is_about_the_same_files(world: World) -> None:
     moving = str((await world.run(edit, "one", phase("two", risk="high"), engine=CARRIED)).run_id)
     destroy(world)
-    [asked] = world.events(moving, "human.approval.requested")
+    [question] = world.events(moving, "human.approval.requested")
     there = other(world)
-    await there.engine(edit, **CARRIED).decide(moving, asked.payload["approval_id"], "approve", by="me")
+    await there.engine(edit, **CARRIED).decide(moving, question.payload["approval_id"], "approve", by="me")
     result = await there.engine(edit, **CARRIED).resume(moving)
     assert result.state is RunStatus.COMPLETED, result.error
     tree = (await get_run(there.db, moving)).phases["two"].tree
@@ -126,17 +126,19 @@ async def test_a_run_done_elsewhere_is_merged_where_its_folder_is(world: World) 
 async def test_a_run_that_comes_back_has_the_files_of_where_it_was(world: World) -> None:
     run_id = str((await world.run(edit, "one", phase("two", risk="high"), "three", engine=CARRIED)).run_id)
     (world.worktree(run_id) / "stray.txt").write_text("nobody recorded this\n")
-    [asked] = world.events(run_id, "human.approval.requested")
+    [question] = world.events(run_id, "human.approval.requested")
     there = other(world)
-    await there.engine(edit, **CARRIED).decide(run_id, asked.payload["approval_id"], "request_changes", comment="more")
+    await there.engine(edit, **CARRIED).decide(
+        run_id, question.payload["approval_id"], "request_changes", comment="more"
+    )
 
     def more(turn: Turn) -> None:
         turn.write("more.txt", "made elsewhere\n")
         hand_in(turn)
 
     await there.engine(more, **CARRIED).resume(run_id)
-    [_, asked] = world.events(run_id, "human.approval.requested")
-    await world.engine(edit, **CARRIED).decide(run_id, asked.payload["approval_id"], "approve")
+    [_, question] = world.events(run_id, "human.approval.requested")
+    await world.engine(edit, **CARRIED).decide(run_id, question.payload["approval_id"], "approve")
     result = await world.engine(edit, **CARRIED).resume(run_id)
     assert result.state is RunStatus.COMPLETED, result.error
     assert (world.worktree(run_id) / "more.txt").read_text() == "made elsewhere\n"
