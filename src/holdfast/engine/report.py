@@ -180,7 +180,8 @@ def _changed_files(about: Reported, phases: Mapping[str, RunPhaseRow]) -> list[d
         workspace = about.workspace or open_workspace(about.config.data_dir, about.run_id)
         own = own_paths(workspace, about.template.artifact_paths) if about.template else []
         summary = summarize_diff(workspace.repo, workspace.base_commit, str(done[-1].tree))
-        of_setup = read_setup(workspace).find_unchanged(workspace, str(done[-1].tree))
+        has_setup = about.template is None or bool(about.template.setup) or about.run.forked_from is not None
+        of_setup = read_setup(workspace).find_unchanged(workspace, str(done[-1].tree)) if has_setup else set()
         return [
             {"path": file.path, "added": file.added, "removed": file.removed}
             for file in summary.files

@@ -9,6 +9,8 @@ from sqlalchemy import func, select
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import BasePackRow, RunBaseRow, RunReportRow, RunSchemaRow, TreePackRow
 
+_PACKS_AT_ONCE = 64
+
 
 @dataclass(frozen=True)
 class PackLabel:
@@ -48,11 +50,20 @@ async def list_packs(db: Database, run_id: str) -> list[PackLabel]:
         return [PackLabel(number, kind, tuple(objects), dict(refs)) for number, kind, objects, refs in rows]
 
 
-async def read_pack(db: Database, run_id: str, number: int) -> bytes | None:
-    """Read one pack; `None` if another has taken its place meanwhile."""
-    async with db.session() as session:
-        row = await session.get(TreePackRow, (run_id, number))
-        return None if row is None else row.pack
+async def read_packs(db: Database, run_id: str) -> AsyncIterator[list[TreePackRow]]:
+    """Yield the packs of a run's files in the order in which they build on each other, some at a time.
+
+    If a phase ends meanwhile, its pack comes after those of its steps that were read before.
+    """
+    last = -1
+    while True:
+        query = select(TreePackRow).where(TreePackRow.run_id == run_id, TreePackRow.number > last)
+        async with db.session() as session:
+            rows = list(await session.scalars(query.order_by(TreePackRow.number).limit(_PACKS_AT_ONCE)))
+        if not rows:
+            return
+        last = rows[-1].number
+        yield rows
 
 
 async def count_base_parts(db: Database, digest: str) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from holdfast.config import Config
 from holdfast.errors import RepositoryMissing, WorkspaceError
-from holdfast.persistence.carried_files import find_base, list_packs, read_base_parts, read_pack
+from holdfast.persistence.carried_files import find_base, read_base_parts, read_packs
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunBaseRow, RunRow
 from holdfast.workspace import Workspace, open_workspace
@@ -27,8 +27,6 @@ from holdfast.workspace.transfer.packs import (
 from holdfast.workspace.transfer.place import machine_of, read_place
 from holdfast.workspace.transfer.remotes import is_remote, open_mirror
 from holdfast.workspace.worktree import note_workspace
-
-_TRIES = 5
 
 
 async def bring_files(db: Database, config: Config, run: RunRow, trees: Iterable[str]) -> None:
@@ -50,18 +48,12 @@ async def bring_files(db: Database, config: Config, run: RunRow, trees: Iterable
 
 async def unpack_all(db: Database, run_id: str, repo: Path) -> None:
     """Put all that the database has of a run's files into a repository, and set the run's refs to it."""
-    for _ in range(_TRIES):
-        refs: dict[str, str] = {}
-        for label in await list_packs(db, run_id):
-            pack = await read_pack(db, run_id, label.number)
-            if pack is None:
-                break  # a phase has ended meanwhile, and its pack is in the place of this one
-            await asyncio.to_thread(unpack, repo, pack)
-            refs |= label.refs
-        else:
-            await asyncio.to_thread(set_refs, repo, run_id, refs)
-            return
-    raise WorkspaceError(f"The files of run {run_id} changed while they were read.", hint="Try it again.")
+    refs: dict[str, str] = {}
+    async for rows in read_packs(db, run_id):
+        await asyncio.to_thread(unpack, repo, [row.pack for row in rows])
+        for row in rows:
+            refs |= row.refs
+    await asyncio.to_thread(set_refs, repo, run_id, refs)
 
 
 async def _find_place(db: Database, config: Config, run: RunRow, base: RunBaseRow) -> Workspace:

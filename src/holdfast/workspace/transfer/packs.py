@@ -20,6 +20,7 @@ from holdfast.workspace.worktree import open_workspace
 MAX_STEP_BYTES = 256 * 1024**2
 _PACK = ("pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset", "--threads=1")
 _BIGGEST = 3
+_HEAD_BYTES = 12
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,27 @@ def make_pack(
     return packed
 
 
-def unpack(repo: Path, pack: bytes) -> None:
-    """Put the objects of a pack into a repository that has those it is thin against."""
-    Git(git_dir=repo).run("unpack-objects", "-q", stdin=pack)
+def unpack(repo: Path, packs: Sequence[bytes]) -> None:
+    """Put the objects of packs, in their order, into a repository that has those they are thin against."""
+    Git(git_dir=repo).run("unpack-objects", "-q", stdin=_join(packs))
+
+
+def _join(packs: Sequence[bytes]) -> bytes:
+    """Join packs to one, which one git process unpacks: a head with the number of objects, the objects, their hash.
+
+    Offsets inside a pack are relative, and other bases are named by their ids, so that both stay right.
+    """
+    if len(packs) == 1:
+        return packs[0]
+    hashes = [hashlib.sha1 if _is_sha1(pack) else hashlib.sha256 for pack in packs]
+    size = hashes[0]().digest_size
+    count = sum(int.from_bytes(pack[8:_HEAD_BYTES], "big") for pack in packs)
+    body = packs[0][:8] + count.to_bytes(4, "big") + b"".join(pack[_HEAD_BYTES:-size] for pack in packs)
+    return body + hashes[0](body).digest()
+
+
+def _is_sha1(pack: bytes) -> bool:
+    return hashlib.sha1(pack[:-20], usedforsecurity=False).digest() == pack[-20:]
 
 
 def find_missing(repo: Path, objects: Iterable[str]) -> set[str]:
@@ -54,9 +73,7 @@ def find_missing(repo: Path, objects: Iterable[str]) -> set[str]:
     names = list(dict.fromkeys(objects))
     if not names:
         return set()
-    questions = "".join(f"{name}\n" for name in names).encode()
-    lines = Git(git_dir=repo).run("cat-file", "--batch-check", stdin=questions).line.split("\n")
-    return {name for name, line in zip(names, lines, strict=True) if line.endswith(" missing")}
+    return {name for name, found in Git(git_dir=repo).resolve(*names).items() if found is None}
 
 
 def has_trees(data_dir: Path, run_id: str, trees: Iterable[str]) -> bool:
