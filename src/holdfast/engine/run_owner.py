@@ -17,8 +17,8 @@ from holdfast.engine.history import History
 from holdfast.engine.phase.attempt import current_subject
 from holdfast.engine.phase.commands import stop_commands, stop_left_commands
 from holdfast.engine.report import Reported, write_report
-from holdfast.engine.run.crashes import find_crash_loop
 from holdfast.engine.run.carrier import open_carrier
+from holdfast.engine.run.crashes import find_crash_loop
 from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, load_run
 from holdfast.engine.run.start import DriveStart, check_failed
@@ -39,8 +39,7 @@ from holdfast.runtime.records import Records
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import CancelRun, Stopped
 from holdfast.runtime.stores import open_journal
-from holdfast.workspace import SandboxProbe, open_workspace
-from holdfast.workspace.transfer.place import read_place
+from holdfast.workspace import SandboxProbe, find_place, open_workspace
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,7 @@ class RunOwner:
 
     def _find_subject(self, loaded: LoadedRun, phase_key: str, place: str) -> Subject | None:
         try:
-            if place not in ("", read_place(self.config.data_dir)):
+            if place not in ("", find_place(self.config.data_dir).data):
                 return None  # the run works elsewhere; what lies here is from before
             workspace = open_workspace(self.config.data_dir, loaded.run_id)
             phase = loaded.template.phase(phase_key)

@@ -308,7 +308,7 @@ class RunBaseRow(Base):
 
     run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     origin: Mapped[str] = _text()
-    """The place, by `read_place`, whose folder the run was started on."""
+    """The place, by `find_place`, whose folder the run was started on."""
     place: Mapped[str] = _text()
     """The place whose worktree the run works in now."""
     commit_id: Mapped[str] = _text()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import CoroutineType
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.errors import (
     HoldfastError,
@@ -35,6 +35,7 @@ from holdfast.runtime.step import (
     Failure,
     Interrupted,
     PauseRun,
+    RowSource,
     SameCommit,
     Step,
     Stopped,
@@ -90,16 +91,6 @@ class HeadTracker:
         while self.head + 1 in self._beyond:
             self.head += 1
             self._beyond.remove(self.head)
-
-
-class RowSource(Protocol):
-    """Makes rows from what events say, to be written in their transaction."""
-
-    async def make_rows(self, events: Sequence[Event]) -> Sequence[Statement]: ...
-
-    def note_written(self, rows: Sequence[Statement]) -> None:
-        """Hear that the rows are written. Of rows for which this is not called nothing is known."""
-        ...
 
 
 class RunLog:

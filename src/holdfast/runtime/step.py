@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.enums import PauseReason
 from holdfast.errors import HoldfastError, StepFailed
@@ -40,6 +40,15 @@ class SameCommit:
 
     events: Sequence[Event] = ()
     rows: Sequence[Statement] = ()
+
+
+class RowSource(Protocol):
+    """Makes rows from what events say, to be written in their transaction."""
+
+    async def make_rows(self, events: Sequence[Event]) -> Sequence[Statement]: ...
+
+    def note_written(self, rows: Sequence[Statement]) -> None:
+        """Hear that the rows are written. Of rows for which this is not called nothing is known."""
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,8 @@ def _find(repository: Repository, base_branch: str | None) -> Start:
         commit = git_at(repository).line("rev-parse", "HEAD^{commit}")
         return Start(commit, commit, is_branch=False)
     # Most runs start from a branch that is there; one question answers all that is asked below.
-    if commit := repository.git.find(*_VERIFY, f"refs/heads/{name}^{{commit}}"):
-        return Start(name, commit)
+    if tip := repository.git.find(*_VERIFY, f"refs/heads/{name}^{{commit}}"):
+        return Start(name, tip)
     if _is_empty(repository):
         _check_name(name)
         return Start(name)

@@ -11,10 +11,9 @@ from holdfast.persistence.statements import NewRunBase, insert_base_part, put_ba
 from holdfast.persistence.statements.file_packs import PART_BYTES
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.journal import Journal
-from holdfast.workspace import Workspace
+from holdfast.workspace import Workspace, find_place
 from holdfast.workspace.repository import Repository, find_repository
 from holdfast.workspace.transfer.packs import make_base_pack
-from holdfast.workspace.transfer.place import read_place
 from holdfast.workspace.transfer.remotes import is_remote
 
 BASES_JOURNAL = "holdfast-bases"  # it has no events
@@ -33,7 +32,7 @@ async def rows_of_new(
         return []
     found = None if is_remote(repo_path) else await asyncio.to_thread(_find_folder, Path(repo_path))
     prefix = found.prefix if found else ""
-    base = NewRunBase(run_id, await asyncio.to_thread(read_place, config.data_dir), commit, prefix=prefix)
+    base = NewRunBase(run_id, (await asyncio.to_thread(find_place, config.data_dir)).data, commit, prefix=prefix)
     if found is None:
         return [put_base(base)]
     return await _carry(db, journal, config, base, found.git_dir)
@@ -44,7 +43,7 @@ async def rows_of_workspace(db: Database, journal: Journal, config: Config, work
     prefix = workspace.root.relative_to(workspace.worktree).as_posix()
     base = NewRunBase(
         workspace.run_id,
-        await asyncio.to_thread(read_place, config.data_dir),
+        (await asyncio.to_thread(find_place, config.data_dir)).data,
         workspace.base_commit,
         prefix="" if prefix == "." else prefix,
         is_private=workspace.is_private,

@@ -13,7 +13,7 @@ from holdfast.errors import RepositoryMissing, WorkspaceError
 from holdfast.persistence.carried_files import find_base, read_base_parts, read_packs
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunBaseRow, RunRow
-from holdfast.workspace import Workspace, open_workspace
+from holdfast.workspace import Workspace, find_place, open_workspace
 from holdfast.workspace.cleanup.leftovers import RunPlaces
 from holdfast.workspace.refs import branch_names
 from holdfast.workspace.repository import find_repository
@@ -24,7 +24,6 @@ from holdfast.workspace.transfer.packs import (
     set_refs,
     unpack,
 )
-from holdfast.workspace.transfer.place import machine_of, read_place
 from holdfast.workspace.transfer.remotes import is_remote, open_mirror
 from holdfast.workspace.worktree import note_workspace
 
@@ -93,7 +92,7 @@ async def _find_repository(db: Database, config: Config, run: RunRow, base: RunB
             return repo, False
     if not base.digest:
         raise RepositoryMissing(
-            f"The repository {run.repo_path} is a folder of {machine_of(base.origin)}, and not carried.",
+            f"The repository {run.repo_path} is a folder of another machine, and not carried.",
             hint="Go on there, put it under shared_roots, or start runs with carry_files on.",
             path=run.repo_path,
         )
@@ -122,6 +121,6 @@ def _find_folder(config: Config, run: RunRow) -> Path:
 def _is_reached(config: Config, repo_path: str, base: RunBaseRow) -> bool:
     """Tell whether the path means the run's repository here: on its own machine, or where all machines see the same."""
     path = Path(repo_path)
-    is_own = not base.digest or base.origin == read_place(config.data_dir)
+    is_own = not base.digest or base.origin == find_place(config.data_dir).data
     is_shared = any(path.resolve().is_relative_to(root.resolve()) for root in config.shared_roots)
     return (is_own or is_shared) and path.is_dir()

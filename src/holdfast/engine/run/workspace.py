@@ -23,6 +23,7 @@ from holdfast.runtime.step import SameCommit, Step, StepKinds
 from holdfast.workspace import (
     Workspace,
     copy_files,
+    find_place,
     inherit_setup,
     open_workspace,
     prepare_workspace,
@@ -31,7 +32,6 @@ from holdfast.workspace import (
 )
 from holdfast.workspace.files import write_whole
 from holdfast.workspace.refs import to_component
-from holdfast.workspace.transfer.place import read_place
 from holdfast.workspace.transfer.remotes import is_remote, open_mirror
 
 _IGNORED = ("files that git ignores",)
@@ -59,14 +59,14 @@ def _is_here(scope: RunScope) -> bool:
         workspace = open_workspace(scope.config.data_dir, scope.run_id)
     except WorkspaceError:
         return False
-    is_place = scope.history.place in ("", read_place(scope.config.data_dir))
+    is_place = scope.history.place in ("", find_place(scope.config.data_dir).data)
     return is_place and workspace.worktree.is_dir() and workspace.repo.is_dir()
 
 
 def _open(scope: RunScope) -> tuple[Workspace, bool]:
     data_dir, tree, origin = scope.config.data_dir, scope.history.last_tree, scope.run.forked_from
     mark = data_dir / "worktrees" / ".state" / to_component(scope.run_id) / "restoring"
-    is_elsewhere = scope.history.place not in ("", read_place(data_dir))
+    is_elsewhere = scope.history.place not in ("", find_place(data_dir).data)
     if tree and (is_elsewhere or not (data_dir / "worktrees" / to_component(scope.run_id)).is_dir()):
         mark.parent.mkdir(parents=True, exist_ok=True)
         # crash: whoever comes next restores as well, though the worktree looks complete by then.
@@ -159,7 +159,7 @@ def _has_failed_before_retry(scope: RunScope, round_no: int) -> bool:
 
 async def _record_move(scope: RunScope) -> None:
     """Record that the files are here now, and what was left behind where they were."""
-    place = read_place(scope.config.data_dir)
+    place = find_place(scope.config.data_dir).data
     if scope.history.place in ("", place):
         return
     moved = scope.log.event(
@@ -175,7 +175,7 @@ async def _record_move(scope: RunScope) -> None:
 
 
 async def _record(scope: RunScope, round_no: int) -> None:
-    workspace, place = scope.place, read_place(scope.config.data_dir)
+    workspace, place = scope.place, find_place(scope.config.data_dir).data
     facts = {
         "root": str(workspace.root),
         "branch": workspace.branch,
