@@ -7,7 +7,7 @@ inside its document or names another id of the registry.
 import copy
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -78,6 +78,24 @@ class ArtifactSchemaRegistry:
     def __init__(self, roots: Sequence[str | Path]) -> None:
         self.roots = tuple(Path(root) for root in roots)
         self._loaded: dict[Path, _Loaded] = {}
+        self._pinned: dict[str, _Loaded] = {}
+
+    def with_pinned(self, schemas: Mapping[str, dict[str, Any]]) -> "ArtifactSchemaRegistry":
+        """Return a registry in which these documents count, whatever the folders have under their ids.
+
+        Raises `SchemaInvalid` for a document that cannot be used.
+        """
+        registry = ArtifactSchemaRegistry(self.roots)
+        registry._loaded = self._loaded
+        for schema_id, schema in schemas.items():
+            _check_schema(schema, f"The stored schema {schema_id}")
+            registry._pinned[schema_id] = _Loaded((0, 0, 0), schema, without_dialect(schema))
+        return registry
+
+    def collect(self, schema_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return these schemas and all that they lead to, by id. Raises as `get_schema` does."""
+        named = {one for schema_id in schema_ids for one in self._check(schema_id)}
+        return {one: copy.deepcopy(self._read(one).schema) for one in sorted(named)}
 
     def find_path(self, schema_id: str) -> Path | None:
         """Find the file of that id; `None` if there is none. Raises `SchemaInvalid` for text that is no id."""
@@ -143,6 +161,8 @@ class ArtifactSchemaRegistry:
         return DRAFT202012.create_resource(self._read(uri.removeprefix(_SCHEME)).checked)
 
     def _read(self, schema_id: str) -> _Loaded:
+        if (pinned := self._pinned.get(schema_id)) is not None:
+            return pinned
         path = self.find_path(schema_id)
         if path is None:
             raise SchemaNotFound(f"There is no schema {schema_id}.", schema_id=schema_id)
@@ -174,12 +194,13 @@ class ArtifactSchemaRegistry:
         resolver = self._references_registry().resolver_with_root(DRAFT202012.create_resource(schema))
         for reference in _references(schema):
             named = _named(reference)
-            if named and self.find_path(named):
+            if named and (named in self._pinned or self.find_path(named)):
                 self._check_references(named, seen)
             try:
                 resolver.lookup(reference)
             except Unresolvable as error:
-                message = f"{self.find_path(schema_id)}: $ref {reference.removeprefix(_SCHEME)} points at nothing."
+                place = schema_id if schema_id in self._pinned else self.find_path(schema_id)
+                message = f"{place}: $ref {reference.removeprefix(_SCHEME)} points at nothing."
                 raise SchemaInvalid(message, schema_id=schema_id) from error
 
 
@@ -195,21 +216,26 @@ def _load_schema(path: Path) -> dict[str, Any]:
         schema = json.loads(content, object_pairs_hook=_refuse_doubles, parse_constant=_refuse_constant)
     except (OSError, ValueError, RecursionError) as error:
         raise SchemaInvalid(f"{path} cannot be read as JSON: {error}.", file=str(path)) from error
+    _check_schema(schema, str(path))
+    _qualify_references(schema, str(path))
+    return dict(schema)
+
+
+def _check_schema(schema: Any, origin: str) -> None:
+    """Raise `SchemaInvalid` unless the data is a schema that can be used; `origin` says where it stands."""
     if not isinstance(schema, dict):
-        raise SchemaInvalid(f"{path} should hold one JSON object.", file=str(path))
+        raise SchemaInvalid(f"{origin} should hold one JSON object.", file=origin)
     if schema.get("$schema", DIALECT) != DIALECT:
-        raise SchemaInvalid(f"{path} is not of draft 2020-12: its $schema is {schema['$schema']!r}.", file=str(path))
+        raise SchemaInvalid(f"{origin} is not of draft 2020-12: its $schema is {schema['$schema']!r}.", file=origin)
     if reason := _find_excess(schema):
-        raise SchemaInvalid(f"{path} is too much for a schema: {reason}.", file=str(path))
+        raise SchemaInvalid(f"{origin} is too much for a schema: {reason}.", file=origin)
     try:
         # Without formats: whether a pattern can be used is looked at below, by the engine that will use it.
         Draft202012Validator.check_schema(schema, format_checker=FormatChecker([]))
     except SchemaError as error:
         reason = f"{error.json_path}: {error.message[:300]}"
-        raise SchemaInvalid(f"{path} is not a JSON Schema: {reason}.", file=str(path)) from error
-    _check_patterns(schema, path)
-    _qualify_references(schema, path)
-    return schema
+        raise SchemaInvalid(f"{origin} is not a JSON Schema: {reason}.", file=origin) from error
+    _check_patterns(schema, origin)
 
 
 def _find_excess(schema: object) -> str:
@@ -233,7 +259,7 @@ def _find_excess(schema: object) -> str:
     return ""
 
 
-def _check_patterns(schema: dict[str, Any], path: Path) -> None:
+def _check_patterns(schema: dict[str, Any], origin: str) -> None:
     for node in _subschemas(schema):
         by_name = node.get("patternProperties")
         patterns = [node.get("pattern"), *(by_name if isinstance(by_name, dict) else ())]
@@ -241,8 +267,8 @@ def _check_patterns(schema: dict[str, Any], path: Path) -> None:
             try:
                 compile_pattern(pattern)
             except PatternRefused as refused:
-                message = f"{path}: the pattern {pattern[:80]!r} cannot be used: {refused}."
-                raise SchemaInvalid(message, hint="Patterns are matched by RE2.", file=str(path)) from refused
+                message = f"{origin}: the pattern {pattern[:80]!r} cannot be used: {refused}."
+                raise SchemaInvalid(message, hint="Patterns are matched by RE2.", file=origin) from refused
 
 
 def _holds(schema: dict[str, Any], keyword: str) -> bool:
@@ -270,19 +296,19 @@ def _named(reference: str) -> str:
     return reference.partition("#")[0].removeprefix(_SCHEME)
 
 
-def _qualify_references(schema: dict[str, Any], path: Path) -> None:
+def _qualify_references(schema: dict[str, Any], origin: str) -> None:
     for node in _subschemas(schema):
         for key in _REFERENCES:
             reference = node.get(key)
             if isinstance(reference, str) and not reference.startswith("#"):
-                node[key] = _qualify(reference, path)
+                node[key] = _qualify(reference, origin)
 
 
-def _qualify(reference: str, path: Path) -> str:
+def _qualify(reference: str, origin: str) -> str:
     named, hash_sign, fragment = reference.removeprefix(_SCHEME).partition("#")
     if not _ID.fullmatch(named):
-        message = f"{path}: $ref {reference} is neither inside the document (#…) nor a schema id."
-        raise SchemaInvalid(message, file=str(path))
+        message = f"{origin}: $ref {reference} is neither inside the document (#…) nor a schema id."
+        raise SchemaInvalid(message, file=origin)
     return f"{_SCHEME}{named}{hash_sign}{fragment}"
 
 

@@ -55,6 +55,14 @@ class Config:
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks whose word counts on whom they forward for."""
     keep_worktrees: bool = False
+    carry_files: bool | None = None
+    """Whether a run's files are stored in the database as well; without a word they are on Postgres."""
+    carry_max_mb: int = 512
+    """How big the files may be, as a pack, that a run starts from and brings along."""
+    shared_roots: tuple[Path, ...] = ()
+    """Folders that every machine sees under the same path: repositories in them are not carried."""
+    allowed_repositories: tuple[str, ...] = ()
+    """The repositories, by the beginning of their URL, that a request to `serve` may name."""
     gc_at: str | None = None
     """When `serve` cleans up, by the clock of its machine: `HH:MM`."""
     gc_older_than: float = 0.0
@@ -69,6 +77,11 @@ class Config:
         """The file of a SQLite database, or `None` for another kind."""
         scheme, _, rest = self.database_url.partition(":///")
         return Path(rest) if scheme.partition("+")[0] == "sqlite" else None
+
+    @property
+    def carries_files(self) -> bool:
+        """Whether the files of runs travel with their journals."""
+        return self.database_path is None if self.carry_files is None else self.carry_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +283,19 @@ def _parse_per_provider(key: str, raw: _RawValue) -> PerProvider:
     return tuple((name, _parse_count(key, replace(raw, value=number))) for name, number in sorted(found.items()))
 
 
-def _parse_names(key: str, raw: _RawValue) -> tuple[str, ...]:
+def _parse_list(key: str, raw: _RawValue) -> tuple[str, ...]:
     found = raw.value.split(",") if isinstance(raw.value, str) else raw.value
     if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
         _refuse(key, raw.origin, "it should be names, as a list or with commas between them")
-    return tuple(name.strip().lower() for name in found if name.strip())
+    return tuple(name.strip() for name in found if name.strip())
+
+
+def _parse_names(key: str, raw: _RawValue) -> tuple[str, ...]:
+    return tuple(name.lower() for name in _parse_list(key, raw))
+
+
+def _parse_folders(key: str, raw: _RawValue) -> tuple[Path, ...]:
+    return tuple(_parse_folder(key, _RawValue(name, raw.origin, raw.base)) for name in _parse_list(key, raw))
 
 
 def _parse_networks(key: str, raw: _RawValue) -> tuple[str, ...]:
@@ -354,6 +375,10 @@ _PARSERS: dict[str, Callable[[str, _RawValue], object]] = {
     "allow_unsandboxed": _parse_switch,
     "trusted_proxies": _parse_networks,
     "keep_worktrees": _parse_switch,
+    "carry_files": _parse_switch,
+    "carry_max_mb": _parse_count,
+    "shared_roots": _parse_folders,
+    "allowed_repositories": _parse_list,
     "gc_at": _parse_time_of_day,
     "gc_older_than": _parse_duration,
     "gc_runs_older_than": _parse_duration,

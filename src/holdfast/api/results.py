@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.api.server.server import Server
 from holdfast.engine.patch import UNFINISHED, find_unfinished, order_trees, read_patch
+from holdfast.engine.run.local_files import bring_files
 from holdfast.enums import RunStatus
 from holdfast.persistence.models import ArtifactRow
 from holdfast.persistence.runs import StoredRun
@@ -87,6 +88,10 @@ async def read_trees(server: Server, stored: StoredRun) -> dict[str, str]:
     is_open = stored.run.state in (RunStatus.RUNNING, RunStatus.PAUSED)
     keys = [row.phase_key for row in stored.phases.values() if is_open and row.state in UNFINISHED]
     recorded = (await server.traces.get(run_id)).trees if keys else {}
+    done = [row.tree for row in stored.phases.values() if row.tree]
+    under_way = [recorded[key][0] for key in keys if key in recorded]
+    if done or under_way:
+        await bring_files(server.db, server.config, stored.run, [*done, *under_way])
     unfinished = await asyncio.to_thread(find_unfinished, data_dir, run_id, recorded, keys)
     return order_trees([(row.phase_key, row.tree, row.ended_at) for row in stored.phases.values()], unfinished)
 

@@ -50,6 +50,10 @@ class History:
     started_at: int = 0
     """The number of the last event with which an attempt of a phase started."""
     prepared: int = 0
+    place: str = ""
+    """Whose worktree the run works in; nothing in a journal of an earlier version."""
+    left_out: tuple[dict[str, str], ...] = ()
+    """What the last saved files do not hold, and why."""
     started_from: dict[str, str] = field(default_factory=dict)
     """The files from which the last attempt of each phase started."""
     failed: set[str] = field(default_factory=set)
@@ -117,8 +121,18 @@ class _HistoryFold(EventFold):
         if event.payload.get("after") == RunStatus.FAILED:
             self._history.retry(event.seq)
 
-    def _prepare(self, _event: Event) -> None:
+    def _prepare(self, event: Event) -> None:
         self._history.prepared += 1
+        result = event.payload.get("result")
+        self._history.place = to_text(result.get("place") if isinstance(result, dict) else "") or self._history.place
+
+    def _move(self, event: Event) -> None:
+        self._history.place = to_text(event.payload.get("place"))
+
+    def _save(self, event: Event) -> None:
+        result = event.payload.get("result")
+        if isinstance(result, dict):
+            self._history.left_out = tuple(result.get("left_out") or ())
 
     def _start_phase(self, event: Event) -> None:
         history, phase = self._history, _to_phase(event)
@@ -172,6 +186,8 @@ class _HistoryFold(EventFold):
         EventKind.RUN_RESUME_REQUESTED: _request_resume,
         EventKind.RUN_RESUMED: _resume,
         EventKind.WORKSPACE_PREPARED: _prepare,
+        EventKind.WORKSPACE_MOVED: _move,
+        EventKind.CHECKPOINT_SAVED: _save,
         EventKind.PHASE_STARTED: _start_phase,
         EventKind.PHASE_FAILED: _fail_phase,
         EventKind.PHASE_COMPLETED: _complete_phase,

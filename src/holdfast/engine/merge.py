@@ -13,9 +13,10 @@ from holdfast.config import Config
 from holdfast.engine.merge_preview import default_message, describe_base_commits
 from holdfast.engine.patch import own_paths, to_facts
 from holdfast.engine.run.load import get_run, read_template
+from holdfast.engine.run.local_files import bring_files
 from holdfast.engine.scope import utc_now
 from holdfast.enums import RunPhaseState
-from holdfast.errors import RunNotInState, WorkspaceError
+from holdfast.errors import RepositoryMissing, RunNotInState, WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persistence.deletion import OVER
 from holdfast.persistence.runs import StoredRun
@@ -23,6 +24,7 @@ from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.stores import open_journal
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import (
+    Git,
     MergeAction,
     Merged,
     MergeOptions,
@@ -35,6 +37,7 @@ from holdfast.workspace import (
 )
 from holdfast.workspace.cleanup.disposal import Disposal, dispose_files
 from holdfast.workspace.cleanup.leftovers import RunPlaces
+from holdfast.workspace.transfer.remotes import fetch_branch, is_remote, push_branch
 
 _EMPTY = "Nothing to merge: the run changed no files."
 
@@ -72,6 +75,7 @@ async def merge_run(
             result = _Result.of(stored)
             if not result.steps:
                 raise RunNotInState(f"Run {run_id} has completed no phase yet; there is nothing to merge.")
+            await bring_files(db, config, stored.run, [step.tree for step in result.steps])
             if not request.message:
                 message = await asyncio.to_thread(default_message, config, stored, result.template, request.into)
                 request = replace(request, message=message or "")
@@ -104,6 +108,7 @@ class _Result:
     steps: list[ResultStep]
     summary: str
     is_simulated: bool
+    repository: str
 
     @classmethod
     def of(cls, stored: StoredRun) -> "_Result":
@@ -116,15 +121,24 @@ class _Result:
             ResultStep(str(row.tree), f"{title[:60]}: {row.phase_key}\n\n{body}", label=row.phase_key) for row in done
         ]
         summary = f"{title[:72]}\n\n{body}"
-        return cls(stored.run.id, template, steps, summary, bool(stored.run.is_simulated))
+        is_simulated = bool(stored.run.is_simulated)
+        return cls(stored.run.id, template, steps, summary, is_simulated, stored.run.repo_path)
 
 
 def _bring(config: Config, result: _Result, request: MergeRequest) -> dict[str, Any]:
     workspace = open_workspace(config.data_dir, result.run_id)
+    if workspace.is_carried:
+        raise RepositoryMissing(
+            f"The repository {result.repository} is a folder of another machine; here are only the run's own files.",
+            hint="Merge it there, or take the patch: holdfast runs diff RUN.",
+            path=result.repository,
+        )
     own = own_paths(workspace, result.template.artifact_paths)
     left_out = read_setup(workspace).list_left_out(workspace, result.steps[-1].tree)
-    bring = _bring_to_folder if workspace.is_private else _bring_to_branch
-    merged = bring(workspace, result, request, own)
+    if workspace.is_private:
+        merged = _bring_to_folder(workspace, result, request, own)
+    else:
+        merged = _bring_to_branch(config, workspace, result, request, own)
     dry = {"dry_run": True} if request.is_dry_run else {}
     facts = {"left_out": to_facts(left_out), "is_simulated": result.is_simulated}
     return {"run_id": result.run_id, **dry, **merged, **facts}
@@ -141,12 +155,18 @@ def _bring_to_folder(
 
 
 def _bring_to_branch(
-    workspace: Workspace, result: _Result, request: MergeRequest, own: Sequence[str]
+    config: Config, workspace: Workspace, result: _Result, request: MergeRequest, own: Sequence[str]
 ) -> dict[str, Any]:
     message = request.message or (result.summary if request.is_squashed else "")
     options = MergeOptions(request.is_squashed, message, request.can_create, request.is_dry_run)
     target = request.into or workspace.base_branch
+    url = result.repository if is_remote(result.repository) else None
+    if url:
+        fetch_branch(url, target, config.data_dir)
+    before = Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", f"refs/heads/{target}")
     merged = merge_result(workspace, result.steps, target_branch=target, at=utc_now(), without=own, options=options)
+    if url and not request.is_dry_run and not merged.is_empty:
+        push_branch(url, target, workspace.repo, before)
     return {
         "action": merged.action.value,
         "branch": merged.branch,

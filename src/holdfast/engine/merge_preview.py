@@ -9,6 +9,7 @@ from holdfast.config import Config
 from holdfast.engine.conversation.journal import is_conversation
 from holdfast.engine.patch import order_trees, own_paths
 from holdfast.engine.run.load import get_run, read_template
+from holdfast.engine.run.local_files import bring_files
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import StoredRun
 from holdfast.workflow import WorkflowTemplate
@@ -40,6 +41,7 @@ async def preview_merge(db: Database, config: Config, run_id: str) -> MergePrevi
     Raises `RunNotFound` and `TemplateLoadFailed`.
     """
     stored = await get_run(db, run_id)
+    await bring_files(db, config, stored.run, [row.tree for row in stored.phases.values() if row.tree])
     return await asyncio.to_thread(preview_stored, config, stored, read_template(stored))
 
 

@@ -25,7 +25,8 @@ from holdfast.persistence.runs import (
     read_spent,
     read_spent_by_phase,
 )
-from holdfast.persistence.statements import now_text
+from holdfast.persistence.statements import now_text, put_report
+from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.run_fold.payload_text import phase_status
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import Workspace, is_named, open_workspace, read_setup, summarize_diff
@@ -66,10 +67,18 @@ class Reported:
         return self.run.id
 
 
-async def write_report(about: Reported, state: RunStatus, payload: Mapping[str, Any]) -> Path:
-    """Write both files and return the path of the JSON one; writing again replaces them.
+@dataclass(frozen=True)
+class WrittenReport:
+    """The path of the JSON file, and the row that any server shows the report from."""
 
-    `payload` is what the event of the run's end says.
+    path: Path
+    row: Statement
+
+
+async def write_report(about: Reported, state: RunStatus, payload: Mapping[str, Any]) -> WrittenReport:
+    """Write both files; writing again replaces them. The row is to be written with the event of the run's end.
+
+    `payload` is what that event says.
     """
     report = await _collect(about, state, payload)
     folder = about.config.data_dir / "reports" / about.run_id
@@ -77,7 +86,7 @@ async def write_report(about: Reported, state: RunStatus, payload: Mapping[str, 
         await asyncio.to_thread(_write_both, folder, report)
     except OSError as error:
         raise to_workspace_error(error) from error
-    return folder / "final-report.json"
+    return WrittenReport(folder / "final-report.json", put_report(about.run_id, report))
 
 
 async def _collect(about: Reported, state: RunStatus, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,7 +180,8 @@ def _changed_files(about: Reported, phases: Mapping[str, RunPhaseRow]) -> list[d
         workspace = about.workspace or open_workspace(about.config.data_dir, about.run_id)
         own = own_paths(workspace, about.template.artifact_paths) if about.template else []
         summary = summarize_diff(workspace.repo, workspace.base_commit, str(done[-1].tree))
-        of_setup = read_setup(workspace).find_unchanged(workspace, str(done[-1].tree))
+        has_setup = about.template is None or bool(about.template.setup) or about.run.forked_from is not None
+        of_setup = read_setup(workspace).find_unchanged(workspace, str(done[-1].tree)) if has_setup else set()
         return [
             {"path": file.path, "added": file.added, "removed": file.removed}
             for file in summary.files
@@ -194,8 +204,13 @@ def _summary(about: Reported, state: RunStatus, phases: Mapping[str, RunPhaseRow
 
 def _write_both(folder: Path, report: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "final-report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    write_whole(folder / "final-report.json", to_json_text(report))
     write_whole(folder / "final-report.md", to_markdown(report))
+
+
+def to_json_text(report: Mapping[str, Any]) -> str:
+    """Render the report as its JSON file has it."""
+    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
 
 
 def to_markdown(report: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from holdfast.engine.history import History
 from holdfast.engine.phase.attempt import current_subject
 from holdfast.engine.phase.commands import stop_commands, stop_left_commands
 from holdfast.engine.report import Reported, write_report
+from holdfast.engine.run.carrier import open_carrier
 from holdfast.engine.run.crashes import find_crash_loop
 from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, load_run
@@ -26,6 +27,7 @@ from holdfast.engine.run.workspace import open_files
 from holdfast.engine.scope import ApprovalCallback, RunScope
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, LeaseLost, RunMetadataMissing, TemplateLoadFailed
+from holdfast.persistence.carried_files import find_base
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import StoredRun
 from holdfast.persistence.statements import end_run
@@ -37,7 +39,7 @@ from holdfast.runtime.records import Records
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import CancelRun, Stopped
 from holdfast.runtime.stores import open_journal
-from holdfast.workspace import SandboxProbe, open_workspace
+from holdfast.workspace import SandboxProbe, find_place, open_workspace
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class RunOwner:
         loaded = await self.load(claim.run_id, may_be_over=start.may_be_over)
         events = await journal.read(claim.run_id)
         scope = self.scope(journal, claim, loaded, events)
+        scope.log.row_source = await open_carrier(scope)
         driver = (ConversationDriver if scope.is_conversation else RunDriver)(scope)
         if scope.log.records.cancel_request is not None:
             await driver.cancel()
@@ -138,10 +141,10 @@ class RunOwner:
         request = records.cancel_request or {}
         payload = {"reason": request.get("reason", ""), "by": request.get("by", "")}
         # crash: as at every end, the report may be there without it; the request to cancel still stands.
-        path = await write_report(Reported.of_rows(self.db, self.config, stored), RunStatus.CANCELLED, payload)
-        row = end_run(claim.run_id, RunStatus.CANCELLED, report_path=str(path), error=None)
-        event = create_event(claim.run_id, EventKind.RUN_CANCELLED, report=str(path), **payload)
-        await journal.append(claim.run_id, [event], claim=claim, rows=[row])
+        written = await write_report(Reported.of_rows(self.db, self.config, stored), RunStatus.CANCELLED, payload)
+        rows = [end_run(claim.run_id, RunStatus.CANCELLED, report_path=str(written.path), error=None), written.row]
+        event = create_event(claim.run_id, EventKind.RUN_CANCELLED, report=str(written.path), **payload)
+        await journal.append(claim.run_id, [event], claim=claim, rows=rows)
 
     async def pause(self, run_id: str) -> None:
         """Pause a run that nobody drives until a person resumes it."""
@@ -155,7 +158,7 @@ class RunOwner:
         return RunScope(
             db=self.db,
             config=self.config,
-            registry=self.registry,
+            registry=self.registry.with_pinned(loaded.schemas),
             approval_callback=self.approval_callback,
             journal=journal,
             log=RunLog(journal, claim, Records(events)),
@@ -166,11 +169,19 @@ class RunOwner:
             find_sandbox=self.find_sandbox,
         )
 
-    def find_subject(self, loaded: LoadedRun, phase_key: str) -> Subject | None:
+    async def find_subject(self, loaded: LoadedRun, phase_key: str) -> Subject | None:
         """Return what the approval is about by what lies in the workspace; `None` if that cannot be seen from here."""
+        base = await find_base(self.db, loaded.run_id)
+        return await asyncio.to_thread(self._find_subject, loaded, phase_key, base.place if base is not None else "")
+
+    def _find_subject(self, loaded: LoadedRun, phase_key: str, place: str) -> Subject | None:
         try:
+            if place not in ("", find_place(self.config.data_dir).data):
+                return None  # the run works elsewhere; what lies here is from before
             workspace = open_workspace(self.config.data_dir, loaded.run_id)
             phase = loaded.template.phase(phase_key)
-            return current_subject(workspace, phase, loaded.template, self.registry, loaded.stored.run)
+            return current_subject(
+                workspace, phase, loaded.template, self.registry.with_pinned(loaded.schemas), loaded.stored.run
+            )
         except (HoldfastError, KeyError, OSError):
             return None

@@ -105,6 +105,13 @@ class RunScope:
             except OSError as error:
                 raise Stopped(to_workspace_error(error)) from error
 
+    async def from_disk(self, work: Awaitable[_T]) -> _T:
+        """Wait for work on files and rows. What they refuse is no failure of the phase, as in `on_disk`."""
+        try:
+            return await work
+        except (WorkspaceError, StoreError) as error:
+            raise Stopped(error) from error
+
     async def from_rows(self, reading: Awaitable[_T]) -> _T:
         """Read rows in the middle of a phase. If the database does not answer, the drive stops, as with the disk."""
         try:

@@ -107,7 +107,7 @@ class WorkflowEngine:
         )
         new = await self._binder.bind_new(request)
         async with self._owner.owning(new.run_id) as (journal, claim):
-            await write_new(self._db, journal, claim, new)
+            await write_new(self._db, journal, claim, new, config=self._config)
             await self._owner.drive(journal, claim, NewStart())
         return await self.result(new.run_id)
 
@@ -126,7 +126,7 @@ class WorkflowEngine:
         """
         new = await self._binder.bind_new(RunRequest(template, **options))
         async with self._owner.owning(new.run_id) as (journal, claim):
-            await write_new(self._db, journal, claim, new, SameCommit(then, beside))
+            await write_new(self._db, journal, claim, new, config=self._config, also=SameCommit(then, beside))
         return new.run_id
 
     async def resume(
@@ -318,13 +318,15 @@ class WorkflowEngine:
         await self.decide_overdue(stored.run.id)  # an answer after the deadline is too late
         row = check_open(await find_approval(self._db, str(approval_id)), stored.run.id, str(approval_id))
         loaded = await self._owner.load(stored.run.id)
-        subject = await asyncio.to_thread(self._owner.find_subject, loaded, row.phase_key)
+        subject = await self._owner.find_subject(loaded, row.phase_key)
         needs_two = is_identified and loaded.template.phase(row.phase_key).risk is RiskLevel.CRITICAL
         question = to_question(row, subject=subject, needs_two=needs_two)
         answer = ApprovalDecision(checked, comment, by, digest, result, args, is_for_kind, artifact)
         question.check(answer)
         if artifact is not None:
-            check_edited(artifact, loaded.template.phase(row.phase_key), self._owner.registry)
+            check_edited(
+                artifact, loaded.template.phase(row.phase_key), self._owner.registry.with_pinned(loaded.schemas)
+            )
         async with self._owner.journal() as journal:
             await write_decision(self._db, journal, question, answer)
 

@@ -6,6 +6,7 @@ there, after it it is gone; the note stays until its files and refs are gone as 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, select, text
@@ -13,14 +14,25 @@ from sqlalchemy import func, select, text
 from holdfast.enums import TERMINAL_STATES, RunPhaseState
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import DeletedRunRow, RunEventRow, RunPhaseRow, RunRow
-from holdfast.persistence.statements import delete_run, insert, lock_run, now_text
+from holdfast.persistence.statements import (
+    delete_run,
+    drop_unused_bases,
+    insert,
+    lock_run,
+    now_text,
+    to_time_text,
+)
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 
 OVER = TERMINAL_STATES
 CLEANUP_JOURNAL = "holdfast-cleanup"  # it has no events
-_CHILD_TABLES = ("approvals", "artifacts", "ledger", "run_bindings", "run_phases", "idempotency_keys")
+_CHILD_TABLES = (
+    *("approvals", "artifacts", "ledger", "run_bindings", "run_phases", "idempotency_keys"),
+    *("run_schemas", "run_reports", "run_bases", "tree_packs"),
+)
+_BEGUN = timedelta(days=1)  # a base pack that is being written is not any run's yet
 
 
 @dataclass(frozen=True)
@@ -114,6 +126,7 @@ _SIZES = (
     "SELECT SUM(LENGTH(b.body)) FROM blobs AS b JOIN blob_refs AS r ON r.digest = b.digest WHERE r.run_id = :id "
     "AND NOT EXISTS (SELECT 1 FROM blob_refs AS o WHERE o.digest = r.digest AND o.run_id <> :id)",
     "SELECT SUM(LENGTH(content)) FROM artifacts WHERE run_id = :id",
+    "SELECT SUM(LENGTH(pack)) FROM tree_packs WHERE run_id = :id",
 )
 
 
@@ -133,6 +146,7 @@ def deletion_rows(run_id: str, *, data_dir: str, repo: str, has_positions: bool)
             Statement(f"DELETE FROM {table} WHERE run_id = :id", {"id": run_id}, expect=None)  # noqa: S608 - ours
             for table in _CHILD_TABLES
         ),
+        drop_unused_bases(to_time_text(datetime.now(UTC) - _BEGUN)),
         delete_run(run_id),
         insert("deleted_runs", noted),
     ]

@@ -281,6 +281,72 @@ class DeletedRunRow(Base):
     deleted_at: Mapped[str] = _text()
 
 
+class RunSchemaRow(Base):
+    """An artifact schema as it was when the run was made: whoever drives the run checks by this one."""
+
+    __tablename__ = "run_schemas"
+
+    run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    schema_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    document: Mapped[Any] = mapped_column(JsonText, default="{}", server_default="{}")
+
+
+class RunReportRow(Base):
+    """The final report of a run that is over, as `common/final-report@1` has it."""
+
+    __tablename__ = "run_reports"
+
+    run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    report: Mapped[Any] = mapped_column(JsonText, default="{}", server_default="{}")
+
+
+class RunBaseRow(Base):
+    """What another machine needs to begin with a run's files: where they came from, and the pack of their commit."""
+
+    __tablename__ = "run_bases"
+    __table_args__ = (Index("run_bases_by_digest", "digest"),)
+
+    run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    origin: Mapped[str] = _text()
+    """The place, by `find_place`, whose folder the run was started on."""
+    place: Mapped[str] = _text()
+    """The place whose worktree the run works in now."""
+    commit_id: Mapped[str] = _text()
+    digest: Mapped[str] = _text()
+    """The base pack's; empty where the repository itself can be reached."""
+    prefix: Mapped[str] = _text()
+    """The subfolder that the run works in."""
+    is_private: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+
+
+class BasePackRow(Base):
+    """A part of the pack of a commit without its history, shared by all runs that start from it."""
+
+    __tablename__ = "base_packs"
+
+    digest: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    part: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    data: Mapped[bytes] = mapped_column(LargeBinary)
+    used_at: Mapped[str] = _text()
+
+
+class TreePackRow(Base):
+    """The objects by which a recorded tree differs from those before it, as a thin git pack."""
+
+    __tablename__ = "tree_packs"
+
+    run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    kind: Mapped[str] = _text("step")
+    """`step`, `setup` or `phase`; a phase's takes the place of the steps before it."""
+    objects: Mapped[Any] = mapped_column(JsonText, default="[]", server_default="[]")
+    """The trees and commits that it brings whole, together with the packs before it."""
+    refs: Mapped[Any] = mapped_column(JsonText, default="{}", server_default="{}")
+    """Names below the run's refs, and the commits they stand for."""
+    pack: Mapped[bytes] = mapped_column(LargeBinary)
+    created_at: Mapped[str] = _text()
+
+
 class TokenRow(Base):
     """A program's right to use the API; the token itself is known only to whoever it was shown to."""
 

@@ -23,6 +23,7 @@ _PHRASES: Mapping[str, str] = {
     EventKind.RUN_MERGE_REQUESTED: "merge asked for{by}",
     EventKind.RUN_MERGED: "merged{branch}{by}",
     EventKind.WORKSPACE_PREPARED: "workspace ready{root}",
+    EventKind.WORKSPACE_MOVED: "files brought to another machine",
     EventKind.RUN_CHANGED: "run changed{by}{changes}{reopened}",
     EventKind.PHASE_STARTED: "phase {phase} started{attempt_no}{persona}{rescue_ref}",
     EventKind.PHASE_SKIPPED: "phase {phase} was done before, not repeated",

@@ -41,6 +41,7 @@ class EventKind(StrEnum):
     PHASE_FAILED = "phase.failed"
     PHASE_REOPENED = "phase.reopened"
     WORKSPACE_PREPARED = "workspace.prepared"
+    WORKSPACE_MOVED = "workspace.moved"
 
     STEP_STARTED = "step.started"
     STEP_COMPLETED = "step.completed"

@@ -36,6 +36,7 @@ from holdfast.runtime.step import (
     Failure,
     Interrupted,
     PauseRun,
+    RowSource,
     SameCommit,
     Step,
     Stopped,
@@ -67,6 +68,7 @@ class RunLog:
         self._in_flight = 0
         self._deferred = DeferredEvents(self.flush_deferred)
         self._stopped: Stopped | None = None
+        self.row_source: RowSource | None = None
         self.holds = {(one.type, one.key) for one in (*records.open_scopes(), *records.open_children())}
         """What must be undone or cancelled by the flow's own code before the run is: a request ends no append then."""
 
@@ -91,12 +93,13 @@ class RunLog:
         """
         if self._stopped is not None:
             raise self._stopped
+        more = await self._make_rows(events) if self.row_source is not None else ()
         self._in_flight += 1
         # Deferred events go first and in the same append, so that the order in the journal is the order in which things
         # happened here. If the append is refused, they go back and wait for the next one.
         deferred = self._deferred.take()
         try:
-            append = self._encode(deferred, events, rows)
+            append = self._encode(deferred, events, [*rows, *more] if more else rows)
             # Where nothing else is waiting, the commit is made right here on the loop; otherwise it joins the next
             # batch.
             numbers = self._journal.write_now(append)
@@ -111,6 +114,8 @@ class RunLog:
         finally:
             self._in_flight -= 1
         self._tracker.note_own(numbers)
+        if more and self.row_source is not None:
+            self.row_source.note_written(more)
         # A gap in our own numbers, or a head beyond ours, means that someone else has written: an answer, or a request
         # to cancel. Reading waits until none of our own appends is under way, since their numbers would look like a gap
         # too.
@@ -138,6 +143,16 @@ class RunLog:
                 continue  # someone wrote meanwhile: look what it was
             self.stop(RunAlreadyTerminal(f"Run {self.run_id!r} is over.", run_id=self.run_id))
             return
+
+    async def _make_rows(self, events: Sequence[Event | Prepared]) -> Sequence[Statement]:
+        assert self.row_source is not None
+        try:
+            return await self.row_source.make_rows(
+                [event.event if isinstance(event, Prepared) else event for event in events]
+            )
+        except HoldfastError as error:
+            self._stopped = Stopped(error)
+            raise self._stopped from error
 
     def _encode(
         self, deferred: list[Prepared], events: Sequence[Event | Prepared], rows: Sequence[Statement]

@@ -44,6 +44,15 @@ class SameCommit:
     earlier: Sequence[Event] = ()
 
 
+class RowSource(Protocol):
+    """Makes rows from what events say, to be written in their transaction."""
+
+    async def make_rows(self, events: Sequence[Event]) -> Sequence[Statement]: ...
+
+    def note_written(self, rows: Sequence[Statement]) -> None:
+        """Hear that the rows are written. Of rows for which this is not called nothing is known."""
+
+
 @dataclass(frozen=True)
 class Failure:
     """What is recorded as the `error` of a failed call, and in how many seconds it is made again; `None`: never.

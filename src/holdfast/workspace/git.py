@@ -7,6 +7,7 @@ own worktree (`is_exact`) the settings that change what a tree holds are fixed t
 depend on who computed it. The user's checkout keeps the user's settings.
 """
 
+import contextlib
 import os
 import random
 import re
@@ -161,6 +162,11 @@ class Git:
         result = self.run(*args, ok=(0, 1, 128))
         return result.line if result.exit_code == 0 else None
 
+    def resolve(self, *names: str) -> dict[str, str | None]:
+        """Return the id of the object that each name stands for, `None` where there is none; with one process."""
+        lines = self.run("cat-file", "--batch-check=%(objectname)", stdin="\n".join(names).encode()).line.split("\n")
+        return {name: None if " " in line else line for name, line in zip(names, lines, strict=True)}
+
     def _run_once(self, args: tuple[str, ...], stdin: bytes) -> GitResult:
         return self._call([*self._command(), *args], stdin, self._environment())
 
@@ -193,24 +199,32 @@ class Git:
         return GitResult(process.returncode, stdout, stderr.decode(errors="replace"))
 
     @contextmanager
-    def stream(self, *args: str) -> Iterator[IO[bytes]]:
-        """Run one git command whose output may have no end; it is ended with the block. Raises `WorkspaceError`."""
+    def stream(self, *args: str, stdin: bytes = b"") -> Iterator[IO[bytes]]:
+        """Run one git command whose output may have no end; it is ended with the block. Raises `WorkspaceError`.
+
+        `stdin` must be short enough for a pipe.
+        """
         child = subprocess.Popen(  # git is ours; the words are no shell's
             [*self._command(), *args],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",
             env=self._environment(),
         )
+        assert child.stdout is not None
+        assert child.stdin is not None
         try:
-            assert child.stdout is not None
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(stdin)
+                child.stdin.close()
             yield child.stdout
             if child.stdout.read(1) == b"" and child.wait() != 0:
                 raise _failure(args, GitResult(child.returncode, b"", ""))
         finally:
             child.kill()
-            child.communicate()
+            child.stdout.close()
+            child.wait()
 
     def _environment(self) -> dict[str, str]:
         index = {"GIT_INDEX_FILE": str(self.index)} if self.index is not None else {}
@@ -220,12 +234,15 @@ class Git:
         """Find what keeps the repository's own settings from running programs."""
         if self.folder is None and self.git_dir is None:
             return {}
-        places = [self.git_dir] if self.git_dir is not None else []
+        git_dir = self.git_dir
+        if git_dir is not None and self.folder is None and not (git_dir / "config.worktree").exists():
+            git_dir = find_common_dir(git_dir) or git_dir  # all worktrees of a repository share its settings
+        places = [git_dir] if git_dir is not None else []
         more = [place / name for place in places for name in ("config", "config.worktree", "commondir")]
         if self.folder is not None:
             more.append(self.folder / ".git")
-        base = self.folder or self.git_dir or Path("/")
-        return _OVERRIDES.get((self.folder, self.git_dir), base, more, self._list_settings)
+        base = self.folder or git_dir or Path("/")
+        return _OVERRIDES.get((self.folder, git_dir), base, more, self._list_settings)
 
     def _list_settings(self) -> tuple[list[Setting], list[Path]]:
         command = [*self._command(), "config", "--list", "--includes", "--show-scope", "--show-origin", "-z"]
@@ -243,6 +260,17 @@ class Git:
         if self.work_tree is not None:
             command.append(f"--work-tree={self.work_tree}")
         return command
+
+
+def find_common_dir(git_dir: Path) -> Path | None:
+    """Return the repository's git directory, of which this may be that of a worktree; `None` if it is neither."""
+    try:
+        link = (git_dir / "commondir").read_text().rstrip("\n")
+    except FileNotFoundError:
+        return Path(os.path.realpath(git_dir)) if (git_dir / "HEAD").exists() else None
+    except OSError:
+        return None
+    return Path(os.path.realpath(git_dir / link))
 
 
 def _clean_environment() -> dict[str, str]:

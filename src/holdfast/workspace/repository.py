@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.errors import BaseBranchMissing, RepositoryMissing, WorkspaceError
 from holdfast.workspace.files import is_within, own_folders
-from holdfast.workspace.git import HOLDFAST, Git, identity
+from holdfast.workspace.git import HOLDFAST, Git, find_common_dir, identity
 
 _MOST_NAMED = 100
 
@@ -45,18 +45,20 @@ def find_repository(path: Path) -> Repository | None:
     if _is_git_dir(path):
         return _find_bare(path)
     here = Git(folder=path, is_exact=False)
-    facts = here.run("rev-parse", "--path-format=absolute", "--git-common-dir", *_QUESTIONS, ok=(0, 128))
-    if facts.exit_code:
+    places = ("--show-prefix", "--show-toplevel")  # outside a work tree git answers all but the last
+    facts = here.run("rev-parse", "--path-format=absolute", "--git-common-dir", *_QUESTIONS, *places, ok=(0, 128))
+    common, *answers = facts.line.split("\n")
+    if len(answers) < len(_QUESTIONS):
         _check_is_plain(path, facts.stderr)
         return None
-    common, *answers = facts.line.split("\n")
-    is_bare, is_inside_git, is_shallow = (answer == "true" for answer in answers)
+    is_bare, is_inside_git, is_shallow = (answer == "true" for answer in answers[: len(_QUESTIONS)])
     if is_bare or is_inside_git:
         raise _broken(path, _INSIDE)
-    checkout = Path(here.line("rev-parse", "--path-format=absolute", "--show-toplevel"))
+    if facts.exit_code:
+        raise _broken(path, facts.stderr.strip().splitlines()[-1] if facts.stderr.strip() else "git does not accept it")
+    prefix, checkout = answers[-2].rstrip("/"), Path(answers[-1])
     if not is_within(path.resolve(), checkout.resolve()):
         raise _broken(path, f"its files are said to be in {checkout} (core.worktree)")
-    prefix = here.line("rev-parse", "--show-prefix").rstrip("/")
     if prefix and (path / ".git").exists():
         raise _broken(path, "git does not accept the .git that lies in it")
     if prefix and not here.run("ls-files", "-z", "--", ".").stdout:
@@ -160,6 +162,9 @@ def is_empty_start(git: Git, commit: str) -> bool:
 
 
 def git_dir_of(git: Git) -> Path:
+    """Return the git directory that all worktrees of a repository share."""
+    if git.git_dir is not None and git.folder is None and (found := find_common_dir(git.git_dir)) is not None:
+        return found
     return Path(git.line("rev-parse", "--path-format=absolute", "--git-common-dir"))
 
 

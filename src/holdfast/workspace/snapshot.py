@@ -13,7 +13,7 @@ from pathlib import Path
 from holdfast.errors import WorkspaceError
 from holdfast.workspace.copied_files import read_copied
 from holdfast.workspace.files import hold_lock
-from holdfast.workspace.git import HOLDFAST, Git, identity, to_stdin
+from holdfast.workspace.git import HOLDFAST, Git, find_common_dir, identity, to_stdin
 from holdfast.workspace.refs import replaced_ref, snapshot_ref
 from holdfast.workspace.submodules import find_changed_submodules
 from holdfast.workspace.tool_folders import ALWAYS_LEFT_OUT, read_tool_folders, to_patterns
@@ -86,7 +86,7 @@ def snapshot(
     with hold_lock(workspace.lock_path):
         tree = build_tree(workspace, rules)
         git = workspace.git
-        old = git.find("rev-parse", "--verify", "--quiet", ref)
+        old = None if _is_new(workspace, ref) else git.find("rev-parse", "--verify", "--quiet", ref)
         if old and git.line("rev-parse", f"{old}^{{tree}}") == tree.tree_id:
             return Snapshot(ref, old, tree.tree_id, tree.left_out)
         commit = commit_tree(workspace, tree.tree_id, message or f"{phase_key}, attempt {attempt}", at=at)
@@ -95,6 +95,13 @@ def snapshot(
         # crash: before it the commit is not reachable and the caller's next try makes it again.
         git.run("update-ref", "--stdin", stdin=(keep + update).encode())
         return Snapshot(ref, commit, tree.tree_id, tree.left_out)
+
+
+def _is_new(workspace: Workspace, ref: str) -> bool:
+    """Tell whether a ref is not there, by the files that git has refs in; false where they do not say."""
+    packed, folder = workspace.repo / "packed-refs", workspace.repo / "refs" / "holdfast"
+    is_packed = packed.exists() and ref.encode() in packed.read_bytes()
+    return folder.is_dir() and not is_packed and not os.path.lexists(workspace.repo / ref)
 
 
 def commit_tree(workspace: Workspace, tree_id: str, message: str, *, at: datetime) -> str:
@@ -160,7 +167,32 @@ def _build(workspace: Workspace, index: Path | None, rules: SnapshotRules) -> Tr
         stage(git, paths)
     if any(Path(path).name == ".gitignore" for path in paths):
         _drop_ignored(workspace, git, ignore)
-    return Tree(git.line("write-tree"), tuple(left_out))
+    return Tree(_write_index(git, is_changed=bool(paths)), tuple(left_out))
+
+
+_WRITTEN: dict[Path, tuple[tuple[int, int, int], str]] = {}
+_MOST_REMEMBERED = 1000
+
+
+def _write_index(git: Git, *, is_changed: bool) -> str:
+    """Write the tree of the index, unless this process wrote it already and it is still there."""
+    assert git.index is not None
+    assert git.git_dir is not None
+    known = _WRITTEN.get(git.index)
+    if not is_changed and known is not None and known[0] == _stamp(git.index):
+        objects = (find_common_dir(git.git_dir) or git.git_dir) / "objects"
+        if (objects / known[1][:2] / known[1][2:]).exists():
+            return known[1]
+    tree = git.line("write-tree")
+    if len(_WRITTEN) > _MOST_REMEMBERED:
+        _WRITTEN.clear()
+    _WRITTEN[git.index] = (_stamp(git.index), tree)
+    return tree
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _drop_ignored(workspace: Workspace, git: Git, ignore: list[str]) -> None:

@@ -16,6 +16,7 @@ from holdfast.workspace.repository import (
 from holdfast.workspace.repository_guard.checkout_size import check_size
 
 _SHORT = 7
+_VERIFY = ("rev-parse", "--verify", "--quiet", "--end-of-options")
 _FOLDER_BRANCH = "main"  # what a private repository's first branch is called
 
 
@@ -64,12 +65,15 @@ def _find(repository: Repository, base_branch: str | None) -> Start:
     if name is None:
         commit = git_at(repository).line("rev-parse", "HEAD^{commit}")
         return Start(commit, commit, is_branch=False)
+    # Most runs start from a branch that is there; one question answers all that is asked below.
+    if tip := repository.git.find(*_VERIFY, f"refs/heads/{name}^{{commit}}"):
+        return Start(name, tip)
     if _is_empty(repository):
         _check_name(name)
         return Start(name)
     if base_branch is None:
         _check_has_commit(repository, name)
-    is_branch = repository.git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{name}") is not None
+    is_branch = repository.git.find(*_VERIFY, f"refs/heads/{name}") is not None
     return Start(name, resolve_base(repository, name), is_branch=is_branch)
 
 

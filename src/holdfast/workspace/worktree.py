@@ -6,6 +6,7 @@ no file is ever overwritten here. The user's checkout, index, HEAD and branches 
 """
 
 import json
+import shutil
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ class Workspace:
     is_rebuilt: bool = False
     dirty_paths: tuple[str, ...] = ()
     empty_submodules: tuple[str, ...] = ()
+    is_carried: bool = False
+    """The repository here is only what the database has of one that is elsewhere."""
 
     @property
     def git(self) -> Git:
@@ -71,17 +74,25 @@ def prepare_workspace(
     name = to_component(run_id)
     state_dir = data_dir / "worktrees" / ".state" / name
     with hold_lock(state_dir / "lock"):
-        private_dir = _find_private_dir(state_dir, data_dir / "repositories" / f"{name}.git", forked_from)
-        repository = None if private_dir.exists() else find_repository(repo_path)
-        is_private = repository is None
+        carried = _read_stored(state_dir)
+        is_carried = carried.get("is_carried") is True
+        repository: Repository | None
+        if is_carried:
+            prefix = Path(carried["root"]).relative_to(carried["worktree"]).as_posix()
+            repository = Repository(Path(carried["repo"]), prefix="" if prefix == "." else prefix, is_shallow=True)
+            is_private = carried["is_private"]
+        else:
+            private_dir = _find_private_dir(state_dir, data_dir / "repositories" / f"{name}.git", forked_from)
+            repository = None if private_dir.exists() else find_repository(repo_path)
+            is_private = repository is None
         if repository is None:
             repository = ensure_private_repository(
                 private_dir, repo_path, base_branch=base_branch, data_dir=data_dir, limits=COPY_LIMITS
             )
         _keep_out_of_sight(data_dir, repository)
         _clear_stale_locks(repository, run_id)
-        base = _record_base(repository, run_id, base_branch, base_commit)
-        worktree, branch = data_dir / "worktrees" / name, _ensure_branch(repository.git, run_id, base)
+        base, branch, tip = _fix_start(repository, run_id, base_branch, base_commit)
+        worktree = data_dir / "worktrees" / name
         git_dir, is_ready = ensure_registered(repository.git, worktree, branch)
         workspace = Workspace(
             run_id=run_id,
@@ -89,7 +100,7 @@ def prepare_workspace(
             worktree=worktree,
             git_dir=git_dir,
             repo=repository.git_dir,
-            source=repo_path if is_private else repository.folder,
+            source=repo_path if is_private and not is_carried else repository.folder,
             state_dir=state_dir,
             branch=branch,
             base_branch=base_branch,
@@ -97,15 +108,17 @@ def prepare_workspace(
             is_private=is_private,
             is_shallow=repository.is_shallow,
             dirty_paths=find_dirty_paths(repository, data_dir=data_dir),
+            is_carried=is_carried,
         )
-        return _complete(workspace, repository, is_ready=is_ready)
+        return _complete(workspace, repository, tip, is_ready=is_ready)
 
 
 def open_workspace(data_dir: Path, run_id: str) -> Workspace:
     """Read the workspace as the last `prepare_workspace` left it; nothing is looked at or changed."""
-    path = data_dir.resolve() / "worktrees" / ".state" / to_component(run_id) / "workspace.json"
+    path = data_dir.resolve() / "worktrees" / ".state" / to_component(run_id) / _STORED
     try:
         stored = json.loads(path.read_text())
+        stored.setdefault("is_carried", False)  # not there in those of earlier versions
         facts: dict[str, Any] = {field.name: _read(field.name, stored[field.name]) for field in fields(Workspace)}
         return Workspace(**facts)
     except FileNotFoundError as missing:
@@ -114,6 +127,13 @@ def open_workspace(data_dir: Path, run_id: str) -> Workspace:
         raise WorkspaceError(f"{path} is damaged.", hint="Resume the run to write it anew.") from damaged
 
 
+def note_workspace(workspace: Workspace) -> None:
+    """Write down a workspace that has no worktree here, so that what the run recorded can be read."""
+    workspace.state_dir.mkdir(parents=True, exist_ok=True)
+    write_whole(workspace.state_dir / _STORED, json.dumps(asdict(replace(workspace, is_rebuilt=False)), default=str))
+
+
+_STORED = "workspace.json"
 _PATHS = {"root", "worktree", "git_dir", "repo", "source", "state_dir"}
 
 
@@ -123,9 +143,9 @@ def _read(name: str, value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _complete(workspace: Workspace, repository: Repository, *, is_ready: bool) -> Workspace:
+def _complete(workspace: Workspace, repository: Repository, tip: str, *, is_ready: bool) -> Workspace:
     if not is_ready:
-        check_size(Git(git_dir=workspace.repo), workspace.git.line("rev-parse", "HEAD"), workspace.worktree)
+        check_size(Git(git_dir=workspace.repo), tip, workspace.worktree)
         # crash: the mark is missing, so the next call writes all files again; nobody has worked on them.
         workspace.git.run("reset", "--quiet", "--hard")
         empty = fill_submodules(
@@ -134,15 +154,14 @@ def _complete(workspace: Workspace, repository: Repository, *, is_ready: bool) -
             checkout=repository.checkout,
             state_dir=workspace.state_dir,
         )
-        (workspace.state_dir / "index").unlink(missing_ok=True)
+        _begin_index(workspace, is_at_base=tip == workspace.base_commit)
         workspace = replace(workspace, is_rebuilt=True, empty_submodules=empty)
     else:
         known = _read_stored(workspace.state_dir)
         workspace = replace(workspace, empty_submodules=tuple(known.get("empty_submodules", ())))
     if not workspace.root.is_dir():
         _check_subfolder(workspace, repository, is_new=not is_ready)
-    stored = json.dumps(asdict(replace(workspace, is_rebuilt=False)), default=str)
-    write_whole(workspace.state_dir / "workspace.json", stored)
+    note_workspace(workspace)
     write_whole(workspace.git_dir / READY_MARK, "")
     return workspace
 
@@ -153,36 +172,45 @@ def _check_subfolder(workspace: Workspace, repository: Repository, *, is_new: bo
     workspace.root.mkdir(parents=True, exist_ok=True)
 
 
-def _record_base(repository: Repository, run_id: str, base_branch: str, base_commit: str | None) -> str:
+def _begin_index(workspace: Workspace, *, is_at_base: bool) -> None:
+    """Let trees be built from what git has just written out: it knows already that these files are not changed."""
+    index = workspace.state_dir / "index"
+    index.unlink(missing_ok=True)
+    if is_at_base and (workspace.git_dir / "index").exists():
+        # With its time: git looks again at a file that is not older than the index.
+        shutil.copy2(workspace.git_dir / "index", index)
+
+
+def _fix_start(repository: Repository, run_id: str, base_branch: str, base_commit: str | None) -> tuple[str, str, str]:
+    """Fix the commit that the run starts from, and its branch; return both, and where the branch stands."""
     git, ref = repository.git, base_ref(run_id)
-    recorded = base_commit or git.find("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-    commit = recorded or resolve_base(repository, base_branch)
-    if git.find("cat-file", "-e", f"{commit}^{{commit}}") is None:
+    first, second = (f"refs/heads/{name}" for name in branch_names(run_id))
+    base_name = f"{base_commit or ref}^{{commit}}"
+    known = git.resolve(base_name, ref, first, second, "refs/heads/holdfast")
+    commit = known[base_name]
+    if commit is None and base_commit is None:
+        commit = resolve_base(repository, base_branch)
+    if commit is None:
         raise BaseBranchMissing(
-            f"The commit {commit} that the run started from is no longer in the repository.",
+            f"The commit {base_commit} that the run started from is no longer in the repository.",
             branches=(),
             hint="Bring it back with git fetch, or start a new run.",
         )
-    # crash: from here on the base is fixed and cannot be collected as garbage, wherever its branch goes.
-    git.run("update-ref", ref, commit)
-    return commit
-
-
-def _ensure_branch(git: Git, run_id: str, base_commit: str) -> str:
-    first, second = branch_names(run_id)
-    for branch in (first, second):
-        if git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}"):
-            return branch
-    is_blocked = git.find("rev-parse", "--verify", "--quiet", "refs/heads/holdfast") is not None
-    branch = second if is_blocked else first
-    git.run("update-ref", f"refs/heads/{branch}", base_commit, "")
-    return branch
+    branch = next((name for name in (first, second) if known[name]), None)
+    changes = [] if known[ref] == commit else [f"update {ref} {commit}\n"]
+    if branch is None:
+        branch = second if known["refs/heads/holdfast"] else first
+        changes.append(f"create {branch} {commit}\n")
+    if changes:
+        # crash: from here on the base is fixed and cannot be collected as garbage, wherever its branch goes.
+        git.run("update-ref", "--stdin", stdin="".join(changes).encode())
+    return commit, branch.removeprefix("refs/heads/"), known[branch] or commit
 
 
 def _read_stored(state_dir: Path) -> dict[str, Any]:
     """Read what the last call wrote down; nothing if that is damaged, since all of it can be found out again."""
     try:
-        stored: dict[str, Any] = json.loads((state_dir / "workspace.json").read_text())
+        stored: dict[str, Any] = json.loads((state_dir / _STORED).read_text())
         return stored
     except (FileNotFoundError, ValueError):
         return {}

@@ -71,6 +71,9 @@ def forget_worktree(git: Git, worktree: Path) -> None:
 def _is_finished(entry: Path) -> bool:
     if not (entry / "commondir").exists() or not (entry / "gitdir").exists():
         return False
+    head = (entry / "HEAD").read_text(errors="replace") if (entry / "HEAD").exists() else ""
+    if head.startswith("ref: refs/heads/holdfast"):
+        return True  # the second step is done, and a run's branch is there
     commit = Git(git_dir=entry).find("rev-parse", "--verify", "--quiet", "HEAD")
     # git writes zeros into HEAD first and the branch in a second step.
     return bool(commit) and set(str(commit)) != {"0"}

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability, Binding, PersonaConsentStore, bind_personas
@@ -18,6 +19,7 @@ from holdfast.errors import ConfigInvalid
 from holdfast.persona import AgentPersona
 from holdfast.workflow import check_schemas
 from holdfast.workspace import find_start
+from holdfast.workspace.transfer.remotes import check_remote, fetch_branch, is_remote, mirror_path
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,11 @@ class RunBinder:
 
         Raises `ConfigInvalid`, `TemplateInvalid`, `PersonaIneligible`, `ConsentRequired`, `BaseBranchMissing`.
         """
-        path = Path(request.repo_path).expanduser().absolute()
-        if not is_folder(path):
-            raise ConfigInvalid(
-                f"{path} is no folder.", hint="Name a repository or a folder with files.", key="repo_path"
-            )
+        repository, path = self._find_folder(request)
+        schemas: dict[str, Any] = {}
         if not is_conversation(request.template):
             check_schemas(request.template, self.registry)
+            schemas = self.registry.collect(phase.expected_artifact.schema_id for phase in request.template.phases)
         bindings = bind_personas(
             request.template,
             self.personas,
@@ -56,12 +56,15 @@ class RunBinder:
             limit = self.config.run_budget_usd
         # crash: nothing is written yet; the commit is fixed here, so that the run starts from what its maker saw.
         data_dir = self.config.data_dir
-        start = await asyncio.to_thread(lambda: find_start(path.resolve(), request.base_branch, data_dir=data_dir))
+        base_branch = request.base_branch
+        if is_remote(repository):
+            path, base_branch = await asyncio.to_thread(fetch_branch, repository, base_branch, data_dir)
+        start = await asyncio.to_thread(lambda: find_start(path.resolve(), base_branch, data_dir=data_dir))
         new = NewRun(
             run_id=new_run_id(request.pre_allocated_run_id),
             template=request.template,
             bindings=bindings,
-            repo_path=str(path),
+            repo_path=repository,
             base_branch=start.name,
             base_commit=start.commit,
             requirements_md=request.requirements_md,
@@ -69,8 +72,22 @@ class RunBinder:
             title=request.title,
             started_by=request.started_by,
             is_unsandboxed=request.is_unsandboxed,
+            schemas=schemas,
         )
         return without_secrets(new)
+
+    def _find_folder(self, request: RunRequest) -> tuple[str, Path]:
+        """Return the repository as the run's row names it, and the folder that is or will be its copy here."""
+        repository = str(request.repo_path)
+        if is_remote(repository):
+            check_remote(repository, allowed=self.config.allowed_repositories)
+            return repository, mirror_path(repository, self.config.data_dir)
+        path = Path(request.repo_path).expanduser().absolute()
+        if not is_folder(path):
+            raise ConfigInvalid(
+                f"{path} is no folder.", hint="Name a repository or a folder with files.", key="repo_path"
+            )
+        return str(path), path
 
     def bind_changed(self, loaded: LoadedRun, change: ChangeRequest) -> dict[str, Binding]:
         """Bind the roles that a change names. A rehearsal stays one: its money is not counted as money."""

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Required, TypedDict
@@ -10,6 +10,8 @@ from uuid import UUID
 
 from holdfast.agents.redaction import learn_keys, scrub_prompt
 from holdfast.binding import Binding
+from holdfast.config import Config
+from holdfast.engine.run.base_files import rows_of_new
 from holdfast.enums import Backend
 from holdfast.errors import RunIdInvalid, RunNotInState
 from holdfast.persistence.db import Database
@@ -23,6 +25,7 @@ from holdfast.persistence.statements import (
     insert_run,
     insert_template,
     lock_run,
+    pin_schemas,
 )
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim, Statement
@@ -80,6 +83,8 @@ class NewRun:
     forked_from: str | None = None
     base_commit: str | None = None
     is_unsandboxed: bool = False
+    schemas: Mapping[str, Any] = field(default_factory=dict)
+    """The artifact schemas that count for it from now on."""
 
     def created_facts(self) -> dict[str, Any]:
         """Return what the journal's first event says."""
@@ -123,6 +128,7 @@ def creation_rows(new: NewRun) -> list[Statement]:
         insert_run(_to_row(new)),
         *(insert_phase(new.run_id, phase.key, position) for position, phase in enumerate(new.template.phases)),
         *(insert_binding(new.run_id, binding) for binding in new.bindings.values()),
+        *pin_schemas(new.run_id, new.schemas),
     ]
 
 
@@ -153,6 +159,8 @@ async def write_new(
     journal: Journal,
     claim: Claim,
     new: NewRun,
+    *,
+    config: Config,
     also: SameCommit = SameCommit(),  # noqa: B008 - frozen
 ) -> None:
     """Write the first event and the rows of a run. Raises `RunNotInState` if there is or was one of this id."""
@@ -162,4 +170,6 @@ async def write_new(
         hint = "Take another id, or let `holdfast gc` finish first."
         raise RunNotInState(f"A run {new.run_id} is being deleted.", hint=hint)
     created = create_event(new.run_id, EventKind.RUN_CREATED, **new.created_facts())
-    await journal.append(new.run_id, [created, *also.events], claim=claim, rows=[*creation_rows(new), *also.rows])
+    base = await rows_of_new(db, journal, config, new.run_id, (new.repo_path, new.base_commit))
+    rows = [*creation_rows(new), *base, *also.rows]
+    await journal.append(new.run_id, [created, *also.events], claim=claim, rows=rows)

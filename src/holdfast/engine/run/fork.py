@@ -13,12 +13,12 @@ from holdfast.errors import ConfigInvalid, RunNotInState
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ArtifactRow
 from holdfast.persistence.runs import StoredRun, read_artifacts
-from holdfast.persistence.statements import copy_artifact, copy_phase
+from holdfast.persistence.statements import copy_artifact, copy_files, copy_phase
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.run_fold.event_fold import find_tree
 from holdfast.workflow import WorkflowTemplate
-from holdfast.workspace import Workspace, open_workspace
+from holdfast.workspace import open_workspace
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,10 @@ async def plan_fork(db: Database, config: Config, loaded: LoadedRun, request: Fo
         raise ConfigInvalid(f"Workflow {template.name} has no phase {phase_key}; it has {names}.", key="phase_key")
     events = await asyncio.to_thread(db.store.list_events, stored.run.id)
     point = _find_point(events, stored, template, phase_key)
-    workspace = await asyncio.to_thread(open_workspace, config.data_dir, stored.run.id)
-    new = _to_new_run(loaded, workspace, request)
+    base_commit = stored.run.base_commit  # of a run that has no commit yet, what its first drive made of its folder
+    if base_commit is None:
+        base_commit = (await asyncio.to_thread(open_workspace, config.data_dir, stored.run.id)).base_commit
+    new = _to_new_run(loaded, base_commit, request)
     others = {
         role: one for role, one in request.bindings.items() if one.persona_hash != new.bindings[role].persona_hash
     }
@@ -85,6 +87,7 @@ async def plan_fork(db: Database, config: Config, loaded: LoadedRun, request: Fo
     rows = creation_rows(new)
     rows += [copy_phase(new.run_id, stored.phases[key]) for key in point.done]
     rows += [copy_artifact(new.run_id, row) for row in copied]
+    rows += copy_files(new.run_id, stored.run.id)
     return Fork(new.run_id, [create_event(new.run_id, EventKind.RUN_CREATED, **payload), *skipped], rows)
 
 
@@ -118,7 +121,7 @@ def _find_point(events: list[Event], stored: StoredRun, template: WorkflowTempla
     return _Point(tuple(done), tree)
 
 
-def _to_new_run(loaded: LoadedRun, workspace: Workspace, request: ForkRequest) -> NewRun:
+def _to_new_run(loaded: LoadedRun, base_commit: str, request: ForkRequest) -> NewRun:
     stored, personas = loaded.stored, loaded.personas
     bindings = {
         role: Binding(
@@ -142,6 +145,6 @@ def _to_new_run(loaded: LoadedRun, workspace: Workspace, request: ForkRequest) -
         title=request.title or stored.run.title,
         started_by=request.started_by,
         forked_from=stored.run.id,
-        base_commit=workspace.base_commit,
+        base_commit=base_commit,
         is_unsandboxed=request.is_unsandboxed,
     )

@@ -3,7 +3,8 @@
 import contextlib
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from holdfast.engine.results import PhaseResult, RunError, RunResult
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunAlreadyTerminal, RunMetadataMissing, RunNotFound, TemplateLoadFailed
+from holdfast.persistence.carried_files import read_schemas
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunPhaseRow
 from holdfast.persistence.runs import StoredRun, find_run, read_artifacts, read_exhausted, read_spent
@@ -27,6 +29,8 @@ class LoadedRun:
     stored: StoredRun
     template: WorkflowTemplate
     personas: Mapping[str, AgentPersona]
+    schemas: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    """The artifact schemas as they were when it was made; none of a run that an earlier version made."""
 
     @property
     def run_id(self) -> str:
@@ -60,7 +64,8 @@ async def load_run(
     missing = [role.id for role in template.roles if role.id not in stored.bindings]
     if missing:
         raise RunMetadataMissing(f"Run {run_id} has no binding for {', '.join(missing)}.", hint="Start a new run.")
-    return LoadedRun(stored, template, {role: _read_persona(stored, role, pool) for role in stored.bindings})
+    personas = {role: _read_persona(stored, role, pool) for role in stored.bindings}
+    return LoadedRun(stored, template, personas, await read_schemas(db, stored.run.id))
 
 
 def check_not_over(stored: StoredRun) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from holdfast.engine.phase.commands import stop_commands
+from holdfast.engine.run.carrier import open_carrier
 from holdfast.engine.run.change import UNDER_WAY, to_reopened
 from holdfast.engine.run.load import LoadedRun
 from holdfast.engine.run.workspace import open_files
@@ -75,7 +76,9 @@ async def restore_files(owner: RunOwner, journal: Journal, claim: Claim, *, befo
         change_run(claim.run_id, requirements_md=None),
     ]
     # crash: the files are back and nothing says so; the same command again restores them once more and says it.
-    await journal.append(claim.run_id, [changed, *reopened], claim=claim, rows=statements)
+    carrier = await open_carrier(scope)
+    files = [] if carrier is None else await carrier.make_rows([changed])
+    await journal.append(claim.run_id, [changed, *reopened], claim=claim, rows=[*statements, *files])
     return RestoredFiles(claim.run_id, before, restored.tree_id, restored.rescue_ref, tuple(keys))
 
 

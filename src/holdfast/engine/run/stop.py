@@ -79,8 +79,8 @@ async def finish(scope: RunScope, stop: Stop) -> RunStatus:
 
 async def _cancel(scope: RunScope, reason: str, by: str) -> RunStatus:
     await stop_commands(scope)
-    event, row = await _to_end(scope, RunStatus.CANCELLED, EventKind.RUN_CANCELLED, reason=reason, by=by)
-    await scope.log.append(event, rows=[row], is_last=True)
+    event, rows = await _to_end(scope, RunStatus.CANCELLED, EventKind.RUN_CANCELLED, reason=reason, by=by)
+    await scope.log.append(event, rows=rows, is_last=True)
     scope.log.stop(RunAlreadyTerminal(f"Run {scope.run_id} is cancelled.", run_id=scope.run_id))
     return RunStatus.CANCELLED
 
@@ -88,8 +88,8 @@ async def _cancel(scope: RunScope, reason: str, by: str) -> RunStatus:
 async def _end(scope: RunScope, state: RunStatus, kind: EventKind, **payload: Any) -> RunStatus:
     """End the run, unless a person has aborted it meanwhile, or paused one that would be complete."""
     try:
-        event, row = await _to_end(scope, state, kind, **payload)
-        await scope.log.append_end(event, rows=[row], yields_to_pause=state is RunStatus.COMPLETED)
+        event, rows = await _to_end(scope, state, kind, **payload)
+        await scope.log.append_end(event, rows=rows, yields_to_pause=state is RunStatus.COMPLETED)
     except CancelRun as request:
         return await _cancel(scope, request.reason, request.by)
     except PauseRun:
@@ -97,11 +97,11 @@ async def _end(scope: RunScope, state: RunStatus, kind: EventKind, **payload: An
     return state
 
 
-async def _to_end(scope: RunScope, state: RunStatus, kind: EventKind, **payload: Any) -> tuple[Event, Statement]:
+async def _to_end(scope: RunScope, state: RunStatus, kind: EventKind, **payload: Any) -> tuple[Event, list[Statement]]:
     # crash: the report may be there without the end; whoever resumes writes it anew.
-    path = await write_report(Reported.of(scope), state, payload)
-    row = end_run(scope.run_id, state, report_path=str(path), error=payload.get("error"))
-    return scope.log.event(kind, report=str(path), **payload), row
+    written = await write_report(Reported.of(scope), state, payload)
+    row = end_run(scope.run_id, state, report_path=str(written.path), error=payload.get("error"))
+    return scope.log.event(kind, report=str(written.path), **payload), [row, written.row]
 
 
 async def _pause(scope: RunScope, waiting: Sequence[Suspended]) -> RunStatus:

@@ -4,20 +4,26 @@ Rule: a worktree that is made anew gets its files back before anyone works in it
 has happened, because a process can die in between.
 """
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 from holdfast.engine.disk_work import run_interruptible
 from holdfast.engine.phase.command_shell import CommandKind
 from holdfast.engine.phase.commands import TemplateCommand, check_success, run_command
+from holdfast.engine.run.base_files import rows_of_workspace
+from holdfast.engine.run.local_files import bring_files
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
-from holdfast.persistence.statements import place_run
+from holdfast.errors import WorkspaceError
+from holdfast.persistence.statements import place_run, set_place
+from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
 from holdfast.runtime.step import SameCommit, Step, StepKinds
 from holdfast.workspace import (
     Workspace,
     copy_files,
+    find_place,
     inherit_setup,
     open_workspace,
     prepare_workspace,
@@ -26,7 +32,9 @@ from holdfast.workspace import (
 )
 from holdfast.workspace.files import write_whole
 from holdfast.workspace.refs import to_component
+from holdfast.workspace.transfer.remotes import is_remote, open_mirror
 
+_IGNORED = ("files that git ignores",)
 _PREPARED = StepKinds(completed=EventKind.WORKSPACE_PREPARED)
 
 
@@ -35,27 +43,42 @@ async def open_files(scope: RunScope) -> bool:
 
     Returns whether it was made anew. Raises `WorkspaceError` and its kinds; the run is then as it was.
     """
+    tree = scope.history.last_tree
     try:
+        if (tree or scope.config.carries_files) and not await asyncio.to_thread(_is_here, scope):
+            await bring_files(scope.db, scope.config, scope.run, [tree] if tree else [])
         scope.workspace, is_new = await run_interruptible(lambda: _open(scope))
     except OSError as error:
         raise to_workspace_error(error) from error
     return is_new
 
 
+def _is_here(scope: RunScope) -> bool:
+    """Tell whether this place has the files as the run left them, and the repository that they belong to."""
+    try:
+        workspace = open_workspace(scope.config.data_dir, scope.run_id)
+    except WorkspaceError:
+        return False
+    is_place = scope.history.place in ("", find_place(scope.config.data_dir).data)
+    return is_place and workspace.worktree.is_dir() and workspace.repo.is_dir()
+
+
 def _open(scope: RunScope) -> tuple[Workspace, bool]:
     data_dir, tree, origin = scope.config.data_dir, scope.history.last_tree, scope.run.forked_from
     mark = data_dir / "worktrees" / ".state" / to_component(scope.run_id) / "restoring"
-    if tree and not (data_dir / "worktrees" / to_component(scope.run_id)).is_dir():
+    is_elsewhere = scope.history.place not in ("", find_place(data_dir).data)
+    if tree and (is_elsewhere or not (data_dir / "worktrees" / to_component(scope.run_id)).is_dir()):
         mark.parent.mkdir(parents=True, exist_ok=True)
         # crash: whoever comes next restores as well, though the worktree looks complete by then.
         write_whole(mark, tree)
+    url = scope.run.repo_path
     workspace = prepare_workspace(
-        Path(scope.run.repo_path),
+        open_mirror(url, scope.run.base_commit or "", data_dir) if is_remote(url) else Path(url),
         data_dir=data_dir,
         run_id=scope.run_id,
         base_branch=scope.run.base_branch,
         base_commit=scope.run.base_commit,
-        forked_from=open_workspace(data_dir, origin) if origin else None,
+        forked_from=_find_origin(data_dir, origin) if origin else None,
     )
     if origin:
         inherit_setup(workspace, origin)
@@ -69,8 +92,17 @@ def _open(scope: RunScope) -> tuple[Workspace, bool]:
     return workspace, is_new
 
 
+def _find_origin(data_dir: Path, run_id: str) -> Workspace | None:
+    """Find the workspace of the run that a fork came from; the fork has packs of its own where that never was."""
+    try:
+        return open_workspace(data_dir, run_id)
+    except WorkspaceError:
+        return None
+
+
 async def prepare(scope: RunScope) -> None:
     """Copy files and run set-up, each once; again in a worktree that was made anew, and after a retry what failed."""
+    await _record_move(scope)
     again = scope.place.state_dir / "prepare-again"
     round_no = max(scope.history.prepared, 1)
     if again.exists() or _has_failed_before_retry(scope, round_no):
@@ -125,14 +157,40 @@ def _has_failed_before_retry(scope: RunScope, round_no: int) -> bool:
     return False
 
 
-async def _record(scope: RunScope, round_no: int) -> None:
-    workspace = scope.place
-    facts = {"root": str(workspace.root), "branch": workspace.branch, "base_commit": workspace.base_commit}
-    row = place_run(scope.run_id, worktree_root=str(workspace.root), base_commit=workspace.base_commit)
-    step = Step(
-        _workspace_key(round_no), _lane(round_no), kinds=_PREPARED, with_result=lambda _result: SameCommit(rows=[row])
+async def _record_move(scope: RunScope) -> None:
+    """Record that the files are here now, and what was left behind where they were."""
+    place = find_place(scope.config.data_dir).data
+    if scope.history.place in ("", place):
+        return
+    moved = scope.log.event(
+        EventKind.WORKSPACE_MOVED,
+        place=place,
+        before=scope.history.place,
+        tree=scope.history.last_tree,
+        left_behind=[*scope.history.left_out, *({"path": path, "reason": "ignored"} for path in _IGNORED)],
     )
+    # crash: the files are here and nothing says so; the next drive in this place restores them again and says it.
+    await scope.log.append(moved, rows=[set_place(scope.run_id, place)])
+    scope.history.place = place
+
+
+async def _record(scope: RunScope, round_no: int) -> None:
+    workspace, place = scope.place, find_place(scope.config.data_dir).data
+    facts = {
+        "root": str(workspace.root),
+        "branch": workspace.branch,
+        "base_commit": workspace.base_commit,
+        "place": place,
+    }
+    key = _workspace_key(round_no)
+    rows: list[Statement] = []
+    if ("step", key) not in scope.log.records.by_key:
+        rows = await scope.from_disk(rows_of_workspace(scope.db, scope.journal, scope.config, workspace))
+        rows.append(place_run(scope.run_id, worktree_root=str(workspace.root), base_commit=workspace.base_commit))
+        rows.append(set_place(scope.run_id, place))
+    step = Step(key, _lane(round_no), kinds=_PREPARED, with_result=lambda _result: SameCommit(rows=rows))
     await scope.log.step(step, lambda: facts)
+    scope.history.place = scope.history.place or place
     scope.history.prepared = max(round_no, scope.history.prepared)
 
 

@@ -12,8 +12,10 @@ from holdfast.api.http.openapi import READ_ONE, files
 from holdfast.api.results import to_download_headers
 from holdfast.api.schemas import RunIdPath
 from holdfast.api.server.server import ServerDep
+from holdfast.engine.report import to_json_text, to_markdown
 from holdfast.engine.run.load import get_run
 from holdfast.errors import HoldfastError, ReportMissing
+from holdfast.persistence.carried_files import find_report
 
 router = APIRouter(prefix="/api/runs", tags=["results"])
 _REPORT = {
@@ -33,7 +35,11 @@ async def read_report(
     kind: Annotated[Literal["json", "md"], Query(alias="format")] = "json",
 ) -> Response:
     stored = await get_run(server.db, run_id)
-    content = await asyncio.to_thread(_report, server.config.data_dir, stored.run.id, kind)
+    report = await find_report(server.db, stored.run.id)
+    if report is None:  # of a run that ended before reports were rows
+        content = await asyncio.to_thread(_report, server.config.data_dir, stored.run.id, kind)
+    else:
+        content = (to_json_text(report) if kind == "json" else to_markdown(report)).encode(errors="replace")
     media_type = "application/json" if kind == "json" else "text/markdown"
     return Response(content, headers=to_download_headers(f"final-report.{kind}"), media_type=media_type)
 

@@ -85,8 +85,35 @@ def _read_trees(run_id: str) -> dict[str, str]:
 
     open_phases = _find_unfinished_phases(run_id)
     recorded = _read_recorded_trees(run_id) if open_phases else {}
+    done = [row["tree"] for row in read_phases(run_id) if row["tree"]]
+    _bring_files(run_id, [*done, *(recorded[key][0] for key in open_phases if key in recorded)])
     unfinished = find_unfinished(load_config().data_dir, run_id, recorded, open_phases)
     return order_trees(((row["phase_key"], row["tree"], row["ended_at"]) for row in read_phases(run_id)), unfinished)
+
+
+def _bring_files(run_id: str, trees: list[str]) -> None:
+    """Take from the database what this machine does not have of a run's files."""
+    import asyncio
+
+    from holdfast.config import load_config
+    from holdfast.workspace.transfer.packs import has_trees
+
+    config = load_config()
+    if not trees or has_trees(config.data_dir, run_id, trees):
+        return
+
+    async def bring() -> None:
+        from holdfast.engine.run.load import get_run as load_run
+        from holdfast.engine.run.local_files import bring_files
+        from holdfast.persistence.db import Database
+
+        db = Database(config.database_url)
+        try:
+            await bring_files(db, config, (await load_run(db, run_id)).run, trees)
+        finally:
+            await db.dispose()
+
+    asyncio.run(bring())
 
 
 def _read_recorded_trees(run_id: str) -> dict[str, tuple[str, float]]:

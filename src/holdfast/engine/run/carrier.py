@@ -1,0 +1,147 @@
+"""The files of a run on their way into the database: a pack for each recorded tree, in the transaction of its event.
+
+Rule: a pack is thin against what is committed, so whoever reads the packs in order can unpack each of them. At the end
+of a phase one pack takes the place of its steps; it holds what a retry or a fork can start from.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from holdfast.engine.disk_work import run_interruptible
+from holdfast.engine.run.local_files import unpack_all
+from holdfast.engine.scope import RunScope
+from holdfast.errors import WorkspaceError, WorkspaceTooLarge
+from holdfast.persistence.carried_files import PackLabel, list_packs
+from holdfast.persistence.statements import NewTreePack, drop_step_packs, insert_tree_pack
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.events import Event, EventKind
+from holdfast.workspace import write_tree
+from holdfast.workspace.refs import run_refs, setup_refs
+from holdfast.workspace.transfer.packs import make_pack
+
+_log = logging.getLogger(__name__)
+_ENDS = (EventKind.PHASE_COMPLETED, EventKind.PHASE_FAILED, EventKind.PHASE_REOPENED)
+
+
+class FileCarrier:
+    """Makes the rows that carry what events name. One for each drive."""
+
+    def __init__(self, scope: RunScope, packs: Iterable[PackLabel]) -> None:
+        self._scope = scope
+        self._packs = list(packs)
+        self._last_number = max((pack.number for pack in self._packs), default=0)
+        self._pending: dict[int, tuple[PackLabel, bool]] = {}
+        self._starts = set(scope.history.started_from.values()) | set(scope.history.accepted_tree.values())
+        self._open: set[str] = set()
+
+    async def make_rows(self, events: Sequence[Event]) -> Sequence[Statement]:
+        """Pack what these events name and no pack has yet."""
+        if self._scope.workspace is None:
+            return ()  # nothing is recorded before there are files
+        objects, refs = self._find_new(events)
+        rows: list[Statement] = []
+        if objects:
+            rows.append(await self._pack("step", objects, refs, self._thin_against()))
+        if self._note_phases(events):
+            rows += await self._replace_steps()
+        return rows
+
+    def note_written(self, rows: Sequence[Statement]) -> None:
+        for row in rows:
+            label, is_phase = self._pending.pop(row.params.get("number", 0), (None, False))
+            if label is None:
+                continue
+            if is_phase:
+                self._packs = [pack for pack in self._packs if pack.kind != "step" or pack.number > label.number]
+            self._packs.append(label)
+
+    def _find_new(self, events: Sequence[Event]) -> tuple[list[str], dict[str, str]]:
+        known = {name for pack in self._packs for name in pack.objects}
+        known |= {name for label, _ in self._pending.values() for name in label.objects}
+        refs: dict[str, str] = {}
+        objects: list[str] = []
+        for event in events:
+            refs |= self._find_refs(event)
+            objects += [name for name in _find_trees(event) if name not in known]
+        refs = {name: commit for name, commit in refs.items() if commit not in known}
+        return list(dict.fromkeys([*objects, *refs.values()])), refs
+
+    def _find_refs(self, event: Event) -> dict[str, str]:
+        """Return what commits an event names, by the ref that keeps each of them."""
+        result = event.payload.get("result")
+        commit = result.get("commit") if isinstance(result, dict) else None
+        if not isinstance(result, dict) or not isinstance(commit, str):
+            return {}
+        prefix = f"{run_refs(self._scope.run_id)}/"
+        if "setup_tree" in result:
+            return {f"{setup_refs(self._scope.run_id)}/{commit[:20]}".removeprefix(prefix): commit}
+        ref = result.get("ref")
+        return {ref.removeprefix(prefix): commit} if isinstance(ref, str) and ref.startswith(prefix) else {}
+
+    def _note_phases(self, events: Sequence[Event]) -> bool:
+        """Follow which phases are under way; return whether the last one of them has just been completed."""
+        is_completed = False
+        for event in events:
+            phase = str(event.payload.get("phase"))
+            if event.kind == EventKind.PHASE_STARTED:
+                self._open.add(phase)
+                self._starts.update(_find_trees(event))
+            elif event.kind in _ENDS:
+                self._open.discard(phase)
+                is_completed |= event.kind == EventKind.PHASE_COMPLETED
+        return is_completed and not self._open
+
+    async def _replace_steps(self) -> list[Statement]:
+        """Put one pack in the place of the steps' so far; they stay if that cannot be."""
+        steps = [pack for pack in self._packs if pack.kind == "step"]
+        steps += [label for label, _ in self._pending.values()]
+        if not steps:
+            return []
+        refs = {name: commit for pack in steps for name, commit in pack.refs.items()}
+        last = [name for pack in steps[-1:] for name in pack.objects]
+        trees = [name for pack in steps for name in pack.objects if name in self._starts]
+        objects = list(dict.fromkeys([*refs.values(), *trees, *last]))
+        earlier = [name for pack in self._packs if pack.kind != "step" for name in pack.objects]
+        try:
+            row = await self._pack("phase", objects, refs, [self._scope.place.base_commit, *earlier])
+        except WorkspaceTooLarge:
+            _log.warning("the packs of a phase stay as they are", extra={"run_id": self._scope.run_id})
+            return []
+        return [row, drop_step_packs(self._scope.run_id, row.params["number"])]
+
+    def _thin_against(self) -> list[str]:
+        last = self._packs[-1].objects if self._packs else ()
+        return [self._scope.place.base_commit, *last]
+
+    async def _pack(self, kind: str, objects: list[str], refs: dict[str, str], without: list[str]) -> Statement:
+        repo = self._scope.place.repo
+        try:
+            pack = await run_interruptible(lambda: make_pack(repo, objects, without=without))
+        except WorkspaceTooLarge:
+            raise
+        except WorkspaceError:
+            # A `git gc --prune=now` of the user's has thrown away what no ref reaches: the database has what was
+            # recorded before, and the files are still there.
+            await unpack_all(self._scope.db, self._scope.run_id, repo)
+            await self._scope.on_disk(lambda: write_tree(self._scope.place))
+            pack = await run_interruptible(lambda: make_pack(repo, objects, without=without))
+        self._last_number += 1
+        label = PackLabel(self._last_number, kind, tuple(objects), refs)
+        self._pending[label.number] = (label, kind == "phase")
+        return insert_tree_pack(NewTreePack(self._scope.run_id, label.number, kind, objects, refs, pack))
+
+
+def _find_trees(event: Event) -> Iterator[str]:
+    """Yield the trees that an event names: what was there before and after, and what a person is asked about."""
+    result, subject = event.payload.get("result"), event.payload.get("subject")
+    found: list[Any] = [event.payload.get("tree_before"), event.payload.get("tree")]
+    found += [part.get("tree") for part in (result, subject) if isinstance(part, dict)]
+    yield from (name for name in found if isinstance(name, str) and name)
+
+
+async def open_carrier(scope: RunScope) -> FileCarrier | None:
+    """Return what carries the files of a run, if they are to travel."""
+    if not scope.config.carries_files:
+        return None
+    return FileCarrier(scope, await list_packs(scope.db, scope.run_id))

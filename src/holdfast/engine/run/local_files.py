@@ -1,0 +1,126 @@
+"""Makes what a run recorded readable in this place, whichever machine drove it: objects, refs, and where they are.
+
+Everything here may be repeated and done by several processes at once: objects are unpacked before a ref or the note of
+the workspace names them.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from holdfast.config import Config
+from holdfast.errors import RepositoryMissing, WorkspaceError
+from holdfast.persistence.carried_files import find_base, read_base_parts, read_packs
+from holdfast.persistence.db import Database
+from holdfast.persistence.models import RunBaseRow, RunRow
+from holdfast.workspace import Workspace, find_place, open_workspace
+from holdfast.workspace.cleanup.leftovers import RunPlaces
+from holdfast.workspace.refs import branch_names
+from holdfast.workspace.repository import find_repository
+from holdfast.workspace.transfer.packs import (
+    find_missing,
+    has_trees,
+    make_carried_repository,
+    set_refs,
+    unpack,
+)
+from holdfast.workspace.transfer.remotes import is_remote, open_mirror
+from holdfast.workspace.worktree import note_workspace
+
+
+async def bring_files(db: Database, config: Config, run: RunRow, trees: Iterable[str]) -> None:
+    """Make these trees of a run readable by `open_workspace` here, from the database if they are not.
+
+    What cannot be had is left for the reader to find missing. Raises `RepositoryMissing`, `WorkspaceError`.
+    """
+    names: Iterable[str] = list(trees)
+    if await asyncio.to_thread(has_trees, config.data_dir, run.id, names):
+        return
+    base = await find_base(db, run.id)
+    if base is None:
+        return  # an earlier version made it: its files are where it was driven
+    workspace = await _find_place(db, config, run, base)
+    if names and await asyncio.to_thread(find_missing, workspace.repo, names):
+        await unpack_all(db, run.id, workspace.repo)
+    await asyncio.to_thread(note_workspace, workspace)
+
+
+async def unpack_all(db: Database, run_id: str, repo: Path) -> None:
+    """Put all that the database has of a run's files into a repository, and set the run's refs to it."""
+    refs: dict[str, str] = {}
+    async for rows in read_packs(db, run_id):
+        await asyncio.to_thread(unpack, repo, [row.pack for row in rows])
+        for row in rows:
+            refs |= row.refs
+    await asyncio.to_thread(set_refs, repo, run_id, refs)
+
+
+async def _find_place(db: Database, config: Config, run: RunRow, base: RunBaseRow) -> Workspace:
+    """Return the workspace as it is known here, or one on the repository that stands for the run's here."""
+    try:
+        known = await asyncio.to_thread(open_workspace, config.data_dir, run.id)
+        if known.repo.is_dir():
+            return known
+    except WorkspaceError:
+        pass
+    repo, is_carried = await _find_repository(db, config, run, base)
+    places = RunPlaces(config.data_dir.resolve(), run.id)
+    is_folder_here = not is_carried and not is_remote(run.repo_path)
+    return Workspace(
+        run_id=run.id,
+        root=places.worktree / base.prefix,
+        worktree=places.worktree,
+        git_dir=repo / "worktrees" / places.worktree.name,
+        repo=repo,
+        source=Path(run.repo_path) if is_folder_here else None,
+        state_dir=places.state_dir,
+        branch=branch_names(run.id)[0],
+        base_branch=run.base_branch,
+        base_commit=base.commit_id,
+        is_private=bool(base.is_private),
+        is_carried=is_carried,
+    )
+
+
+async def _find_repository(db: Database, config: Config, run: RunRow, base: RunBaseRow) -> tuple[Path, bool]:
+    """Find or make the repository that has the run's base here; and say whether the real one is elsewhere."""
+    if is_remote(run.repo_path):
+        return await asyncio.to_thread(open_mirror, run.repo_path, base.commit_id, config.data_dir), False
+    if await asyncio.to_thread(_is_reached, config, run.repo_path, base):
+        repo = await asyncio.to_thread(_find_folder, config, run)
+        if repo.is_dir() and not await asyncio.to_thread(find_missing, repo, [base.commit_id]):
+            return repo, False
+    if not base.digest:
+        raise RepositoryMissing(
+            f"The repository {run.repo_path} is a folder of another machine, and not carried.",
+            hint="Go on there, put it under shared_roots, or start runs with carry_files on.",
+            path=run.repo_path,
+        )
+    repo = RunPlaces(config.data_dir.resolve(), run.id).private_repository
+    if not repo.is_dir():
+        parts = [part async for part in read_base_parts(db, base.digest)]
+        await asyncio.to_thread(make_carried_repository, repo, base.commit_id, base.digest, parts)
+    await asyncio.to_thread(set_refs, repo, run.id, {"@base": base.commit_id})
+    return repo, True
+
+
+def _find_folder(config: Config, run: RunRow) -> Path:
+    """Return the git directory for a folder of this machine; a fork of a folder without git shares its original's."""
+    found = find_repository(Path(run.repo_path))
+    if found is not None:
+        return found.git_dir
+    private = RunPlaces(config.data_dir.resolve(), run.id).private_repository
+    if private.is_dir() or run.forked_from is None:
+        return private
+    try:
+        return open_workspace(config.data_dir, run.forked_from).repo
+    except WorkspaceError:
+        return private
+
+
+def _is_reached(config: Config, repo_path: str, base: RunBaseRow) -> bool:
+    """Tell whether the path means the run's repository here: on its own machine, or where all machines see the same."""
+    path = Path(repo_path)
+    is_own = not base.digest or base.origin == find_place(config.data_dir).data
+    is_shared = any(path.resolve().is_relative_to(root.resolve()) for root in config.shared_roots)
+    return (is_own or is_shared) and path.is_dir()
