@@ -52,7 +52,7 @@ def to_usd(micros: int) -> float:
 
 
 def to_run_item(listed: ListedRun, phases: Iterable[RunPhaseRow], *, reason: str | None) -> RunItem:
-    facts = to_facts(listed.run, phases, reason=reason)
+    facts = record_requests(listed.run, phases, reason=reason)
     return RunItem.model_validate(_run_fields(listed.run, facts, listed.spent))
 
 
@@ -83,7 +83,7 @@ def to_heading(run: RunRow) -> str:
     return run_title(title=run.title, requirements_md=run.requirements_md, workflow=run.workflow, run_id=run.id)
 
 
-def to_facts(
+def record_requests(
     run: RunRow,
     phases: Iterable[RunPhaseRow],
     questions: Sequence[OpenApproval] = (),
@@ -148,7 +148,7 @@ def to_detail(record: RunRecord, *, reason: str | None, trace: RunTrace, role: R
     run = stored.run
     template = find_template(stored)
     questions = [to_question(row, template) for row in approvals if row.state == "pending"]
-    facts = to_facts(run, stored.phases.values(), questions, reason=reason)
+    facts = record_requests(run, stored.phases.values(), questions, reason=reason)
     accepted = {row.phase_key: row.path for row in artifacts if row.state == "accepted"}
     current: dict[tuple[str, int], ArtifactRow] = {}
     for row in artifacts:  # a repair turn replaces what the same attempt handed in before

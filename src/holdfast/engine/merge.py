@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.concurrency import finish_then_cancel
 from holdfast.config import Config
 from holdfast.engine.merge_preview import default_message, describe_base_commits
-from holdfast.engine.patch import own_paths, to_facts
+from holdfast.engine.patch import own_paths, record_requests
 from holdfast.engine.run.load import get_run, read_template
 from holdfast.engine.run.local_files import bring_files
 from holdfast.engine.scope import utc_now
@@ -140,7 +140,7 @@ def _bring(config: Config, result: _Result, request: MergeRequest) -> dict[str, 
     else:
         merged = _bring_to_branch(config, workspace, result, request, own)
     dry = {"dry_run": True} if request.is_dry_run else {}
-    facts = {"left_out": to_facts(left_out), "is_simulated": result.is_simulated}
+    facts = {"left_out": record_requests(left_out), "is_simulated": result.is_simulated}
     return {"run_id": result.run_id, **dry, **merged, **facts}
 
 

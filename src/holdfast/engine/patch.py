@@ -86,7 +86,7 @@ def _name(group: LeftOutGroup) -> str:
     return f"{group.path} ({group.files:,} {'file' if group.files == 1 else 'files'})"
 
 
-def to_facts(groups: Iterable[LeftOutGroup]) -> list[dict[str, Any]]:
+def record_requests(groups: Iterable[LeftOutGroup]) -> list[dict[str, Any]]:
     """Return the groups as JSON has them; what is no Unicode in a name is replaced."""
     return [
         {"path": group.path.encode(errors="replace").decode(), "files": group.files, "reason": group.reason}

@@ -3,7 +3,7 @@
 from holdfast.workspace.commands.bubblewrap import to_sandboxed
 from holdfast.workspace.commands.enclosure import Enclosed, enclose
 from holdfast.workspace.commands.git_view import open_git_view
-from holdfast.workspace.commands.network_log import NetworkRequest, to_facts
+from holdfast.workspace.commands.network_log import NetworkRequest, record_requests
 from holdfast.workspace.commands.place import CommandPlace, announce, find_place, is_announced
 from holdfast.workspace.commands.sandbox import (
     GitView,
@@ -59,7 +59,7 @@ __all__ = [
     "MergeOptions",
     "Merged",
     "NetworkRequest",
-    "to_facts",
+    "record_requests",
     "Outcome",
     "Removed",
     "ResourceLimits",

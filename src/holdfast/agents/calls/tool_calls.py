@@ -41,7 +41,7 @@ from holdfast.runtime.records import Record, StepState, fingerprint_of
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import TOOL_CALL, Step, idempotency_key
 from holdfast.runtime.unknown_outcomes import Done, NotDone, OnUnknown, Unclear
-from holdfast.workspace import to_facts
+from holdfast.workspace import record_requests
 
 _EXECUTE = "execute"
 AfterMutation = Callable[[], Awaitable[dict[str, Any]]]
@@ -224,7 +224,7 @@ class ToolCallRecorder:
             and shell.sandbox is not None
             and not (state.permission.has_network or shell.sandbox.hosts)
         )
-        return {**spool.place.to_facts(), "at": round(time.time(), 3), "is_contained": is_contained}
+        return {**spool.place.record_requests(), "at": round(time.time(), 3), "is_contained": is_contained}
 
     def _set_price(self, state: ToolCallState) -> ToolCallState:
         """Price the call of a tool that calls models by itself; the money is reserved with the intent."""
@@ -296,7 +296,9 @@ class ToolCallRecorder:
         if took_s:
             facts["took_s"] = took_s
         if self._services.shell is not None:
-            facts |= to_facts(self._services.shell.requests.pop(idempotency_key(self._log.run_id, state.key), ()))
+            facts |= record_requests(
+                self._services.shell.requests.pop(idempotency_key(self._log.run_id, state.key), ())
+            )
         return pack(answer, usage=to_reported_usage(answer), **facts)
 
     def _to_on_unknown(self, state: ToolCallState) -> OnUnknown:

@@ -23,10 +23,10 @@ from holdfast.workspace import (
     SpoolOptions,
     clean_environment,
     find_command,
+    record_requests,
     run_spooled,
     snapshot,
     stop_spooled,
-    to_facts,
 )
 
 _TIMEOUT_S = 1800.0
@@ -79,7 +79,7 @@ async def run_command(scope: RunScope, command: TemplateCommand) -> dict[str, An
             )
         words = f"exit code {outcome.exit_code}" if outcome.exit_code is not None else outcome.state.value
         facts = await scope.on_disk(command.more) if command.more is not None else {}
-        facts = {**opened.facts, **to_facts(outcome.requests), **facts}
+        facts = {**opened.facts, **record_requests(outcome.requests), **facts}
         return {"exit_code": outcome.exit_code, "outcome": words, "output": outcome.output, **facts}
 
     phase = None if command.phase is None else command.phase.key

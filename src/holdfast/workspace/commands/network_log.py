@@ -60,7 +60,7 @@ def read_requests(path: Path) -> tuple[NetworkRequest, ...]:
     return tuple(found.values())
 
 
-def to_facts(requests: Iterable[NetworkRequest]) -> dict[str, Any]:
+def record_requests(requests: Iterable[NetworkRequest]) -> dict[str, Any]:
     """Return what of the requests is recorded with the result of a command; nothing if there were none."""
     listed = [request.to_dict() for request in requests]
     return {"network": listed} if listed else {}

@@ -27,7 +27,7 @@ class CommandPlace:
     boot: str
     host: str
 
-    def to_facts(self) -> dict[str, str]:
+    def record_requests(self) -> dict[str, str]:
         return asdict(self)
 
     def is_same(self, facts: Mapping[str, Any]) -> bool:

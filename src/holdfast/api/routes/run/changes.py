@@ -10,7 +10,7 @@ from holdfast.api.http.openapi import READ_ONE, problems
 from holdfast.api.results import Changes, LeftOutItem, read_stored_patch, read_trees, to_changes
 from holdfast.api.schemas import RunIdPath, ShortText
 from holdfast.api.server.server import ServerDep
-from holdfast.engine.patch import find_left_out, to_facts
+from holdfast.engine.patch import find_left_out, record_requests
 from holdfast.engine.run.load import get_run
 
 router = APIRouter(tags=["results"])
@@ -33,4 +33,4 @@ async def list_changes(
     patch = await asyncio.to_thread(read_stored_patch, server, stored, trees, phase, with_own=True)
     changes = await asyncio.to_thread(to_changes, patch, is_split=split)
     groups = await asyncio.to_thread(find_left_out, server.config.data_dir, stored.run.id, trees)
-    return changes.model_copy(update={"left_out": [LeftOutItem(**facts) for facts in to_facts(groups)]})
+    return changes.model_copy(update={"left_out": [LeftOutItem(**facts) for facts in record_requests(groups)]})

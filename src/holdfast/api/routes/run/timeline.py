@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from holdfast.api.http.auth import Viewer
 from holdfast.api.http.openapi import READ_ONE
 from holdfast.api.schemas import RunIdPath, Text
-from holdfast.api.serialize import find_template, to_facts
+from holdfast.api.serialize import find_template, record_requests
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.run.load import get_run
 from holdfast.persistence.runs import StoredRun, read_artifacts
@@ -30,7 +30,7 @@ async def show_timeline(
     stored = await get_run(server.db, run_id)
     accepted = [row for row in await read_artifacts(server.db, stored.run.id) if row.state == "accepted"]
     return draw_timeline(
-        to_facts(stored.run, stored.phases.values()),
+        record_requests(stored.run, stored.phases.values()),
         await server.traces.get(stored.run.id),
         PhaseDetails(
             template=find_template(stored),

@@ -120,7 +120,7 @@ def test_the_hosts_that_an_agent_needs_follow_its_addresses() -> None:
     needs = Needs(hosts=("api.example.com",), base_urls=("BASE_URL", "OTHER_URL"))
 
     assert needs.find_hosts({}) == ("api.example.com",)
-    assert needs.find_hosts({"BASE_URL": "http://127.0.0.1:8080/v1"}) == ("api.example.com", "127.0.0.1")
+    assert needs.find_hosts({"BASE_URL": "http://127.0.0.1:8080/v1"}) == ("api.example.com", "127.0.0.1:8080")
 
 
 def test_numbers_that_make_no_sense_count_as_not_said() -> None:
