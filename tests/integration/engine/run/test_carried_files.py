@@ -4,19 +4,21 @@ import shutil
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
 from tests.support.engine_world import CATALOG, Turn, World, git, hand_in, phase, template
 
 from holdfast.config import load_config
 from holdfast.engine.merge import MergeRequest, merge_run
 from holdfast.engine.merge_preview import preview_merge
 from holdfast.engine.patch import order_trees, read_patch
+from holdfast.engine.retention.deletion import delete_run, finish_deleted
 from holdfast.engine.run.load import get_run
 from holdfast.engine.run.local_files import bring_files
 from holdfast.enums import RunStatus
 from holdfast.errors import RepositoryMissing, WorkspaceTooLarge
-from holdfast.persistence.carried_files import find_report, list_packs, read_schemas
-from holdfast.persistence.models import BasePackRow, RunBaseRow, TreePackRow
+from holdfast.persistence.carried_files import find_base, find_report, list_packs, read_schemas
+from holdfast.runtime.stores import open_journal
+from holdfast.workspace.cleanup.leftovers import RunPlaces
+from holdfast.workspace.git import GitProcesses
 
 CARRIED = {"carry_files": True}
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -158,13 +160,32 @@ async def test_one_pack_takes_the_place_of_a_phases_packs(world: World) -> None:
 
 @on_sqlite
 async def test_deleting_a_run_takes_its_packs_along(world: World) -> None:
-    from holdfast.engine.retention.cleanup import clean_up  # noqa: F401 - the route that users take
-
     run_id = str((await world.run(edit, "one", engine=CARRIED)).run_id)
-    async with world.db.session() as session:
-        assert (await session.scalars(select(TreePackRow).where(TreePackRow.run_id == run_id))).first()
-        assert (await session.scalars(select(BasePackRow))).first()
-        assert (await session.get(RunBaseRow, run_id)) is not None
+    assert await list_packs(world.db, run_id)
+    async with open_journal(world.db.store) as journal:
+        claim = await journal.claim(run_id)
+        places = RunPlaces(world.data_dir, run_id)
+        deleted = await delete_run(world.db, journal, claim, places, can_lose_unmerged=True)
+        await finish_deleted(journal, deleted, ())
+    assert not await list_packs(world.db, run_id)
+    assert await find_base(world.db, run_id) is None
+    assert await find_report(world.db, run_id) is None
+
+
+@on_sqlite
+async def test_a_run_starts_few_git_processes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    start = GitProcesses.start
+
+    def count(self: GitProcesses, argv: list[str], **options: object) -> object:
+        started.append(argv)
+        return start(self, argv, **options)
+
+    monkeypatch.setattr(GitProcesses, "start", count)
+    await world.run(edit, "warm", engine={"carry_files": False})
+    started.clear()
+    await world.run(edit, "one", "two", engine={"carry_files": False})
+    assert len(started) <= 27, len(started)
 
 
 @on_sqlite
