@@ -9,12 +9,12 @@ from pathlib import Path
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_owned_elsewhere
-from holdfast.workspace import list_running, stop_spooled
+from holdfast.workspace import list_commands, stop_spooled
 
 
 async def stop_foreign_commands(db: Database, spool_dir: Path) -> list[str]:
     """End what an earlier process left running here of runs that another machine has now; return the commands' keys."""
-    running = {key: _run_of(key) for key in await asyncio.to_thread(list_running, spool_dir)}
+    running = {key: _run_of(key) for key in await asyncio.to_thread(list_commands, spool_dir)}
     foreign = await list_owned_elsewhere(db, set(running.values())) if running else set()
     keys = sorted(key for key, run_id in running.items() if run_id in foreign)
     await asyncio.gather(*(stop_spooled(key, spool_dir=spool_dir) for key in keys))

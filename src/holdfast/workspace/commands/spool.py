@@ -138,7 +138,7 @@ def find_command(key: str, *, spool_dir: Path) -> list[str] | None:
     return list(json.loads(path.read_text())["argv"]) if path.exists() else None
 
 
-def list_running(spool_dir: Path) -> list[str]:
+def list_commands(spool_dir: Path) -> list[str]:
     """List the keys of all commands that run, whoever started them."""
     keys: list[str] = []
     for path in sorted(spool_dir.glob("*/command.json")):

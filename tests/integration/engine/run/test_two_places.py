@@ -24,7 +24,7 @@ from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import EventKind, create_event
-from holdfast.workspace import SpoolOptions, list_running, run_spooled, stop_spooled
+from holdfast.workspace import SpoolOptions, list_commands, run_spooled, stop_spooled
 
 CONTENT = json.dumps(artifact("00000000-0000-0000-0000-000000000000", "spec"))
 HAND_IN = f"mkdir -p out; echo '{CONTENT}' > out/spec.json"
@@ -68,7 +68,7 @@ async def test_f1_an_agent_of_another_place_is_ended_there_and_not_begun_again_u
     taken = there.db.store.claim(run_id, force=True)
     with pytest.raises(LeaseLost):
         await driving
-    assert list_running(here.data_dir / "spool") == []
+    assert list_commands(here.data_dir / "spool") == []
     there.db.store.release(taken)
 
     second = engine_with(there, body, **fields)
@@ -85,7 +85,7 @@ async def test_f1_an_agent_of_another_place_is_ended_there_and_not_begun_again_u
 
     assert result.state is RunStatus.COMPLETED
     assert len(begun.read_text().split()) == 2
-    assert list_running(there.data_dir / "spool") == []
+    assert list_commands(there.data_dir / "spool") == []
     # Both may have been paid: the first never said what it has cost.
     assert sorted(row.state for row in await there.ledger(run_id)) == ["reserved", "settled"]
     assert result.cost_micros == 5_000_000
@@ -103,7 +103,7 @@ async def test_f1_a_machine_that_comes_back_ends_its_commands_of_runs_that_anoth
         asyncio.create_task(run_spooled(key, "sleep 1000", cwd=tmp_path, spool_dir=spool, options=options))
         for key in ("mine:s", "theirs:s")
     ]
-    await until(lambda: len(list_running(spool)) == 2)
+    await until(lambda: len(list_commands(spool)) == 2)
     elsewhere = process_owner.Owner("other", "boot", "ns", os.getpid(), "1", "token").to_text()
     for run_id in ("mine", "theirs"):
         here.db.store.save_event(create_event(run_id, EventKind.AGENT_PROGRESS))
@@ -114,7 +114,7 @@ async def test_f1_a_machine_that_comes_back_ends_its_commands_of_runs_that_anoth
 
     assert await stop_foreign_commands(here.db, spool) == ["theirs:s"]
 
-    assert list_running(spool) == ["mine:s"]
+    assert list_commands(spool) == ["mine:s"]
     await until(lambda: waits[1].done())
     await _end(waits[0], spool)
 
