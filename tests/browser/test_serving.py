@@ -5,12 +5,16 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from playwright.sync_api import expect
+from tests.browser.conftest import OpenPage
 from tests.support.browser_world import Served
 
 from holdfast.api.http import pages
 
 WEB = pages.WEB_DIR
-MAX_BYTES = 200_000
+MAX_BYTES = 120_000
+"""Of all files together, as they go over the wire."""
+MAX_FIRST_VIEW_BYTES = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +65,54 @@ def test_markup_is_never_made_from_text() -> None:
     assert re.search(r"\son\w+=|style=", (WEB / "index.html").read_text()) is None
 
 
-def test_all_files_together_are_small() -> None:
-    sizes = {path.relative_to(WEB): path.stat().st_size for path in WEB.rglob("*") if path.is_file()}
+def test_all_files_together_are_small(client: httpx.Client) -> None:
+    paths = [path.relative_to(WEB).as_posix() for path in WEB.rglob("*") if path.is_file()]
+    sizes = {path: _count_sent_bytes(client, "/" if path == "index.html" else f"/{path}") for path in paths}
 
     assert sizes
     assert sum(sizes.values()) < MAX_BYTES, sorted(sizes.items(), key=lambda each: -each[1])[:10]
+
+
+def test_the_first_view_of_a_run_is_small(served: Served, open_page: OpenPage) -> None:
+    run_id = served.start_run("plain", title="Small")
+    served.wait_for(run_id, "completed")
+    page = open_page(served, "/settings")
+    page.get_by_role("heading", name="Settings").wait_for()
+
+    page.goto(f"{served.url}/runs/{run_id}")
+    expect(page.locator(".seg").first).to_be_visible()
+    measured = page.evaluate(
+        """() => ["navigation", "resource"].flatMap((type) => performance.getEntriesByType(type))
+            .map((each) => [each.name, each.encodedBodySize])"""
+    )
+
+    assert measured
+    assert sum(size for _, size in measured) < MAX_FIRST_VIEW_BYTES, sorted(measured, key=lambda each: -each[1])[:10]
+
+
+def test_whoever_takes_nothing_compressed_gets_the_file_as_it_is(client: httpx.Client) -> None:
+    packed = client.get("/js/main.js")
+    plain = client.get("/js/main.js", headers={"Accept-Encoding": "identity"})
+
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["etag"] != plain.headers["etag"]
+    assert packed.content == plain.content == (WEB / "js" / "main.js").read_bytes()
+    assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
+
+
+def test_long_answers_are_compressed_and_event_streams_are_not(served: Served) -> None:
+    run_id = served.start_run("plain", title="Compressed")
+    served.wait_for(run_id, "completed")
+    with served.client() as client:
+        timeline = client.get(f"/api/runs/{run_id}")
+        stream = client.get(f"/api/runs/{run_id}/events")
+
+    assert timeline.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in stream.headers
+    assert "event: done" in stream.text
+
+
+def _count_sent_bytes(client: httpx.Client, path: str) -> int:
+    with client.stream("GET", path) as answer:
+        return sum(len(piece) for piece in answer.iter_raw())

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 
 from holdfast import __version__
 from holdfast.api.http.auth import Access
@@ -91,6 +92,9 @@ def create_app(config: Config | None = None, *, options: ServerOptions | None = 
     )
     app.state.holder = holder
     app.state.access = Access(options)
+    # Event streams are left as they are: a piece would wait for the next one. A small answer is not worth it, and one
+    # that holds a token is small.
+    app.add_middleware(GZipMiddleware, minimum_size=1400, compresslevel=5)
     app.add_middleware(Guard, options=options, metrics=http_metrics)
     app.add_exception_handler(HoldfastError, on_holdfast_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)

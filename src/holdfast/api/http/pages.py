@@ -1,8 +1,9 @@
-"""The web pages: small files of the package, read once, sent with a tag so that a browser asks only what changed.
+"""The web pages: small files of the package, read and compressed once, with a tag so that only what changed is sent.
 
 Rule: every path here is one that the pages' own js/model/routes.js knows; all else stays a refusal of the API.
 """
 
+import gzip
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -37,9 +38,13 @@ _MEDIA_TYPES = {
 
 @dataclass(frozen=True)
 class _File:
+    """`packed` is the content as it is sent to whoever takes it compressed; it has a tag of its own."""
+
     content: bytes
+    packed: bytes
     media_type: str
     etag: str
+    packed_etag: str
 
 
 def add_pages(app: FastAPI, folder: Path = WEB_DIR) -> None:
@@ -58,10 +63,15 @@ def _read_files(folder: Path) -> dict[str, _File]:
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in _MEDIA_TYPES and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
-            content = path.read_bytes()
-            etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-            found[f"/{path.relative_to(folder).as_posix()}"] = _File(content, _MEDIA_TYPES[path.suffix], etag)
+            found[f"/{path.relative_to(folder).as_posix()}"] = _read_file(path)
     return found
+
+
+def _read_file(path: Path) -> _File:
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()[:32]
+    packed = gzip.compress(content, mtime=0)
+    return _File(content, packed, _MEDIA_TYPES[path.suffix], f'"{digest}"', f'"{digest}-gzip"')
 
 
 def _add(app: FastAPI, path: str, serve: Callable[[Request], Awaitable[Response]]) -> None:
@@ -69,13 +79,16 @@ def _add(app: FastAPI, path: str, serve: Callable[[Request], Awaitable[Response]
 
 
 def _serve(file: _File) -> Callable[[Request], Awaitable[Response]]:
-    # no-cache: a new version of the package is seen at once, an old one costs an empty answer.
-    headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
-
     async def serve(request: Request) -> Response:
+        is_packed = "gzip" in request.headers.get("accept-encoding", "")
+        etag = file.packed_etag if is_packed else file.etag
+        # no-cache: a new version of the package is seen at once, an old one costs an empty answer.
+        headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
-        if file.etag in known:
+        if etag in known:
             return Response(status_code=304, headers=headers)
-        return Response(file.content, headers=headers, media_type=file.media_type)
+        if is_packed:
+            headers["Content-Encoding"] = "gzip"
+        return Response(file.packed if is_packed else file.content, headers=headers, media_type=file.media_type)
 
     return serve
