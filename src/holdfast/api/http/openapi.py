@@ -66,6 +66,14 @@ def files(examples: Mapping[str, Any], *, description: str) -> Responses:
     return {200: {"description": description, "content": content}}
 
 
+HISTORY_RESPONSES: Responses = {
+    **READ_ONE,
+    **files(
+        {"application/jsonl": '{"run_id": "3f2a", "seq": 1, "kind": "run.created"}\n'},
+        description="The events that the run has now, one line of JSON each.",
+    ),
+}
+
 # The names that programs know components by, where the class behind one has another.
 COMPONENT_NAMES: Mapping[str, str] = {
     "AttemptSummary": "Try",

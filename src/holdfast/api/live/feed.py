@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from holdfast.api.live.client_queue import MAX_QUEUED_BYTES, ClientQueue
-from holdfast.api.live.stream import Frame, LiveStream, encode_event, encode_message
+from holdfast.api.live.stream import Frame, LiveStream, encode_brief, encode_event, encode_message
 from holdfast.concurrency import shielded
 from holdfast.errors import JournalCorrupt, LastEventIdInvalid
 from holdfast.persistence.db import Database
@@ -42,16 +42,24 @@ _log = logging.getLogger("holdfast.api")
 
 @dataclass(frozen=True)
 class EventFilter:
-    """What a client wants to hear of: kinds, or families of them by their first word; nothing named is everything."""
+    """What a client wants to hear of: kinds, or families of them by their first word; nothing named is everything.
+
+    With `in_full` it wants the events of these runs whole; of all others only that they happened, and no text.
+    """
 
     kinds: frozenset[str] = frozenset()
     has_text: bool = True
+    in_full: frozenset[str] | None = None
 
-    def includes(self, frame: Frame) -> bool:
+    def to_text(self, frame: Frame) -> bytes:
+        """Return what a client with this filter is sent of a frame; nothing if it does not want it."""
         family = frame.kind.partition(".")[0]
-        if not frame.text or (family == "text" and not self.has_text):
-            return False
-        return not self.kinds or frame.kind in self.kinds or family in self.kinds
+        is_brief = self.in_full is not None and bool(frame.brief) and frame.run_id not in self.in_full
+        if family == "text" and (is_brief or not self.has_text):
+            return b""
+        if self.kinds and not {frame.kind, family} & self.kinds:
+            return b""
+        return frame.brief if is_brief else frame.text
 
 
 class Feed:
@@ -127,10 +135,10 @@ class Feed:
 
 
 class _FeedSource:
-    """One client of the feed: it is sent the frames that its filter includes, and never an end."""
+    """One client of the feed: it is sent what its filter makes of the frames, and never an end."""
 
     def __init__(self, feed: Feed, db: Database, events: EventFilter, idle_s: float) -> None:
-        self.includes = events.includes
+        self.to_text = events.to_text
         self._feed = feed
         self._db = db
         self._idle_s = idle_s
@@ -296,7 +304,8 @@ def to_frames(stretch: EventRange, events: Events, after: int) -> Iterator[Frame
     for seq in numbers if len(numbers) <= len(of_run) else filter(numbers.__contains__, of_run):  # numbers may skip
         event, position = of_run.get(seq), stretch.position_of(seq)
         if event is not None and position > after:
-            yield Frame(after, position, str(event.kind), encode_event(position, event))
+            text, brief = encode_event(position, event), encode_brief(position, event)
+            yield Frame(after, position, str(event.kind), text, run_id=stretch.run_id, brief=brief)
             after = position
     if after < stretch.position:  # no run's, or deleted since: a place to go on from, and nothing to tell
         yield Frame(after, stretch.position, "", b"")

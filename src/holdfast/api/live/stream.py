@@ -23,6 +23,9 @@ class Frame(NamedTuple):
     text: bytes
     is_end: bool = False
     """After it the stream may be over."""
+    run_id: str = ""
+    brief: bytes = b""
+    """The same event without its content, for who wants to know that it happened and no more."""
 
 
 class StreamSource(Protocol):
@@ -40,8 +43,8 @@ class StreamSource(Protocol):
         """Yield what is stored after a position, page by page."""
         ...
 
-    def includes(self, frame: Frame) -> bool:
-        """Tell whether the client wants this frame."""
+    def to_text(self, frame: Frame) -> bytes:
+        """Return what the client is sent of this frame; nothing if it does not want it."""
         ...
 
     def to_heartbeat(self, position: int) -> bytes:
@@ -108,8 +111,8 @@ class LiveStream:
                 continue
             self.position = frame.position
             self._has_passed_end = self._has_passed_end or frame.is_end
-            if self._source.includes(frame):
-                yield frame.text
+            if text := self._source.to_text(frame):
+                yield text
 
 
 def encode_event(position: int, event: Event) -> bytes:
@@ -117,9 +120,26 @@ def encode_event(position: int, event: Event) -> bytes:
 
     The line break is the only character that could end a field early, and JSON writes it as an escape.
     """
-    data = json.dumps(event.to_dict(), ensure_ascii=False, separators=(",", ":"))
-    kind = "".join(character for character in event.kind if character.isprintable())
-    return f"id: {position}\nevent: {kind}\ndata: {data}\n\n".encode(errors="replace")
+    return _encode(position, event.kind, encode_line(event))
+
+
+def encode_brief(position: int, event: Event) -> bytes:
+    """Encode for the wire that there is an event, without its content."""
+    return _encode(position, event.kind, _to_line({"run_id": event.run_id, "seq": event.seq, "kind": event.kind}))
+
+
+def encode_line(event: Event) -> str:
+    """Encode an event as one line of JSON."""
+    return _to_line(event.to_dict())
+
+
+def _to_line(data: Mapping[str, object]) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def _encode(position: int, kind: str, line: str) -> bytes:
+    name = "".join(character for character in kind if character.isprintable())
+    return f"id: {position}\nevent: {name}\ndata: {line}\n\n".encode(errors="replace")
 
 
 def encode_message(position: int, kind: str, data: Mapping[str, object]) -> bytes:

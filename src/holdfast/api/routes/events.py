@@ -1,19 +1,24 @@
-"""Journals as server-sent events: `GET /api/runs/{run_id}/events` of one run, `GET /api/events` of all of them."""
+"""Journals as server-sent events, of one run and of all of them, and what a run has of them now as a file."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from holdfast.api.http.auth import Viewer
-from holdfast.api.http.openapi import FEED_RESPONSES, STREAM_RESPONSES
+from holdfast.api.http.openapi import FEED_RESPONSES, HISTORY_RESPONSES, STREAM_RESPONSES
 from holdfast.api.live.feed import EventFilter
 from holdfast.api.live.sse import EventStream
+from holdfast.api.live.stream import encode_line
 from holdfast.api.schemas import RunIdPath, ShortText
-from holdfast.api.server.server import ServerDep
+from holdfast.api.server.server import Server, ServerDep
+from holdfast.concurrency import shielded
 from holdfast.engine.run.load import get_run
-from holdfast.errors import LastEventIdInvalid
+from holdfast.errors import HoldfastError, LastEventIdInvalid
+from holdfast.persistence.event_feed import read_pages_of_runs
 from holdfast.runtime.checkpoint.base import MAX_SEQ
+from holdfast.runtime.events import Event
 
 router = APIRouter(tags=["events"])
 
@@ -48,6 +53,13 @@ async def follow_all(
         Query(description="Only these, with commas between: kinds, or first words.", examples=["run,phase.failed"]),
     ] = None,
     without_text: Annotated[bool, Query(description="Leave out what models write word by word.")] = False,
+    in_full: Annotated[
+        str | None,
+        Query(
+            max_length=4000,
+            description="Ids of runs, with commas between. Of all others only `run_id`, `seq` and `kind` are sent.",
+        ),
+    ] = None,
     header_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
     """Send every event of every run after the last one seen, in one order for all clients; without an id, from now on.
@@ -58,10 +70,45 @@ async def follow_all(
     after = to_seq(last_seen) if last_seen else None
     if after is not None:
         await server.feed.check(after)
-    words = frozenset(filter(None, (kinds or "").replace(" ", "").split(",")))
-    events = EventFilter(words, has_text=not without_text)
+    events = EventFilter(
+        _to_words(kinds or ""),
+        has_text=not without_text,
+        in_full=_to_words(in_full) if in_full is not None else None,
+    )
     frames = server.feed.follow(after, events, idle_s=server.options.heartbeat_s)
     return EventStream(frames, request.state.is_still_in, server.options)
+
+
+@router.get("/api/runs/{run_id}/history", responses=HISTORY_RESPONSES, summary="Its events", response_class=Response)
+async def read_history(
+    run_id: RunIdPath,
+    server: ServerDep,
+    _identity: Viewer,
+    after: Annotated[int, Query(ge=0, le=MAX_SEQ, description="The number of the last event that is known.")] = 0,
+) -> Response:
+    """Send the events that the run has now, one line of JSON each, as a file."""
+    stored = await get_run(server.db, run_id)
+    run_id = stored.run.id
+    first = await _read_page(server, run_id, after)  # a damaged journal is refused before an answer has begun
+    headers = {"Content-Disposition": f'attachment; filename="{run_id}.jsonl"'}
+    return StreamingResponse(_read_lines(server, run_id, first), headers=headers, media_type="application/jsonl")
+
+
+async def _read_lines(server: Server, run_id: str, page: list[Event]) -> AsyncIterator[bytes]:
+    while page:
+        yield "".join(f"{encode_line(event)}\n" for event in page).encode(errors="replace")
+        page = await _read_page(server, run_id, page[-1].seq)
+
+
+async def _read_page(server: Server, run_id: str, after: int) -> list[Event]:
+    (page,) = await shielded(read_pages_of_runs(server.db, [(run_id, after)]))
+    if isinstance(page, HoldfastError):
+        raise page
+    return page
+
+
+def _to_words(text: str) -> frozenset[str]:
+    return frozenset(filter(None, text.replace(" ", "").split(",")))
 
 
 def to_seq(last_event_id: str | None) -> int:

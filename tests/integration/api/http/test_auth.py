@@ -23,6 +23,7 @@ LEAST_ROLE = {
     ("POST", "/api/conversations"): "operator",
     ("POST", "/api/workflows/validate"): "viewer",
     ("GET", "/api/runs/{run_id}/events"): "viewer",
+    ("GET", "/api/runs/{run_id}/history"): "viewer",
     ("GET", "/api/events"): "viewer",
     ("GET", "/api/runs/{run_id}/artifacts/{name}"): "viewer",
     ("GET", "/api/runs/{run_id}/diff"): "viewer",

@@ -255,6 +255,26 @@ async def test_kinds_can_be_chosen_and_text_left_out(api: Api, live: Any) -> Non
     assert "text.delta" not in kinds(quiet)
 
 
+async def test_only_the_runs_one_looks_at_are_told_in_full(database_url: str) -> None:
+    async with open_feed(database_url) as (feed, db, journal):
+        await add_runs(db, ["mine", "other"])
+        for run_id in ("mine", "other"):
+            kinds = ("run.created", "text.delta", "run.completed")
+            await journal.append(run_id, [create_event(run_id, kind, text="x") for kind in kinds])
+        stream = feed.follow(0, EventFilter(in_full=frozenset({"mine"})), idle_s=60)
+        events = []
+        async for frame in one_by_one(stream):
+            events.append(json.loads(frame.split(b"data: ")[1]))
+            if len(events) == 5:
+                break
+        await stream.aclose()
+
+    assert [(event["run_id"], event["seq"], "payload" in event) for event in events] == [
+        *(("mine", seq, True) for seq in (1, 2, 3)),
+        *(("other", seq, False) for seq in (1, 3)),
+    ]
+
+
 async def test_a_bad_or_foreign_position_is_refused(api: Api) -> None:
     for bad in ("x", "-1", "1.5", "9" * 30, "12"):
         answer = await api.viewer.get("/api/events", params={"last_event_id": bad})

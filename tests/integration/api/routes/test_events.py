@@ -271,3 +271,18 @@ def test_a_kind_of_a_newer_version_is_told_as_it_is() -> None:
     text = encode_event(3, Event(run_id="r", kind="new.kind\nid: 5", seq=3))
 
     assert text.startswith(b"id: 3\nevent: new.kindid: 5\ndata: {")
+
+
+async def test_a_runs_history_is_its_journal_line_by_line(api: Api) -> None:
+    run_id = await api.start()
+    await api.wait_for(run_id)
+    journal = await journal_of(api, run_id)
+
+    whole = await api.viewer.get(f"/api/runs/{run_id}/history")
+    rest = await api.viewer.get(f"/api/runs/{run_id}/history", params={"after": journal[-3]["seq"]})
+    none = await api.viewer.get(f"/api/runs/{run_id}/history", params={"after": journal[-1]["seq"]})
+
+    assert [json.loads(line) for line in whole.text.splitlines()] == journal
+    assert [json.loads(line) for line in rest.text.splitlines()] == journal[-2:]
+    assert (none.status_code, none.text) == (200, "")
+    assert whole.headers["content-encoding"] == "gzip"
