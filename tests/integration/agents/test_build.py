@@ -12,6 +12,7 @@ from tests.support.agents.phase import LANE, Phase, essence, open_log
 from tests.support.agents.scripted_model import ScriptedModel, asks, says, tool
 
 from holdfast.agents.build import _subagents_of, _tools_of, build_agent
+from holdfast.agents.calls.provider_errors import classify_error
 from holdfast.agents.simulated.model import open_simulated_model
 from holdfast.enums import Backend, Capability
 from holdfast.errors import ConfigInvalid, PersonaInvalid
@@ -26,7 +27,7 @@ LIGHT = [
     *(f"holdfast.agents.calls.{name}" for name in ("gate", "in_flight", "lane_keys", "rate_limits", "retries")),
     "holdfast.agents.calls.stall_detector",
     *(f"holdfast.agents.coding_agent.{name}" for name in ("output", "sandbox", "usage")),
-    *(f"holdfast.agents.simulated.{name}" for name in ("conversation", "products", "turns", "schema_sample", "script")),
+    *(f"holdfast.agents.simulated.{name}" for name in ("conversation", "faults", "products", "turns", "script")),
     "holdfast.agents.models.factory",
     "holdfast.agents.redaction",
     "holdfast.agents.policy.command_policy",
@@ -186,6 +187,23 @@ def test_a_simulated_model_is_told_how_to_misbehave(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("HOLDFAST_SIMULATE_DELAY_S", "soon")
     with pytest.raises(ConfigInvalid):
         open_simulated_model("rehearsal-1")
+
+
+async def test_a_simulated_model_sends_and_fails_as_a_server_would() -> None:
+    model = open_simulated_model("rehearsal-1:giant-output+stream+rate-limited+server-error+cut-off")
+    whole, met = "", []
+    for _ in range(4):
+        try:
+            pieces = [piece.text async for piece in model.astream("Hello.")]
+            whole = "".join(pieces)
+            assert len(pieces) > 1
+        except Exception as error:
+            met.append(classify_error(error, now_s=0.0).code)
+
+    assert met == ["rate_limited", "server_error", "cut_short"]
+    assert whole == (await open_simulated_model("rehearsal-1:giant-output").ainvoke("Hello.")).text
+    with pytest.raises(PersonaInvalid, match="loop\\+refuse"):
+        open_simulated_model("rehearsal-1:loop+stream+refuse")
 
 
 async def test_the_simulated_model_costs_play_money(phase: Phase) -> None:

@@ -8,19 +8,22 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
+from holdfast.agents.calls.live_text import LiveTextCallback
+from holdfast.agents.calls.provider_errors import CutShort
 from holdfast.agents.simulated.conversation import PastCall
+from holdfast.agents.simulated.faults import DELIVERIES, Delivery
 from holdfast.agents.simulated.turns import MISBEHAVIOURS, SLOW_S, Reply, Scene, next_turn
 from holdfast.errors import ConfigInvalid, PersonaInvalid
 from holdfast.persona import ScriptedTurn
@@ -28,15 +31,20 @@ from holdfast.persona import ScriptedTurn
 MISBEHAVE_VARIABLE = "HOLDFAST_SIMULATE_MISBEHAVE"
 DELAY_VARIABLE = "HOLDFAST_SIMULATE_DELAY_S"
 _CHARS_PER_TOKEN = 4
+_CUT = "the connection was lost before the answer was whole"
 
 
 class SimulatedChatModel(BaseChatModel):
     """A chat model that plays an agent at work. `misbehave` names one of `MISBEHAVIOURS`, or nothing."""
 
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
     model: str
     priced_as: str
     misbehave: str = ""
     delay_s: float = 0.0
+    streaming: bool = False
+    delivery: Delivery = Field(default_factory=Delivery)
     script: dict[str, tuple[ScriptedTurn, ...]] = Field(default={})
     max_tokens: int | None = None
 
@@ -55,7 +63,7 @@ class SimulatedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         time.sleep(self.delay_s)
-        return self._answer(messages, kwargs.get("tools", ()))
+        return self._generate_whole(messages, kwargs.get("tools", ()))
 
     async def _agenerate(
         self,
@@ -65,18 +73,54 @@ class SimulatedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         await asyncio.sleep(self.delay_s)
-        return self._answer(messages, kwargs.get("tools", ()))
+        return self._generate_whole(messages, kwargs.get("tools", ()))
 
-    def _answer(self, messages: list[BaseMessage], tools: Sequence[Any]) -> ChatResult:
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        answer, is_cut = self._answer(messages, kwargs.get("tools", ()))
+        pieces = self.delivery.split(answer.text)
+        for piece in pieces[: len(pieces) // 2] if is_cut else pieces:
+            await asyncio.sleep(self.delay_s / len(pieces))
+            yield ChatGenerationChunk(message=AIMessageChunk(content=piece))
+        if is_cut:
+            raise CutShort(_CUT)
+        calls: list[Any] = [
+            {"name": call["name"], "args": json.dumps(call["args"]), "id": call["id"], "index": index}
+            for index, call in enumerate(answer.tool_calls)
+        ]
+        yield ChatGenerationChunk(
+            message=AIMessageChunk(
+                content="",
+                tool_call_chunks=calls,
+                response_metadata=answer.response_metadata,
+                usage_metadata=answer.usage_metadata,
+            )
+        )
+
+    def _generate_whole(self, messages: list[BaseMessage], tools: Sequence[Any]) -> ChatResult:
+        answer, is_cut = self._answer(messages, tools)
+        if is_cut:
+            raise CutShort(_CUT)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+    def _answer(self, messages: list[BaseMessage], tools: Sequence[Any]) -> tuple[AIMessage, bool]:
+        """Return the answer, and whether it is broken off. Raises what a refusing server makes its client raise."""
         names = frozenset(tool["function"]["name"] for tool in tools)
-        turn = next_turn(replace(_to_scene(messages, names, self.misbehave), script=self.script))
-        return ChatResult(generations=[ChatGeneration(message=_to_message(turn, messages, tools, self.model))])
+        scene = replace(_to_scene(messages, names, self.misbehave), script=self.script)
+        is_first = not scene.turns
+        self.delivery.check(is_first=is_first)
+        return _to_message(next_turn(scene), messages, tools, self.model), self.delivery.cuts_off(is_first=is_first)
 
 
 def open_simulated_model(
     name: str, *, max_tokens: int | None = None, script: Mapping[str, tuple[ScriptedTurn, ...]] | None = None
 ) -> SimulatedChatModel:
-    """Return the model of a simulated persona: `rehearsal-1`, or `rehearsal-1:loop` for one that misbehaves.
+    """Return the model of a simulated persona: `rehearsal-1`, or `rehearsal-1:loop+stream` for one that misbehaves.
 
     In a phase that the `script` names it plays that.
 
@@ -84,10 +128,14 @@ def open_simulated_model(
     `HOLDFAST_SIMULATE_DELAY_S` slows every call down. Raises `PersonaInvalid`, `ConfigInvalid`.
     """
     base, _, suffix = name.partition(":")
-    misbehave = suffix or os.environ.get(MISBEHAVE_VARIABLE, "")
-    if misbehave and misbehave not in MISBEHAVIOURS:
-        known = ", ".join(sorted(MISBEHAVIOURS))
-        raise PersonaInvalid(f"A simulated model cannot misbehave by {misbehave!r}.", hint=f"It can by: {known}.")
+    names = (suffix or os.environ.get(MISBEHAVE_VARIABLE, "")).split("+")
+    delivery = Delivery(frozenset(names) & DELIVERIES.keys())
+    misbehave, *others = [name for name in names if name not in DELIVERIES] or [""]
+    if others or (misbehave and misbehave not in MISBEHAVIOURS):
+        known = ", ".join(sorted({**MISBEHAVIOURS, **DELIVERIES}))
+        wrong = "+".join([misbehave, *others])
+        hint = f"It can by: {known}. Of these {', '.join(sorted(DELIVERIES))} can be joined to another with +."
+        raise PersonaInvalid(f"A simulated model cannot misbehave by {wrong!r}.", hint=hint)
     delay_s = _read_delay(SLOW_S if misbehave == "slow" else 0.0)
     return SimulatedChatModel(
         model=name,
@@ -96,7 +144,10 @@ def open_simulated_model(
         delay_s=delay_s,
         script=dict(script or {}),
         max_tokens=max_tokens,
-        disable_streaming=True,
+        delivery=delivery,
+        streaming=delivery.is_streamed,
+        disable_streaming=not delivery.is_streamed,
+        callbacks=[LiveTextCallback()],
     )
 
 
