@@ -265,11 +265,13 @@ class RunLog:
             if type_name is not None:
                 done.payload["result_type"] = type_name
             if step.is_acked_late and not beside.rows:
-                self._deferred.add(done, *beside.events)  # crash: until the next append the call was never made
+                # crash: until the next append the call was never made
+                self._deferred.add(*beside.earlier, done, *beside.events)
             elif details:
-                await self.append(done, *beside.events, rows=beside.rows)
+                await self.append(*beside.earlier, done, *beside.events, rows=beside.rows)
             else:  # all of it is what `_call` made, and most steps are like this
-                await self.append(prepare(done, is_plain=True), *beside.events, rows=beside.rows)
+                ready = prepare(done, is_plain=True)
+                await self.append(*beside.earlier, ready, *beside.events, rows=beside.rows)
             return result
 
     async def _wait_until_held(self) -> None:

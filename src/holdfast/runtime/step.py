@@ -37,10 +37,11 @@ TOOL_CALL = StepKinds(EventKind.TOOL_STARTED, EventKind.TOOL_RESULT, EventKind.T
 
 @dataclass(frozen=True)
 class SameCommit:
-    """What is written together with an intent or a result."""
+    """What is written together with an intent or a result; `earlier` are events that stand before it."""
 
     events: Sequence[Event] = ()
     rows: Sequence[Statement] = ()
+    earlier: Sequence[Event] = ()
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ class LiveText:
         return self._is_over.is_set()
 
     def last_events(self) -> list[Event]:
-        """Return the events of the text that was not written yet; they go with the answer."""
+        """Return the events of the text that was not written yet; they go with the answer, and stand before it."""
         events = []
         if self._reasoning:
             text = SECRETS.scrub_text(self._reasoning)

@@ -237,11 +237,11 @@ class ModelCallAttempt:
         return pack(stamped, usage=to_usage(response), took_s=took_s, **refused)
 
     def _settle(self, answer: Any) -> SameCommit:
-        """Return what is written with the answer: its cost, and the last of the live text."""
+        """Return what is written with the answer: its cost, and before it the last of the live text."""
         gate, call = self._services.gate, self._attempts.to_call(self._call)
         cost = gate.after(call, to_usage(answer)) if gate else SameCommit()
         text_events = self._live.last_events() if self._live is not None else []
-        return SameCommit([*cost.events, *text_events], cost.rows)
+        return SameCommit(cost.events, cost.rows, earlier=text_events)
 
     async def _release(self, call: ModelCall, error: Exception) -> None:
         """Free the money of a failed attempt, as far as the gate knows that it cost nothing."""

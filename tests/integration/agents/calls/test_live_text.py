@@ -47,6 +47,16 @@ async def test_the_text_comes_in_pieces_and_is_whole_at_the_end(phase: Phase, se
     assert [event.payload["text"] for event in events_of_kind(phase, "reasoning.summary")] == ["I think it over."]
 
 
+async def test_no_piece_stands_behind_the_answer(phase: Phase, server: ModelServer) -> None:
+    await ServedPhase(phase.folder, address=server.address).play(text="Go.")
+
+    kinds = [event.kind for event in phase.events()]
+    answer = kinds.index("model.response")
+    texts = [index for index, kind in enumerate(kinds) if kind.startswith(("text.", "reasoning."))]
+    assert texts
+    assert max(texts) < answer
+
+
 async def test_pieces_are_there_before_the_answer(phase: Phase, server: ModelServer, may_end: threading.Event) -> None:
     may_end.clear()
     playing = asyncio.create_task(ServedPhase(phase.folder, address=server.address).play(text="Go."))
