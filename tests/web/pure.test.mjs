@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Activity } from "../../src/holdfast/web/js/model/activity.js";
+import { Activity, outcomeOf } from "../../src/holdfast/web/js/model/activity.js";
 import { parseInline, parseMarkdown } from "../../src/holdfast/web/js/model/markdown.js";
 import { findRoute, matchPath, toOwnPath } from "../../src/holdfast/web/js/model/routes.js";
 import { RunList } from "../../src/holdfast/web/js/model/run-list.js";
 import { axisTicks, foldedScale } from "../../src/holdfast/web/js/model/timescale.js";
-import { SseParser } from "../../src/holdfast/web/js/live.js";
+import { SseParser } from "../../src/holdfast/web/js/stream.js";
 import { windowOf } from "../../src/holdfast/web/js/parts/windowed.js";
 import { ago, duration, money, showable, toStatus } from "../../src/holdfast/web/js/format.js";
 
@@ -99,6 +99,45 @@ test("live text grows until the answer replaces it", () => {
   at(6, "from.the.future", {});
 
   assert.deepEqual(activity.entries.map((entry) => [entry.type, entry.text ?? entry.output]), [["message", "Hello."], ["tool", undefined ?? "out"]]);
+});
+
+test("an answer stands once, also where its last piece was written behind it", () => {
+  const activity = new Activity();
+  const at = (seq, kind, payload) => activity.add({ seq, ts: seq, kind, lane_id: "plan/1/turn1", payload });
+  at(1, "model.request", { key: "k" });
+  at(2, "text.delta", { key: "k", text: "Hello " });
+  at(3, "model.response", { key: "k", result: { value: { $msg: ["AIMessage", { content: "Hello world." }] } } });
+  at(4, "text.delta", { key: "k", text: "world." });
+
+  assert.deepEqual(activity.entries.map((entry) => entry.text), ["Hello world."]);
+});
+
+test("the outcome of a call is read from its result", () => {
+  const message = (content, more) => ({ value: { $msg: ["ToolMessage", { content, ...more }] } });
+  const results = [
+    { ...message("Denied: no", { status: "error" }), refused: true },
+    message("no such tool", { status: "error" }),
+    message("x\n[Command failed with exit code 3]"),
+    message("x", { artifact: { exit_code: 1 } }),
+    message("fine", { artifact: { exit_code: 0 } }),
+    null,
+    "text",
+  ];
+
+  assert.deepEqual(results.map(outcomeOf), ["denied", "failed", "exit 3", "exit 1", "", "", ""]);
+});
+
+test("only a crash is an alarm", () => {
+  const told = (after, resolution) => {
+    const activity = new Activity();
+    activity.add({ seq: 1, ts: 1, kind: "run.resumed", lane_id: "main", payload: { after } });
+    activity.add({ seq: 2, ts: 2, kind: "tool.unknown", lane_id: "plan/1", payload: { key: "plan/1/turn1", resolution } });
+    return activity.entries.map((entry) => entry.tone);
+  };
+
+  assert.deepEqual(told("paused", "rerun"), ["idle"]);
+  assert.deepEqual(told("running", "reattached"), ["idle", "idle"]);
+  assert.deepEqual(told("running", "ask"), ["idle", "waiting"]);
 });
 
 test("markdown is blocks of text and never more than text", () => {

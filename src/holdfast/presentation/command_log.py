@@ -3,7 +3,6 @@
 Rule: it takes any order a journal can hold and any payload. Standard output and error are one stream, as recorded.
 """
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +10,9 @@ from typing import Any
 
 from holdfast.runtime.event_text import describe_request, find_message, message_text
 from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.run_fold.tool_outcomes import EXIT_NOTE, find_exit_code
 
 _TOOLS = ("command", "execute", "agent")
-_EXIT_NOTE = re.compile(r"\n?\[Command \w+ with exit code (-?\d+)\]\s*$")
 
 
 @dataclass
@@ -96,14 +95,17 @@ def _end_call(call: CommandCall, event: Event) -> None:
         call.outcome = str(result.get("outcome") or "") if call.exit_code is None else ""
         return
     text = message_text(result)
-    made = (find_message(result) or {}).get("artifact")
-    note = _EXIT_NOTE.search(text)
-    call.exit_code = _to_code(made.get("exit_code")) if isinstance(made, Mapping) else None
-    if note and call.exit_code is None:
-        call.exit_code, text = int(note[1]), text[: note.start()]
+    call.exit_code = find_exit_code(result)
+    if not _has_recorded_code(result) and (note := EXIT_NOTE.search(text)):
+        text = text[: note.start()]
     if len(text) >= len(call.output):  # an agent's pieces are the whole, its answer the end of it
         call.output = text
 
 
 def _to_code(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _has_recorded_code(result: Any) -> bool:
+    made = (find_message(result) or {}).get("artifact")
+    return isinstance(made, Mapping) and _to_code(made.get("exit_code")) is not None

@@ -123,6 +123,7 @@ class AttemptLog(EventFold):
         self.milestones: list[Milestone] = []
         self.last_ts: float | None = None
         self._progress = progress
+        self._is_after_crash = False
 
     def add(self, event: Event) -> None:
         """Take an event, before `progress` does: a resume needs to know what the run did until now."""
@@ -172,6 +173,9 @@ class AttemptLog(EventFold):
 
     def _note_unknown(self, event: Event) -> None:
         resolution = to_text(event.payload.get("resolution")) or "asked"
+        # A turn that a person was waited for in has no outcome either, and a command that went on by itself has one.
+        if not self._is_after_crash or resolution == "reattached":
+            return
         self._add_milestone(event.ts, MilestoneType.UNKNOWN, f"Outcome unknown: {resolution}")
 
     def _pause(self, event: Event) -> None:
@@ -196,6 +200,7 @@ class AttemptLog(EventFold):
             RunStatus.FAILED,
             RunStatus.PENDING,
         )
+        self._is_after_crash = is_crash
         if is_crash:
             # When it died nobody knows; the last event is the last sign of life.
             died_at = event.ts if self.last_ts is None else self.last_ts

@@ -233,3 +233,33 @@ def test_a_phase_says_what_contains_its_commands_and_a_command_how_to_undo_it() 
         [],
     ]
     assert list(facts[0][1].facts) == ["undo: holdfast restore RUN --before 3"]
+
+
+def test_only_a_crash_makes_an_outcome_unknown() -> None:
+    def marks(after: str, resolution: str) -> list[str]:
+        known = fold_trace(
+            (0, "run.created", "main", {}),
+            (1, "phase.started", "plan/1", {}),
+            (2, "human.approval.requested", "plan/1", {}),
+            *([(3.0, "run.paused", "main", {"reason": "approval"})] if after == "paused" else []),
+            (5, "run.resumed", "main", {"after": after}),
+            (6, "tool.unknown", "plan/1", {"key": "plan/1/turn1", "resolution": resolution}),
+        )
+        return [each.type for each in known.milestones if each.type == "unknown"]
+
+    assert marks("paused", "rerun") == []
+    assert marks("running", "reattached") == []
+    assert marks("running", "ask") == ["unknown"]
+
+
+def test_a_denied_call_is_no_done_one() -> None:
+    known = fold_trace(
+        (1, "phase.started", "plan/1", {}),
+        (2, "tool.result", "plan/1", {"key": "k", "tool": "execute", "result": {"refused": True}}),
+    )
+
+    row = rows_of(known, now=9, opened={"plan"})[1]
+
+    assert row.status is not None
+    assert (row.status.tone, row.status.word) == ("bad", "denied")
+    assert [end.type for end in row.ends] == ["failed"]

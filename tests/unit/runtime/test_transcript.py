@@ -51,7 +51,7 @@ def test_an_event_of_a_newer_version_keeps_its_kind_and_payload() -> None:
     [
         ("step.failed", {"key": "a", "error": {"message": "no"}, "attempt": 2}, "a failed (attempt 2): no"),
         ("step.failed", {"key": "a", "error": {"message": "no"}, "retry_at": 1.0}, "a failed: no, to be tried again"),
-        ("step.unknown", {"key": "a", "resolution": "ask"}, "a was in flight when its process died: ask"),
+        ("step.unknown", {"key": "a", "resolution": "ask"}, "a had no outcome when the run went on: ask"),
         ("human.approval.received", {"key": "a", "action": "reject", "by": "Ada"}, "a answered by Ada: reject"),
         ("run.paused", {"waiting": ["a", "b"]}, "run paused, waits for a and b"),
         ("run.cancelled", {"by": "", "reason": "too late"}, "run cancelled: too late"),

@@ -8,6 +8,7 @@ from typing import ClassVar
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, to_lane, to_number, to_text
 from holdfast.runtime.run_fold.payload_text import brief, error_text
+from holdfast.runtime.run_fold.tool_outcomes import describe_failure
 
 
 class CallType(StrEnum):
@@ -44,6 +45,8 @@ class CallSpan:
     state: CallStatus = CallStatus.OPEN
     tries: int = 1
     error: str = ""
+    outcome: str = ""
+    """How it failed although it came back: denied, or with an exit code."""
     end_seq: int | None = None
     micros: int = 0
     is_unknown: bool = False
@@ -101,10 +104,15 @@ class CallLog(EventFold):
         call.state = CallStatus.OPEN if "retry_at" in event.payload else _OUTCOMES[event.kind]
         call.until, call.end_seq, call.is_in_flight = event.ts, event.seq, False
         call.error = error_text(event.payload.get("error"))
+        call.outcome = describe_failure(result) if event.kind == EventKind.TOOL_RESULT else ""
+        if call.outcome:
+            call.state = CallStatus.FAILED
         call.brief = brief(event.payload.get("args")) or call.brief
 
     def _note_unknown(self, event: Event) -> None:
-        if (call := self.by_key.get(to_text(event.payload.get("key")))) is not None:
+        call = self.by_key.get(to_text(event.payload.get("key")))
+        # A command that went on by itself while its process was away is known as soon as that is back.
+        if call is not None and event.payload.get("resolution") != "reattached":
             call.is_unknown = True
 
     def _cut(self, event: Event) -> None:

@@ -89,3 +89,40 @@ def test_money_reserved_for_a_step_is_known_by_its_last_entry_until_it_is_settle
     feed(money, event(EventKind.BUDGET_RAISED, phase="plan", amount_micros=500))
     assert (money.entry_of_step, money.cost_micros, money.phase_micros("plan")) == ({}, 140, 140)
     assert (money.limit_micros, money.raised_micros["plan"]) == (1500, 500)
+
+
+def _message(content: str, **more: Any) -> dict[str, Any]:
+    return {"value": {"$msg": ["ToolMessage", {"content": content, **more}]}}
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        ({**_message("Denied: sudo takes rights", status="error"), "refused": True}, "denied"),
+        (_message("no_such_tool is no tool", status="error"), "failed"),
+        (_message("ls: cannot access", artifact={"exit_code": 2}), "exit 2"),
+        (_message("(no output)\n[Command failed with exit code 3]"), "exit 3"),
+        ({"exit_code": 1, "output": "no"}, "exit 1"),
+        (_message("[Command succeeded with exit code 0]", artifact={"exit_code": 0}), ""),
+        (_message("fine"), ""),
+        ({"exit_code": True, "value": "x"}, ""),
+        (["?"], ""),
+        (None, ""),
+    ],
+)
+def test_the_outcome_of_a_tool_call_is_read_from_its_result(result: Any, outcome: str) -> None:
+    log = CallLog()
+
+    feed(log, event("tool.started", key="k", tool="execute"), event("tool.result", seq=2, key="k", result=result))
+
+    assert log.by_key["k"].outcome == outcome
+    assert log.by_key["k"].state is (CallStatus.FAILED if outcome else CallStatus.DONE)
+
+
+def test_a_command_that_went_on_by_itself_is_not_unknown() -> None:
+    log = CallLog()
+
+    for key, resolution in (("a", "reattached"), ("b", "ask")):
+        feed(log, event("tool.started", key=key), event("tool.unknown", key=key, resolution=resolution))
+
+    assert [log.by_key[key].is_unknown for key in ("a", "b")] == [False, True]

@@ -4,7 +4,6 @@ import { errorText, firstLine, money } from "../format.js";
 const NOTES = {
 	"run.created": (p) => ["idle", `Run created${by(p.started_by)}`],
 	"run.started": () => ["idle", "Started"],
-	"run.resumed": (p) => (p.after === "pending" ? null : ["idle", "Resumed"]),
 	"run.paused": (p) => ["waiting", `Paused: ${p.reason ?? p.waiting ?? ""}`],
 	"run.completed": () => ["good", "Run completed"],
 	"run.failed": (p) => ["bad", `Run failed: ${errorText(p.error)}`],
@@ -23,7 +22,6 @@ const NOTES = {
 	"budget.raised": (p) => ["good", `Budget raised by ${money((p.amount_micros ?? 0) / 1e6)}${by(p.by)}`],
 	"agent.error": (p) => ["bad", `Agent: ${errorText(p.error)}`],
 	"model.error": (p) => ["bad", `Model: ${errorText(p.error)}${p.retry_at ? "; tried again" : ""}`],
-	"tool.unknown": (p) => ["waiting", `A call was in flight when its process died: ${p.resolution ?? "unknown"}`],
 	"run.error": (p) => ["bad", errorText(p.error)],
 };
 const ANSWERS = { approve: "Approved", reject: "Rejected", request_changes: "Changes requested", abort: "Aborted", done: "Told what became of it" };
@@ -36,6 +34,7 @@ const str = (value) => (typeof value === "string" ? value : "");
 export class Activity {
 	entries = [];
 	#byKey = new Map();
+	#isAfterCrash = false;
 
 	add(event) {
 		const { kind, payload: given } = event;
@@ -57,10 +56,16 @@ export class Activity {
 				return this.#push(event, { type: "thought", text: str(payload.text) });
 			case "tool.started":
 				return this.#keyed(event, payload, { ...tool, state: "open" });
-			case "tool.result":
-				return this.#keyed(event, payload, { ...tool, state: "done", output: outputOf(result), took: result?.took_s ?? null });
+			case "tool.result": {
+				const outcome = outcomeOf(result);
+				return this.#keyed(event, payload, { ...tool, state: outcome ? "failed" : "done", outcome, output: outputOf(result), took: result?.took_s ?? null });
+			}
 			case "tool.error":
-				return this.#keyed(event, payload, { ...tool, state: "failed", output: errorText(payload.error) });
+				return this.#keyed(event, payload, { ...tool, state: "failed", outcome: "failed", output: errorText(payload.error) });
+			case "run.resumed":
+				return this.#resume(event, payload);
+			case "tool.unknown":
+				return this.#unknown(event, payload);
 		}
 		const [tone, text] = NOTES[kind]?.(payload, event) ?? [];
 		return tone ? this.#push(event, { type: "note", tone, text }) : null;
@@ -85,10 +90,26 @@ export class Activity {
 
 	#live(event, payload) {
 		const entry = this.#byKey.get(payload.key) ?? this.#keyed(event, payload, { type: "message", state: "open", text: "" });
+		if (entry.state !== "open") return entry; // older journals have its last piece behind the answer
 		if (payload.attempt !== undefined && payload.attempt !== entry.attempt) Object.assign(entry, { attempt: payload.attempt, text: "" });
 		entry.text += str(payload.text);
 		entry.version++;
 		return entry;
+	}
+
+	// Of a run that neither waited nor was over the process has died.
+	#resume(event, { after }) {
+		this.#isAfterCrash = !["pending", "paused", "failed"].includes(after);
+		const text = this.#isAfterCrash ? "Resumed after its process died: nothing that was done is done again" : "Resumed";
+		return after === "pending" ? null : this.#push(event, { type: "note", tone: "idle", text });
+	}
+
+	// A turn in which a person was waited for has no outcome either: only a crash is told.
+	#unknown(event, { resolution }) {
+		if (!this.#isAfterCrash) return null;
+		const hasGoneOn = resolution === "reattached";
+		const text = hasGoneOn ? "A command went on while nobody drove the run" : `A call was in flight when its process died: ${resolution ?? "unknown"}`;
+		return this.#push(event, { type: "note", tone: hasGoneOn ? "idle" : "waiting", text });
 	}
 
 	#answer(event, payload) {
@@ -117,6 +138,16 @@ export function outputOf(result) {
 	if (messages.length) return messages.map(contentText).join("\n");
 	const value = result.value ?? result;
 	return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+}
+
+// How a call failed although it came back: "denied", "exit 1", "failed"; nothing if it did not.
+export function outcomeOf(result) {
+	if (typeof (result ?? "") !== "object") return "";
+	if (result.refused === true) return "denied";
+	const [message = {}] = messagesOf(result);
+	const code = result.exit_code ?? message.artifact?.exit_code ?? /\[Command \w+ with exit code (-?\d+)\]\s*$/.exec(contentText(message))?.[1];
+	if (Number(code)) return `exit ${Number(code)}`;
+	return message.status === "error" ? "failed" : "";
 }
 
 const TELLING = ["command", "file_path", "path", "pattern", "query", "url", "description"];

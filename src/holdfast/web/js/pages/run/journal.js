@@ -56,14 +56,14 @@ const DRAW = {
 	},
 	thought: ({ text }) => folded("What the model thought", text),
 	note: ({ tone, text }) => h(`p.mark.tone-${tone}`, shape(tone), h("span.foreign", text)),
-	tool({ state, name, args, output, took }, isOpen) {
+	tool({ state, name, args, output, outcome, took }, isOpen) {
 		const tone = TONES[state] ?? "idle";
 		const lines = output ? output.split("\n", 10_000).length : 0;
 		const size = [lines > 1 && plural(lines, "line"), (took ?? null) !== null && duration(took)].filter(Boolean).join(" · ");
-		const head = h("summary", h(`span.mark.tone-${tone}`, { title: state }, shape(tone)), h("code", name), h("span.soft.foreign.clip", brief(args)), h("span.soft.small.num.nowrap", size));
+		const head = h("summary", h(`span.mark.tone-${tone}`, { title: outcome || state }, shape(tone), h("span.unseen", outcome || state)), h("code", name), h("span.soft.foreign.clip", brief(args)), outcome && h("span.bad-text.small.nowrap", outcome), h("span.soft.small.num.nowrap", size));
 		const title = (text) => h("h4.small.soft", text);
 		const answer = () => (state === "open" ? h("p.soft", "Not there yet.") : longText(output || "(nothing)"));
-		return lazy(h("details.tool", { open: isOpen }, head), () => [title("Arguments"), raw(args ?? {}), title(state === "failed" ? "Error" : "Output"), answer()]);
+		return lazy(h("details.tool", { open: isOpen }, head), () => [title("Arguments"), raw(args ?? {}), title(outcome === "failed" ? "Error" : outcome === "denied" ? "Why it was denied" : "Output"), answer()]);
 	},
 };
 
