@@ -37,6 +37,18 @@ export async function toError(response) {
 export const getJson = async (path, signal) => (await request("GET", path, { signal })).json();
 export const getText = async (path, signal) => (await request("GET", path, { signal, headers: { Accept: "*/*" } })).text();
 
+// A file of JSON lines, as it comes: `onLines(values)` for each piece of it.
+export async function readLines(path, signal, onLines) {
+	const response = await request("GET", path, { signal, headers: { Accept: "application/jsonl" } });
+	const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+	let rest = "";
+	for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+		const lines = (rest + piece.value).split("\n");
+		rest = lines.pop();
+		if (lines.length) onLines(lines.map((line) => JSON.parse(line)));
+	}
+}
+
 export async function send(method, path, body, options) {
 	const response = await request(method, path, { ...options, body });
 	return response.status === 204 ? null : response.json();

@@ -1,10 +1,8 @@
-// Streams of events, resumed where they broke; what the page knows about being live; what waits for a person.
-// EventSource cannot hear kinds it does not know and cannot tell a refusal from a lost line, so this reads the stream itself.
-import { getJson, toError } from "./api.js";
+// What a page hears of runs while they work; whether it is live; what waits for a person.
+import { getJson, onSignedOut } from "./api.js";
+import { StreamHub } from "./stream-hub.js";
 
-const SILENCE_MS = 45_000; // the server comments every 15 s; three missed ones are a dead line
-const HIDDEN_MS = 30_000; // browsers allow six connections a host: a page nobody sees gives its own back
-const WAITS_MS = [250, 500, 1000, 2000, 4000];
+const HIDDEN_MS = 5_000; // a page that nobody sees listens to nothing, and reads what it missed when it is seen again
 
 // `since` is null while the page is live, else the time it was last.
 export const liveness = {
@@ -17,175 +15,123 @@ export const liveness = {
 	},
 };
 
-// Follow a stream until `signal` ends it, or the server says `done`; `onRefused(ApiError)` if it can never work.
-export async function follow(path, { lastId = "", signal, onMessages, onRefused }) {
-	let last = lastId;
-	let failures = 0;
-	while (!signal.aborted) {
-		try {
-			await untilVisible(signal);
-			const end = await readOnce(path, last, signal, (messages) => {
-				failures = 0;
-				last = messages.findLast((message) => message.id)?.id ?? last;
-				onMessages(messages.map((message) => message.data).filter(Boolean));
-			});
-			if (end === "done") return;
-			if (end === "hidden") continue;
-		} catch (error) {
-			if (!signal.aborted && error.status >= 400 && error.status < 500 && error.status !== 429) {
-				liveness.set(true);
-				return onRefused(error);
-			}
-		}
-		if (signal.aborted) return;
-		liveness.set(false);
-		await pause(WAITS_MS[Math.min(failures++, WAITS_MS.length - 1)] * (0.75 + Math.random() / 2), signal);
-	}
-}
+const listeners = new Set(); // { runId, onEvents, onJoined }
+let port = null;
+let isAway = false;
+let asked = null;
+let hiding = 0;
 
-async function readOnce(path, last, signal, onMessages) {
-	const own = new AbortController();
-	let [ended, silence, hidden] = ["lost"];
-	const stopLater = () => {
-		clearTimeout(silence);
-		silence = setTimeout(() => own.abort(), SILENCE_MS);
-	};
-	const look = () => {
-		clearTimeout(hidden);
-		if (document.hidden) hidden = setTimeout(() => ((ended = "hidden"), own.abort()), HIDDEN_MS);
-	};
-	document.addEventListener("visibilitychange", look);
-	look();
-	stopLater();
-	try {
-		const headers = { Accept: "text/event-stream", ...(last && { "Last-Event-ID": last }) };
-		const response = await fetch(path, { headers, signal: AbortSignal.any([signal, own.signal]), cache: "no-store" });
-		if (!response.ok) throw await toError(response);
-		liveness.set(true);
-		const parser = new SseParser();
-		const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-		for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-			stopLater();
-			const messages = parser.feed(piece.value);
-			const isDone = messages.at(-1)?.event === "done";
-			if (isDone) messages.pop();
-			if (messages.length) onMessages(messages);
-			if (isDone) return "done";
-		}
-	} catch (error) {
-		if (ended === "lost" || signal.aborted) throw error;
-	} finally {
-		clearTimeout(silence);
-		clearTimeout(hidden);
-		document.removeEventListener("visibilitychange", look);
-		own.abort();
-	}
-	return ended;
-}
-
-function untilVisible(signal) {
-	return new Promise((resolve) => {
-		const done = new AbortController();
-		const look = () => {
-			if (document.hidden && !signal.aborted) return;
-			done.abort();
-			resolve();
-		};
-		document.addEventListener("visibilitychange", look, { signal: done.signal });
-		signal.addEventListener("abort", look, { signal: done.signal });
-		look();
-	});
-}
-
-function pause(ms, signal) {
-	return new Promise((resolve) => {
-		const done = new AbortController();
-		const wake = () => {
-			clearTimeout(timer);
-			done.abort();
-			resolve();
-		};
-		const timer = setTimeout(wake, ms);
-		signal.addEventListener("abort", wake, { signal: done.signal });
-		addEventListener("online", wake, { signal: done.signal });
-	});
-}
-
-// The text of server-sent events, in whatever pieces it comes, to messages; data that is no JSON becomes null.
-export class SseParser {
-	#rest = "";
-	#message = fresh();
-
-	feed(piece) {
-		const lines = (this.#rest + piece).split(/\r\n|\n|\r(?!$)/);
-		this.#rest = lines.pop();
-		return lines.map((line) => this.#take(line)).filter(Boolean);
-	}
-
-	#take(line) {
-		const message = this.#message;
-		if (line === "") {
-			this.#message = fresh();
-			return message.data !== null && { ...message, data: parse(message.data) };
-		}
-		const [, name, value] = /^([^:]*):? ?(.*)$/s.exec(line);
-		if (name === "data") message.data = message.data === null ? value : `${message.data}\n${value}`;
-		else if (name === "id" || name === "event") message[name] = value;
-	}
-}
-
-const fresh = () => ({ id: "", event: "message", data: null });
-
-function parse(text) {
-	try {
-		return JSON.parse(text);
-	} catch {
-		return null;
-	}
-}
-
-const watchers = new Set();
-let watching = null;
-
-// `onChange(runIds)` after events of these runs, null where it is not known which; until `signal` ends it.
-export function watchRuns({ signal, onChange }) {
-	watchers.add(onChange);
+// Hear of events until `signal` ends it: of run `runId` whole, of all others `run_id`, `seq` and `kind`. After `onJoined`
+// nothing is missed any more, but what happened before must be read.
+export function listen({ runId = "", signal, onEvents, onJoined }) {
+	const listener = { runId, onEvents, onJoined };
+	listeners.add(listener);
 	signal.addEventListener("abort", () => {
-		watchers.delete(onChange);
-		if (watchers.size) return;
-		watching?.abort();
-		watching = null;
+		listeners.delete(listener);
+		queueMicrotask(tell); // the next page may follow the same
 	});
-	if (watching) return;
-	watching = new AbortController();
-	listen(watching.signal);
+	tell();
 }
 
-function listen(signal) {
-	const tell = (runIds) => watchers.forEach((watcher) => watcher(runIds));
-	follow("/api/events", {
-		signal,
-		onMessages: (events) => tell(new Set(events.map((event) => event.run_id).filter(Boolean))),
-		// Its place in the stream is not known any more: it begins anew.
-		onRefused: (error) => error.status !== 401 && pause(3000, signal).then(() => (tell(null), listen(signal))),
-	});
+function tell() {
+	const wanted = isAway || !listeners.size ? null : ([...listeners].find((each) => each.runId)?.runId ?? "");
+	if (wanted === asked) return;
+	asked = wanted;
+	if (wanted === null) return port?.postMessage({ type: "leave" });
+	port ??= connect();
+	port.postMessage({ type: "follow", runId: wanted });
 }
+
+function connect() {
+	if (!("SharedWorker" in globalThis)) return connectHere();
+	const worker = new SharedWorker("/js/stream-worker.js", { type: "module", name: "holdfast" });
+	worker.onerror = () => {
+		port = connectHere(); // its file could not be had
+		if (asked !== null) port.postMessage({ type: "follow", runId: asked });
+	};
+	worker.port.onmessage = hear;
+	return worker.port;
+}
+
+// A browser without shared workers has a stream for each tab that is seen.
+function connectHere() {
+	const { port1, port2 } = new MessageChannel();
+	new StreamHub().connect(port2);
+	port1.onmessage = hear;
+	return port1;
+}
+
+function hear({ data: { type, events, status } }) {
+	if (asked === null) return;
+	if (type === "refused") {
+		asked = null;
+		return status === 401 && onSignedOut.call();
+	}
+	liveness.set(type !== "lost");
+	if (type === "events") for (const { onEvents } of listeners) onEvents(events);
+	if (type === "joined") for (const { onJoined } of listeners) onJoined();
+}
+
+function setAway(isSo) {
+	clearTimeout(hiding);
+	isAway = isSo;
+	tell();
+}
+
+document.addEventListener("visibilitychange", () => {
+	clearTimeout(hiding);
+	if (document.hidden) hiding = setTimeout(setAway, HIDDEN_MS, true);
+	else setAway(false);
+});
+addEventListener("pagehide", () => setAway(true));
+addEventListener("pageshow", ({ persisted }) => persisted && setAway(false));
+
+// Calls at most once in a while: soon after a rest, else when `everyMs` have passed since the last time.
+export class Throttle {
+	#timer = 0;
+	#due = Infinity;
+	#last = -Infinity;
+
+	constructor(act) {
+		this.act = act;
+	}
+
+	call(soonMs, everyMs) {
+		const due = Math.max(Date.now() + soonMs, this.#last + everyMs);
+		if (due >= this.#due) return;
+		clearTimeout(this.#timer);
+		this.#due = due;
+		this.#timer = setTimeout(() => {
+			this.#due = Infinity;
+			this.#last = Date.now();
+			this.act();
+		}, due - Date.now());
+	}
+
+	stop() {
+		clearTimeout(this.#timer);
+		this.#due = Infinity;
+	}
+}
+
+// What changes where a run stands, and with it lists, counts and what waits; the rest only adds to it.
+export const isTurn = ({ kind }) => /^(?:run|phase|human|artifact|budget\.(?:raised|exhausted))\b/.test(kind);
 
 export const waiting = { items: [], listeners: new Set() };
 
+const readingInbox = new Throttle(refreshWaiting);
 let forWaiting = null;
-let timer = 0;
 
 export function startWaiting(onChange) {
 	waiting.listeners.add(onChange);
 	forWaiting?.abort();
 	forWaiting = new AbortController();
-	watchRuns({ signal: forWaiting.signal, onChange: () => (timer ||= setTimeout(refreshWaiting, 250)) });
+	const look = () => readingInbox.call(250, 4000);
+	listen({ signal: forWaiting.signal, onEvents: (events) => events.some(isTurn) && look(), onJoined: look });
 	refreshWaiting();
 }
 
 async function refreshWaiting() {
-	timer = 0;
 	try {
 		waiting.items = (await getJson("/api/inbox")).items;
 		for (const listener of waiting.listeners) listener();

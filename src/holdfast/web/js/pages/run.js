@@ -1,7 +1,7 @@
-import { getJson, getText, runUrl } from "../api.js";
+import { getJson, getText, readLines, runUrl, withQuery } from "../api.js";
 import { clock, count, duration, firstLine, money, plural, tookSeconds } from "../format.js";
 import { fill, h } from "../h.js";
-import { follow, watchRuns } from "../live.js";
+import { isTurn, listen, Throttle } from "../live.js";
 import { Activity } from "../model/activity.js";
 import { markdown } from "../parts/text.js";
 import { loading, mark, notFound, problemNote, say, time } from "../parts/ui.js";
@@ -15,7 +15,6 @@ import { timeline } from "./run/timeline.js";
 
 // Loaded with the page, so that a server that goes away leaves every tab usable.
 const TABS = { timeline, activity, artifacts, changes, cost, events };
-const CHANGES_ROWS = /^(?:run|phase|human|artifact|budget\.(?:raised|exhausted))\b/;
 const titleOf = (name) => name[0].toUpperCase() + name.slice(1);
 
 export const title = "Run";
@@ -33,9 +32,8 @@ class RunView {
 	#tab;
 	#tabName;
 	#frame;
-	#refreshing;
-	#due = Infinity;
-	#isFollowing = false;
+	#refreshing = new Throttle(() => this.refresh());
+	#ahead = null; // what came while the history was read
 	#stamps = {};
 
 	constructor(main, { params, query, signal, setTitle, setKeys }) {
@@ -71,8 +69,10 @@ class RunView {
 
 	start() {
 		this.turnTo(this);
-		this.#follow();
-		watchRuns({ signal: this.signal, onChange: (ids) => (!ids || ids.has(this.runId)) && this.#woken() });
+		const { run_id: runId } = this.run;
+		const onEvents = (events) => this.#hear(events.filter((event) => event.run_id === runId));
+		listen({ runId, signal: this.signal, onEvents, onJoined: () => this.#catchUp() });
+		this.#catchUp();
 		this.ticking = setInterval(() => !document.hidden && this.#drawHead(), 1000);
 		const tabKey = (name, index) => [index + 1, [titleOf(name), () => navigate(this.#tabUrl(name), { replace: true })]];
 		this.setKeys({
@@ -84,6 +84,7 @@ class RunView {
 
 	leave() {
 		clearInterval(this.ticking);
+		this.#refreshing.stop();
 		this.#tab?.leave?.();
 	}
 
@@ -102,36 +103,43 @@ class RunView {
 		say(error.message);
 	}
 
-	async #follow() {
-		if (this.#isFollowing) return;
-		this.#isFollowing = true;
-		await follow(this.api("/events"), {
-			signal: this.signal,
-			lastId: String(this.events.at(-1)?.seq ?? ""),
-			onMessages: (events) => this.#take(events),
-			onRefused: (error) => this.notice(error),
-		});
-		this.#isFollowing = false;
-		if (!this.signal.aborted) await this.refresh();
+	get #last() {
+		return this.events.at(-1)?.seq ?? 0;
 	}
 
-	// Events of this run were seen elsewhere: after its end that means that it was opened again.
-	async #woken() {
-		if (this.#isFollowing) return;
-		await this.refresh();
-		if (!this.isOver) this.#follow();
+	// Reads what is not known yet; what the stream tells meanwhile waits, so that nothing is read twice.
+	async #catchUp() {
+		if (this.#ahead) return;
+		this.#ahead = [];
+		try {
+			await readLines(this.api(withQuery("/history", { after: this.#last })), this.signal, (events) => this.#take(events));
+		} catch (error) {
+			// Without a connection the stream joins again, and this with it.
+			if (!this.signal.aborted && !error.isOffline && error.status) this.notice(error);
+		}
+		const ahead = this.#ahead;
+		this.#ahead = null;
+		this.#hear(ahead);
+	}
+
+	#hear(events) {
+		if (this.#ahead) return void this.#ahead.push(...events);
+		const fresh = events.filter((event) => event.seq > this.#last);
+		// A number is missing, or its content: the journal has it.
+		if (fresh.some((event, index) => event.seq !== this.#last + 1 + index || !event.payload)) this.#catchUp();
+		else if (fresh.length) this.#take(fresh);
 	}
 
 	#take(events) {
-		let wait = 0;
 		for (const event of events) {
-			if (event.seq <= (this.events.at(-1)?.seq ?? 0)) continue;
+			if (event.seq <= this.#last) continue;
 			this.events.push(event);
 			this.activity.add(event);
-			if (event.seq <= this.run.seq || event.kind === "text.delta") continue;
-			wait = CHANGES_ROWS.test(event.kind) ? 150 : wait || 1000;
+			if (event.seq <= this.run.seq || event.kind.startsWith("text.")) continue;
+			// What can be decided or was done is read at once; which call is under way may be some seconds old.
+			if (isTurn(event)) this.#refreshing.call(150, 1000);
+			else this.#refreshing.call(400, 5000);
 		}
-		if (wait) this.#refreshIn(wait);
 		// Many events, few drawings: a long journal comes in hundreds of pieces.
 		this.#frame ||= setTimeout(() => {
 			this.#frame = 0;
@@ -139,18 +147,6 @@ class RunView {
 			this.#drawTabs();
 			this.#tab?.update?.();
 		}, this.events.length > 2000 ? 400 : 80);
-	}
-
-	// What can be decided or was done is read at once; which call is under way may be a second old.
-	#refreshIn(ms) {
-		const due = Date.now() + ms;
-		if (this.#due <= due) return;
-		clearTimeout(this.#refreshing);
-		this.#due = due;
-		this.#refreshing = setTimeout(() => {
-			this.#due = Infinity;
-			this.refresh();
-		}, ms);
 	}
 
 	#build() {

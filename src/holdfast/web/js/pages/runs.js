@@ -1,7 +1,7 @@
 import { can, getJson, runUrl, whyNot, withQuery } from "../api.js";
 import { count, duration, firstLine, money, plural, tookSeconds, toStatus } from "../format.js";
 import { fill, h } from "../h.js";
-import { waiting, watchRuns } from "../live.js";
+import { isTurn, listen, Throttle, waiting } from "../live.js";
 import { RunList, stampOf } from "../model/run-list.js";
 import { dotPlot } from "../parts/dot-plot.js";
 import { button, chip, chips, empty, loading, options, pageHead, problemNote, problemState, say, searchBox, shape, statusMark, time } from "../parts/ui.js";
@@ -50,7 +50,9 @@ class RunsView {
 	#list = new RunList();
 	#overview = { counts: {}, workflows: [] };
 	#changed = new Set();
-	#selected = -1;
+	#isStale = false; // the counts above the list
+	#refreshing = new Throttle(() => this.#refresh());
+	#selected = null; // the id of a run: rows may come above it
 	#isLoadingMore = false;
 	#timer;
 
@@ -71,7 +73,7 @@ class RunsView {
 			columns: HEADS.length,
 			signal,
 			keyOf: (index) => this.#list.items[index].run_id,
-			stampOf: (index) => `${stampOf(this.#list.items[index])} ${index === this.#selected}`,
+			stampOf: (index) => `${stampOf(this.#list.items[index])} ${this.#list.items[index].run_id === this.#selected}`,
 			draw: (index) => this.#row(index),
 			onEnd: () => this.#loadMore(),
 		});
@@ -85,12 +87,12 @@ class RunsView {
 			"/": ["Search", () => this.search.focus()],
 			j: ["Next run", () => this.#move(1)],
 			k: ["Previous run", () => this.#move(-1)],
-			Enter: ["Open the run", () => this.#selected >= 0 && navigate(urlOf(this.#list.items[this.#selected]))],
+			Enter: ["Open the run", () => this.#selected && navigate(runUrl(this.#selected))],
 			".": ["Show new runs", () => this.#admit()],
 		});
 		waiting.listeners.add(this.#drawInbox);
 		this.#drawInbox();
-		watchRuns({ signal, onChange: (runIds) => this.#refreshLater(runIds) });
+		listen({ signal, onEvents: (events) => this.#hear(events), onJoined: () => this.#hear(null) });
 		this.ticking = setInterval(() => this.#tick(), 1000);
 		addEventListener("resize", () => this.#drawPlot(), { signal });
 	}
@@ -99,6 +101,7 @@ class RunsView {
 		waiting.listeners.delete(this.#drawInbox);
 		clearInterval(this.ticking);
 		clearTimeout(this.#timer);
+		this.#refreshing.stop();
 	}
 
 	#fetch(cursor) {
@@ -129,7 +132,7 @@ class RunsView {
 	filter(query) {
 		this.query = query;
 		if (document.activeElement !== this.search) this.search.value = query.get("text") ?? "";
-		this.#selected = -1;
+		this.#selected = null;
 		this.load();
 		return true;
 	}
@@ -152,20 +155,26 @@ class RunsView {
 		this.#timer = setTimeout(() => setQuery({ text: this.search.value.trim() }), 250);
 	}
 
-	#refreshLater(runIds) {
-		for (const id of runIds ?? []) this.#changed.add(id);
-		this.refreshing ??= setTimeout(() => ((this.refreshing = null), this.#refresh()), 300);
+	// How far a run is shows soon; what it has cost meanwhile may be some seconds old.
+	#hear(events) {
+		for (const { run_id: id } of events ?? []) this.#changed.add(id);
+		const isSoon = !events || events.some(isTurn);
+		this.#isStale ||= isSoon;
+		this.#refreshing.call(300, isSoon ? 4000 : 10_000);
 	}
 
 	async #refresh() {
-		if (this.signal.aborted) return;
 		try {
-			const page = await this.#fetchFirst();
+			const isStale = this.#isStale;
+			this.#isStale = false;
+			const page = await (isStale ? this.#fetchFirst() : this.#fetch());
 			this.#list.refresh(page);
 			for (const run of page.items) this.#changed.delete(run.run_id);
-			const others = [...this.#changed].filter((id) => this.#list.has(id)).slice(0, 20);
-			this.#changed.clear();
-			for (const id of others) this.#list.replace(await getJson(`/api${runUrl(id)}`, this.signal));
+			const others = [...this.#changed].filter((id) => this.#list.has(id)).slice(0, 3);
+			for (const id of others) {
+				this.#changed.delete(id);
+				this.#list.replace(await getJson(`/api${runUrl(id)}`, this.signal));
+			}
 			if (scrollY < 40 && !this.body.contains(document.activeElement)) this.#list.admit();
 			this.#show();
 		} catch {
@@ -184,6 +193,9 @@ class RunsView {
 		this.#drawFilters();
 		this.#drawPlot();
 		this.#drawRows();
+	}
+
+	#drawAfter() {
 		fill(this.after, this.#list.items.length ? this.#list.cursor && loading("More below…") : this.#nothing());
 	}
 
@@ -218,6 +230,7 @@ class RunsView {
 		this.table.hidden = !items.length;
 		this.table.setAttribute("aria-rowcount", cursor ? -1 : items.length + 1);
 		this.rows.update(items.length);
+		this.#drawAfter();
 		fill(this.fresh, fresh.length > 0 && button(`Show ${plural(fresh.length, "new run")}`, () => this.#admit(), { kind: "tiny" }));
 	}
 
@@ -241,7 +254,7 @@ class RunsView {
 		const cell = (look, content, props) => h(`td.c-${look}`, { role: "cell", ...props }, content);
 		return h(
 			"tr",
-			{ role: "row", class: index === this.#selected ? "selected" : null },
+			{ role: "row", class: run.run_id === this.#selected ? "selected" : null },
 			cell("status", statusMark(run.state, run.pause_reason)),
 			cell("title", h("div.clip", h("a.row-link.foreign", { href: urlOf(run) }, run.heading))),
 			cell("now.soft", h(`div.clip.foreign${run.state === "failed" ? ".bad-text" : ""}`, firstLine(run.now))),
@@ -260,8 +273,10 @@ class RunsView {
 	#move(by) {
 		const { length } = this.#list.items;
 		if (!length) return;
-		this.#selected = Math.min(Math.max(this.#selected + by, 0), length - 1);
+		const at = this.#list.items.findIndex((run) => run.run_id === this.#selected);
+		const index = Math.min(Math.max(at + by, 0), length - 1);
+		this.#selected = this.#list.items[index].run_id;
 		this.rows.update(length);
-		this.rows.show(this.#selected)?.querySelector("a")?.focus({ preventScroll: true });
+		this.rows.show(index)?.querySelector("a")?.focus({ preventScroll: true });
 	}
 }

@@ -45,6 +45,12 @@ export class WindowedRows {
 	}
 
 	show(index) {
+		const height = this.#height;
+		const node = this.#scrollTo(index);
+		return height === this.#height ? node : this.#scrollTo(index); // the first rows have shown how high they are
+	}
+
+	#scrollTo(index) {
 		const start = this.#top();
 		const { top, height } = this.#view();
 		const [above, below] = [index * this.#height, (index + 1) * this.#height];
@@ -65,7 +71,7 @@ export class WindowedRows {
 		if (known?.stamp === stamp) return known;
 		const node = this.draw(index);
 		node.setAttribute("aria-rowindex", index + 2); // the head is the first
-		if (known?.node.contains(document.activeElement)) queueMicrotask(() => node.querySelector("a, button")?.focus({ preventScroll: true }));
+		if (known?.node.contains(document.activeElement)) queueMicrotask(() => refocus(node));
 		return { stamp, node };
 	}
 
@@ -85,6 +91,11 @@ export class WindowedRows {
 			queueMicrotask(() => this.update(this.#count));
 		}
 	}
+}
+
+// The focus that the row had before it was drawn anew, unless it has been led elsewhere since.
+function refocus(node) {
+	if (document.activeElement === document.body) node.querySelector("a, button")?.focus({ preventScroll: true });
 }
 
 // The rows `first` … `last` (exclusive) of equal height that lie in view, with `spare` more on both sides.
