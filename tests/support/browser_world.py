@@ -36,6 +36,33 @@ model: rehearsal-1{suffix}
 capabilities: [spec_write, phase_planning, code_write, code_review, test_write, debug, verify, doc_write, research]
 system_prompt: Rehearse.
 """
+_ARTIFACT = """
+    - say: It is written.
+      artifact: {summary: A draft of some length, points: [one, two]}
+    - say: Done.
+"""
+_LINES = "".join(
+    f"        {number}. A thought that takes its time, one word after the other.\n" for number in range(100)
+)
+_LONG_SCRIPT = f"""
+script:
+  draft:
+    - say: |
+{_LINES}      calls: [ls: {{path: /}}]
+{_ARTIFACT.strip(chr(10))}
+"""
+_FAILING_SCRIPT = f"""
+script:
+  draft:
+    - say: I try some things that do not work.
+      calls:
+        - execute: {{command: "git push origin main"}}
+        - execute: {{command: "ls /nowhere"}}
+        - execute: {{command: "sudo ls"}}
+        - read_file: {{file_path: /no/such/file.txt}}
+        - ls: {{path: /}}
+{_ARTIFACT.strip(chr(10))}
+"""
 _WORKFLOW = """
 name: {name}
 version: 2
@@ -82,6 +109,16 @@ def make_repository(path: Path) -> Path:
     (own / "artifacts" / "t" / "note@1.json").write_text(json.dumps(_SCHEMA))
     for name, suffix in (("z-spoiler", ":invalid-artifact"), ("z-giant", ":giant-output")):
         text = _PERSONA.format(name=name, suffix=suffix, description=f"Simulated{suffix or ', well-behaved'}.")
+        (own / "personas" / f"{name}.yaml").write_text(text)
+    scripts = {"z-streamer": _LONG_SCRIPT, "z-scripted": _FAILING_SCRIPT}
+    for name, suffix in (
+        ("z-streamer", ""),
+        ("z-scripted", ""),
+        ("z-failing", "+cut-off"),
+        ("z-delegate", "+delegate"),
+    ):
+        text = _PERSONA.format(name=name, suffix=f":stream{suffix}", description=f"Simulated, streams{suffix}.")
+        text = text.replace("research]", "research, shell]") + scripts.get(name, "")
         (own / "personas" / f"{name}.yaml").write_text(text)
     asker = _PERSONA.format(name="z-asker", suffix="", description="Simulated, asks before it writes.")
     (own / "personas" / "z-asker.yaml").write_text(f"{asker}permissions: {{write: {{ask: ['**']}}}}\n")

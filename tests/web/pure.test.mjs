@@ -49,7 +49,7 @@ test("paths are decoded, and what does not fit does not match", () => {
 test("only pages of ours are led to, also after a login", () => {
   assert.equal(findRoute("/runs/x/cost").route.file, "run");
   assert.equal(findRoute("/nowhere"), null);
-  assert.deepEqual(["/budget?days=7", "//evil.example", "/\\evil", "https://evil.example", "/sign-in", null].map(toOwnPath), ["/budget?days=7", "/", "/", "/", "/", "/"]);
+  assert.deepEqual(["/budget?days=7", "//evil.example", "/\\evil", "https://evil.example", "/sign-in", null, "/\t/evil.example"].map((next) => toOwnPath(next, "http://here.example")), ["/budget?days=7", "/", "/", "/", "/", "/", "/"]);
 });
 
 test("hours without work are folded, and the order of times stays", () => {

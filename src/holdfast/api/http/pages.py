@@ -1,6 +1,6 @@
 """The web pages: small files of the package, read and compressed once, with a tag so that only what changed is sent.
 
-Rule: every path here is one that the pages' own js/model/routes.js knows; all else stays a refusal of the API.
+Rule: every path here is one that the pages' own js/model/routes.js knows; all else is not found, for a browser as a page.
 """
 
 import gzip
@@ -12,6 +12,8 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
+
+from holdfast.api.http.problems import on_http_exception
 
 WEB_DIR = Path(__file__).parents[2] / "web"
 
@@ -56,6 +58,7 @@ def add_pages(app: FastAPI, folder: Path = WEB_DIR) -> None:
     if "/index.html" in files:
         for path in PAGE_PATHS:
             _add(app, path, _serve(files["/index.html"]))
+        app.add_exception_handler(404, _serve_missing(files["/index.html"]))
 
 
 def _read_files(folder: Path) -> dict[str, _File]:
@@ -76,6 +79,18 @@ def _read_file(path: Path) -> _File:
 
 def _add(app: FastAPI, path: str, serve: Callable[[Request], Awaitable[Response]]) -> None:
     app.add_route(path, serve, methods=["GET"], include_in_schema=False)  # Starlette answers HEAD by it too
+
+
+def _serve_missing(file: _File) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Answer a browser at an unknown address with the page that says so, and everyone else as ever."""
+
+    async def serve(request: Request, error: Exception) -> Response:
+        is_browser = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
+        if not is_browser or request.url.path.startswith("/api/"):
+            return await on_http_exception(request, error)
+        return Response(file.content, status_code=404, media_type=file.media_type)
+
+    return serve
 
 
 def _serve(file: _File) -> Callable[[Request], Awaitable[Response]]:

@@ -12,7 +12,7 @@ export class ApiError extends Error {
 
 export const onSignedOut = { call: () => {} };
 
-const OFFLINE = { code: "offline", title: "No connection", detail: "The server does not answer. Nothing is lost; what was acknowledged is kept." };
+export const OFFLINE = { code: "offline", title: "No connection", detail: "The server does not answer. Nothing is lost; what was acknowledged is kept." };
 
 async function request(method, path, { body, headers, signal, key } = {}) {
 	const asked = { method, headers: { Accept: "application/json", ...headers }, signal, credentials: "same-origin" };

@@ -1,8 +1,8 @@
 // The address is the state: links, back and forward, filters and tabs all go through here; keys too.
-import { ApiError } from "./api.js";
-import { fill } from "./h.js";
-import { findRoute } from "./model/routes.js";
-import { notFound, problemState } from "./parts/ui.js";
+import { ApiError, OFFLINE } from "./api.js";
+import { fill, h } from "./h.js";
+import { findRoute, routes } from "./model/routes.js";
+import { notFound, problemState, say } from "./parts/ui.js";
 
 let current = null; // { route, controller, handle, context }
 let visit = 0;
@@ -12,7 +12,7 @@ export function startRouter(commonKeys) {
 	addEventListener("popstate", show);
 	document.addEventListener("click", onClick);
 	document.addEventListener("keydown", onKey);
-	show();
+	show().then(loadAll);
 }
 
 // Go to one of our own addresses. `replace` leaves no entry in the history: for filters and tabs.
@@ -57,7 +57,7 @@ async function show() {
 		else link.removeAttribute("aria-current");
 	}
 	if (!found) {
-		fill(main, notFound());
+		fill(main, h("h1.unseen", { tabindex: "-1" }, "Not found"), notFound());
 		return setTitle("Not found");
 	}
 	const { route, params } = found;
@@ -72,14 +72,29 @@ async function show() {
 		current.handle = await page.render(main, context);
 	} catch (error) {
 		if (mine !== visit || error.name === "AbortError") return;
-		if (!(error instanceof ApiError)) console.error(error);
-		// A browser never asks again for a module it once failed to get; loading the page anew does.
-		fill(main, problemState(error, error instanceof ApiError ? () => (leave(), show()) : () => location.reload()));
+		const isMissing = /dynamically imported module|importing a module|module script/i.test(error.message);
+		if (!(error instanceof ApiError || isMissing)) console.error(error);
+		fill(main, problemState(isMissing ? new ApiError(OFFLINE) : error, error instanceof ApiError ? () => (leave(), show()) : reload));
 	}
 	if (wasOpen && mine === visit) {
 		scrollTo(0, 0);
 		(main.querySelector("h1") ?? main).focus({ preventScroll: true });
 	}
+}
+
+// A browser never asks again for a module it once failed to get; loading the page anew does, if there is a server.
+async function reload() {
+	const answer = await fetch("/api/health").catch(() => null);
+	if (answer) location.reload();
+	else say(OFFLINE.detail);
+}
+
+// All pages are had soon after the first is shown, so that a server that goes away leaves every link working.
+function loadAll() {
+	const load = () => {
+		for (const { name, file = name } of routes) import(`./pages/${file}.js`).catch(() => {});
+	};
+	(globalThis.requestIdleCallback ?? setTimeout)(load);
 }
 
 function leave() {

@@ -39,4 +39,13 @@ export function findRoute(path) {
 	return null;
 }
 
-export const toOwnPath = (next) => (next && /^\/(?![/\\])/.test(next) && !next.startsWith("/sign-in") ? next : "/");
+// Where a login leads on to: only to our own pages. A browser leaves out tabs and takes "\\" for "/", so the origins are compared.
+export function toOwnPath(next, origin = "http://own.invalid") {
+	if (!next?.startsWith("/")) return "/";
+	try {
+		const url = new URL(next, origin);
+		return url.origin === origin && url.pathname !== "/sign-in" ? url.pathname + url.search + url.hash : "/";
+	} catch {
+		return "/";
+	}
+}

@@ -10,7 +10,7 @@ const LINK = "The terminal where `holdfast serve` was started shows a link that 
 export const title = "Log in";
 
 export function render(main, { query }) {
-	const next = toOwnPath(query.get("next"));
+	const next = toOwnPath(query.get("next"), location.origin);
 	const input = h("input", { type: "password", autocomplete: "current-password", spellcheck: "false" });
 	const { element, control, setError } = checked("Token", input, { hint: "One that an admin made for you. It begins with hf_." });
 	const logIn = async () => {

@@ -97,6 +97,14 @@ class RunView {
 		}
 	}
 
+	// To what is next: another decision, else the head of the run; unless somebody went elsewhere meanwhile.
+	leadOn() {
+		if (document.activeElement !== document.body) return;
+		const next = this.approvals.querySelector("h2") ?? this.title;
+		next.tabIndex = -1;
+		next.focus();
+	}
+
 	// An answer that came too late, a refusal: it stays until the next one.
 	notice(error) {
 		fill(this.notices, problemNote(error));

@@ -1,8 +1,10 @@
-import { plural } from "../format.js";
-import { h } from "../h.js";
-import { button, empty } from "./ui.js";
+import { bytes, count, plural } from "../format.js";
+import { fill, h } from "../h.js";
+import { button, empty, scrollable } from "./ui.js";
 
 const MAX_LINES = 600;
+const MORE_LINES = 2000;
+const MAX_CHARS = 1000; // of a line; a browser takes seconds to break one of some hundred thousand
 const SIGNS = { add: "+", del: "−", same: " " };
 const WORDS = { added: "new file", deleted: "deleted", renamed: "renamed" };
 
@@ -31,19 +33,30 @@ function fileView({ path, was, kind, added, removed, is_binary: isBinary, lines,
 function lineTable(rows, draw = lineRow, look = "") {
 	const body = h("tbody", rows.slice(0, MAX_LINES).map(draw));
 	let shown = MAX_LINES;
-	const showMore = () => {
-		body.append(...rows.slice(shown, shown + 5000).map(draw));
-		shown += 5000;
-		if (shown >= rows.length) more.remove();
+	const label = () => {
+		const rest = rows.length - shown;
+		return rest > MORE_LINES ? `Show ${count(MORE_LINES)} of ${count(rest)} more lines` : `Show ${plural(rest, "more line")}`;
 	};
-	const more = rows.length > MAX_LINES && button(`Show ${plural(rows.length - MAX_LINES, "more line")}`, showMore, { kind: "tiny" });
-	return h("div.scroll-x", { tabindex: "0", role: "region", "aria-label": "Changed lines" }, h(`table.diff${look}`, body), more);
+	const showMore = () => {
+		body.append(...rows.slice(shown, shown + MORE_LINES).map(draw));
+		shown += MORE_LINES;
+		if (shown >= rows.length) more.remove();
+		else fill(more, label());
+	};
+	const more = rows.length > MAX_LINES && button(label(), showMore, { kind: "tiny" });
+	return scrollable("div", "Changed lines", h(`table.diff${look}`, body), more);
 }
 
-const lineRow = (line) => gap(line) ?? h(`tr.${line.type}`, h("td.ln", line.a), h("td.ln", line.b), h("td.sign", SIGNS[line.type]), h("td.foreign", line.text));
+function lineText(text = "") {
+	if (text.length <= MAX_CHARS) return text;
+	const rest = text.slice(MAX_CHARS);
+	return [text.slice(0, MAX_CHARS), h("span.soft", ` … ${bytes(rest.length)} more in this line`)];
+}
+
+const lineRow = (line) => gap(line) ?? h(`tr.${line.type}`, h("td.ln", line.a), h("td.ln", line.b), h("td.sign", SIGNS[line.type]), h("td.foreign", lineText(line.text)));
 
 function pairRow({ left, right }) {
-	const half = (line, number, type = line?.type ?? "none") => [h(`td.ln.${type}`, number), h(`td.foreign.${type}`, line?.text)];
+	const half = (line, number, type = line?.type ?? "none") => [h(`td.ln.${type}`, number), h(`td.foreign.${type}`, lineText(line?.text))];
 	return gap(left) ?? h("tr", half(left, left?.a), half(right, right?.b));
 }
 

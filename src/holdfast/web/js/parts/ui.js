@@ -47,6 +47,18 @@ export function field(label, control, hint) {
 	return h("div.field", h("label", { for: control.id }, label), control, hint && h("div.small.soft", { id: `${id}-hint` }, hint));
 }
 
+// What someone types stays until it is sent, also over a login or a reload: `{ clear }`.
+export function keepDraft(control, name) {
+	const key = `hf-draft-${name}`;
+	try {
+		control.value = sessionStorage.getItem(key) ?? "";
+		control.addEventListener("input", () => sessionStorage.setItem(key, control.value));
+	} catch {
+		// Storage may be forbidden or full.
+	}
+	return { clear: () => sessionStorage.removeItem(key) };
+}
+
 export function checked(label, control, { hint, before, after } = {}) {
 	const trouble = h("div.trouble", { id: `trouble-${++ids}` });
 	const element = add(field(label, control, hint), trouble, after);
@@ -98,6 +110,9 @@ export function ask({ title, body, label, kind = "main", act, cancel = "Cancel" 
 export const loading = (what = "Loading…") => h("p.loading", { "aria-busy": "true" }, what);
 
 export const empty = (title, text, ...actions) => h("div.state", h("h2", title), text && h("p", text), actions.length > 0 && h("div.buttons", actions));
+
+// What may scroll sideways can be reached and scrolled with the keyboard.
+export const scrollable = (tag, label, ...children) => h(`${tag}.scroll-x`, { tabindex: "0", role: "region", "aria-label": label }, children);
 
 export const notFound = (what = "There is no such page.") => empty("Not found", what, h("a.button", { href: "/" }, "All runs"));
 
@@ -165,7 +180,7 @@ export const facts = (...items) => h("div.facts.small", items.flat().map((item) 
 export function table(heads, rows) {
 	const row = (cells, tag, props) => h("tr", cells.map((cell, index) => h(heads[index][0] === ">" ? `${tag}.num` : tag, props, cell)));
 	const head = h("thead", row(heads.map((name) => name.replace(">", "")), "th", { scope: "col" }));
-	return h("div.card.scroll-x", h("table.table", head, h("tbody", rows.map((cells) => row(cells, "td")))));
+	return scrollable("div.card", `By ${heads[0].toLowerCase()}`, h("table.table", head, h("tbody", rows.map((cells) => row(cells, "td")))));
 }
 
 export const pairs = (items, tag = "dl.pairs") => h(tag, items.map(([name, value]) => h("div", h("dt", name, " "), h("dd.foreign", value))));

@@ -3,7 +3,7 @@ import { clock, exact, plural } from "../../format.js";
 import { fill, h } from "../../h.js";
 import { changesView, textDiff } from "../../parts/diff-view.js";
 import { documentView, raw } from "../../parts/text.js";
-import { ask, button, chip, chips, facts, field, mark, note, problemNote, say, time } from "../../parts/ui.js";
+import { ask, button, chip, chips, facts, field, keepDraft, mark, note, problemNote, say, time } from "../../parts/ui.js";
 import { findingList, findingsOf } from "./results.js";
 
 export function approvalCard(approval, view) {
@@ -11,12 +11,14 @@ export function approvalCard(approval, view) {
 	const shown = approval.shown ?? {};
 	const url = `/api/approvals/${encodeURIComponent(id)}`;
 	const comment = h("textarea", { name: "comment", rows: "2", maxlength: "100000" });
+	const draft = keepDraft(comment, id);
 	const trouble = h("div");
 
 	const answer = async (action, extra) => {
 		fill(trouble);
 		try {
 			const decided = await send("POST", url, { action, comment: comment.value, ...(digest && { digest }), ...extra });
+			draft.clear();
 			say(decided.state === "pending" ? "Approved. A second person is needed." : "Answered.");
 		} catch (error) {
 			fill(trouble, problemNote(error));
@@ -24,6 +26,7 @@ export function approvalCard(approval, view) {
 			view.notice(error);
 		}
 		await view.refresh();
+		view.leadOn();
 	};
 
 	const byItself = deadline && `answered with ${shown.on_deadline ?? "reject"} by itself at ${clock(deadline)}`;

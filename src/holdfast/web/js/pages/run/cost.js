@@ -1,6 +1,6 @@
 import { count, money } from "../../format.js";
 import { h } from "../../h.js";
-import { empty } from "../../parts/ui.js";
+import { empty, scrollable } from "../../parts/ui.js";
 import { drawer } from "./results.js";
 
 export function cost(panel, view) {
@@ -20,7 +20,7 @@ function figuresOf(run, { spent, reserved_usd: reserved, input_tokens: input, ou
 		["Tokens", `${count(input)} in`, h("p.small.soft.num", `${count(output)} out`)],
 	];
 	const figure = ([label, value, more]) => h("div.card.padded", h("div.small.soft", label), h("div.big.num", value), more);
-	return [h("div.cost-figures", figures.map(figure)), tables.map((each) => table(each, sums.is_simulated ? "Simulated" : "Spent"))];
+	return [h("div.cost-figures", figures.map(figure)), tables.map((each) => tableOf(each, sums.is_simulated ? "Simulated" : "Spent"))];
 }
 
 function limitBar({ budget_usd: budget, cost_usd: cost, simulated_usd: simulated, is_simulated: isRehearsal }) {
@@ -30,7 +30,7 @@ function limitBar({ budget_usd: budget, cost_usd: cost, simulated_usd: simulated
 	return h("div", h("meter", meter), h("p.small.soft.num", `of ${money(budget)}`));
 }
 
-function table({ by, has_limits: hasLimits, rows }, amount) {
+function tableOf({ by, has_limits: hasLimits, rows }, amount) {
 	const columns = [
 		[amount, "", (row) => money(row.spent_usd)],
 		hasLimits && ["Limit", ".soft", (row) => money(row.limit_usd)],
@@ -41,7 +41,8 @@ function table({ by, has_limits: hasLimits, rows }, amount) {
 	const head = (tag, ...content) => h(tag, { scope: "col" }, content);
 	const heads = [head("th", by), head("th", h("span.unseen", "Share")), columns.map(([title]) => head("th.num", title))];
 	const line = (row) => [h("th.foreign", { scope: "row" }, row.name), h("td.part", bar(row.share)), columns.map(([, look, show]) => h(`td.num${look}`, show(row)))];
-	return h("div.card.scroll-x", h("table.table.cost", h("thead", h("tr", heads)), h("tbody", rows.map((row) => h("tr", line(row))))));
+	const table = h("table.table.cost", h("thead", h("tr", heads)), h("tbody", rows.map((row) => h("tr", line(row)))));
+	return scrollable("div.card", `Cost by ${by.toLowerCase()}`, table);
 }
 
 const bar = (part) =>

@@ -128,7 +128,7 @@ export function events(panel, view) {
 		const index = shown.findIndex((event) => event.seq === chosen);
 		if (chosen && index === -1) return;
 		isPlaced = true;
-		if (index >= 0) rows.show(index);
+		if (index >= 0) rows.show(index)?.scrollIntoView({ block: "center" });
 		fill(detail, index >= 0 && detailOf(shown[index]));
 	}
 
