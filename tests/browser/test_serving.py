@@ -78,6 +78,9 @@ def test_the_first_view_of_a_run_is_small(served: Served, open_page: OpenPage) -
     served.wait_for(run_id, "completed")
     page = open_page(served, "/settings")
     page.get_by_role("heading", name="Settings").wait_for()
+    page.add_init_script(
+        "window.requestIdleCallback = () => {}"
+    )  # other pages are had afterwards, while nothing is done
 
     page.goto(f"{served.url}/runs/{run_id}")
     expect(page.locator(".seg").first).to_be_visible()

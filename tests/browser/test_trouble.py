@@ -98,7 +98,9 @@ def test_an_unknown_address_is_a_page(served: Served, open_page: OpenPage) -> No
 def test_a_login_leads_to_no_other_site(served: Served, open_page: OpenPage) -> None:
     page = open_page(served)
     expect(page.get_by_label("You: admin")).to_be_visible()
-    page.evaluate("history.pushState(null, '', '/sign-in?next=/%09/evil.example'); dispatchEvent(new Event('popstate'))")
+    page.evaluate(
+        "history.pushState(null, '', '/sign-in?next=/%09/evil.example'); dispatchEvent(new Event('popstate'))"
+    )
 
     assert page.get_by_role("link", name="Go on").get_attribute("href") == "/"
 

@@ -4,7 +4,7 @@ import { Activity, outcomeOf } from "../../src/holdfast/web/js/model/activity.js
 import { parseInline, parseMarkdown } from "../../src/holdfast/web/js/model/markdown.js";
 import { findRoute, matchPath, toOwnPath } from "../../src/holdfast/web/js/model/routes.js";
 import { RunList } from "../../src/holdfast/web/js/model/run-list.js";
-import { axisTicks, foldedScale } from "../../src/holdfast/web/js/model/timescale.js";
+import { axisTicks, foldedScale, foldLabels, spread } from "../../src/holdfast/web/js/model/timescale.js";
 import { SseParser } from "../../src/holdfast/web/js/stream.js";
 import { windowOf } from "../../src/holdfast/web/js/parts/windowed.js";
 import { ago, duration, money, showable, toStatus } from "../../src/holdfast/web/js/format.js";
@@ -148,4 +148,17 @@ test("markdown is blocks of text and never more than text", () => {
   const started = performance.now();
   parseInline(long);
   assert.ok(performance.now() - started < 2000);
+});
+
+test("labels and signs along the time never lie on each other", () => {
+  const scale = foldedScale({ from: 0, to: 4000, busy: [[0, 10], [1000, 1010], [1990, 2000], [3900, null]], width: 600 });
+  const labels = foldLabels(scale).map((label) => label.x);
+  const ticks = axisTicks(scale).map((tick) => tick.x);
+
+  assert.ok(labels.length > 0);
+  assert.ok(labels.every((x, index) => index === 0 || x - labels[index - 1] >= 64));
+  assert.ok(ticks.every((x) => labels.every((label) => x < label - 64 || x >= label + 32)));
+  const signs = spread([10, 11, 12, 300, 598, 599, 600], { width: 600 });
+  assert.ok(signs.every((x, index) => x >= 6 && x <= 594 && (index === 0 || x - signs[index - 1] >= 13)));
+  assert.equal(signs[3], 300);
 });

@@ -35,14 +35,36 @@ export function foldedScale({ from, to, busy, width, isFolding = true }) {
 	return { from, to, width, folds: pieces.filter((piece) => piece.isFolded), toX };
 }
 
+const FOLD_LABEL = 64;
+
+// A label over each fold that has room for one: `[{ x, label }]`, in their middle and within the width.
+export function foldLabels({ folds, width }) {
+	const labels = [];
+	for (const { x, width: wide, seconds } of folds) {
+		const middle = Math.min(width - FOLD_LABEL / 2, Math.max(FOLD_LABEL / 2, x + wide / 2));
+		if (middle - (labels.at(-1)?.x ?? -FOLD_LABEL) >= FOLD_LABEL) labels.push({ x: middle, label: `⋯ ${duration(seconds)}` });
+	}
+	return labels;
+}
+
+// Where signs of these places are drawn so that none lies on another: as near as can be, in their order.
+export function spread(places, { width, apart = 13 }) {
+	const drawn = [];
+	for (const x of places) drawn.push(Math.max(x, (drawn.at(-1) ?? -apart) + apart));
+	for (let index = drawn.length - 1, most = width - apart / 2; index >= 0; index--, most -= apart) drawn[index] = Math.max(apart / 2, Math.min(drawn[index], most));
+	return drawn;
+}
+
 export function axisTicks({ from, to, width, folds, toX }, apart = 70) {
+	const taken = foldLabels({ folds, width });
 	const worked = to - from - folds.reduce((sum, fold) => sum + fold.seconds, 0);
 	const step = TICK_STEPS.find((each) => (worked / each) * apart <= width) ?? TICK_STEPS.at(-1);
 	const ticks = [];
 	for (let s = 0, n = 0; s <= to - from && n < 20_000; s += step, n++) {
 		const x = toX(from + s);
 		const isFolded = folds.some((fold) => from + s > fold.from && from + s < fold.to);
-		if (isFolded || x - (ticks.at(-1)?.x ?? -apart) < apart || x >= width - 20) continue;
+		const isTaken = taken.some((each) => x + apart * 0.7 > each.x - FOLD_LABEL / 2 && x < each.x + FOLD_LABEL / 2);
+		if (isFolded || isTaken || x - (ticks.at(-1)?.x ?? -apart) < apart || x >= width - 50) continue;
 		ticks.push({ x, label: s < 60 ? `${Number(s.toFixed(1))} s` : duration(s) });
 	}
 	return ticks;

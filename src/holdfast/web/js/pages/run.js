@@ -243,7 +243,11 @@ class RunView {
 			const props = { href: this.#tabUrl(name), dataset: { tab: name }, "aria-current": name === this.#tabName ? "page" : null };
 			return h("a", props, titleOf(name), counts[name] > 0 && [" ", h("span.n", count(counts[name]))]);
 		};
+		const left = this.tabs.scrollLeft;
 		fill(this.tabs, Object.keys(TABS).map(link));
+		const chosen = this.tabs.querySelector("[aria-current]");
+		const isElsewhere = chosen && this.#isNew("tab", this.#tabName, chosen.offsetWidth);
+		this.tabs.scrollLeft = isElsewhere ? chosen.offsetLeft - this.tabs.offsetLeft - (this.tabs.clientWidth - chosen.offsetWidth) / 2 : left;
 		if (focused) this.tabs.querySelector(`[data-tab="${focused}"]`)?.focus();
 	}
 

@@ -256,7 +256,7 @@ class RunsView {
 			"tr",
 			{ role: "row", class: run.run_id === this.#selected ? "selected" : null },
 			cell("status", statusMark(run.state, run.pause_reason)),
-			cell("title", h("div.clip", h("a.row-link.foreign", { href: urlOf(run) }, run.heading))),
+			cell("title", h("div.clip", h("a.row-link.foreign", { href: urlOf(run) }, run.heading), run.is_simulated && [" ", h("span.tag.narrow-only", "rehearsal")])),
 			cell("now.soft", h(`div.clip.foreign${run.state === "failed" ? ".bad-text" : ""}`, firstLine(run.now))),
 			cell("workflow.soft", h("div.clip.foreign", run.workflow, run.is_simulated && " · rehearsal")),
 			cell("started.soft.num", time(startOf(run))),

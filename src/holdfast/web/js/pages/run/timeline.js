@@ -2,7 +2,7 @@ import { withQuery } from "../../api.js";
 import { duration, exact } from "../../format.js";
 import { fill, h } from "../../h.js";
 import { outputOf } from "../../model/activity.js";
-import { axisTicks, foldedScale } from "../../model/timescale.js";
+import { axisTicks, foldedScale, foldLabels, spread } from "../../model/timescale.js";
 import { longText, markdown, raw } from "../../parts/text.js";
 import { button, facts, mark, shape } from "../../parts/ui.js";
 import { setQuery } from "../../router.js";
@@ -139,15 +139,17 @@ function chart(rows, scale, marks, now) {
 	const ticks = axisTicks(scale).map(({ x, label }) => [h("svg:line.grid", { x1: x, x2: x, y1: TOP - 4, y2: height }), svgText("tick", x + 3, 14, label)]);
 	const folds = scale.folds.map(({ x, width, seconds }) => {
 		const box = h("svg:rect", { x, y: TOP - 6, width, height: height - TOP + 6 });
-		return h("svg:g.fold-mark", box, svgText("tick mid", x + width / 2, 14, `⋯ ${duration(seconds)}`), svgTitle(`Nobody worked for ${duration(seconds)}`));
+		return h("svg:g.fold-mark", box, svgTitle(`Nobody worked for ${duration(seconds)}`));
 	});
-	const moment = ({ type, ts, text }) => {
-		const place = { transform: `translate(${scale.toX(ts)} 0)` };
-		const line = h("svg:line", { y1: TOP - 4, y2: height });
-		return h(`svg:g.moment.${type}`, place, line, svgText("mid", 0, TOP - 1, MARKS[type] ?? "•"), svgTitle(`${text}, ${exact(ts)}`));
+	const foldNames = foldLabels(scale).map(({ x, label }) => svgText("tick mid", x, 14, label));
+	const signs = spread(marks.map(({ ts }) => scale.toX(ts)), scale);
+	const moment = ({ type, ts, text }, index) => {
+		const x = scale.toX(ts);
+		const line = h("svg:line", { x1: x, x2: x, y1: TOP - 4, y2: height });
+		return h(`svg:g.moment.${type}`, line, svgText("mid", signs[index], TOP - 1, MARKS[type] ?? "•"), svgTitle(`${text}, ${exact(ts)}`));
 	};
 	const told = rows.map((row) => row.told).filter(Boolean).slice(0, 30).join("; ") || "Nothing has happened yet";
-	return h("svg:svg", { width: scale.width, height, role: "img", "aria-label": told }, patterns("tl"), folds, ticks, bodies, marks.map(moment));
+	return h("svg:svg", { width: scale.width, height, role: "img", "aria-label": told }, patterns("tl"), folds, foldNames, ticks, bodies, marks.map(moment));
 }
 
 function rowGroup({ type: rowType, bars, ends }, bottom, scale, now) {
