@@ -66,14 +66,14 @@ def test_a_page_asks_for_little_while_a_model_writes(
 ) -> None:
     page = open_page(streaming, f"/runs/{run_ids[0]}/activity")
     expect(page.locator(".caret")).to_be_visible()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     began, before = time.monotonic(), count_written(page)
 
     wait_until(lambda: count_written(page) > before + 100, lambda: "the page hears nothing")
 
     minutes = (time.monotonic() - began) / 60
-    assert len(asked) <= 3 + PER_MINUTE * minutes, asked
+    assert len(urls) <= 3 + PER_MINUTE * minutes, urls
 
 
 def test_a_tab_that_is_left_gives_the_stream_up(streaming: Served, run_ids: list[str], open_page: OpenPage) -> None:

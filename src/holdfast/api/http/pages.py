@@ -1,6 +1,6 @@
 """The web pages: small files of the package, read and compressed once, with a tag so that only what changed is sent.
 
-Rule: every path here is one that the pages' own js/model/routes.js knows; all else is not found, for a browser as a page.
+Rule: every path here is one that the pages' own js/model/routes.js knows; all else is not found, in a browser too.
 """
 
 import gzip

@@ -43,8 +43,12 @@ function tell() {
 }
 
 function connect() {
-	if (!("SharedWorker" in globalThis)) return connectHere();
-	const worker = new SharedWorker("/js/stream-worker.js", { type: "module", name: "holdfast" });
+	let worker;
+	try {
+		worker = new SharedWorker("/js/stream-worker.js", { type: "module", name: "holdfast" });
+	} catch {
+		return connectHere(); // there are none here, or they are forbidden
+	}
 	worker.onerror = () => {
 		port = connectHere(); // its file could not be had
 		if (asked !== null) port.postMessage({ type: "follow", runId: asked });
