@@ -73,6 +73,16 @@ def test_ten_thousand_runs_are_a_list_of_a_few_rows(full: Served, open_page: Ope
     assert last > 250
 
 
+def test_the_end_of_the_list_says_nothing_of_more(full: Served, open_page: OpenPage) -> None:
+    page = open_page(full, "/?text=No. 99")  # 111 of them: a page of the list, and a bit
+    expect(page.get_by_text("More below…")).to_be_attached()
+
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+
+    expect(page.get_by_text("More below…")).to_have_count(0)
+    expect(page.get_by_role("table")).to_have_attribute("aria-rowcount", "112")
+
+
 def test_ten_thousand_events_are_a_list_of_a_few_rows(full: Served, open_page: OpenPage) -> None:
     page = open_page(full, f"/runs/{LONG}/events")
     expect(page.get_by_role("link", name="Events 10,000")).to_be_visible()

@@ -87,6 +87,19 @@ def test_a_session_that_ends_keeps_the_comment(served: Served, open_page: OpenPa
     expect(page.get_by_label("Comment")).to_have_value("")
 
 
+def test_the_phase_of_an_aborted_run_waits_no_longer(served: Served, open_page: OpenPage) -> None:
+    run_id = served.start_run("asking", title="Aborted while it waits")
+    served.wait_for(run_id, "paused")
+    with served.client() as client:
+        assert client.post(f"/api/runs/{run_id}/abort", json={"reason": "not needed"}).is_success
+    served.wait_for(run_id, "cancelled")
+    page = open_page(served, f"/runs/{run_id}?row=draft")
+
+    expect(page.locator(".tl-label").filter(has_text="draft")).to_contain_text("Stopped")
+    expect(page.locator(".tl-detail")).to_contain_text("Attempt 1 aborted")
+    expect(page.locator(".approval, .tl-detail .tone-waiting")).to_have_count(0)
+
+
 def test_an_unknown_address_is_a_page(served: Served, open_page: OpenPage) -> None:
     page = open_page(served, "/nowhere/at/all")
 
