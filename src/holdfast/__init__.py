@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.errors import EventTimeout, HoldfastError, RunCancelled, RunPaused
     from holdfast.flows.answers import cancel_flow, decide
-    from holdfast.flows.codec import register_codec
     from holdfast.flows.context import Context, Decision
     from holdfast.flows.event_wait import send_event
     from holdfast.flows.follower import follow
     from holdfast.flows.run import run_flow
     from holdfast.flows.sync_context import SyncContext
+    from holdfast.flows.value_codec import register_codec
     from holdfast.runtime.step import step_key
     from holdfast.runtime.unknown_outcomes import Done, NotDone
 
@@ -47,7 +47,7 @@ _HOMES = {
     "cancel_flow": "flows.answers",
     "decide": "flows.answers",
     "follow": "flows.follower",
-    "register_codec": "flows.codec",
+    "register_codec": "flows.value_codec",
     "run_flow": "flows.run",
     "send_event": "flows.event_wait",
     "step_key": "runtime.step",

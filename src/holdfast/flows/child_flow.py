@@ -12,9 +12,9 @@ from typing import Any
 
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, RunBusy, RunCancelled, RunPaused
-from holdfast.flows.codec import Codec
 from holdfast.flows.declared_types import result_codec
 from holdfast.flows.lane import LaneCursor
+from holdfast.flows.value_codec import Codec
 from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.failures import as_replayed, describe_whole, rebuild_error

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
 from holdfast.errors import Nondeterminism, RunCancelled, RunPaused
-from holdfast.flows.codec import UNDECLARED
 from holdfast.flows.context import Context
+from holdfast.flows.value_codec import UNDECLARED
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import EventKind

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from holdfast.enums import RunStatus
 from holdfast.errors import RunCancelled
-from holdfast.flows.arguments import check_call, record_call
+from holdfast.flows.call_record import check_call, record_call
 from holdfast.flows.context import Context
 from holdfast.flows.declared_types import result_codec
 from holdfast.flows.execution import FlowExecution, to_run_paused
