@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from holdfast.enums import RunStatus
 from holdfast.errors import PayloadInvalid, RunCancelled
 from holdfast.flows.execution import FlowExecution, to_run_paused
+from holdfast.flows.service.flow_registry import name_of
 from holdfast.flows.sync_context import call_flow
 from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.journal import Journal
@@ -60,7 +61,7 @@ class FlowCall:
 
     @property
     def name(self) -> str:
-        return getattr(self.flow, "__qualname__", None) or type(self.flow).__qualname__
+        return name_of(self.flow)
 
     def recorded(self) -> dict[str, Any]:
         """Return the arguments as they are recorded."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 _MAX_NAP_S = 30.0  # a long wait looks at the clock this often, since clocks jump
 
 
-class Clock:
+class FlowClock:
     """The wall clock of this machine."""
 
     def now(self) -> float:
@@ -23,7 +23,7 @@ class Clock:
             await asyncio.sleep(min(left_s, _MAX_NAP_S))
 
 
-_current = Clock()
+_current = FlowClock()
 
 
 def now() -> float:
@@ -37,7 +37,7 @@ async def sleep_until(epoch_s: float, *, at_most_s: float = math.inf) -> None:
 
 
 @contextlib.contextmanager
-def use_clock(clock: Clock) -> Iterator[None]:
+def use_clock(clock: FlowClock) -> Iterator[None]:
     """Put another clock in place for all flows of this process, as long as the block lasts."""
     global _current
     before, _current = _current, clock
