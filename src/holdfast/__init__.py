@@ -6,9 +6,14 @@ if TYPE_CHECKING:
     from holdfast.errors import EventTimeout, HoldfastError, RunCancelled, RunPaused
     from holdfast.flows.answers import cancel_flow, decide
     from holdfast.flows.context import Context, Decision
+    from holdfast.flows.decorated_step import step
     from holdfast.flows.event_wait import send_event
     from holdfast.flows.follower import follow
     from holdfast.flows.run import run_flow
+    from holdfast.flows.service.embedded_runtime import Runtime
+    from holdfast.flows.service.flow_registry import flow
+    from holdfast.flows.service.handle import FlowHandle, get_flow
+    from holdfast.flows.service.start import start_flow
     from holdfast.flows.sync_context import SyncContext
     from holdfast.flows.value_codec import register_codec
     from holdfast.runtime.step import step_key
@@ -20,17 +25,23 @@ __all__ = [
     "Decision",
     "Done",
     "EventTimeout",
+    "FlowHandle",
     "HoldfastError",
     "NotDone",
     "RunCancelled",
     "RunPaused",
+    "Runtime",
     "SyncContext",
     "cancel_flow",
     "decide",
+    "flow",
     "follow",
+    "get_flow",
     "register_codec",
     "run_flow",
     "send_event",
+    "start_flow",
+    "step",
     "step_key",
 ]
 
@@ -39,17 +50,23 @@ _HOMES = {
     "Decision": "flows.context",
     "Done": "runtime.unknown_outcomes",
     "EventTimeout": "errors",
+    "FlowHandle": "flows.service.handle",
     "HoldfastError": "errors",
     "NotDone": "runtime.unknown_outcomes",
     "RunCancelled": "errors",
     "RunPaused": "errors",
+    "Runtime": "flows.service.embedded_runtime",
     "SyncContext": "flows.sync_context",
     "cancel_flow": "flows.answers",
     "decide": "flows.answers",
+    "flow": "flows.service.flow_registry",
     "follow": "flows.follower",
+    "get_flow": "flows.service.handle",
     "register_codec": "flows.value_codec",
     "run_flow": "flows.run",
     "send_event": "flows.event_wait",
+    "start_flow": "flows.service.start",
+    "step": "flows.decorated_step",
     "step_key": "runtime.step",
 }
 

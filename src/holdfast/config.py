@@ -70,6 +70,8 @@ class Config:
     gc_runs_older_than: float | None = None
     gc_max_size: int | None = None
     """Bytes."""
+    flows: tuple[str, ...] = ()
+    """The modules, or files, whose flows `serve` drives."""
     config_dir: Path
 
     @property
@@ -298,6 +300,20 @@ def _parse_folders(key: str, raw: _RawValue) -> tuple[Path, ...]:
     return tuple(_parse_folder(key, _RawValue(name, raw.origin, raw.base)) for name in _parse_list(key, raw))
 
 
+def _parse_modules(key: str, raw: _RawValue) -> tuple[str, ...]:
+    """Parse modules and files: a list, a text with commas, or a table with `modules`."""
+    found = raw.value.get("modules", ()) if isinstance(raw.value, Mapping) else raw.value
+    if isinstance(raw.value, Mapping) and set(raw.value) - {"modules"}:
+        _refuse(key, raw.origin, "it should hold modules and nothing else")
+    names = found.split(",") if isinstance(found, str) else found
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name.strip() for name in names):
+        _refuse(key, raw.origin, "it should be modules, such as shop.flows, or files that end in .py")
+    return tuple(
+        str(raw.base / Path(name).expanduser()) if name.endswith(".py") else name
+        for name in (each.strip() for each in names)
+    )
+
+
 def _parse_networks(key: str, raw: _RawValue) -> tuple[str, ...]:
     import ipaddress  # only where there is a proxy
 
@@ -383,4 +399,5 @@ _PARSERS: dict[str, Callable[[str, _RawValue], object]] = {
     "gc_older_than": _parse_duration,
     "gc_runs_older_than": _parse_duration,
     "gc_max_size": _parse_size,
+    "flows": _parse_modules,
 }

@@ -5,7 +5,7 @@ HoldfastError
 ├── input      RunIdInvalid  PayloadInvalid  ConfigInvalid
 │              TemplateInvalid  PersonaInvalid  SchemaInvalid
 │              TemplateNotFound  PersonaNotFound  SchemaNotFound
-├── store      StoreError: StoreNewer  StoreUnreadable  StoreFull  StoreBusy  StoreUnavailable
+├── store      StoreError: StoreUnsupported  StoreNewer  StoreUnreadable  StoreFull  StoreBusy  StoreUnavailable
 │              JournalCorrupt  SequenceConflict  RowRefused
 ├── owner      RunBusy  LeaseLost
 ├── run        RunNotFound  RunAlreadyTerminal  RunNotInState  RunMetadataMissing  TemplateLoadFailed
@@ -125,6 +125,13 @@ class StoreError(HoldfastError):
     """The store did not do what was asked; nothing that was acknowledged is lost."""
 
     code = "store_error"
+
+
+class StoreUnsupported(StoreError):
+    """A store that works cannot do what is asked of it."""
+
+    code = "store_unsupported"
+    default_hint = "Use a SQLite path or a postgresql:// URL."
 
 
 class StoreNewer(StoreError):

@@ -23,6 +23,7 @@ from holdfast.api.routes import (
     checks,
     conversations,
     events,
+    flows,
     health,
     inbox,
     metrics,
@@ -56,7 +57,7 @@ from holdfast.errors import HoldfastError
 
 ROUTE_MODULES = (
     *(runs, control, preview, request, events, messages, merge, artifacts, diff, report, conversations, approvals),
-    *(workflows, personas, health, budget, sessions, tokens),
+    *(flows, workflows, personas, health, budget, sessions, tokens),
     *(overview, inbox, plan, timeline, cost, changes, statistics, repositories, checks),  # for the pages
 )
 _DESCRIPTION = """Start, watch and steer runs of agent work.

@@ -10,7 +10,8 @@ from holdfast.presentation.status import Note, StatusLine
 from holdfast.workspace.refs import find_name_fault
 
 
-def _check_text(value: str) -> str:
+def check_text(value: str) -> str:
+    """Return a text as it is. Raises `ValueError` for what no store holds."""
     if "\0" in value:
         raise ValueError("must not hold NUL")
     try:
@@ -20,8 +21,8 @@ def _check_text(value: str) -> str:
     return value
 
 
-Text = Annotated[str, AfterValidator(_check_text)]
-ShortText = Annotated[str, StringConstraints(max_length=200), AfterValidator(_check_text)]
+Text = Annotated[str, AfterValidator(check_text)]
+ShortText = Annotated[str, StringConstraints(max_length=200), AfterValidator(check_text)]
 IdempotencyKey = Annotated[ShortText | None, Header(min_length=1)]
 MessageText = Annotated[Text, Field(min_length=1, max_length=200_000, description="What the agent is told.")]
 
@@ -49,9 +50,9 @@ Flag = Annotated[bool, Field(strict=True)]
 RunIdPath = Annotated[
     str,
     Path(description="The id of a run.", max_length=200, examples=["3f2a0b9e-6c1d-4e8f-9a7b-2d5c8e1f0a34"]),
-    AfterValidator(_check_text),
+    AfterValidator(check_text),
 ]
-ApprovalIdPath = Annotated[str, Path(description="The id of an approval.", max_length=200), AfterValidator(_check_text)]
+ApprovalIdPath = Annotated[str, Path(description="The id of an approval.", max_length=200), AfterValidator(check_text)]
 
 
 RepoQuery = Annotated[Text | None, Query(max_length=4000, description="Also what this repository brings along.")]

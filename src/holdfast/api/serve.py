@@ -4,7 +4,8 @@ import getpass
 import logging
 import socket
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 import uvicorn
 from fastapi import FastAPI
@@ -14,7 +15,7 @@ from holdfast.api.http.auth import Identity
 from holdfast.api.http.connection import LimitedConnection
 from holdfast.api.options import LOOPBACK_NAMES, ServerOptions
 from holdfast.api.server.log_limit import limit_repeats
-from holdfast.config import load_config
+from holdfast.config import Config
 from holdfast.enums import Role
 from holdfast.errors import ConfigInvalid
 from holdfast.keys import hide_environment
@@ -35,8 +36,8 @@ def run_server(
     host: str,
     port: int,
     *,
-    allowed_hosts: Sequence[str],
-    has_auth: bool,
+    config: Config,
+    options: ServerOptions,
     opens_browser: bool,
     say: Callable[[str], None],
 ) -> None:
@@ -45,13 +46,13 @@ def run_server(
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     limit_repeats(logging.getLogger())
     name_in_url = f"[{host}]" if ":" in host else host
-    names = LOOPBACK_NAMES | {name.lower() for name in allowed_hosts} | {name_in_url.lower()}
-    app = create_app(load_config(), options=ServerOptions(has_auth=has_auth, allowed_hosts=frozenset(names)))
+    names = LOOPBACK_NAMES | {name.lower() for name in options.allowed_hosts} | {name_in_url.lower()}
+    app = create_app(config, options=replace(options, allowed_hosts=names))
     listening = _listen(host, port)
     here = f"http://{_reachable(name_in_url)}:{listening.getsockname()[1]}/"
     say(f"holdfast serves {here}")
     link = here
-    if has_auth:
+    if options.has_auth:
         code = app.state.access.links.create(Identity(_user(), Role.ADMIN))
         link = f"{here}login?code={code}"
         say(f"Log in once, within 15 minutes: {link}")

@@ -4,7 +4,9 @@ from typing import Any
 
 from holdfast.enums import ApprovalDecisionAction, RunStatus
 from holdfast.errors import ApprovalNotFound, ConfigInvalid, RunAlreadyTerminal, RunBusy, RunNotFound, SequenceConflict
+from holdfast.runtime import flow_rows
 from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.flow_rows import rows_of
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Record, Records
@@ -47,7 +49,7 @@ async def decide(
                 run_id, EventKind.HUMAN_APPROVAL_RECEIVED, record.lane_id, seq=records.last_seq + 1, **answer
             )
             try:
-                await journal.append(run_id, [event])
+                await journal.append(run_id, [event], rows=rows_of(journal, flow_rows.due(run_id)))
                 return
             except SequenceConflict:
                 continue  # someone wrote in between: look again whether the question still stands
@@ -68,7 +70,8 @@ async def cancel_in_journal(journal: Journal, run_id: str, *, reason: str = "", 
     records = await _read(journal, run_id)
     if _is_over(records):
         raise _already(run_id, records)
-    await journal.append(run_id, [create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, reason=reason, by=by)])
+    request = create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, reason=reason, by=by)
+    await journal.append(run_id, [request], rows=rows_of(journal, flow_rows.due(run_id)))
     # crash: the request stands; whoever resumes the run cancels it.
     try:
         claim = await journal.claim(run_id)
@@ -85,7 +88,9 @@ async def cancel_in_journal(journal: Journal, run_id: str, *, reason: str = "", 
                 return False
         if records.open_scopes():
             return False  # only the flow's own code can undo what it has done
-        await journal.append(run_id, [create_event(run_id, EventKind.RUN_CANCELLED, reason=reason, by=by)], claim=claim)
+        ended = create_event(run_id, EventKind.RUN_CANCELLED, reason=reason, by=by)
+        row = flow_rows.ended(run_id, RunStatus.CANCELLED)
+        await journal.append(run_id, [ended], claim=claim, rows=rows_of(journal, row))
         return True
     finally:
         await journal.release(claim)

@@ -24,7 +24,7 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import MAIN_LANE, Record, StepState, describe, fingerprint_of
 from holdfast.runtime.run_log import RunLog
-from holdfast.runtime.step import CancelRun, Parked, Step, Stopped, Suspended
+from holdfast.runtime.step import CancelRun, Drained, Parked, Step, Stopped, Suspended
 
 _T = TypeVar("_T")
 _T1 = TypeVar("_T1")
@@ -210,7 +210,7 @@ class Context(Operations):
         # An interruption stands, whatever the code in its lane has made of it.
         errors = [lane.interrupted or error for lane, error in zip(lanes, raised, strict=True)]
         # Whatever ends the run comes first, a person's answer last: by then the other lanes have done all they can.
-        for error_type in (Stopped, CancelRun, Exception, Parked, Suspended, BaseException):
+        for error_type in (Stopped, CancelRun, Drained, Exception, Parked, Suspended, BaseException):
             for error in errors:
                 if isinstance(error, Parked) and error_type is Parked:
                     raise Parked.join([one for one in errors if isinstance(one, Parked)])
@@ -256,7 +256,7 @@ class Context(Operations):
 
     def _check_nothing_open(self, main: LaneCursor) -> None:
         """Raise if a flow has returned although something in it was interrupted or still runs."""
-        for error_type in (Stopped, CancelRun, Parked, Suspended):
+        for error_type in (Stopped, CancelRun, Drained, Parked, Suspended):
             for lane in self._lanes:
                 if isinstance(lane.interrupted, error_type):
                     raise lane.interrupted

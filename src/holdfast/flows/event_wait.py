@@ -7,8 +7,10 @@ from typing import Any
 from holdfast.enums import RunStatus
 from holdfast.errors import EventTimeout, RunAlreadyTerminal, RunNotFound
 from holdfast.flows.lane import LaneCursor, check_key
+from holdfast.runtime import flow_rows
 from holdfast.runtime.clock import now, sleep_until
 from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.flow_rows import rows_of
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Record, Records, StepState
@@ -39,7 +41,8 @@ async def send_event(
             return
         # Two senders with one dedup_id may both come here. Both are written then, and whoever reads takes the first.
         payload = {"name": name, "data": content} | ({} if dedup_id is None else {"dedup_id": dedup_id})
-        await journal.append(run_id, [create_event(run_id, EventKind.EVENT_RECEIVED, **payload)])
+        event = create_event(run_id, EventKind.EVENT_RECEIVED, **payload)
+        await journal.append(run_id, [event], rows=rows_of(journal, flow_rows.due(run_id)))
 
 
 class EventWait:

@@ -3,19 +3,23 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from holdfast.errors import Nondeterminism, RunCancelled, RunPaused
+from holdfast.enums import RunStatus
+from holdfast.errors import Nondeterminism, RowRefused, RunCancelled, RunPaused, SequenceConflict
 from holdfast.flows.context import Context
 from holdfast.flows.value_codec import UNDECLARED
+from holdfast.runtime import flow_rows
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
-from holdfast.runtime.checkpoint.base import Claim
-from holdfast.runtime.events import EventKind
+from holdfast.runtime.checkpoint.base import Claim, Statement
+from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.failures import describe_error, failed_steps, original_of
+from holdfast.runtime.flow_rows import FlowOptions, rows_of
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.records import Records, fingerprint_of
-from holdfast.runtime.run_log import RunLog
-from holdfast.runtime.step import CancelRun, ResultCodec, Stopped, Suspended
+from holdfast.runtime.run_log import FOR_THE_OWNER, RunLog
+from holdfast.runtime.step import CancelRun, Parked, ResultCodec, Stopped, Suspended
 
 _T = TypeVar("_T")
 
@@ -37,14 +41,19 @@ class FlowExecution:
         self._journal = journal
         self._claim = claim
         self._log = RunLog(journal, claim, records)
-        self._name = name
+        self._name = str((records.created or {}).get("flow") or name)
         self._call = call
         self._origin = origin or {}
         self._park_after_s = park_after_s
         self._watch = CancelWatch()
+        self._begun_at = 0
+        self._is_drained = False
+        self.is_recorded = False
+        """True once the journal has how this part ended: with a result, a failure, a pause or a cancellation."""
 
     async def run(self, flow: Callable[[Context], Coroutine[Any, Any, _T]], codec: ResultCodec = UNDECLARED) -> _T:
-        end: RunPaused | RunCancelled | None = None
+        """Run the flow to its end. Raises what ends this process's part of it; `Parked` only with `park_after_s`."""
+        end: RunPaused | RunCancelled | Parked | None = None
         while end is None:
             log = self._log
             context = Context(log, self._journal, park_after_s=self._park_after_s)
@@ -52,6 +61,8 @@ class FlowExecution:
                 return await self._run_once(context, flow, codec)
             except Suspended:
                 end = await self._pause(context)
+            except Parked as parked:
+                end = await self._park(parked)
             except CancelRun as request:
                 end = await self._cancel(request.reason, request.by)
             except Stopped as stopped:
@@ -72,6 +83,12 @@ class FlowExecution:
                 log.stop(Nondeterminism("The flow is over; nothing more is recorded for it."))
         raise end
 
+    def drain(self) -> bool:
+        """Begin no more calls; return true if one is in flight, whose end is worth waiting for."""
+        self._is_drained = True
+        self._log.drain()
+        return self._log.has_call_in_flight
+
     async def _run_once(
         self, context: Context, flow: Callable[[Context], Coroutine[Any, Any, _T]], codec: ResultCodec
     ) -> _T:
@@ -81,60 +98,105 @@ class FlowExecution:
         copy: _T
         data, type_name, copy = codec.encode(result, "the result of the flow")
         named = {} if type_name is None else {"result_type": type_name}
-        await self._log.append(self._log.event(EventKind.RUN_COMPLETED, result=data, **named), is_last=True)
+        await self._end(self._log.event(EventKind.RUN_COMPLETED, result=data, **named), RunStatus.COMPLETED)
         return copy
 
     async def _begin(self) -> None:
         records, log = self._log.records, self._log
         if not log.is_cancel_held:
             log.raise_if_cancelled()
+        origin = records.created or self._origin
+        row = flow_rows.started(log.run_id, self._name, FlowOptions.of(origin))
+        rows = rows_of(self._journal, row)
         if records.is_started:
-            await log.append(log.event(EventKind.RUN_RESUMED, after=str(records.status)))
-            return
-        events = [] if records.created is not None else [log.event(EventKind.RUN_CREATED, **self._created())]
-        await log.append(*events, log.event(EventKind.RUN_STARTED))
-
-    def _created(self) -> dict[str, Any]:
-        facts = {"purpose": self._name, "flow": self._name, **self._call, **self._origin}
-        return {**facts, "fingerprint": fingerprint_of(**self._call)}
+            await log.append(log.event(EventKind.RUN_RESUMED, after=str(records.status)), rows=rows)
+        else:
+            created = to_created(self._name, self._call, self._origin)
+            events = [] if records.created is not None else [log.event(EventKind.RUN_CREATED, **created)]
+            await log.append(*events, log.event(EventKind.RUN_STARTED), rows=rows)
+        self._begun_at = log.head
 
     async def _pause(self, context: Context) -> RunPaused | RunCancelled | None:
         """End this process's part until a person answers; `None` if someone has answered in the meantime."""
-        records = Records(await self._journal.read(self._log.run_id))
+        run_id, children = self._log.run_id, context.paused_children()
+        while True:
+            await self._log.flush_deferred()
+            records = Records(await self._journal.read(run_id))
+            if records.cancel_request is not None and not self._log.is_cancel_held:
+                return await self._cancel_by_request()
+            waiting = [record.key for record in records.waiting_for_person()]
+            if records.cancel_request is not None or not set(context.waits_for()) <= set(waiting):
+                self._start_over(records)
+                return None
+            reason: dict[str, Any] = {"reason": "approval", "waiting": waiting}
+            if children:
+                reason |= {"reason": "approval" if waiting else "child", "children": children}
+            row = flow_rows.paused(run_id, ", ".join(waiting or [f"{one['run_id']}:{one['key']}" for one in children]))
+            event = replace(self._log.event(EventKind.RUN_PAUSED, **reason), seq=records.last_seq + 1)
+            try:
+                # With its number: an answer that comes in between is looked at, not slept over.
+                await self._end(event, row)
+            except SequenceConflict:
+                continue
+            if children and not waiting:
+                return _to_child_paused(run_id, children[0])
+            return to_run_paused(run_id, records)
+
+    async def _park(self, parked: Parked) -> Parked | RunCancelled | None:
+        """Give the run up until what it waits for is there; `None` if something has come in the meantime."""
+        run_id = self._log.run_id
+        await self._log.flush_deferred()
+        events = await self._journal.read(run_id, self._begun_at)
+        if not any(event.kind in FOR_THE_OWNER for event in events):
+            head = events[-1].seq if events else self._begun_at
+            row = flow_rows.parked(run_id, wake_at=parked.wake_at, waits_for=parked.key, head=head)
+            try:
+                with _unwrapped():
+                    await self._log.append(rows=rows_of(self._journal, row), is_last=True)
+                # crash: before this line the run has no living owner and is found as interrupted.
+                return parked
+            except RowRefused:
+                pass  # something was written in between: it may be what this waits for
+        records = Records(await self._journal.read(run_id))
         if records.cancel_request is not None and not self._log.is_cancel_held:
             return await self._cancel_by_request()
-        children = context.paused_children()
-        waiting = [record.key for record in records.waiting_for_person()]
-        if records.cancel_request is not None or not set(context.waits_for()) <= set(waiting):
-            self._log = RunLog(self._journal, self._claim, records)
-            return None
-        reason: dict[str, Any] = {"reason": "approval", "waiting": waiting}
-        if children:
-            reason |= {"reason": "approval" if waiting else "child", "children": children}
-        with _unwrapped():
-            await self._log.append(self._log.event(EventKind.RUN_PAUSED, **reason), is_last=True)
-        if children and not waiting:
-            return _to_child_paused(self._log.run_id, children[0])
-        return to_run_paused(self._log.run_id, records)
+        self._start_over(records)
+        return None
+
+    def _start_over(self, records: Records) -> None:
+        self._log = RunLog(self._journal, self._claim, records)
+        if self._is_drained:
+            self._log.drain()
 
     async def _cancel_by_request(self) -> RunCancelled:
         request = Records(await self._journal.read(self._log.run_id)).cancel_request or {}
         return await self._cancel(request.get("reason", ""), request.get("by", ""))
 
     async def _cancel(self, reason: str, by: str) -> RunCancelled:
-        with _unwrapped():
-            facts: dict[str, Any] = {"reason": reason, "by": by}
-            if left := sorted(key for _, key in self._log.holds):
-                facts["unfinished"] = left  # cancelled again while it compensated
-            await self._log.append(self._log.event(EventKind.RUN_CANCELLED, **facts), is_last=True)
+        facts: dict[str, Any] = {"reason": reason, "by": by}
+        if left := sorted(key for _, key in self._log.holds):
+            facts["unfinished"] = left  # cancelled again while it compensated
+        await self._end(self._log.event(EventKind.RUN_CANCELLED, **facts), RunStatus.CANCELLED)
         return RunCancelled(f"Run {self._log.run_id!r} was cancelled.", run_id=self._log.run_id, reason=reason)
 
     async def _fail(self, error: Exception) -> None:
         event = self._log.event(
             EventKind.RUN_FAILED, error=describe_error(original_of(error)), steps=failed_steps(error)
         )
-        with _unwrapped(error):
-            await self._log.append(event, is_last=True)
+        await self._end(event, RunStatus.FAILED, cause=error)
+
+    async def _end(self, event: Event, row: Statement | RunStatus, *, cause: BaseException | None = None) -> None:
+        """Record how this part of the run ended, with the run's row in the same transaction."""
+        if isinstance(row, RunStatus):
+            row = flow_rows.ended(self._log.run_id, row)
+        with _unwrapped(cause):
+            await self._log.append(event, rows=rows_of(self._journal, row), is_last=True)
+        self.is_recorded = True
+
+
+def to_created(name: str, call: Mapping[str, Any], origin: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the payload of the event that creates a run of a flow."""
+    return {"purpose": name, "flow": name, **call, **origin, "fingerprint": fingerprint_of(**call)}
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from holdfast.flows.call_record import check_call, record_call
 from holdfast.flows.context import Context
 from holdfast.flows.declared_types import result_codec
 from holdfast.flows.execution import FlowExecution, to_run_paused
+from holdfast.flows.service.flow_registry import name_of
 from holdfast.flows.sync_context import SyncContext, call_flow
 from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.journal import Journal
@@ -89,7 +90,7 @@ class FlowCall:
 
     @property
     def name(self) -> str:
-        return getattr(self.flow, "__qualname__", None) or type(self.flow).__qualname__
+        return name_of(self.flow)
 
     def recorded(self) -> dict[str, Any]:
         """Return the arguments as they are recorded."""

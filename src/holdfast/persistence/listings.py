@@ -162,11 +162,17 @@ async def read_state(db: Database, run_id: str) -> str | None:
         return await session.scalar(select(RunRow.state).where(RunRow.id == run_id))
 
 
+_FLOWS = table("flow_runs", column("run_id"), column("status"))  # the runtime's, and so in no migration
+
+
 async def read_states(db: Database, run_ids: Sequence[str]) -> list[str | None]:
-    """Read the state of each of these runs; `None` where there is no such run."""
+    """Read the state of each of these runs, of workflows and of flows; `None` where there is no such run."""
     async with db.session() as session:
         rows = await session.execute(select(RunRow.id, RunRow.state).where(RunRow.id.in_(set(run_ids))))
         found = {row.id: row.state for row in rows}
+        if missing := set(run_ids) - found.keys():
+            flows = await session.execute(select(_FLOWS.c.run_id, _FLOWS.c.status).where(_FLOWS.c.run_id.in_(missing)))
+            found |= {row.run_id: row.status for row in flows}
     return [found.get(run_id) for run_id in run_ids]
 
 

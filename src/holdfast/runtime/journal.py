@@ -56,6 +56,7 @@ class Journal:
         self._heads: dict[str, int] = {}
         self._listeners: dict[str, set[Callable[[int], None]]] = {}
         self._commit_listeners: list[CommitListener] = []
+        self._change_listeners: list[Callable[[], None]] = []
         self._watcher: Watcher | None = None
         self._lost: set[Claim] = set()
         self._loss_listeners: dict[Claim, Callable[[], None]] = {}
@@ -278,6 +279,10 @@ class Journal:
         self._note_head(run_id, head)
         return head
 
+    async def query(self, read: Callable[[JournalStore], _T]) -> _T:
+        """Read rows that stand beside the journals: on the loop where that is quick, else in a thread."""
+        return await self._call(lambda _wait_s: read(self.store))
+
     def known_head(self, run_id: str) -> int:
         """Return the last number this journal has heard of, 0 if none."""
         return self._heads.get(run_id, 0)
@@ -302,11 +307,7 @@ class Journal:
         """Call `on_head` on the loop with the run's last number, now and each time it has grown, until left."""
         self._listeners.setdefault(run_id, set()).add(on_head)
         self._loop.call_soon(self._call_listener, run_id, on_head)
-        if self._watcher is None:
-            self._watcher = Watcher(
-                self.store, self._loop, lambda: list(self._listeners), self._note_heads, lambda: self._sender.sender
-            )
-        self._watcher.look_now()
+        self._watch()
         try:
             yield
         finally:
@@ -314,7 +315,26 @@ class Journal:
             if not self._listeners[run_id]:
                 del self._listeners[run_id]
 
+    @contextlib.contextmanager
+    def noticing(self, on_change: Callable[[], None]) -> Iterator[None]:
+        """Call `on_change` on the loop when another process may have written anything, until left."""
+        self._change_listeners.append(on_change)
+        self._watch()
+        try:
+            yield
+        finally:
+            self._change_listeners.remove(on_change)
+
+    def _watch(self) -> None:
+        if self._watcher is None:
+            self._watcher = Watcher(
+                self.store, self._loop, lambda: list(self._listeners), self._note_heads, lambda: self._sender.sender
+            )
+        self._watcher.look_now()
+
     def _note_heads(self, heads: dict[str, int]) -> None:
+        for on_change in list(self._change_listeners):
+            on_change()
         for run_id, head in heads.items():
             self._note_head(run_id, head)
 

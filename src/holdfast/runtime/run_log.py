@@ -4,10 +4,8 @@ else intent (where the policy needs one) → call → result.
 A `RunLog` is what the owner of a run has of its journal, and the only way to add to it.
 """
 
-import asyncio
 import contextlib
 import inspect
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import CoroutineType
@@ -23,6 +21,7 @@ from holdfast.errors import (
     SequenceConflict,
 )
 from holdfast.runtime.checkpoint.base import Append, Claim, Prepared, Statement, prepare
+from holdfast.runtime.clock import now, sleep_until
 from holdfast.runtime.deferred import DeferredEvents
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.failures import as_replayed, describe_error, describe_whole, mark_step, rebuild_error
@@ -33,6 +32,7 @@ from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
 from holdfast.runtime.step import (
     CancelRun,
+    Drained,
     Failure,
     Interrupted,
     PauseRun,
@@ -43,12 +43,11 @@ from holdfast.runtime.step import (
     Suspended,
     current_step,
     idempotency_key,
-    sleep_until,
 )
 from holdfast.runtime.unknown_outcomes import Aborted, Done, NotDone, Unclear, from_answer, from_policy, unknown_error
 
 _NOTHING_BESIDE = SameCommit()
-_FOR_THE_OWNER = (
+FOR_THE_OWNER = (
     EventKind.RUN_CANCEL_REQUESTED,
     EventKind.RUN_PAUSE_REQUESTED,
     EventKind.HUMAN_APPROVAL_RECEIVED,
@@ -71,6 +70,8 @@ class RunLog:
         self.row_source: RowSource | None = None
         self.holds = {(one.type, one.key) for one in (*records.open_scopes(), *records.open_children())}
         """What must be undone or cancelled by the flow's own code before the run is: a request ends no append then."""
+        self._calls_in_flight = 0
+        self._is_drained = False
 
     @property
     def is_cancel_held(self) -> bool:
@@ -84,6 +85,19 @@ class RunLog:
         if self._stopped is not None:
             raise self._stopped
         self._deferred.add(event)
+
+    @property
+    def head(self) -> int:
+        """The number up to which all of the journal is known here."""
+        return self._tracker.head
+
+    @property
+    def has_call_in_flight(self) -> bool:
+        return self._calls_in_flight > 0
+
+    def drain(self) -> None:
+        """Begin no more calls: the next one raises `Drained`. Those in flight go on and are recorded."""
+        self._is_drained = True
 
     async def append(self, *events: Event | Prepared, rows: Sequence[Statement] = (), is_last: bool = False) -> None:
         """Append as owner. If that fails, this log takes nothing more: `Stopped` now and at every later call.
@@ -189,7 +203,7 @@ class RunLog:
     async def catch_up(self) -> None:
         """Read what others have appended: answers, and requests to cancel or to pause."""
         for event in await self._journal.read(self.run_id, self._tracker.head):
-            if event.kind in _FOR_THE_OWNER:
+            if event.kind in FOR_THE_OWNER:
                 self.records.add(event)
             self._tracker.note_read(event.seq)
 
@@ -250,6 +264,8 @@ class RunLog:
         """Make the call of a step, of which nothing more is recorded than the attempts before this one."""
         writes_intent = step.writes_intent
         while True:
+            if self._is_drained:
+                raise Drained(step.key)
             if not self._journal.may_begin:
                 await self._wait_until_held()
             if writes_intent:
@@ -271,7 +287,7 @@ class RunLog:
                     if raised is error:
                         raise
                     raise raised  # noqa: B904 - its cause is part of what is recorded
-                await asyncio.sleep(failure.retry_in_s)
+                await sleep_until(now() + failure.retry_in_s, at_most_s=failure.retry_in_s)
                 attempt += 1
                 continue
             details = {} if writes_intent else step.details
@@ -300,6 +316,7 @@ class RunLog:
     async def _call(self, step: Step, call: Callable[[], Any]) -> tuple[Any, str | None, Any]:
         """Make the call; returns its result as it is recorded, the name of its type, and as a replay returns it."""
         token = current_step.set((self.run_id, step.key))
+        self._calls_in_flight += 1
         try:
             if step.in_thread or step.timeout_s is not None:
                 result = await invoke(call, key=step.key, in_thread=step.in_thread, timeout_s=step.timeout_s)
@@ -308,6 +325,7 @@ class RunLog:
                 if type(result) is CoroutineType or inspect.isawaitable(result):
                     result = await result
         finally:
+            self._calls_in_flight -= 1
             current_step.reset(token)
         if step.codec is not None:
             return step.codec.encode(result, f"the result of step {step.key!r}")
@@ -322,7 +340,7 @@ class RunLog:
         return Failure(describe_failure(error), None if is_final else step.retry.wait_s(attempt, error))
 
     async def _record_failure(self, step: Step, attempt: int, failure: Failure) -> None:
-        retry = {} if failure.retry_in_s is None else {"retry_at": time.time() + failure.retry_in_s}
+        retry = {} if failure.retry_in_s is None else {"retry_at": now() + failure.retry_in_s}
         await self.append(self._step_event(step, step.kinds.failed, attempt, error=dict(failure.error), **retry))
 
     @staticmethod

@@ -177,6 +177,10 @@ class Parked(Interrupted):
         return cls(first.key, first.wake_at, run_ids=list(dict.fromkeys(run for one in parked for run in one.run_ids)))
 
 
+class Drained(Interrupted):
+    """The process is to end: what is in flight was recorded, and nothing more is begun. The run stays as it is."""
+
+
 class Stopped(Interrupted):
     """The journal cannot be written, or the run no longer is ours, or it is not the run it was: `error` says which."""
 

@@ -528,7 +528,7 @@ class Meddling(OwnCheckpointer):
     [
         ("run.completed", None, None),
         ("run.failed", "ValueError", "ValueError"),
-        ("run.paused", "run_paused", "run_cancelled"),
+        ("run.paused", "run_cancelled", "run_cancelled"),
         ("run.cancelled", "run_cancelled", "run_cancelled"),
         ("step.completed", "run_cancelled", "run_cancelled"),
     ],

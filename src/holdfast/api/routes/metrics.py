@@ -12,12 +12,21 @@ from holdfast.api.server.metrics import HttpMetrics, Labels, gauge
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.enums import RunStatus
 from holdfast.persistence.listings import count_by_state, read_total_micros
+from holdfast.runtime import flow_rows
 
 _METRICS_EXAMPLE = {"text/plain": '# TYPE holdfast_runs gauge\nholdfast_runs{state="running"} 2.0\n'}
 
 
 def _count_streams(server: Server) -> dict[Labels, float]:
     return {(("of", "run"),): server.run_streams.count_clients(), (("of", "all_runs"),): server.feed.count_clients()}
+
+
+def _by_state(counts: Mapping[str, int]) -> dict[Labels, float]:
+    return {(("state", state.value),): float(counts.get(state.value, 0)) for state in RunStatus}
+
+
+def _count_driven_flows(server: Server) -> int:
+    return 0 if server.flows is None else len(server.flows.driven)
 
 
 def _by_provider(counts: Mapping[str, int]) -> dict[Labels, float]:
@@ -36,11 +45,11 @@ def metrics_route(http: HttpMetrics) -> APIRouter:
     async def show_metrics(server: ServerDep, _identity: Viewer) -> Response:
         counts = await count_by_state(server.db)
         real_micros, simulated_micros = await read_total_micros(server.db)
-        by_state: dict[Labels, float] = {
-            (("state", state.value),): float(counts.get(state.value, 0)) for state in RunStatus
-        }
+        flows = await server.journal.query(flow_rows.count_by_status)
         lines = [
-            *gauge("holdfast_runs", "Runs by state.", by_state),
+            *gauge("holdfast_runs", "Runs by state.", _by_state(counts)),
+            *gauge("holdfast_flows", "Flow runs by state.", _by_state(flows)),
+            *gauge("holdfast_flows_driven", "Flow runs that this server drives.", {(): _count_driven_flows(server)}),
             *gauge("holdfast_runs_driven", "Runs that this server drives.", {(): server.dispatcher.count_driven()}),
             *gauge("holdfast_runs_waiting", "Runs that wait here.", {(): server.dispatcher.count_waiting()}),
             *gauge("holdfast_sse_clients", "Open event streams.", _count_streams(server)),

@@ -24,6 +24,8 @@ from holdfast.api.server.nightly_cleanup import clean_every_night
 from holdfast.api.server.shared_work import SharedWork
 from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
+from holdfast.flows.service.embedded_runtime import Runtime
+from holdfast.flows.service.flow_registry import load_flows
 from holdfast.persistence.access import find_valid_sessions, find_valid_tokens, forget_old
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import SessionRow, TokenRow
@@ -90,6 +92,8 @@ class Server:
     journal: Journal
     engines: Engines
     dispatcher: Dispatcher
+    flows: Runtime | None
+    """What drives flows here, if the settings name modules of them."""
     run_streams: RunStreams
     feed: Feed
     metrics: RunMetrics
@@ -167,6 +171,9 @@ class ServerHolder:
             dispatcher = _make_dispatcher(db, journal, engines, metrics, config=config, options=options)
             await dispatcher.start()
             stack.push_async_callback(dispatcher.stop)
+            flows = _make_runtime(db, config=config, options=options)
+            if flows is not None:
+                await stack.enter_async_context(flows)
             run_streams = RunStreams(db, journal, max_queued=options.max_queued_events)
             stack.push_async_callback(run_streams.wait_closed)
             self._closing = stack.pop_all()
@@ -177,6 +184,7 @@ class ServerHolder:
                 journal=journal,
                 engines=engines,
                 dispatcher=dispatcher,
+                flows=flows,
                 run_streams=run_streams,
                 feed=feed,
                 metrics=metrics,
@@ -210,6 +218,13 @@ def _make_dispatcher(
         poll_s=options.poll_s,
         grace_s=options.grace_s,
     )
+
+
+def _make_runtime(db: Database, *, config: Config, options: ServerOptions) -> Runtime | None:
+    if not options.has_dispatcher or not config.flows:
+        return None
+    load_flows(config.flows)
+    return Runtime(db.store, grace_s=options.grace_s, poll_s=options.poll_s)
 
 
 async def get_server(request: Request) -> Server:

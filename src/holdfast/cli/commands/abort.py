@@ -10,11 +10,12 @@ import typer
 
 from holdfast.cli.commands.pause import stop_run
 from holdfast.cli.terminal.answer_input import confirm
-from holdfast.cli.terminal.arguments import JSON, find_run_id, get_user, is_interactive
+from holdfast.cli.terminal.arguments import JSON, STORE, find_run_id, get_user, is_interactive
 from holdfast.cli.terminal.completion import complete_runs
 from holdfast.cli.terminal.output import EXIT_DONE, EXIT_FAILED, plain, print_json, print_text, say
 from holdfast.enums import PauseReason, RunStatus
 from holdfast.errors import HoldfastError
+from holdfast.persistence.flow_listings import find_flow_run
 from holdfast.persistence.raw_sql import read_open_runs
 
 _CONVERSATION = "conversation"
@@ -36,6 +37,7 @@ def abort(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --conversations: do not ask.")] = False,
     as_json: JSON = False,
+    store: STORE = None,
 ) -> None:
     """End a run for good, or several. What it made stays; holdfast gc removes the worktree.
 
@@ -50,6 +52,9 @@ def abort(
     if bool(run_ids) == conversations:
         raise typer.BadParameter("Name the runs, or say --conversations.", param_hint="RUN")
     if run_ids and len(run_ids) == 1:
+        if find_flow_run(full_id := find_run_id(run_ids[0])):
+            _cancel_flow(full_id, reason, is_json=as_json)
+            return
         stop_run(run_ids[0], "abort", RunStatus.CANCELLED, is_json=as_json, reason=reason)
     if run_ids:
         chosen = list(dict.fromkeys(find_run_id(run_id) for run_id in run_ids))
@@ -64,6 +69,22 @@ def abort(
     else:
         _show(ended)
     raise typer.Exit(EXIT_FAILED if any(item["error"] for item in ended) else EXIT_DONE)
+
+
+def _cancel_flow(run_id: str, reason: str, *, is_json: bool) -> None:
+    """Cancel a flow run: at once if nobody drives it, else its owner ends it as soon as it sees the request."""
+    import asyncio
+
+    from holdfast.cli.terminal.store import name_configured_store
+    from holdfast.flows.answers import cancel_flow
+
+    asyncio.run(cancel_flow(run_id, store=name_configured_store(), reason=reason, by=get_user()))
+    row = find_flow_run(run_id) or {"state": None}
+    if is_json:
+        print_json({"run_id": run_id, "state": row["state"], "error": None})
+    else:
+        is_ended = row["state"] == RunStatus.CANCELLED
+        print_text(f"run {run_id} is cancelled" if is_ended else f"run {run_id} ends as soon as its owner sees it")
 
 
 def _choose_conversations(older_than: str | None) -> list[str]:

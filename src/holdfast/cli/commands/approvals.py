@@ -8,6 +8,7 @@ import typer
 from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_deadline, describe_request
 from holdfast.cli.terminal.arguments import (
     JSON,
+    STORE,
     find_approval,
     find_approval_id,
     find_repository,
@@ -15,7 +16,9 @@ from holdfast.cli.terminal.arguments import (
     is_interactive,
 )
 from holdfast.cli.terminal.completion import complete_approvals
+from holdfast.cli.terminal.flow_runs import decide_flow, find_flow_question, print_question, read_flow_questions
 from holdfast.cli.terminal.output import mark, paint, print_json, print_text, waiting_notice
+from holdfast.errors import ApprovalNotFound
 from holdfast.persistence.raw_sql import read_approvals, read_open_runs
 from holdfast.presentation.format import moment
 
@@ -30,16 +33,18 @@ COMMENT = Annotated[
 ]
 
 
-def approvals(as_json: JSON = False) -> None:
+def approvals(as_json: JSON = False, store: STORE = None) -> None:
     """List what waits for a person.
 
     Example: holdfast approvals
     """
-    found = read_waiting()
+    found, of_flows = read_waiting(), read_flow_questions()
     if as_json:
-        print_json(found)
+        print_json([*found, *of_flows])
         return
-    if not found:
+    for row in of_flows:
+        print_question(row["run_id"], row["key"], row["about"], row["shown"])
+    if not found and not of_flows:
         print_text("Nothing waits for you.")
     places = _read_places() if found else {}
     for row in found:
@@ -106,6 +111,7 @@ def show_approval(
         ),
     ],
     as_json: JSON = False,
+    store: STORE = None,
 ) -> None:
     """Show what is to be approved, why it is asked, and the commands to answer.
 
@@ -113,6 +119,16 @@ def show_approval(
     """
     from holdfast.cli.terminal.approval_view import describe_approval, read_approval
 
+    if found := find_flow_question(approval):
+        run_id, key = found
+        row = next((each for each in read_flow_questions() if (each["run_id"], each["key"]) == (run_id, key)), None)
+        if row is None:
+            raise ApprovalNotFound(f"Nothing called {key!r} waits in run {run_id}.", hint="See: holdfast approvals")
+        if as_json:
+            print_json(row)
+        else:
+            print_question(run_id, key, row["about"], row["shown"])
+        return
     facts = read_approval(find_approval_id(approval))
     if as_json:
         print_json(facts)
@@ -141,6 +157,7 @@ def approve(
     ] = None,
     edit: Annotated[bool, typer.Option("--edit", help="For a phase: edit its artifact first, in your editor.")] = False,
     as_json: JSON = False,
+    store: STORE = None,
 ) -> None:
     """Approve what a phase made, or a tool call. Then continue with holdfast resume.
 
@@ -149,6 +166,8 @@ def approve(
 
     Example: holdfast approve 91c4
     """
+    if _answer_flow(approval, "approve", comment, result, is_json=as_json):
+        return
     answer: dict[str, Any] = {} if result is None else {"result": result}
     if args is not None:
         answer["args"] = read_args(args)
@@ -167,6 +186,7 @@ def reject(
         bool, typer.Option("--changes", help="Request another attempt instead of failing the run.")
     ] = False,
     as_json: JSON = False,
+    store: STORE = None,
 ) -> None:
     """Reject what a phase made: the run fails. With --changes the phase runs again with your comment.
 
@@ -183,7 +203,32 @@ def reject(
         text = read_answer("What should change? > ") or "" if is_interactive() and not as_json else ""
         if not text:
             raise typer.BadParameter("Say what should change: --changes TEXT.", param_hint="--changes")
-    _decide(approval, "request_changes" if changes else "reject", text, is_json=as_json)
+    action = "request_changes" if changes else "reject"
+    if not _answer_flow(approval, action, text, None, is_json=as_json):
+        _decide(approval, action, text, is_json=as_json)
+
+
+def _answer_flow(approval: str, action: str, comment: str, result: str | None, *, is_json: bool) -> bool:
+    """Answer the question of a flow, if that is what is meant; `result` is what a call in doubt has returned."""
+    import json
+
+    found = find_flow_question(approval)
+    if found is None:
+        return False
+    run_id, key = found
+    answer: dict[str, Any] = {"comment": comment, "by": get_user()}
+    if result is not None:
+        action = "done"
+        try:
+            answer["result"] = json.loads(result)
+        except ValueError:
+            answer["result"] = result  # a text, as most results of a person are
+    decide_flow(run_id, key, action, **answer)
+    if is_json:
+        print_json({"approval_id": f"{run_id}:{key}", "run_id": run_id, "action": action})
+    else:
+        print_text(f"✓ {action.replace('_', ' ')}: recorded. Whoever drives the flow goes on with it.")
+    return True
 
 
 def read_args(text: str) -> dict[str, Any]:

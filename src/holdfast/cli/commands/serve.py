@@ -19,16 +19,24 @@ def serve(
         list[str] | None, typer.Option("--allow-host", help="A name that browsers may use for this server.")
     ] = None,
     no_auth: Annotated[bool, typer.Option("--no-auth", help="Let everybody in; only on this machine.")] = False,
+    flows: Annotated[
+        list[str] | None,
+        typer.Option("--flows", metavar="MODULE", help="Drive the flows of this module, or file that ends in .py."),
+    ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
 ) -> None:
     """Serve the API and the web pages, and drive runs.
+
+    With --flows it recovers, wakes and drives the flows of your modules too.
 
     Example: holdfast serve --port 8000
     """
     import logging
 
+    from holdfast.api.options import ServerOptions
     from holdfast.api.serve import run_server
     from holdfast.cli.log_output import show_log
+    from holdfast.config import load_config
 
     show_log(is_json=False, level=logging.WARNING)  # what goes wrong in a server is told unasked
     if no_auth and host not in _LOOPBACK:
@@ -42,8 +50,8 @@ def serve(
     run_server(
         host,
         port,
-        allowed_hosts=allow_host or [],
-        has_auth=not no_auth,
+        config=load_config(flows=flows or None),
+        options=ServerOptions(has_auth=not no_auth, allowed_hosts=frozenset(allow_host or ())),
         opens_browser=not no_browser and sys.stdin.isatty() and sys.stdout.isatty(),
         say=lambda text: typer.echo(text),
     )

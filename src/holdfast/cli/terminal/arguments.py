@@ -3,6 +3,7 @@
 Reading rows is imported where it is done: `--help` of a command reads none.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,6 +21,32 @@ RUN_ID = Annotated[
 ]
 REPO = Annotated[
     Path, typer.Option("--repo", metavar="PATH", help="The repository whose .holdfast folder is read too.")
+]
+
+
+def _use_store(store: str | None) -> str | None:
+    """Point this process at another store: whatever reads the settings finds it."""
+    if store is not None:
+        from holdfast.errors import ConfigInvalid
+
+        if "://" not in store:
+            path = Path(store).absolute()
+            if not path.exists():
+                raise ConfigInvalid(f"There is no store {store}.", hint="Name the file that run_flow wrote, or a URL.")
+            store = f"sqlite+aiosqlite:///{path}"
+        os.environ["HOLDFAST_DATABASE_URL"] = store
+    return store
+
+
+STORE = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="PATH|URL",
+        help="The store to look into, such as a flow's holdfast.db; without it the configured database.",
+        callback=_use_store,
+        is_eager=True,
+    ),
 ]
 
 
@@ -91,6 +118,10 @@ def _find_ids(table: Literal["runs", "approvals"], prefix: str) -> list[str]:
     from holdfast.persistence.raw_sql import find_ids
 
     ids = find_ids(table, prefix)
+    if table == "runs":
+        from holdfast.persistence.flow_listings import find_flow_ids
+
+        ids += find_flow_ids(prefix)
     if prefix in ids:
         return [prefix]
     return ids if len(prefix) >= _MIN_PREFIX_CHARS else []

@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 _LOOK_S = 1.0
 
 
-def open_configured_store() -> Any:
-    """Open the store of the configured database; whoever opens it closes it."""
+def name_configured_store() -> str:
+    """Return what opens the store of the configured database: a path or a URL."""
     from holdfast.config import load_config
 
     config = load_config()
-    if config.database_path is not None:
-        from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
+    return config.database_url if config.database_path is None else str(config.database_path)
 
-        return SQLiteCheckpointer(config.database_path)
+
+def open_configured_store() -> Any:
+    """Open the store of the configured database; whoever opens it closes it."""
     from holdfast.runtime.stores import open_store
 
-    return open_store(config.database_url)
+    return open_store(name_configured_store())
 
 
 def read_events(run_id: str, since: int = 0) -> "list[Event]":
@@ -66,7 +67,9 @@ async def _tell_when_undriven(run_id: str) -> None:
 def _explain_silence(run_id: str) -> str:
     """Say why nothing happens in a run; nothing while a process drives it, and of one that is over."""
     run = find_run(run_id)
-    if run is None or RunStatus(run["state"]).is_terminal:
+    if run is None:
+        return _explain_silent_flow(run_id)
+    if RunStatus(run["state"]).is_terminal:
         return ""
     if run["state"] == RunStatus.PAUSED:
         from holdfast.presentation.status import find_pause
@@ -75,3 +78,14 @@ def _explain_silence(run_id: str) -> str:
     if find_driven([run_id]):
         return ""
     return f"No process drives this run. Go on with it: holdfast resume {run_id[:8]}"
+
+
+def _explain_silent_flow(run_id: str) -> str:
+    from holdfast.persistence.flow_listings import find_flow_run
+
+    row = find_flow_run(run_id)
+    if row is None or RunStatus(row["state"]).is_terminal or row["is_driven"]:
+        return ""
+    if row["state"] == RunStatus.PAUSED:
+        return f"The run is paused and waits for {row['waits_for']}. Look: holdfast runs show {run_id}"
+    return "No process drives this run. Its flow is driven by: holdfast serve --flows MODULE"

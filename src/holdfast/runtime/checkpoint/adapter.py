@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
 from holdfast.errors import HoldfastError, RowRefused, RunBusy
 from holdfast.runtime.checkpoint.base import (
@@ -28,6 +29,7 @@ class PlainStore:
     lease_s = None
     leases = None
     is_local = True
+    has_rows = False
 
     def __init__(self, checkpointer: Checkpointer) -> None:
         self._inner = checkpointer
@@ -112,6 +114,13 @@ class PlainStore:
     def _head(self, run_id: str) -> int:
         events = self._inner.list_events(run_id)
         return events[-1].seq if events else 0
+
+    def read_rows(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        raise _no_rows()
+
+    def find_owned(self, run_ids: Sequence[str]) -> set[str]:
+        with _owning:
+            return {run_id for run_id in run_ids if (id(self._inner), run_id) in _owned}
 
     def wait_for_change(self, timeout_s: float, *, but_by: int | None = None, of: Set[str] | None = None) -> bool:
         """Report one each time: a plain store cannot say, so its heads are looked at twice a second."""

@@ -189,6 +189,11 @@ class JournalStore(Checkpointer, Protocol):
         """True if an append is quick enough to be made on the event loop itself."""
         ...
 
+    @property
+    def has_rows(self) -> bool:
+        """True if rows can be changed with events and read: what needs an index of runs needs such a store."""
+        ...
+
     def claim(self, run_id: str, *, force: bool = False) -> Claim:
         """Become the owner: every earlier epoch is refused from now on. Raises `RunBusy` if a live owner has it."""
         ...
@@ -229,6 +234,14 @@ class JournalStore(Checkpointer, Protocol):
 
     def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
         """Read the last number of each run that exists."""
+        ...
+
+    def read_rows(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Read rows that stand beside the journals; `:name` marks a parameter."""
+        ...
+
+    def find_owned(self, run_ids: Sequence[str]) -> set[str]:
+        """Find those of these runs that a living process owns, without claiming any."""
         ...
 
     def wait_for_change(self, timeout_s: float, *, but_by: int | None = None, of: Set[str] | None = None) -> bool:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.lazy import did_you_mean
-from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
+from holdfast.cli.terminal.arguments import JSON, RUN_ID, STORE, find_run_id
 from holdfast.cli.terminal.output import paint, plain, print_text
 from holdfast.cli.terminal.store import open_configured_store, read_events, undriven_notice
 from holdfast.runtime.event_text import clean, describe_event
@@ -42,6 +42,7 @@ def list_events(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new events until the run is over.")] = False,
     as_json: JSON = False,
+    store: STORE = None,
 ) -> None:
     """Print the journal of a run as a transcript, with --json as one object a line.
 

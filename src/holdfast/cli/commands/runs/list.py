@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.lazy import did_you_mean
-from holdfast.cli.terminal.arguments import JSON
-from holdfast.cli.terminal.output import MARKS, Cell, print_json, print_text, table
+from holdfast.cli.terminal.arguments import JSON, STORE
+from holdfast.cli.terminal.output import MARKS, Cell, plain, print_json, print_text, table
 from holdfast.enums import RunStatus
+from holdfast.persistence.flow_listings import list_flow_runs
 from holdfast.persistence.raw_sql import RunQuery, read_runs
 from holdfast.presentation.format import moment
 
@@ -28,21 +29,26 @@ def list_runs(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="List at most this many.")] = 50,
     as_json: JSON = False,
+    flow: Annotated[str | None, typer.Option("--flow", help="Only runs of this flow.")] = None,
+    store: STORE = None,
 ) -> None:
-    """List runs, newest first.
+    """List runs, of workflows and of flows, newest first.
 
     Example: holdfast runs list --repo . --state paused
     """
     if state is not None and state not in STATES:
         hint = did_you_mean(state, STATES) or f" The states are {', '.join(STATES)}."
         raise typer.BadParameter(f"{state!r} is no state of a run.{hint}", param_hint="--state")
-    found = read_runs(_to_query(state, workflow, repo, text), limit=limit)
+    found = [] if flow else read_runs(_to_query(state, workflow, repo, text), limit=limit)
+    if not (workflow or repo):
+        found += list_flow_runs(state=state, flow=flow, text=text, limit=limit)
+        found = sorted(found, key=lambda row: str(row["created_at"]), reverse=True)[:limit]
     if as_json:
         print_json(found)
     elif found:
         rows = [_run_row(row) for row in found]
         print_text(table(rows, headings=_RUN_HEADINGS, elastic=(4, 3), optional=2, stacked=3))
-    elif state or workflow or repo or text:
+    elif state or workflow or repo or text or flow:
         print_text("No run matches.")
     else:
         print_text("There are no runs yet. Start one: holdfast run WORKFLOW --repo PATH")
@@ -58,6 +64,8 @@ def _to_query(state: str | None, workflow: str | None, repo: str | None, text: s
 
 
 def _run_row(row: dict[str, Any]) -> list[str | Cell]:
+    if row.get("kind") == "flow":
+        return _flow_row(row)
     subject = row["title"] or (row["requirements_md"] or "").strip().partition("\n")[0]
     return [
         _state_cell(row),
@@ -66,6 +74,23 @@ def _run_row(row: dict[str, Any]) -> list[str | Cell]:
         f"{row['workflow']}: {subject[:40]}" if subject else row["workflow"],
         _now(row),
         "rehearsal" if row["is_simulated"] else f"${row['cost_usd'] - row['reserved_usd']:.4f}",
+        moment(row["created_at"]),
+    ]
+
+
+def _flow_row(row: dict[str, Any]) -> list[str | Cell]:
+    from holdfast.cli.terminal.flow_runs import describe_flow_now
+
+    now = plain(describe_flow_now(row))
+    state = "interrupted" if now == "interrupted" else row["state"]
+    what = f"flow {plain(row['flow'])}"
+    return [
+        Cell(f"{MARKS.get(state, ' ')} {state}", state),
+        row["run_id"],
+        "",
+        what,
+        now,
+        "",
         moment(row["created_at"]),
     ]
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.commands.budget import find_exhausted
 from holdfast.cli.terminal.approval_text import describe_deadline, summarize_approval
-from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
+from holdfast.cli.terminal.arguments import JSON, RUN_ID, STORE, find_run_id
 from holdfast.cli.terminal.output import (
     describe_cost,
     mark,
@@ -16,6 +16,7 @@ from holdfast.cli.terminal.output import (
     table,
 )
 from holdfast.enums import RunStatus
+from holdfast.persistence.flow_listings import find_flow_run
 from holdfast.persistence.raw_sql import (
     find_driven,
     find_last_payload,
@@ -33,12 +34,22 @@ if TYPE_CHECKING:
 _LAST_EVENTS = 50  # a pause and what led to it
 
 
-def show_run(run_id: RUN_ID, as_json: JSON = False) -> None:
+def show_run(run_id: RUN_ID, as_json: JSON = False, store: STORE = None) -> None:
     """Show one run: progress, results, cost and what it waits for.
 
     Example: holdfast runs show 3f2a
     """
-    facts = read_run(find_run_id(run_id))
+    full_id = find_run_id(run_id)
+    if row := find_flow_run(full_id):
+        from holdfast.cli.terminal.flow_runs import read_flow, show_flow, to_json_facts
+
+        view = read_flow(full_id)
+        if as_json:
+            print_json(to_json_facts(row, view))
+        else:
+            show_flow(row, view)
+        return
+    facts = read_run(full_id)
     if as_json:
         print_json(facts)
         return

@@ -2,15 +2,17 @@
 
 import typer
 
-from holdfast.cli.terminal.arguments import RUN_ID, find_run_id
+from holdfast.cli.terminal.arguments import RUN_ID, STORE, find_run_id
 from holdfast.cli.terminal.output import exit_code, next_step, print_text
-from holdfast.cli.terminal.store import open_configured_store
+from holdfast.cli.terminal.store import name_configured_store, open_configured_store, undriven_notice
+from holdfast.persistence.flow_listings import find_flow_run
 from holdfast.persistence.raw_sql import find_driven, get_run, read_phase_keys
+from holdfast.runtime.events import EventKind
 
 _EXPLAIN_AFTER_S = 2.0
 
 
-def watch_run(run_id: RUN_ID) -> None:
+def watch_run(run_id: RUN_ID, store: STORE = None) -> None:
     """Watch a run until it ends or waits, whichever process drives it. The exit code says which.
 
     Example: holdfast runs watch 3f2a
@@ -18,12 +20,34 @@ def watch_run(run_id: RUN_ID) -> None:
     import asyncio
 
     full_id = find_run_id(run_id)
+    if find_flow_run(full_id):
+        raise typer.Exit(exit_code(asyncio.run(_watch_flow(full_id))))
     state = asyncio.run(_watch(full_id))
     row = get_run(full_id)
     print_text(f"run {full_id[:8]} is {row['state']}")
     if following := next_step(full_id, row["state"], row["pause_reason"], row["final_report_path"]):
         print_text(following)
     raise typer.Exit(exit_code(state))
+
+
+async def _watch_flow(run_id: str) -> str:
+    """Print what a flow does, event by event, until it ends or waits for a person; return its status then."""
+    from holdfast.cli.commands.runs.events import EventPrinter
+    from holdfast.runtime.records import Records
+    from holdfast.runtime.stores import open_journal
+
+    printer = EventPrinter()
+    async with open_journal(name_configured_store()) as journal, undriven_notice(run_id):
+        head = await journal.read_head(run_id)
+        records = Records()
+        async for event in journal.follow(run_id):
+            records.add(event)
+            printer.print(event)
+            is_over = event.is_terminal or event.kind == EventKind.RUN_PAUSED
+            if is_over and event.seq >= head:
+                break
+    print_text(f"run {run_id} is {records.status}")
+    return str(records.status)
 
 
 async def _watch(run_id: str) -> str:

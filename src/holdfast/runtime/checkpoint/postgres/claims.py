@@ -23,7 +23,7 @@ def take_over(
     """
     heads = tx.lock_heads(run_ids)
     results: dict[str, Claim | HoldfastError] = {}
-    owners = _read_owners(tx, run_ids)
+    owners = _read_owners(tx.connection, run_ids, tx.lease_s)
     left = {run_id for run_id, *_ in owners}
     for run_id, found, is_current in owners:
         if found == owner.to_text():  # an earlier try was written and its answer lost
@@ -41,14 +41,20 @@ def take_over(
     }
 
 
-def _read_owners(tx: PostgresTx, run_ids: Sequence[str]) -> list[tuple[str, str, bool]]:
+def find_living(connection: Connection, run_ids: Sequence[str], lease_s: float) -> set[str]:
+    """Find the runs whose owner has a lease and is not known to be dead."""
+    owners = _read_owners(connection, run_ids, lease_s)
+    return {run_id for run_id, found, is_current in owners if is_current and _living(found)}
+
+
+def _read_owners(connection: Connection, run_ids: Sequence[str], lease_s: float) -> list[tuple[str, str, bool]]:
     # A lease that ended while the server was away, or soon after, could not be renewed in time: it gets one more.
-    cursor = tx.connection.execute(
+    cursor = connection.execute(
         "SELECT run_id, owner, lease_until > clock_timestamp() "
         "OR (lease_until < pg_postmaster_start_time() + make_interval(secs => %s) "
         "AND clock_timestamp() < pg_postmaster_start_time() + make_interval(secs => %s)) "
         "FROM journal_runs WHERE run_id = ANY(%b) AND owner IS NOT NULL AND lease_until IS NOT NULL",
-        (tx.lease_s / 2, float(tx.lease_s), list(run_ids)),
+        (lease_s / 2, float(lease_s), list(run_ids)),
     )
     return [(row[0], row[1], row[2]) for row in cursor.fetchall()]
 

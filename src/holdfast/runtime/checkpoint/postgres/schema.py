@@ -33,6 +33,25 @@ UPGRADES: tuple[tuple[LiteralString, ...], ...] = (
         """CREATE TABLE snapshots (
             run_id text COLLATE "C" PRIMARY KEY, seq bigint NOT NULL, body text NOT NULL, hash bytea NOT NULL)""",
     ),
+    (
+        # The index of flows (`runtime/flow_rows.py`), with the runs that are there already.
+        """CREATE TABLE flow_runs (
+            run_id text COLLATE "C" PRIMARY KEY, flow text NOT NULL DEFAULT '', status text NOT NULL DEFAULT 'pending',
+            wake_at double precision, waits_for text, parent_run_id text COLLATE "C",
+            queue text NOT NULL DEFAULT 'default', priority bigint NOT NULL DEFAULT 0, tags text NOT NULL DEFAULT '{}',
+            created_at double precision NOT NULL DEFAULT 0, updated_at double precision NOT NULL DEFAULT 0)""",
+        "CREATE INDEX flow_runs_due ON flow_runs (wake_at) WHERE wake_at IS NOT NULL",
+        """CREATE INDEX flow_runs_driven ON flow_runs (updated_at)
+            WHERE status = 'running' AND wake_at IS NULL AND waits_for IS NULL""",
+        "CREATE INDEX flow_runs_created ON flow_runs (created_at)",
+        # Postgres reads no JSON with a NUL in it, wherever that is; a blank takes its place, also behind a backslash.
+        """INSERT INTO flow_runs (run_id, flow, status, created_at, updated_at)
+            SELECT run_id, body->'payload'->>'flow', status, coalesce((body->>'ts')::double precision, 0),
+            coalesce((body->>'ts')::double precision, 0) FROM (SELECT r.run_id, r.status,
+            replace(e.body, '\\u0000', '\\u0020')::json AS body
+            FROM journal_runs AS r JOIN events AS e ON e.run_id = r.run_id AND e.seq = 1 AND e.type = 'run.created')
+            AS created WHERE body->'payload'->>'flow' IS NOT NULL""",
+    ),
 )
 VERSION = len(UPGRADES)
 _LOCK = 0x686F6C6466617374  # "holdfast"

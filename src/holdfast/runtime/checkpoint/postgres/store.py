@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 import psycopg
@@ -20,7 +20,7 @@ from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, Statement, check_run_id, prepare
 from holdfast.runtime.checkpoint.hash_chain import corrupt, decode, genesis
 from holdfast.runtime.checkpoint.postgres.append import AppendAttempt, KnownHeads, append_locked
-from holdfast.runtime.checkpoint.postgres.claims import release, renew, take_over
+from holdfast.runtime.checkpoint.postgres.claims import find_living, release, renew, take_over
 from holdfast.runtime.checkpoint.postgres.lease import LeaseKeeper, Outages
 from holdfast.runtime.checkpoint.postgres.listen import ChangeListener
 from holdfast.runtime.checkpoint.postgres.notices import NoticeSender
@@ -32,6 +32,7 @@ from holdfast.runtime.checkpoint.postgres.transaction import (
     delete_run,
     read_blobs,
     read_in_transaction,
+    to_postgres,
     write_in_transaction,
 )
 from holdfast.runtime.events import Event
@@ -46,6 +47,7 @@ class PostgresCheckpointer:
     """A `JournalStore` in a database that many machines share; an empty database is a new store."""
 
     is_local = False
+    has_rows = True
 
     def __init__(
         self, url: str, *, lease_s: float = 6.0, patience_s: float = 20.0, owner_patience_s: float = 120.0
@@ -254,6 +256,12 @@ class PostgresCheckpointer:
             ).fetchall()
         )
         return dict(rows)
+
+    def read_rows(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        return self._read(lambda connection: connection.execute(to_postgres(sql), params).fetchall())
+
+    def find_owned(self, run_ids: Sequence[str]) -> set[str]:
+        return self._read(lambda connection: find_living(connection, run_ids, self.lease_s))
 
     def wait_for_change(self, timeout_s: float, *, but_by: int | None = None, of: Set[str] | None = None) -> bool:
         try:

@@ -217,6 +217,7 @@ def delete_run(tx: PostgresTx, run_id: str, claim: Claim | None, rows: Sequence[
     connection.execute("DELETE FROM events WHERE run_id = %s", (run_id,))
     connection.execute("DELETE FROM snapshots WHERE run_id = %s", (run_id,))
     connection.execute("DELETE FROM journal_runs WHERE run_id = %s", (run_id,))
+    connection.execute("DELETE FROM flow_runs WHERE run_id = %s", (run_id,))
     refs = connection.execute("DELETE FROM blob_refs WHERE run_id = %s RETURNING digest", (run_id,)).fetchall()
     if refs:
         # An append of another run that counts on a blob being there already is waited for, and its reference seen.

@@ -39,6 +39,25 @@ UPGRADES: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE journal_runs DROP COLUMN touched",
         "ALTER TABLE snapshots ADD COLUMN position INTEGER NOT NULL DEFAULT 0",
     ),
+    (
+        # The index of flows (`runtime/flow_rows.py`), with the runs that are there already.
+        """CREATE TABLE flow_runs (
+            run_id TEXT PRIMARY KEY, flow TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT 'pending',
+            wake_at REAL, waits_for TEXT, parent_run_id TEXT,
+            queue TEXT NOT NULL DEFAULT 'default', priority INTEGER NOT NULL DEFAULT 0,
+            tags TEXT NOT NULL DEFAULT '{}', created_at REAL NOT NULL DEFAULT 0, updated_at REAL NOT NULL DEFAULT 0)
+            WITHOUT ROWID""",
+        "CREATE INDEX flow_runs_due ON flow_runs (wake_at) WHERE wake_at IS NOT NULL",
+        """CREATE INDEX flow_runs_driven ON flow_runs (updated_at)
+            WHERE status = 'running' AND wake_at IS NULL AND waits_for IS NULL""",
+        "CREATE INDEX flow_runs_created ON flow_runs (created_at)",
+        """INSERT INTO flow_runs (run_id, flow, status, created_at, updated_at)
+            SELECT run_id, flow, status, ts, ts FROM (SELECT r.run_id, r.status,
+            CASE WHEN json_valid(e.body) THEN json_extract(e.body, '$.payload.flow') END AS flow,
+            CASE WHEN json_valid(e.body) THEN ifnull(json_extract(e.body, '$.ts'), 0) END AS ts
+            FROM journal_runs AS r JOIN events AS e ON e.run_id = r.run_id AND e.seq = 1 AND e.type = 'run.created')
+            WHERE typeof(flow) = 'text'""",
+    ),
 )
 VERSION = len(UPGRADES)
 

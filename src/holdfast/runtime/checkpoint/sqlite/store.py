@@ -12,13 +12,13 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, JournalCorrupt, RunBusy, StoreBusy, StoreUnreadable
 from holdfast.runtime.checkpoint.append import write_batch
 from holdfast.runtime.checkpoint.base import MAX_SEQ, Append, AppendResult, Claim, Statement, check_run_id, prepare
 from holdfast.runtime.checkpoint.hash_chain import Head, corrupt, decode, genesis
-from holdfast.runtime.checkpoint.run_lock import RunLock, lock_run
+from holdfast.runtime.checkpoint.run_lock import RunLock, find_held, lock_run
 from holdfast.runtime.checkpoint.sqlite.transaction import (
     SQLiteTx,
     as_store_errors,
@@ -40,7 +40,7 @@ class SQLiteCheckpointer:
 
     lease_s = None
     leases = None
-    is_local = True
+    is_local = has_rows = True
 
     def __init__(self, db_path: str | Path = "holdfast.db") -> None:
         """Open or create the store. Raises `StoreUnreadable`, `StoreNewer`."""
@@ -256,6 +256,15 @@ class SQLiteCheckpointer:
                 for run_id in run_ids
             )
             return {row[0]: row[1] for row in found if row[1] is not None}
+
+    def read_rows(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        with self._reading() as connection:
+            return connection.execute(sql, params).fetchall()
+
+    def find_owned(self, run_ids: Sequence[str]) -> set[str]:
+        if self._is_memory:
+            return {run_id for run_id in run_ids if run_id in self._locks}
+        return find_held(Path(f"{self.path}-locks"), run_ids)
 
     def wait_for_change(self, timeout_s: float, *, but_by: int | None = None, of: Set[str] | None = None) -> bool:
         deadline = time.monotonic() + timeout_s

@@ -181,7 +181,7 @@ class SQLiteTx:
             "(SELECT 1 FROM blob_refs AS r WHERE r.digest = blobs.digest AND r.run_id <> :run_id)",
             {"run_id": run_id},
         )
-        for table in ("events", "snapshots", "journal_runs", "blob_refs"):
+        for table in ("events", "snapshots", "journal_runs", "blob_refs", "flow_runs"):
             self._connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608 - names of ours
 
     def read_body(self, run_id: str, seq: int) -> bytes | None:

@@ -27,6 +27,7 @@ from holdfast.errors import (
     StoreUnavailable,
     StoreUnreadable,
 )
+from holdfast.runtime import flow_rows
 from holdfast.runtime.checkpoint import PostgresCheckpointer
 from holdfast.runtime.checkpoint.base import Append, Statement, prepare
 from holdfast.runtime.checkpoint.postgres import schema
@@ -205,6 +206,7 @@ def test_a_kill_while_the_store_is_created_leaves_nothing(place: Place, sql: Sql
 
 DIES_CREATING = """
 import os, signal, sys
+from holdfast.runtime import flow_rows
 from holdfast.runtime.checkpoint import PostgresCheckpointer
 from holdfast.runtime.checkpoint.postgres import schema
 
@@ -486,3 +488,23 @@ def test_a_closed_store_says_so(store: PostgresCheckpointer) -> None:
 
     with pytest.raises(StoreUnreadable, match="closed"):
         store.save_event(progress())
+
+
+def test_flows_of_an_earlier_version_are_in_the_index_after_opening(url: str) -> None:
+    body = '{"kind": "run.created", "ts": 12.5, "span_id": "s", "payload": {"flow": "order", "n": "\\u0000 \\\\u0000"}}'
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in schema.UPGRADES[0]:
+            connection.execute(statement)
+        connection.execute("CREATE TABLE holdfast_version (is_only boolean PRIMARY KEY DEFAULT true, version integer)")
+        connection.execute("INSERT INTO holdfast_version (version) VALUES (1)")
+        for run_id, text in (("flow", body), ("workflow", '{"payload": {}}')):
+            connection.execute("INSERT INTO events VALUES (%s, 1, 'run.created', %s, '')", (run_id, text))
+            connection.execute("INSERT INTO journal_runs (run_id, status) VALUES (%s, 'running')", (run_id,))
+
+    store = PostgresCheckpointer(url)
+
+    (row,) = flow_rows.read_rows(store)
+    assert (row.run_id, row.flow, row.status, row.created_at, row.is_driven) == ("flow", "order", "running", 12.5, True)
+    store.delete_run("flow")
+    assert flow_rows.read_rows(store) == []
+    store.close()

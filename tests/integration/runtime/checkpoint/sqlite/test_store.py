@@ -1,6 +1,7 @@
 """What only the SQLite store does: an old file is upgraded, positions are given once, heads are remembered."""
 
 import hashlib
+import json
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import pytest
 from tests.support.stores import progress
 
 from holdfast.errors import LeaseLost
+from holdfast.runtime import flow_rows
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
 from holdfast.runtime.checkpoint.base import Append, prepare
 from holdfast.runtime.checkpoint.hash_chain import Head, extend, genesis
@@ -116,3 +118,26 @@ def test_an_append_of_another_thread_beside_a_claim_does_not_spoil_it(
 
     assert owner == [3]
     assert [event.payload.get("n") for event in store.list_events("r")] == [None, "outside", "owner"]
+
+
+def test_flows_of_an_earlier_version_are_in_the_index_after_opening(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statements in UPGRADES[:2]:
+        for statement in statements:
+            connection.execute(statement)
+    connection.execute("PRAGMA user_version = 2")
+    created = {"kind": "run.created", "ts": 12.5, "span_id": "s", "payload": {"flow": "order", "args": []}}
+    for run_id, body in (("flow", json.dumps(created)), ("damaged", "{"), ("workflow", '{"payload": {}}')):
+        connection.execute(
+            "INSERT INTO events (run_id, seq, type, body, hash) VALUES (?, 1, 'run.created', ?, x'')", (run_id, body)
+        )
+        connection.execute("INSERT INTO journal_runs (run_id, status) VALUES (?, 'running')", (run_id,))
+    connection.close()
+
+    store = SQLiteCheckpointer(path)
+
+    (row,) = flow_rows.read_rows(store)
+    assert (row.run_id, row.flow, row.status, row.created_at, row.is_driven) == ("flow", "order", "running", 12.5, True)
+    store.delete_run("flow")
+    assert flow_rows.read_rows(store) == []

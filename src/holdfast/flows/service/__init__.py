@@ -1,0 +1,1 @@
+"""Flows by name: registered, started, driven and followed, also by programs that did not start them."""

@@ -1,0 +1,78 @@
+"""Starting a flow without driving it: a run that whoever knows the flow finds and runs."""
+
+import inspect
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.errors import ConfigInvalid, SequenceConflict
+from holdfast.flows.execution import to_created
+from holdfast.flows.run import check_tags
+from holdfast.flows.service.flow_registry import FlowFunction, find_flow, name_of
+from holdfast.flows.service.handle import FlowHandle
+from holdfast.runtime import flow_rows
+from holdfast.runtime.checkpoint.base import check_run_id
+from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.flow_rows import FlowOptions, rows_of
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.records import Records, check_fingerprint, fingerprint_of
+from holdfast.runtime.stores import StoreLike, open_journal
+
+
+async def start_flow(
+    flow: str | FlowFunction,
+    *args: Any,
+    run_id: str | None = None,
+    store: StoreLike = "holdfast.db",
+    tags: Mapping[str, str] | None = None,
+    **kwargs: Any,
+) -> FlowHandle[Any]:
+    """Write down that `flow(ctx, *args, **kwargs)` is to run, and return a handle of the run at once.
+
+    A `Runtime`, or `holdfast serve --flows`, on the same store runs it; a flow named by text need not be known here. A
+    known run id changes nothing and returns its handle. Raises `PayloadInvalid` for arguments that cannot be recorded,
+    `Nondeterminism` if the run was started with others.
+    """
+    name = flow if isinstance(flow, str) else name_of(flow)
+    _check_call(flow, name, args, kwargs)
+    run_id = uuid.uuid4().hex if run_id is None else check_run_id(run_id)
+    call = to_json({"args": list(args), "kwargs": kwargs}, f"an argument of flow {name!r}")[1]
+    options = FlowOptions(tags=None if tags is None else check_tags(tags))
+    async with open_journal(store) as journal:
+        await _create(journal, run_id, name, call, options)
+    return FlowHandle(run_id, store)
+
+
+async def _create(journal: Journal, run_id: str, name: str, call: Mapping[str, Any], options: FlowOptions) -> None:
+    origin = {"tags": dict(options.tags)} if options.tags else {}
+    # The first number of the run: whoever starts it again, in whichever process, finds it taken.
+    event = create_event(run_id, EventKind.RUN_CREATED, seq=1, **to_created(name, call, origin))
+    rows = rows_of(journal, flow_rows.created(run_id, name, options))
+    try:
+        await journal.append(run_id, [event], rows=rows)
+        return
+    except SequenceConflict:
+        records = Records(await journal.read(run_id))
+    recorded = records.created or {}
+    if recorded.get("flow") != name:
+        raise ConfigInvalid(
+            f"Run {run_id!r} is there already, and of flow {recorded.get('flow')!r}.",
+            hint="Choose another run id.",
+            run_id=run_id,
+        )
+    check_fingerprint(f"Run {run_id!r}", recorded.get("fingerprint", {}), fingerprint_of(**call))
+
+
+def _check_call(flow: str | FlowFunction, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Raise `TypeError` now for arguments that the flow does not take, as far as the flow is known here."""
+    definition = find_flow(name) if isinstance(flow, str) else None
+    function = definition.function if definition else flow
+    if isinstance(function, str):
+        return
+    if not callable(function):
+        raise TypeError(f"start_flow takes a flow or its name, not {flow!r}.")
+    try:
+        inspect.signature(function).bind(None, *args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"Flow {name!r} cannot be called so: {error}.") from None

@@ -1,0 +1,231 @@
+"""The index of flows: one row per run, changed with the events that start, pause, park, resume and end it.
+
+Rule: a row says when somebody should look at a run, never what is true of it; that is the journal's. `wake_at` is that
+moment. A run without one is driven now, or its owner has died (`running`), or it waits for an answer or an event, or it
+is over. Steps leave the row alone.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.enums import RunStatus
+from holdfast.runtime.checkpoint.base import JournalStore, Statement
+from holdfast.runtime.clock import now
+from holdfast.runtime.journal import Journal
+
+DEFAULT_QUEUE = "default"
+_COLUMNS = "run_id, flow, status, wake_at, waits_for, parent_run_id, queue, priority, tags, created_at, updated_at"
+_SET = "UPDATE flow_runs SET status = :status, waits_for = :waits_for, updated_at = :now, wake_at = "
+_END = f"{_SET} NULL WHERE run_id = :run_id"
+# A moment that is there already was set while the run was driven: a child of it is due, and nobody has looked yet.
+_WAIT = f"{_SET} coalesce(wake_at, :wake_at) WHERE run_id = :run_id"
+_MAKE_DUE = "UPDATE flow_runs SET wake_at = :now, updated_at = :now WHERE"
+_PARENTS = (
+    "run_id IN (WITH RECURSIVE above (id) AS (SELECT parent_run_id FROM flow_runs WHERE run_id = :run_id "
+    "UNION SELECT r.parent_run_id FROM flow_runs AS r JOIN above ON r.run_id = above.id) SELECT id FROM above)"
+)
+_OPEN = "('pending', 'running', 'paused')"
+_DRIVEN = "status = 'running' AND wake_at IS NULL AND waits_for IS NULL"
+
+
+@dataclass(frozen=True)
+class FlowRow:
+    """One flow run as it is listed."""
+
+    run_id: str
+    flow: str
+    status: str
+    wake_at: float | None
+    waits_for: str | None
+    parent_run_id: str | None
+    """The run that drives it, if another flow has started it as its child; no runtime takes such a run by itself."""
+    queue: str
+    priority: int
+    tags: Mapping[str, str]
+    created_at: float
+    updated_at: float
+
+    @property
+    def is_parked(self) -> bool:
+        """True if it waits for a time or an event, and no process holds it."""
+        return self.status == RunStatus.RUNNING and (self.wake_at is not None or self.waits_for is not None)
+
+    @property
+    def is_driven(self) -> bool:
+        """True if a process drives it, or did when it died."""
+        return self.status == RunStatus.RUNNING and self.wake_at is None and self.waits_for is None
+
+    @property
+    def is_due(self) -> bool:
+        return self.wake_at is not None and self.wake_at <= now()
+
+
+@dataclass(frozen=True)
+class FlowOptions:
+    """What is told when a flow is started, for those who bring it to a worker."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    tags: Mapping[str, str] | None = None
+    parent_run_id: str | None = None
+
+    @classmethod
+    def of(cls, origin: Mapping[str, Any]) -> "FlowOptions":
+        """Read the options out of what a run's first event says of where it comes from."""
+        parent, tags = origin.get("parent"), origin.get("tags")
+        return cls(
+            tags=tags if isinstance(tags, dict) else None,
+            parent_run_id=parent.get("run_id") if isinstance(parent, dict) else None,
+        )
+
+
+def rows_of(journal: Journal, row: Statement) -> list[Statement]:
+    """Return a row change to be written with events, or nothing where the store holds no rows."""
+    return [row] if journal.store.has_rows else []
+
+
+def created(run_id: str, flow: str, options: FlowOptions) -> Statement:
+    """Make a run due from now on that nobody drives yet."""
+    return _upsert(run_id, flow, RunStatus.PENDING, options, wake_at=now())
+
+
+def started(run_id: str, flow: str, options: FlowOptions) -> Statement:
+    """Note that the owner drives the run from now on; what an earlier row says of the run's options stays."""
+    return _upsert(run_id, flow, RunStatus.RUNNING, options)
+
+
+def _upsert(
+    run_id: str, flow: str, status: RunStatus, options: FlowOptions, *, wake_at: float | None = None
+) -> Statement:
+    tags = json.dumps(dict(options.tags or {}), ensure_ascii=False, sort_keys=True)
+    params = {
+        "parent": options.parent_run_id,
+        "queue": options.queue,
+        "priority": options.priority,
+        "tags": tags,
+        "now": now(),
+    }
+    return Statement(
+        "INSERT INTO flow_runs (run_id, flow, status, wake_at, parent_run_id, queue, priority, tags, created_at, "
+        "updated_at) VALUES (:run_id, :flow, :status, :wake_at, :parent, :queue, :priority, :tags, :now, :now) "
+        "ON CONFLICT (run_id) DO UPDATE SET flow = excluded.flow, status = excluded.status, "
+        "wake_at = excluded.wake_at, waits_for = NULL, updated_at = excluded.updated_at",
+        {"run_id": run_id, "flow": flow, "status": status.value, "wake_at": wake_at, **params},
+    )
+
+
+def paused(run_id: str, waits_for: str) -> Statement:
+    """Note that a run waits for a person; the answer makes it due."""
+    return Statement(_WAIT, {**_to_change(run_id, RunStatus.PAUSED, waits_for), "wake_at": None}, None)
+
+
+def ended(run_id: str, status: RunStatus) -> Statement:
+    return Statement(_END, _to_change(run_id, status, None), None)
+
+
+def parked(run_id: str, *, wake_at: float | None, waits_for: str, head: int) -> Statement:
+    """Note that a run waits without a process. Refused if anything was written after `head`: it may be what it waits
+    for."""
+    return Statement(
+        f"{_WAIT} AND (SELECT max(seq) FROM events WHERE run_id = :run_id) = :head",  # noqa: S608 - ours
+        {**_to_change(run_id, RunStatus.RUNNING, waits_for), "wake_at": wake_at, "head": head},
+    )
+
+
+def _to_change(run_id: str, status: RunStatus, waits_for: str | None) -> dict[str, Any]:
+    return {"run_id": run_id, "status": status.value, "waits_for": waits_for, "now": now()}
+
+
+def due(run_id: str) -> Statement:
+    """Make a run that waits due now, with the runs that wait for it: for whoever has written what it waits for.
+
+    One that is driven sees it itself, in its own journal; the runs above it look into another one, so they are marked.
+    """
+    return Statement(
+        f"{_MAKE_DUE} status IN {_OPEN} AND ((run_id = :run_id AND NOT ({_DRIVEN})) OR {_PARENTS})",
+        {"run_id": run_id, "now": now()},
+        None,
+    )
+
+
+def abandoned(run_id: str) -> Statement:
+    """Make a run due that its owner gives up in the middle, so that another takes it at once."""
+    return Statement(f"{_MAKE_DUE} run_id = :run_id AND {_DRIVEN}", {"run_id": run_id, "now": now()}, None)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_due(store: JournalStore, flows: Collection[str], *, limit: int) -> list[FlowRow]:
+    """Read the runs of these flows that are due, the most urgent first."""
+    names, params = _to_parameters(flows)
+    return _read(
+        store,
+        f"WHERE wake_at <= :now AND parent_run_id IS NULL AND flow IN ({names}) "
+        "ORDER BY priority DESC, wake_at, run_id LIMIT :limit",
+        {**params, "now": now(), "limit": limit},
+    )
+
+
+def read_interrupted(store: JournalStore, flows: Collection[str], *, but: Collection[str]) -> list[FlowRow]:
+    """Read the runs of these flows that should be driven and have no living owner; those in `but` are not looked at."""
+    names, params = _to_parameters(flows)
+    rows = [
+        row
+        for row in _read(store, f"WHERE {_DRIVEN} AND parent_run_id IS NULL AND flow IN ({names})", params)
+        if row.run_id not in but
+    ]
+    owned = store.find_owned([row.run_id for row in rows]) if rows else set()
+    return [row for row in rows if row.run_id not in owned]
+
+
+def read_next_wake(store: JournalStore, flows: Collection[str]) -> float | None:
+    """Read when the next of the runs of these flows is due that are not yet."""
+    names, params = _to_parameters(flows)
+    found = store.read_rows(
+        f"SELECT min(wake_at) FROM flow_runs WHERE wake_at > :after AND parent_run_id IS NULL AND flow IN ({names})",  # noqa: S608 - ours
+        {**params, "after": now()},
+    )
+    return found[0][0] if found else None
+
+
+def count_by_status(store: JournalStore) -> dict[str, int]:
+    return dict(store.read_rows("SELECT status, count(*) FROM flow_runs GROUP BY status", {}))
+
+
+def read_row(store: JournalStore, run_id: str) -> FlowRow | None:
+    rows = _read(store, "WHERE run_id = :run_id", {"run_id": run_id})
+    return rows[0] if rows else None
+
+
+def read_rows(
+    store: JournalStore, *, status: str | None = None, flow: str | None = None, prefix: str = "", limit: int = 50
+) -> list[FlowRow]:
+    """Read runs, newest first; a `prefix` is the beginning of their ids."""
+    conditions = ["substr(run_id, 1, length(:prefix)) = :prefix"]
+    conditions += ["status = :status"] if status else []
+    conditions += ["flow = :flow"] if flow else []
+    return _read(
+        store,
+        f"WHERE {' AND '.join(conditions)} ORDER BY created_at DESC, run_id LIMIT :limit",
+        {"prefix": prefix, "status": status, "flow": flow, "limit": limit},
+    )
+
+
+def _read(store: JournalStore, rest: str, params: Mapping[str, Any]) -> list[FlowRow]:
+    rows = store.read_rows(f"SELECT {_COLUMNS} FROM flow_runs {rest}", params)  # noqa: S608 - parts are ours
+    return [_to_row(row) for row in rows]
+
+
+def _to_row(row: Sequence[Any]) -> FlowRow:
+    run_id, flow, status, wake_at, waits_for, parent, queue, priority, tags, created_at, updated_at = row
+    return FlowRow(
+        run_id, flow, status, wake_at, waits_for, parent, queue, priority, json.loads(tags), created_at, updated_at
+    )
+
+
+def _to_parameters(names: Collection[str]) -> tuple[str, dict[str, Any]]:
+    params = {f"flow_{index}": name for index, name in enumerate(sorted(names))}
+    return ", ".join(f":{name}" for name in params) or "NULL", params

@@ -1,0 +1,123 @@
+"""`holdfast serve --flows`, and flows over HTTP and in the commands, as a person uses them."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.support.progress_limit import wait_until
+from typer.testing import CliRunner
+
+from holdfast import start_flow
+from holdfast.cli.app import app
+from holdfast.errors import ConfigInvalid
+
+FLOWS = """
+from holdfast import Context, flow
+
+@flow("order")
+async def order(ctx: Context, number: int) -> str:
+    await ctx.step("charge", lambda: {"number": number})
+    await ctx.sleep(0.01)
+    await ctx.approval("ship", show={"number": number})
+    return await ctx.step("ship", lambda: f"shipped {number}")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.toml").write_text('[flows]\nmodules = ["shop.py"]\n')
+    (tmp_path / "shop.py").write_text(FLOWS)
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("HOLDFAST_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", "")  # what --store sets is taken back after the test
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    code = "import typer; from holdfast.cli.commands.serve import serve; typer.run(serve)"
+    command = [sys.executable, "-c", code, "--port", "0", "--no-auth", "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def call(*arguments: str) -> str:
+    answer = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    return answer.stdout
+
+
+def test_a_server_with_flows_drives_them_shows_them_and_takes_answers(
+    server: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    assert server.stdout is not None
+    address = re.search(r"http://\S+", server.stdout.readline())
+    assert address is not None
+    store = tmp_path / "data" / "holdfast.db"
+    with httpx.Client(base_url=address[0], timeout=None) as client:
+        wait_until(lambda: client.get("api/flows").status_code == 200, "the server to answer")
+        asyncio.run(start_flow("order", 7, run_id="order-7", store=store, tags={"team": "x"}))
+
+        def is_state(state: str) -> bool:
+            return bool(client.get("api/flows/order-7").json()["state"] == state)
+
+        wait_until(lambda: is_state("paused"), "the flow to ask")
+        detail = client.get("api/flows/order-7").json()
+        assert [(step["type"], step["key"]) for step in detail["steps"]] == [
+            ("step", "charge"),
+            ("timer", "sleep"),
+            ("approval", "ship"),
+        ]
+        assert detail["questions"][0]["show"] == {"number": 7}
+        assert json.loads(call("approvals", "--json"))[0]["approval_id"] == "order-7:ship"
+        answer = {"key": "ship", "action": "approve"}
+        origin = {"Origin": address[0].rstrip("/")}
+        assert client.post("api/flows/order-7/answer", json=answer, headers=origin).status_code == 200
+        wait_until(lambda: is_state("completed"), "the flow to go on by itself")
+        (listed,) = client.get("api/flows", params={"flow": "order"}).json()["items"]
+        assert (listed["run_id"], listed["tags"]) == ("order-7", {"team": "x"})
+        with client.stream("GET", "api/runs/order-7/events") as stream:
+            assert "event: done" in "".join(stream.iter_text())
+        assert client.get("api/flows/nobody").status_code == 404
+        assert client.post("api/flows/order-7/abort", headers=origin).status_code == 409
+        assert "holdfast_flows" in client.get("metrics").text
+    server.send_signal(signal.SIGTERM)
+    server.wait()
+    assert "shipped 7" in call("runs", "show", "order-7")
+    assert json.loads(call("runs", "list", "--flow", "order", "--json"))[0]["state"] == "completed"
+
+
+def test_the_commands_work_on_a_store_that_only_flows_have_written(tmp_path: Path) -> None:
+    store = str(tmp_path / "flows.db")
+    asyncio.run(start_flow("order", 1, run_id="one", store=store))
+    asyncio.run(_pause(store))
+    assert {row["run_id"] for row in json.loads(call("runs", "list", "--store", store, "--json"))} == {"one", "two"}
+    assert "is to be started" in call("runs", "list", "--store", store)
+    assert "waits for ship" in call("runs", "show", "two", "--store", store)
+    assert json.loads(call("runs", "show", "two", "--store", store, "--json"))["questions"][0]["key"] == "ship"
+    assert "two:ship" in call("approvals", "--store", store)
+    assert "number" in call("approvals", "show", "two", "--store", store)
+    call("approve", "two:ship", "--comment", "go", "--store", store)
+    assert "answered by" in call("runs", "events", "two", "--store", store)
+    assert "cancelled" in call("abort", "one", "--store", store)
+    refused = CliRunner().invoke(app, ["runs", "list", "--store", str(tmp_path / "none.db")])
+    assert isinstance(refused.exception, ConfigInvalid)
+    assert not (tmp_path / "none.db").exists()
+
+
+async def _pause(store: str) -> None:
+    from holdfast import Context, RunPaused, run_flow
+
+    async def order(ctx: Context, number: int) -> None:
+        await ctx.approval("ship", show={"number": number})
+
+    with pytest.raises(RunPaused):
+        await run_flow(order, 2, run_id="two", store=store)
