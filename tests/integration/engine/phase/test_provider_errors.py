@@ -17,7 +17,7 @@ from holdfast.enums import Backend, RunStatus
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 WRITES = asks(("write_file", {"file_path": "/out/spec.json", "content": json.dumps(artifact(RUN_ID, "spec"))}))
-IN_AN_HOUR = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+TOMORROW = format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
 
 
 def openai_body(message: str, code: str | None = None) -> str:
@@ -84,7 +84,7 @@ WAITS: dict[str, tuple[Reply, str, str]] = {
         "Rate limit reached",
     ),
     "retry at a date": (
-        Refuses(429, {"retry-after": IN_AN_HOUR}, message="Rate limit reached"),
+        Refuses(429, {"retry-after": TOMORROW}, message="Rate limit reached"),
         "provider_rate_limited",
         "Rate limit reached",
     ),
