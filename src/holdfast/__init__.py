@@ -7,17 +7,17 @@ if TYPE_CHECKING:
     from holdfast.flows.answers import cancel_flow, decide
     from holdfast.flows.context import Context, Decision
     from holdfast.flows.decorated_step import step
-    from holdfast.flows.event_wait import send_event
     from holdfast.flows.follower import follow
+    from holdfast.flows.operations.event_wait import send_event
     from holdfast.flows.run import run_flow
     from holdfast.flows.service.embedded_runtime import Runtime
     from holdfast.flows.service.flow_registry import flow
     from holdfast.flows.service.handle import FlowHandle, get_flow
     from holdfast.flows.service.start import start_flow
     from holdfast.flows.sync_context import SyncContext
-    from holdfast.flows.value_codec import register_codec
+    from holdfast.flows.typed_values.value_codec import register_codec
+    from holdfast.runtime.outcomes.unknown_outcomes import Done, NotDone
     from holdfast.runtime.step import step_key
-    from holdfast.runtime.unknown_outcomes import Done, NotDone
 
 __version__ = "0.1.0"
 __all__ = [
@@ -48,11 +48,11 @@ __all__ = [
 _HOMES = {
     "Context": "flows.context",
     "Decision": "flows.context",
-    "Done": "runtime.unknown_outcomes",
+    "Done": "runtime.outcomes.unknown_outcomes",
     "EventTimeout": "errors",
     "FlowHandle": "flows.service.handle",
     "HoldfastError": "errors",
-    "NotDone": "runtime.unknown_outcomes",
+    "NotDone": "runtime.outcomes.unknown_outcomes",
     "RunCancelled": "errors",
     "RunPaused": "errors",
     "Runtime": "flows.service.embedded_runtime",
@@ -62,9 +62,9 @@ _HOMES = {
     "flow": "flows.service.flow_registry",
     "follow": "flows.follower",
     "get_flow": "flows.service.handle",
-    "register_codec": "flows.value_codec",
+    "register_codec": "flows.typed_values.value_codec",
     "run_flow": "flows.run",
-    "send_event": "flows.event_wait",
+    "send_event": "flows.operations.event_wait",
     "start_flow": "flows.service.start",
     "step": "flows.decorated_step",
     "step_key": "runtime.step",

@@ -302,15 +302,12 @@ def _parse_folders(key: str, raw: _RawValue) -> tuple[Path, ...]:
 
 def _parse_modules(key: str, raw: _RawValue) -> tuple[str, ...]:
     """Parse modules and files: a list, a text with commas, or a table with `modules`."""
-    found = raw.value.get("modules", ()) if isinstance(raw.value, Mapping) else raw.value
-    if isinstance(raw.value, Mapping) and set(raw.value) - {"modules"}:
-        _refuse(key, raw.origin, "it should hold modules and nothing else")
-    names = found.split(",") if isinstance(found, str) else found
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name.strip() for name in names):
-        _refuse(key, raw.origin, "it should be modules, such as shop.flows, or files that end in .py")
+    if isinstance(raw.value, Mapping):
+        if set(raw.value) - {"modules"}:
+            _refuse(key, raw.origin, "it should hold modules and nothing else")
+        raw = replace(raw, value=raw.value.get("modules", ()))
     return tuple(
-        str(raw.base / Path(name).expanduser()) if name.endswith(".py") else name
-        for name in (each.strip() for each in names)
+        str(raw.base / Path(name).expanduser()) if name.endswith(".py") else name for name in _parse_list(key, raw)
     )
 
 

@@ -18,8 +18,8 @@ from holdfast.errors import HoldfastError, SchemaInvalid, SchemaNotFound, StoreE
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow
 from holdfast.persona import AgentPersona
-from holdfast.runtime.failures import describe_error
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.outcomes.failures import describe_error
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Stopped
 from holdfast.workflow import Phase, WorkflowTemplate

@@ -12,13 +12,13 @@ from typing import Any, Literal, TypeVar, overload
 
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected, Nondeterminism
-from holdfast.flows.child_flow import ChildPaused
-from holdfast.flows.declared_types import result_codec
 from holdfast.flows.lane import LaneCursor, check_key, current_lane, describe_operation
-from holdfast.flows.operations import Operations
+from holdfast.flows.operations.base import Operations
+from holdfast.flows.operations.child_flow import ChildPaused
 from holdfast.flows.step_call import StepCall
 from holdfast.flows.step_options import StepPolicy
-from holdfast.flows.value_codec import fingerprint_arguments
+from holdfast.flows.typed_values.declared_types import result_codec
+from holdfast.flows.typed_values.value_codec import fingerprint_arguments
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, RowRefused, RunCancelled, RunPaused, SequenceConflict
 from holdfast.flows.context import Context
-from holdfast.flows.value_codec import UNDECLARED
+from holdfast.flows.typed_values.value_codec import UNDECLARED
 from holdfast.runtime import flow_rows
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind
-from holdfast.runtime.failures import describe_error, failed_steps, original_of
 from holdfast.runtime.flow_rows import FlowOptions, rows_of
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.outcomes.failures import describe_error, failed_steps, original_of
 from holdfast.runtime.records import Records, fingerprint_of
 from holdfast.runtime.run_log import FOR_THE_OWNER, RunLog
 from holdfast.runtime.step import CancelRun, Parked, ResultCodec, Stopped, Suspended

@@ -15,8 +15,8 @@ from holdfast.flows.run import FlowCall
 from holdfast.flows.sync_context import call_flow
 from holdfast.runtime.checkpoint.base import Claim, Prepared, Statement
 from holdfast.runtime.events import Event, EventKind
-from holdfast.runtime.failures import rebuild_error
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.outcomes.failures import rebuild_error
 from holdfast.runtime.records import Records, StepState
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Interrupted, Step, Stopped

@@ -12,12 +12,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from holdfast.enums import RunStatus
 from holdfast.errors import RunCancelled
-from holdfast.flows.call_record import check_call, record_call
 from holdfast.flows.context import Context
-from holdfast.flows.declared_types import result_codec
 from holdfast.flows.execution import FlowExecution, to_run_paused
 from holdfast.flows.service.flow_registry import name_of
 from holdfast.flows.sync_context import SyncContext, call_flow
+from holdfast.flows.typed_values.call_record import check_call, record_call
+from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.records import Records

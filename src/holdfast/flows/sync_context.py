@@ -16,9 +16,9 @@ from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 from uuid import UUID
 
-from holdfast.flows.cancel_delivery import forget_cancellation
 from holdfast.flows.context import Context, Decision
 from holdfast.flows.lane import current_caller, find_caller
+from holdfast.flows.operations.cancel_delivery import forget_cancellation
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -17,18 +17,26 @@ from holdfast.errors import (
     PayloadInvalid,
     RowRefused,
     RunAlreadyTerminal,
-    RunPaused,
     SequenceConflict,
 )
 from holdfast.runtime.checkpoint.base import Append, Claim, Prepared, Statement, prepare
 from holdfast.runtime.clock import now, sleep_until
 from holdfast.runtime.deferred import DeferredEvents
 from holdfast.runtime.events import Event, EventKind, create_event
-from holdfast.runtime.failures import as_replayed, describe_error, describe_whole, mark_step, rebuild_error
 from holdfast.runtime.head_tracker import HeadTracker
-from holdfast.runtime.invocation import invoke
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.outcomes.call_outcome import encode_result, judge, to_raise
+from holdfast.runtime.outcomes.failures import rebuild_error
+from holdfast.runtime.outcomes.invocation import invoke
+from holdfast.runtime.outcomes.unknown_outcomes import (
+    Aborted,
+    Done,
+    NotDone,
+    Unclear,
+    from_answer,
+    from_policy,
+    unknown_error,
+)
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
 from holdfast.runtime.step import (
     CancelRun,
@@ -44,7 +52,6 @@ from holdfast.runtime.step import (
     current_step,
     idempotency_key,
 )
-from holdfast.runtime.unknown_outcomes import Aborted, Done, NotDone, Unclear, from_answer, from_policy, unknown_error
 
 _NOTHING_BESIDE = SameCommit()
 FOR_THE_OWNER = (
@@ -277,13 +284,13 @@ class RunLog:
             try:
                 data, type_name, result = await self._call(step, call)
             except Exception as error:
-                failure = self._judge(step, attempt, error)
+                failure = judge(step, attempt, error)
                 await self._record_failure(step, attempt, failure)
                 # crash: whoever goes on waits for the rest of the time, then makes the next attempt.
                 if failure.pause is not None:
                     raise failure.pause from error
                 if failure.retry_in_s is None:
-                    raised = self._to_raise(step, error, failure)
+                    raised = to_raise(step, error, failure)
                     if raised is error:
                         raise
                     raise raised  # noqa: B904 - its cause is part of what is recorded
@@ -327,28 +334,11 @@ class RunLog:
         finally:
             self._calls_in_flight -= 1
             current_step.reset(token)
-        if step.codec is not None:
-            return step.codec.encode(result, f"the result of step {step.key!r}")
-        copy = to_json(result, f"the result of step {step.key!r}")[1]
-        return copy, None, copy
-
-    def _judge(self, step: Step, attempt: int, error: Exception) -> Failure:
-        if step.on_failure is not None:
-            return step.on_failure(error)
-        is_final = isinstance(error, PayloadInvalid | Nondeterminism | RunPaused)
-        describe_failure = describe_whole if step.raises_as_recorded else describe_error
-        return Failure(describe_failure(error), None if is_final else step.retry.wait_s(attempt, error))
+        return encode_result(step, result)
 
     async def _record_failure(self, step: Step, attempt: int, failure: Failure) -> None:
         retry = {} if failure.retry_in_s is None else {"retry_at": now() + failure.retry_in_s}
         await self.append(self._step_event(step, step.kinds.failed, attempt, error=dict(failure.error), **retry))
-
-    @staticmethod
-    def _to_raise(step: Step, error: Exception, failure: Failure) -> Exception:
-        if step.raises_as_recorded:
-            return as_replayed(step.key, error, failure.error)
-        mark_step(error, step.key)
-        return error
 
     def _step_event(self, step: Step, kind: str, attempt: int, **payload: Any) -> Event:
         if attempt > 1:
@@ -399,11 +389,7 @@ class RunLog:
         record.has_question = True
 
     async def _complete(self, step: Step, record: Record, result: Any, *, resolved: str) -> None:
-        what, type_name = f"the result of step {step.key!r}", None
-        if step.codec is None:
-            result = to_json(result, what)[1]
-        else:
-            result, type_name, _ = step.codec.encode(step.codec.accept(result, what), what)
+        result, type_name, _ = encode_result(step, result, is_from_outside=True)
         named = {} if type_name is None else {"result_type": type_name}
         await self.append(
             self._step_event(step, step.kinds.completed, record.attempt or 1, result=result, resolved=resolved, **named)

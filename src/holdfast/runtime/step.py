@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError, StepFailed
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.clock import sleep_until as sleep_until  # for those who make steps
 from holdfast.runtime.events import Event, EventKind
-from holdfast.runtime.unknown_outcomes import OnUnknown as OnUnknown  # for those who make steps
+from holdfast.runtime.outcomes.unknown_outcomes import OnUnknown as OnUnknown  # for those who make steps
 
 current_step: ContextVar[tuple[str, str]] = ContextVar("holdfast_step")  # run and key
 

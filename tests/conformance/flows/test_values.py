@@ -21,9 +21,9 @@ from tests.support.flow_stores import FlowStore
 
 from holdfast import Context, Done, RunPaused, decide, register_codec, run_flow
 from holdfast.errors import Nondeterminism, PayloadInvalid
-from holdfast.flows.call_record import record_call, restore_call
-from holdfast.flows.declared_types import codec_for
-from holdfast.flows.value_codec import fingerprint_arguments
+from holdfast.flows.typed_values.call_record import record_call, restore_call
+from holdfast.flows.typed_values.declared_types import codec_for
+from holdfast.flows.typed_values.value_codec import fingerprint_arguments
 from holdfast.runtime.checkpoint import InMemoryCheckpointer
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.records import fingerprint_of

@@ -14,7 +14,7 @@ from tests.support.model_server import ModelServer, Refuses, Says, asks
 from holdfast.agents.calls.provider_errors import ProviderPause
 from holdfast.agents.redaction import BLANK, SECRETS, Secrets, scrub_prompt
 from holdfast.agents.tools.rules import ToolRule
-from holdfast.runtime.failures import describe_error
+from holdfast.runtime.outcomes.failures import describe_error
 
 FORM = "-".join(("sk", "ant", "a1B2c3D4" * 4))  # put together here, so that no scanner takes it for real
 

@@ -17,7 +17,7 @@ from holdfast.agents.calls.gate import ModelCall
 from holdfast.agents.calls.provider_errors import ProviderError, ProviderPause, classify_error, pauses, to_failure
 from holdfast.agents.calls.retries import RetryRules
 from holdfast.agents.redaction import SECRETS
-from holdfast.runtime.failures import describe_error
+from holdfast.runtime.outcomes.failures import describe_error
 from holdfast.runtime.step import Failure
 
 if TYPE_CHECKING:

@@ -37,10 +37,10 @@ from holdfast.agents.policy.command_policy import READ_ONLY_FORM
 from holdfast.agents.redaction import scrubbed
 from holdfast.agents.tools.rules import NO_TOOL, UNKNOWN_TOOL, CommandSpool, ToolCall, ToolRule
 from holdfast.agents.tools.shell import grant_shell
+from holdfast.runtime.outcomes.unknown_outcomes import Done, NotDone, OnUnknown, Unclear
 from holdfast.runtime.records import Record, StepState, fingerprint_of
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import TOOL_CALL, Step, idempotency_key
-from holdfast.runtime.unknown_outcomes import Done, NotDone, OnUnknown, Unclear
 from holdfast.workspace import record_requests
 
 _EXECUTE = "execute"

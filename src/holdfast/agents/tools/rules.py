@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from holdfast.agents.policy.file_policy import to_relative
 from holdfast.agents.policy.web_policy import WEB_TOOLS
+from holdfast.runtime.outcomes.unknown_outcomes import Done, NotDone, Unclear
 from holdfast.runtime.records import Record
 from holdfast.runtime.run_fold.todo_log import TODO_TOOL
-from holdfast.runtime.unknown_outcomes import Done, NotDone, Unclear
 from holdfast.workspace import CommandPlace, announce, find_place, is_announced, is_lost
 
 

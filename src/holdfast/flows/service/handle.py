@@ -7,7 +7,7 @@ from holdfast.enums import RunStatus
 from holdfast.errors import RunCancelled, RunNotFound
 from holdfast.flows.answers import cancel_flow
 from holdfast.runtime.events import Event, EventKind
-from holdfast.runtime.failures import rebuild_error
+from holdfast.runtime.outcomes.failures import rebuild_error
 from holdfast.runtime.records import Records
 from holdfast.runtime.stores import StoreLike, open_journal
 

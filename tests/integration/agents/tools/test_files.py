@@ -11,7 +11,7 @@ from tests.support.agents.scripted_model import ScriptedModel, asks, says
 from holdfast.agents.policy.file_policy import SCRATCH_ROUTE, FilePolicy
 from holdfast.agents.tools.files import WholeFileBackend
 from holdfast.agents.tools.rules import ToolCall, file_tool_rules
-from holdfast.runtime.unknown_outcomes import Done, NotDone
+from holdfast.runtime.outcomes.unknown_outcomes import Done, NotDone
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.runtime.unknown_outcomes import (
+from holdfast.runtime.outcomes.unknown_outcomes import (
     Aborted,
     Done,
     NotDone,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from holdfast.errors import Nondeterminism
-from holdfast.flows import (
+from holdfast.flows.lane import LaneCursor, Operation, check_key, current_lane
+from holdfast.flows.operations import (
     cancel_delivery,
     child_flow,
     compensation,
@@ -17,7 +18,6 @@ from holdfast.flows import (
     timer,
     version_marker,
 )
-from holdfast.flows.lane import LaneCursor, Operation, check_key, current_lane
 from holdfast.runtime.clock import now
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from holdfast.flows.cancel_delivery import deliver, forget_cancellation
 from holdfast.flows.lane import LaneCursor, check_key
+from holdfast.flows.operations.cancel_delivery import deliver, forget_cancellation
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
 from holdfast.runtime.step import CancelRun

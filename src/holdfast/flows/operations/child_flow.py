@@ -12,13 +12,13 @@ from typing import Any
 
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, RunBusy, RunCancelled, RunPaused
-from holdfast.flows.declared_types import result_codec
 from holdfast.flows.lane import LaneCursor
-from holdfast.flows.value_codec import Codec
+from holdfast.flows.typed_values.declared_types import result_codec
+from holdfast.flows.typed_values.value_codec import Codec
 from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.events import EventKind, create_event
-from holdfast.runtime.failures import as_replayed, describe_whole, rebuild_error
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.outcomes.failures import as_replayed, describe_whole, rebuild_error
 from holdfast.runtime.records import Record, Records, StepState, describe
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Stopped, Suspended

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.flows.value_codec import UNDECLARED, Codec, TypeCodec, UnionCodec
+from holdfast.flows.typed_values.value_codec import UNDECLARED, Codec, TypeCodec, UnionCodec
 
 _PLAIN = {Any, object, None, type(None), str, int, float, bool, list, dict}
 _PLAIN_CONTAINERS = {

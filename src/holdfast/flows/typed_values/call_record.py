@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.errors import Nondeterminism, PayloadInvalid
-from holdfast.flows.declared_types import argument_codecs
-from holdfast.flows.value_codec import TypeCodec
+from holdfast.flows.typed_values.declared_types import argument_codecs
+from holdfast.flows.typed_values.value_codec import TypeCodec
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import check_fingerprint, fingerprint_of
 

@@ -13,10 +13,10 @@ from holdfast.flows.context import Context
 from holdfast.flows.run import run_flow
 from holdfast.runtime.checkpoint import InMemoryCheckpointer
 from holdfast.runtime.events import EventKind, create_event
-from holdfast.runtime.failures import MOVED_CLASSES, describe_error, failed_steps, rebuild_error
 from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.outcomes.failures import MOVED_CLASSES, describe_error, failed_steps, rebuild_error
+from holdfast.runtime.outcomes.unknown_outcomes import Done, NotDone
 from holdfast.runtime.step import Step, step_key
-from holdfast.runtime.unknown_outcomes import Done, NotDone
 
 
 class Outer:

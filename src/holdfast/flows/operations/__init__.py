@@ -1,0 +1,1 @@
+"""What a flow can ask for beside steps: one module per operation."""

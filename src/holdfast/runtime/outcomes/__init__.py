@@ -1,0 +1,1 @@
+"""How a call of a step is made, and what comes of it: a failure, or an outcome that nobody knows."""
