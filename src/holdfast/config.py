@@ -305,13 +305,8 @@ def _parse_modules(key: str, raw: _RawValue) -> tuple[str, ...]:
     found = raw.value.get("modules", ()) if isinstance(raw.value, Mapping) else raw.value
     if isinstance(raw.value, Mapping) and set(raw.value) - {"modules"}:
         _refuse(key, raw.origin, "it should hold modules and nothing else")
-    names = found.split(",") if isinstance(found, str) else found
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name.strip() for name in names):
-        _refuse(key, raw.origin, "it should be modules, such as shop.flows, or files that end in .py")
-    return tuple(
-        str(raw.base / Path(name).expanduser()) if name.endswith(".py") else name
-        for name in (each.strip() for each in names)
-    )
+    names = _parse_list(key, replace(raw, value=found))
+    return tuple(str(raw.base / Path(name).expanduser()) if name.endswith(".py") else name for name in names)
 
 
 def _parse_networks(key: str, raw: _RawValue) -> tuple[str, ...]:
