@@ -6,6 +6,7 @@ from holdfast.api.app import ROUTE_MODULES
 
 OTHER_WORDS = {
     "control": {"resume", "retry", "pause", "abort", "fork"},
+    "events": {"events", "history"},
     "sessions": {"session", "login"},
     "diff": {"diff", "difference"},
 }
