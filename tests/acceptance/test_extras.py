@@ -72,10 +72,11 @@ for name in sys.argv[1:]:
 print(json.dumps(answers))
 """
 WITH_AGENTS = [
-    *("demo", "init", "run", "resume", "pause", "retry", "abort", "fork", "merge", "approve", "reject", "trust"),
+    *("demo", "init", "run", "resume", "pause", "retry", "fork", "merge", "trust"),
     *("workflows list", "workflows show", "workflows validate", "personas list", "personas show"),
     *("db upgrade", "db check"),
 ]
+FOR_FLOWS_TOO = {"abort": "usage", "approve": "approval_not_found", "reject": "approval_not_found"}
 LIGHT = ["runs list", "approvals list", "budget", "doctor"]
 
 
@@ -121,6 +122,13 @@ def test_a_command_names_the_extra_it_lacks(answers: dict[str, tuple[int, str]],
     line = f"extra_missing: holdfast {command} needs the extra agents. Install it: pip install 'holdfast[agents]'"
 
     assert answers[command] == [1, f"holdfast: {line}\n"]
+
+
+@pytest.mark.parametrize(("command", "code"), FOR_FLOWS_TOO.items())
+def test_a_command_that_flows_need_works_with_the_core_alone(
+    answers: dict[str, tuple[int, str]], command: str, code: str
+) -> None:
+    assert answers[command][1].startswith(f"holdfast: {code}: ")
 
 
 @pytest.mark.parametrize("command", ["serve", "token list", "token create", "token revoke"])
