@@ -13,6 +13,7 @@ from holdfast.errors import Nondeterminism
 from holdfast.flows.context import Context
 from holdfast.flows.run import FlowCall
 from holdfast.flows.sync_context import call_flow
+from holdfast.flows.typed_values.call_record import restore_call
 from holdfast.runtime.checkpoint.base import Claim, Prepared, Statement
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.journal import Journal
@@ -66,7 +67,7 @@ class ReplayLog(RunLog):
     async def step(self, step: Step, call: Callable[[], Any]) -> Any:
         record = self.find("step", step.key, step.fingerprint)
         if record is not None and record.state is StepState.COMPLETED:
-            return record.result
+            return self._replay(step, record)
         if record is not None and record.state is StepState.FAILED:
             raise rebuild_error(step.key, record.error)
         raise ReplayEnd
@@ -97,15 +98,15 @@ async def check_flow(
 
 async def _check_run(journal: Journal, run_id: str, records: Records, call: FlowCall) -> RunCheck:
     facts: Mapping[str, Any] = {"run_id": run_id, "flow": call.name, "status": str(records.status)}
-    arguments = recorded_arguments(records)
-    if arguments is None:
-        message = "It was started with arguments that are not recorded, being no JSON data."
-        return RunCheck(**facts, outcome="unclear", message=message)
+    try:
+        args, kwargs = restore_call(call.flow, records.created or {})
+    except Nondeterminism as error:
+        return RunCheck(**facts, outcome="unclear", message=error.message)
     log = ReplayLog(journal, Claim(run_id, 0, records.last_seq), records)
     context = Context(log, journal, park_after_s=0.0)
     try:
         async with asyncio.timeout(_LIMIT_S):
-            await context.run(lambda: call_flow(call.flow, context, *arguments[0], **arguments[1]))
+            await context.run(lambda: call_flow(call.flow, context, *args, **kwargs))
     except TimeoutError:
         return RunCheck(**facts, outcome="unclear", message=f"Its code has not come to an end within {_LIMIT_S:g} s.")
     except Stopped as stopped:
@@ -119,17 +120,6 @@ async def _check_run(journal: Journal, run_id: str, records: Records, call: Flow
             message = f"Its code raises {type(error).__name__}: {error}"
             return RunCheck(**facts, outcome="unclear", message=message)
     return RunCheck(**facts, outcome="fits")
-
-
-def recorded_arguments(records: Records) -> tuple[list[Any], dict[str, Any]] | None:
-    """Return the arguments that a run was started with; `None` if not all of them are recorded."""
-    created = records.created or {}
-    args, kwargs = created.get("args", []), created.get("kwargs", {})
-    if not isinstance(args, list) or not isinstance(kwargs, dict):
-        return None
-    if any(isinstance(value, dict) and list(value) == ["$type"] for value in (*args, *kwargs.values())):
-        return None
-    return args, kwargs
 
 
 def _broken(facts: Mapping[str, Any], error: Nondeterminism) -> RunCheck:

@@ -81,12 +81,14 @@ class StepCall:
         says what to do if a process died in the middle of the call: `"rerun"` it, `"ask"` a person, `"fail"`, or
         ask `async def (key) -> Done(result) | NotDone()`, which gets the step's idempotency key.
         """
-        policy = DEFAULT_POLICY
-        if kwargs:
-            options = {name: kwargs.pop(name) for name in _SHORT_FORM if name in kwargs}
-            if options:
-                policy = to_policy(options)
+        policy = take_policy(kwargs) if kwargs else DEFAULT_POLICY
         return self._perform(policy, key, fn, args, kwargs)
+
+
+def take_policy(kwargs: dict[str, Any]) -> StepPolicy:
+    """Take the options of the short form out of a call's keywords: the rest is the function's."""
+    options = {name: kwargs.pop(name) for name in _SHORT_FORM if name in kwargs}
+    return to_policy(options) if options else DEFAULT_POLICY
 
 
 _SHORT_FORM = ("on_unknown", "retries", "backoff_s")

@@ -10,18 +10,21 @@ import contextvars
 import functools
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from datetime import datetime, timedelta
 from queue import SimpleQueue
-from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, get_type_hints, overload
 from uuid import UUID
 
 from holdfast.flows.context import Context, Decision
 from holdfast.flows.lane import current_caller, find_caller
 from holdfast.flows.operations.cancel_delivery import forget_cancellation
+from holdfast.flows.step_options import StepPolicy
+from holdfast.flows.sync_step import SyncStepCall
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 
 class SyncContext:
@@ -30,23 +33,44 @@ class SyncContext:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._loop = asyncio.get_running_loop()
+        self.step = SyncStepCall(self._step)
+        """Call a function once: `ctx.step(key, fn, *args)`, or `ctx.step.options(timeout=5)(key, fn, *args)`."""
 
     @property
     def run_id(self) -> str:
         return self._ctx.run_id
 
-    def step(self, key: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call `fn(*args, **kwargs)` once, in a thread, and return its result, now and on every resume.
-
-        `on_unknown`, `retries` and the other options are those of `Context.step`.
-        """
-        return self._call(self._ctx.step(key, _in_thread(fn), *args, **kwargs))
+    def _step(
+        self,
+        policy: StepPolicy,
+        key: str,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        return self._call(self._ctx._step(policy, key, _in_thread(fn), args, kwargs))
 
     def gather(self, *functions: Callable[[], _T]) -> list[_T]:
         """Call functions in parallel lanes, each in a thread of its own, and return their results in order."""
         return self._call(self._ctx.gather(*(run_in_thread(self._ctx, function) for function in functions)))
 
-    def run_flow(self, child: Callable[Concatenate[Any, _P], Any], *args: _P.args, **kwargs: _P.kwargs) -> Any:
+    @overload
+    def run_flow(
+        self, child: Callable[Concatenate[Context, _P], Coroutine[Any, Any, _T]], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T: ...
+    @overload
+    def run_flow(
+        self, child: Callable[[Context, *_Ts], Coroutine[Any, Any, _T]], /, *args: *_Ts, run_id: str
+    ) -> _T: ...
+    @overload
+    def run_flow(
+        self, child: "Callable[Concatenate[SyncContext, _P], _T]", /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T: ...
+    @overload
+    def run_flow(self, child: "Callable[[SyncContext, *_Ts], _T]", /, *args: *_Ts, run_id: str) -> _T: ...
+    def run_flow(  # type: ignore[misc]  # it takes what either signature allows
+        self, child: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
         """Run another flow, plain or not, as a run of its own, and return its result."""
         return self._call(self._ctx.run_flow(child, *args, **kwargs))
 

@@ -10,14 +10,14 @@ from typing import Any
 from holdfast.errors import ConfigInvalid, Nondeterminism, PayloadInvalid
 from holdfast.flows.context import Context
 from holdfast.flows.replay_check import ReplayLog
-from holdfast.flows.service.flow_drive import get_arguments
 from holdfast.flows.sync_context import call_flow
+from holdfast.flows.typed_values.call_record import restore_call
+from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.runtime.checkpoint.adapter import PlainStore
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.checkpoint.memory import InMemoryCheckpointer
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Records
 from holdfast.runtime.step import Interrupted, Stopped
 from holdfast.testing.virtual_clock import skip_time
@@ -54,17 +54,17 @@ async def replay(journal_file: str | Path, flow: Callable[..., Any]) -> Replay:
     finally:
         await journal.close()
     if is_over and end is not None:
-        _compare(outcome, end)
+        _compare(outcome, end, flow)
     return outcome
 
 
 async def _run(journal: Journal, records: Records, events: Sequence[Event], flow: Callable[..., Any]) -> Replay:
     run_id = events[0].run_id
-    args, kwargs = get_arguments(run_id, records)
+    args, kwargs = restore_call(flow, records.created or {})
     context = Context(ReplayLog(journal, Claim(run_id, 0, events[-1].seq), records), journal, park_after_s=0.0)
     try:
         result = await context.run(lambda: call_flow(flow, context, *args, **kwargs))
-        return Replay(result=to_json(result, "the result of the flow")[1], is_finished=True)
+        return Replay(result=result_codec(flow).encode(result, "the result of the flow")[2], is_finished=True)
     except Stopped as stopped:
         raise stopped.error from None
     except Interrupted:
@@ -73,14 +73,15 @@ async def _run(journal: Journal, records: Records, events: Sequence[Event], flow
         return Replay(error=error, is_finished=True)
 
 
-def _compare(outcome: Replay, end: Event) -> None:
+def _compare(outcome: Replay, end: Event, flow: Callable[..., Any]) -> None:
     if not outcome.is_finished:
         raise Nondeterminism("The run was over, but the code now asks for more than its journal has.")
     if end.kind == EventKind.RUN_COMPLETED:
         if outcome.error is not None:
             raise Nondeterminism(f"The run was completed, but the code now fails: {outcome.error!r}.")
-        if outcome.result != end.payload.get("result"):
-            raise Nondeterminism(f"The run returned {end.payload.get('result')!r}, the code now {outcome.result!r}.")
+        recorded = end.payload.get("result")
+        if result_codec(flow).encode(outcome.result, "the result of the flow")[0] != recorded:
+            raise Nondeterminism(f"The run returned {recorded!r}, the code now {outcome.result!r}.")
     elif outcome.error is None:
         raise Nondeterminism(f"The run failed, but the code now returns {outcome.result!r}.")
 

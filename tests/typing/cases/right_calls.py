@@ -4,7 +4,18 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import assert_type
 
-from holdfast import Context, Done, NotDone, SyncContext, register_codec, run_flow
+from holdfast import (
+    Context,
+    Done,
+    FlowHandle,
+    NotDone,
+    Runtime,
+    SyncContext,
+    register_codec,
+    run_flow,
+    start_flow,
+    step,
+)
 from holdfast.runtime.checkpoint import InMemoryCheckpointer
 
 
@@ -47,7 +58,27 @@ async def release(ctx: Context, version: str, copies: int = 1) -> datetime:
 
 
 def plainly(ctx: SyncContext, version: str) -> int:
+    notes = ctx.step("notes", write_notes, version, retries=2)
+    assert_type(notes, str)
+    assert_type(ctx.step("publish", publish, notes, tag="x"), datetime)
+    assert_type(ctx.step.options(timeout=3)("publish", publish, notes, retries=4), datetime)
+    assert_type(ctx.run_flow(release, version, 2), datetime)
+    assert_type(ctx.run_flow(release, version, run_id="r"), datetime)
+    assert_type(ctx.run_flow(plainly, version), int)
     return len(version)
+
+
+@step("send", retries=3, timeout=5)
+async def send(to: str, copies: int = 1) -> bool:
+    return bool(to)
+
+
+async def parent(ctx: Context, version: str) -> bool:
+    assert_type(await ctx.run_flow(release, version, copies=2), datetime)
+    assert_type(await ctx.run_flow(release, version, run_id="child"), datetime)
+    assert_type(await ctx.run_flow(plainly, version), int)
+    assert_type(await ctx.run_flow(plainly, version, run_id="child"), int)
+    return await send(ctx, version, copies=2)
 
 
 class Money:
@@ -64,3 +95,14 @@ async def main() -> None:
     assert_type(await run_flow(release, version="1.4", copies=2), datetime)
     assert_type(await run_flow(release, "1.4", run_id="r", tags={"team": "x"}), datetime)
     assert_type(await run_flow(plainly, "1.4", run_id="r"), int)
+    handle = await start_flow(release, "1.4", 2, run_id="r", store="other.db", tags={"team": "x"})
+    assert_type(handle, FlowHandle[datetime])
+    assert_type(await handle.result(), datetime)
+    assert_type(await (await start_flow(release, version="1.4")).result(), datetime)
+    assert_type(await (await start_flow(plainly, "1.4", run_id="r")).result(), int)
+    named = await start_flow("release", "1.4", run_id="r", copies=2)
+    named.run_id.upper()
+    async with Runtime("holdfast.db", flows=[release, plainly]) as runtime:
+        assert_type(await (await runtime.start(release, "1.4", run_id="r")).result(), datetime)
+        assert_type(await (await runtime.start(plainly, version="1.4")).result(), int)
+        (await runtime.start("release", "1.4")).run_id.upper()

@@ -1,6 +1,6 @@
 """Calls that type checkers refuse: each line that ends with `# error` and no other."""
 
-from holdfast import Context, SyncContext, register_codec, run_flow
+from holdfast import Context, Runtime, SyncContext, register_codec, run_flow, start_flow, step
 
 
 def write_notes(version: str, copies: int = 1) -> str:
@@ -37,7 +37,28 @@ def plain(ctx: Context) -> int:
 
 
 def plainly(ctx: SyncContext, version: str) -> int:
+    ctx.step("notes", write_notes, 3)  # error
+    ctx.step("notes", write_notes, version, retries="3")  # error
+    ctx.step.options(retires=3)("notes", write_notes, version)  # error
+    ctx.step.options(timeout=3)("notes", write_notes, 3)  # error
+    number: int = ctx.step("notes", write_notes, version)  # error
+    ctx.run_flow(release, 3)  # error
+    ctx.run_flow(release, 3, run_id="r")  # error
     return len(version)
+
+
+@step(retires=3)  # error
+async def send(to: str) -> bool:
+    return bool(to)
+
+
+async def parent(ctx: Context, version: str) -> None:
+    await ctx.run_flow(release)  # error
+    await ctx.run_flow(release, 3)  # error
+    await ctx.run_flow(release, 3, run_id="r")  # error
+    await ctx.run_flow(release, version, run_id=3)  # error
+    await ctx.run_flow(plainly, 3)  # error
+    text: str = await ctx.run_flow(release, version, run_id="r")  # error
 
 
 async def main() -> None:
@@ -51,3 +72,11 @@ async def main() -> None:
     text: str = await run_flow(release, "1", run_id="r")  # error
     await run_flow(plainly, 1, run_id="r")  # error
     register_codec(int, encode=len, decode=int)  # error
+    await start_flow(release)  # error
+    await start_flow(release, 3)  # error
+    await start_flow(release, 3, run_id="r")  # error
+    await start_flow(release, "1", store=3)  # error
+    await start_flow(plainly, 3, run_id="r")  # error
+    word: str = await (await start_flow(release, "1", run_id="r")).result()  # error
+    await Runtime("holdfast.db").start(release, 3)  # error
+    await Runtime("holdfast.db").start(release, 3, run_id="r")  # error

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 from uuid import UUID
 
 from holdfast.errors import Nondeterminism
@@ -27,9 +27,11 @@ from holdfast.runtime.step import CancelRun, Interrupted
 
 if TYPE_CHECKING:
     from holdfast.flows.context import Context
+    from holdfast.flows.sync_context import SyncContext
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 
 class Operations:
@@ -110,16 +112,24 @@ class Operations:
 
     @overload
     async def run_flow(
-        self, child: "Callable[Concatenate[Context, _P], Coroutine[Any, Any, _T]]", *args: _P.args, **kwargs: _P.kwargs
+        self,
+        child: "Callable[Concatenate[Context, _P], Coroutine[Any, Any, _T]]",
+        /,
+        *args: _P.args,
+        **kwargs: _P.kwargs,
     ) -> _T: ...
-
     @overload
     async def run_flow(
-        self, child: Callable[..., Coroutine[Any, Any, _T]], *args: Any, run_id: str, **kwargs: Any
+        self, child: "Callable[[Context, *_Ts], Coroutine[Any, Any, _T]]", /, *args: *_Ts, run_id: str
     ) -> _T: ...
-
-    async def run_flow(  # type: ignore[misc]  # the first way to call it has no run_id, which mypy cannot see
-        self, child: Callable[..., Coroutine[Any, Any, Any]], *args: Any, run_id: str | None = None, **kwargs: Any
+    @overload
+    async def run_flow(
+        self, child: "Callable[Concatenate[SyncContext, _P], _T]", /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T: ...
+    @overload
+    async def run_flow(self, child: "Callable[[SyncContext, *_Ts], _T]", /, *args: *_Ts, run_id: str) -> _T: ...
+    async def run_flow(  # type: ignore[misc]  # it takes what either signature allows
+        self, child: Callable[..., Any], /, *args: Any, run_id: str | None = None, **kwargs: Any
     ) -> Any:
         """Run another flow as a run of its own, in the same store, and return its result or raise its error.
 

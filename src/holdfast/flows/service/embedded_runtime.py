@@ -9,14 +9,16 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from holdfast.errors import ConfigInvalid, HoldfastError, LeaseLost, RunBusy, StoreUnsupported
+from holdfast.flows.context import Context
 from holdfast.flows.service.flow_drive import FlowDrive
 from holdfast.flows.service.flow_registry import FlowDefinition, FlowFunction, to_definitions
 from holdfast.flows.service.handle import FlowHandle
 from holdfast.flows.service.start import start_flow
+from holdfast.flows.sync_context import SyncContext
 from holdfast.runtime import flow_rows
 from holdfast.runtime.checkpoint.base import Append, AppendResult
 from holdfast.runtime.clock import sleep_until
@@ -24,6 +26,9 @@ from holdfast.runtime.flow_rows import FlowRow
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import StoreLike, open_journal
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 _GAP_S = 0.02  # between two looks: what happens at once is looked at once
 _MAX_BACK_OFF_S = 300.0
 _log = logging.getLogger("holdfast.flows")
@@ -73,11 +78,40 @@ class Runtime:
 
     # -- for programs -------------------------------------------------------------------------------------------------
 
+    @overload
+    async def start(self, flow: str, /, *args: Any, **kwargs: Any) -> FlowHandle[Any]: ...
+    @overload
     async def start(
-        self, flow: str | FlowFunction, *args: Any, run_id: str | None = None, **kwargs: Any
+        self, flow: Callable[Concatenate[Context, _P], Coroutine[Any, Any, _T]], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> FlowHandle[_T]: ...
+    @overload
+    async def start(
+        self,
+        flow: Callable[[Context, *_Ts], Coroutine[Any, Any, _T]],
+        /,
+        *args: *_Ts,
+        run_id: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> FlowHandle[_T]: ...
+    @overload
+    async def start(
+        self, flow: Callable[Concatenate[SyncContext, _P], _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> FlowHandle[_T]: ...
+    @overload
+    async def start(
+        self,
+        flow: Callable[[SyncContext, *_Ts], _T],
+        /,
+        *args: *_Ts,
+        run_id: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> FlowHandle[_T]: ...
+    async def start(  # type: ignore[misc]  # it takes what either signature allows
+        self, flow: str | Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> FlowHandle[Any]:
         """Start a flow on this runtime's store, as `start_flow` does."""
-        return await start_flow(flow, *args, run_id=run_id, store=self.store, **kwargs)
+        start: Callable[..., Coroutine[Any, Any, FlowHandle[Any]]] = start_flow
+        return await start(flow, *args, **kwargs, store=self.store)
 
     @property
     def driven(self) -> list[str]:

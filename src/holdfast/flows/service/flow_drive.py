@@ -1,14 +1,14 @@
 """One look at one run of a flow: claim it, run it as far as it goes now, give it back."""
 
 import contextlib
-from typing import Any
 
 from holdfast.enums import RunStatus
-from holdfast.errors import HoldfastError, Nondeterminism, RunCancelled, RunPaused
+from holdfast.errors import HoldfastError, RunCancelled, RunPaused
 from holdfast.flows.execution import FlowExecution
-from holdfast.flows.replay_check import recorded_arguments
 from holdfast.flows.service.flow_registry import FlowDefinition
 from holdfast.flows.sync_context import call_flow
+from holdfast.flows.typed_values.call_record import restore_call
+from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.runtime import flow_rows
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.journal import Journal
@@ -54,12 +54,13 @@ class FlowDrive:
                 self._run_id, [], claim=claim, rows=[flow_rows.ended(self._run_id, records.status)]
             )
             return
-        args, kwargs = get_arguments(self._run_id, records)
-        call = {"args": args, "kwargs": kwargs}
-        self._execution = FlowExecution(self._journal, claim, records, self.flow, call, park_after_s=self._park_after_s)
+        function, created = self._definition.function, records.created or {}
+        args, kwargs = restore_call(function, created)
+        self._execution = FlowExecution(
+            self._journal, claim, records, self.flow, created, park_after_s=self._park_after_s
+        )
         try:
-            function = self._definition.function
-            await self._execution.run(lambda ctx: call_flow(function, ctx, *args, **kwargs))
+            await self._execution.run(lambda ctx: call_flow(function, ctx, *args, **kwargs), result_codec(function))
         except (RunPaused, RunCancelled, Parked):
             pass
         except Drained:
@@ -79,15 +80,3 @@ class FlowDrive:
         """Let another process see at once that it may go on with the run."""
         with contextlib.suppress(HoldfastError):  # it is found as interrupted then
             await self._journal.append(self._run_id, [], claim=claim, rows=[flow_rows.abandoned(self._run_id)])
-
-
-def get_arguments(run_id: str, records: Records) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments with which a run was started. Raises `Nondeterminism` if they are not all recorded."""
-    arguments = recorded_arguments(records)
-    if arguments is None:
-        raise Nondeterminism(
-            f"Run {run_id!r} was started with arguments that are not recorded, being no JSON data.",
-            hint="Go on with run_flow and the same arguments; start flows with JSON data.",
-            run_id=run_id,
-        )
-    return arguments

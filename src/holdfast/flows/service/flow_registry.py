@@ -4,14 +4,14 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from holdfast.errors import ConfigInvalid
 
-FlowFunction = Callable[..., Coroutine[Any, Any, Any]]
+FlowFunction = Callable[..., Any]  # asynchronous, or plain: `def flow(ctx: SyncContext, …)`
 _F = TypeVar("_F", bound=Callable[..., Any])
 _NAME = "__holdfast_flow__"
 

@@ -1,11 +1,13 @@
 """A handle of one flow run: its result, its status, its events, and the request to cancel it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Generic, TypeVar
 
 from holdfast.enums import RunStatus
 from holdfast.errors import RunCancelled, RunNotFound
 from holdfast.flows.answers import cancel_flow
+from holdfast.flows.service.flow_registry import find_flow
+from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.outcomes.failures import rebuild_error
 from holdfast.runtime.records import Records
@@ -17,9 +19,11 @@ _T = TypeVar("_T")
 class FlowHandle(Generic[_T]):
     """A run of a flow, wherever it is driven. Making one reads nothing."""
 
-    def __init__(self, run_id: str, store: StoreLike = "holdfast.db") -> None:
+    def __init__(self, run_id: str, store: StoreLike = "holdfast.db", flow: Callable[..., Any] | None = None) -> None:
+        """Name a run. `flow`, if the program has it, says of which type the result is; a registered one is found."""
         self.run_id = run_id
         self.store = store
+        self._flow = flow
 
     def __repr__(self) -> str:
         return f"FlowHandle({self.run_id!r})"
@@ -27,17 +31,29 @@ class FlowHandle(Generic[_T]):
     async def result(self) -> _T:
         """Wait until the run is over, in whichever process, and return its result.
 
-        Raises what the flow has raised, and `RunCancelled`. A run that waits for a person is waited for.
+        Raises what the flow has raised, and `RunCancelled`. A run that waits for a person is waited for. Where this
+        program knows the flow, by its function or by its name, the result is of the type that it declares; elsewhere it
+        is the JSON data that was recorded.
         """
-        last = None
+        last, name = None, ""
         async for event in self.events():
             last = event
+            if event.kind == EventKind.RUN_CREATED:
+                name = str(event.payload.get("flow", ""))
         if last is None or last.kind == EventKind.RUN_CANCELLED:
             raise RunCancelled(f"Run {self.run_id!r} was cancelled.", run_id=self.run_id)
         if last.kind == EventKind.RUN_FAILED:
             error = last.payload.get("error")
             raise rebuild_error(f"the flow of run {self.run_id}", error if isinstance(error, dict) else {})
-        return last.payload.get("result")  # type: ignore[return-value]  # what the flow returned
+        return self._read_result(last, name)  # type: ignore[no-any-return]  # what the flow returned
+
+    def _read_result(self, end: Event, name: str) -> Any:
+        data, type_name = end.payload.get("result"), end.payload.get("result_type")
+        definition = find_flow(name)
+        function = self._flow or (definition.function if definition else None)
+        if type_name is None or function is None:
+            return data
+        return result_codec(function).decode(data, type_name, f"The result of run {self.run_id!r}")
 
     async def status(self) -> RunStatus:
         """Return the run's status as the journal has it now. Raises `RunNotFound`."""

@@ -2,26 +2,69 @@
 
 import inspect
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from holdfast.errors import ConfigInvalid, SequenceConflict
+from holdfast.flows.context import Context
 from holdfast.flows.execution import to_created
 from holdfast.flows.run import check_tags
-from holdfast.flows.service.flow_registry import FlowFunction, find_flow, name_of
+from holdfast.flows.service.flow_registry import find_flow, name_of
 from holdfast.flows.service.handle import FlowHandle
+from holdfast.flows.sync_context import SyncContext
+from holdfast.flows.typed_values.call_record import check_call, check_recorded, record_call
 from holdfast.runtime import flow_rows
 from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.flow_rows import FlowOptions, rows_of
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.jsondata import to_json
-from holdfast.runtime.records import Records, check_fingerprint, fingerprint_of
+from holdfast.runtime.records import Records
 from holdfast.runtime.stores import StoreLike, open_journal
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
+
+@overload
 async def start_flow(
-    flow: str | FlowFunction,
+    flow: str,
+    /,
+    *args: Any,
+    run_id: str | None = None,
+    store: StoreLike = "holdfast.db",
+    tags: Mapping[str, str] | None = None,
+    **kwargs: Any,
+) -> FlowHandle[Any]: ...
+@overload
+async def start_flow(
+    flow: Callable[Concatenate[Context, _P], Coroutine[Any, Any, _T]], /, *args: _P.args, **kwargs: _P.kwargs
+) -> FlowHandle[_T]: ...
+@overload
+async def start_flow(
+    flow: Callable[[Context, *_Ts], Coroutine[Any, Any, _T]],
+    /,
+    *args: *_Ts,
+    run_id: str | None = None,
+    store: StoreLike = "holdfast.db",
+    tags: Mapping[str, str] | None = None,
+) -> FlowHandle[_T]: ...
+@overload
+async def start_flow(
+    flow: Callable[Concatenate[SyncContext, _P], _T], /, *args: _P.args, **kwargs: _P.kwargs
+) -> FlowHandle[_T]: ...
+@overload
+async def start_flow(
+    flow: Callable[[SyncContext, *_Ts], _T],
+    /,
+    *args: *_Ts,
+    run_id: str | None = None,
+    store: StoreLike = "holdfast.db",
+    tags: Mapping[str, str] | None = None,
+) -> FlowHandle[_T]: ...
+async def start_flow(  # type: ignore[misc]  # it takes what either signature allows
+    flow: str | Callable[..., Any],
+    /,
     *args: Any,
     run_id: str | None = None,
     store: StoreLike = "holdfast.db",
@@ -35,13 +78,14 @@ async def start_flow(
     `Nondeterminism` if the run was started with others.
     """
     name = flow if isinstance(flow, str) else name_of(flow)
-    _check_call(flow, name, args, kwargs)
+    _check_signature(flow, name, args, kwargs)
     run_id = uuid.uuid4().hex if run_id is None else check_run_id(run_id)
-    call = to_json({"args": list(args), "kwargs": kwargs}, f"an argument of flow {name!r}")[1]
+    call = record_call(args, kwargs)
+    check_recorded(call, name)
     options = FlowOptions(tags=None if tags is None else check_tags(tags))
     async with open_journal(store) as journal:
         await _create(journal, run_id, name, call, options)
-    return FlowHandle(run_id, store)
+    return FlowHandle(run_id, store, None if isinstance(flow, str) else flow)
 
 
 async def _create(journal: Journal, run_id: str, name: str, call: Mapping[str, Any], options: FlowOptions) -> None:
@@ -61,10 +105,12 @@ async def _create(journal: Journal, run_id: str, name: str, call: Mapping[str, A
             hint="Choose another run id.",
             run_id=run_id,
         )
-    check_fingerprint(f"Run {run_id!r}", recorded.get("fingerprint", {}), fingerprint_of(**call))
+    check_call(run_id, recorded, call)
 
 
-def _check_call(flow: str | FlowFunction, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def _check_signature(
+    flow: str | Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
     """Raise `TypeError` now for arguments that the flow does not take, as far as the flow is known here."""
     definition = find_flow(name) if isinstance(flow, str) else None
     function = definition.function if definition else flow

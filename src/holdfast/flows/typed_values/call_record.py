@@ -25,7 +25,8 @@ def record_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any
 
 def _record(value: Any) -> Any:
     try:
-        return to_json(value)[1]
+        data = to_json(value)[1]
+        return {_TYPE: "builtins.dict", _VALUE: data} if _is_marked(data) else data
     except PayloadInvalid:
         pass
     name = f"{type(value).__module__}.{type(value).__qualname__}"
@@ -33,6 +34,16 @@ def _record(value: Any) -> Any:
         return {_TYPE: name, _VALUE: TypeCodec(type(value), name).encode(value, "an argument")[0]}
     except PayloadInvalid:
         return {_TYPE: name}
+
+
+def check_recorded(call: Mapping[str, Any], flow: str) -> None:
+    """Raise `PayloadInvalid` if an argument is known by its type only: nobody could have it later."""
+    for name, item in (*enumerate(call["args"], 1), *call["kwargs"].items()):
+        if isinstance(item, dict) and set(item) == {_TYPE}:
+            raise PayloadInvalid(
+                f"Argument {name} of flow {flow!r} is a {item[_TYPE]}, which cannot be recorded.",
+                hint="Start a flow with JSON data, dataclasses, dates and the like; make clients in its steps.",
+            )
 
 
 def check_call(run_id: str, created: Mapping[str, Any], call: Mapping[str, Any]) -> None:
@@ -54,6 +65,11 @@ def _types_only(part: Any) -> Any:
 
 def _is_typed(item: Any) -> bool:
     return isinstance(item, dict) and set(item) == {_TYPE, _VALUE}
+
+
+def _is_marked(item: Any) -> bool:
+    """Return true for what looks like a record of ours, be it a user's own data."""
+    return isinstance(item, dict) and _TYPE in item and set(item) <= {_TYPE, _VALUE}
 
 
 def restore_call(flow: Callable[..., Any], created: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
