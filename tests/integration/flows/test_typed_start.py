@@ -86,7 +86,7 @@ async def test_data_that_looks_like_a_record_of_ours_comes_back_as_it_was(tmp_pa
 async def test_what_cannot_be_recorded_is_refused_before_anything_is_written() -> None:
     store = InMemoryCheckpointer()
 
-    with pytest.raises(PayloadInvalid, match="Argument 1 of flow 'echo' is a builtins.object"):
+    with pytest.raises(PayloadInvalid, match=r"Argument 1 of flow 'echo' is a builtins.object"):
         await start_flow(echo, object(), run_id="r", store=store)
 
     assert store.list_runs() == []
