@@ -13,7 +13,19 @@ from holdfast.runtime.events import Event
 _SAYS_IT_WAS_KILLED = {"run.resumed", "phase.skipped", "tool.unknown"}
 _REQUESTS = {"model.request", "agent.started", "tool.started"}
 # What differs from run to run without meaning anything: ids made up on the way, times, and where the test lives.
-_VOLATILE = {"entry", "approval_id", "report", "root", "commit", "repo_path", "asked", "id", "took_s", "resolved"}
+_VOLATILE = {
+    "entry",
+    "approval_id",
+    "report",
+    "root",
+    "commit",
+    "repo_path",
+    "asked",
+    "id",
+    "took_s",
+    "resolved",
+    "place",
+}
 _SIDE_BY_SIDE = ("style", "proof")
 """Each of them may or may not find the other's artifact in the workspace."""
 
