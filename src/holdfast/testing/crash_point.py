@@ -9,7 +9,7 @@ from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Step, Stopped
 
 Moment = Literal["before", "after", "recorded"]
-_METHODS: dict[str, str] = {"before": "_call", "after": "_call", "recorded": "_attempt"}
+_METHODS: dict[str, str] = {"before": "_call", "after": "_call", "recorded": "attempt"}
 
 
 class SimulatedCrash(Exception):
