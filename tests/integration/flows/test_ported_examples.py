@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import run_flow, send_event
-from holdfast.flows.service.start import start_flow
+from holdfast import run_flow, send_event, start_flow
 from holdfast.testing import SimulatedCrash, crash_at, memory_store, skip_time
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
