@@ -55,6 +55,8 @@ constraints: setup ## resolve the pinned versions anew, the bench's peers with t
 	  --group dev --extra all pyproject.toml --upgrade -o constraints.txt
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
 	  --constraint constraints.txt --extra all pyproject.toml benchmarks/peers.in --upgrade -o benchmarks/requirements.txt
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
+	  benchmarks/programs/prefect.in --upgrade -o benchmarks/programs/requirements.txt
 
 clean: ## remove what setup made
-	rm -rf .venv .tools .bench-venv .coding-agents
+	rm -rf .venv .tools .bench-venv .bench-venv-prefect .coding-agents
