@@ -47,6 +47,8 @@ class Config:
     model_idle_timeout_s: float | None = None
     model_tries: int | None = None
     model_max_wait_s: float | None = None
+    keep_prompts: bool = True
+    """Whether the journal keeps what models were sent."""
     search_url: str | None = None
     """Where the tool `web_search` asks; it answers as SearXNG does."""
     allowed_hosts: tuple[str, ...] = ()
@@ -383,6 +385,7 @@ _PARSERS: dict[str, Callable[[str, _RawValue], object]] = {
     "model_idle_timeout_s": _parse_timeout,
     "model_tries": _parse_tries,
     "model_max_wait_s": _parse_wait,
+    "keep_prompts": _parse_switch,
     "search_url": _parse_address,
     "allowed_hosts": _parse_names,
     "allow_unsandboxed": _parse_switch,

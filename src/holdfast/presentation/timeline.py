@@ -10,7 +10,9 @@ from holdfast.runtime.run_fold.calls import CallSpan, CallStatus, CallType
 from holdfast.runtime.run_fold.payload_text import error_text, phase_status
 from holdfast.workflow import Phase, WorkflowTemplate
 
-MAX_STEPS = 300
+MAX_STEPS = 5000
+ALL = "*"
+"""Stands for every phase, where some are opened."""
 _SPENT = {
     SegmentType.WORKING: "worked",
     SegmentType.WAITING: "waited",
@@ -92,6 +94,8 @@ class Row:
     seconds: float | None = None
     live_since: float | None = None
     attempts: int = 0
+    depth: int = 0
+    """How many calls it is inside of: those of a subagent are inside the call that began it."""
     has_steps: bool = False
     is_open: bool = False
     bars: Sequence[Bar] = ()
@@ -132,11 +136,12 @@ def draw_timeline(
     planned = {phase.key: phase for phase in details.template.phases} if details.template else {}
     rows: list[Row] = []
     for phase in run.phases:
-        row = _phase_row(phase, run, trace, planned.get(phase.key), now=now, is_open=phase.key in opened)
+        is_open = phase.key in opened or ALL in opened
+        row = _phase_row(phase, run, trace, planned.get(phase.key), now=now, is_open=is_open)
         worker = details.workers.get(planned[phase.key].role, "") if phase.key in planned else ""
         facts = _list_phase_facts(planned.get(phase.key), worker, trace, phase.key)
         rows.append(replace(row, artifact=details.artifacts.get(phase.key, ""), facts=facts))
-        if phase.key in opened:
+        if is_open:
             rows += _call_rows(phase.key, trace, now)
     return Timeline(trace.first_ts, trace.last_ts, rows, trace.milestones, trace.find_busy())
 
@@ -226,12 +231,31 @@ def _summarize_attempt(attempt: AttemptSpan, trace: RunTrace) -> AttemptSummary:
 
 
 def _call_rows(phase: str, trace: RunTrace, now: float) -> list[Row]:
-    calls = trace.calls_of(phase)
+    calls = _nest(trace.calls_of(phase))
     still_since = trace.last_ts if trace.progress.is_still else None
-    rows = [_call_row(call, now, still_since=still_since) for call in calls[:MAX_STEPS]]
+    rows = [replace(_call_row(call, now, still_since=still_since), depth=depth) for call, depth in calls[:MAX_STEPS]]
     if len(calls) > MAX_STEPS:
         rows.append(Row(type="rest", key=f"{phase}/rest", label=f"{len(calls) - MAX_STEPS} more: see Activity"))
     return rows
+
+
+def _nest(calls: Sequence[CallSpan]) -> list[tuple[CallSpan, int]]:
+    """Put the calls of each subagent behind the call that began it, with how deep they are inside."""
+    by_key = {call.key: call for call in calls}
+    inside: dict[str, list[CallSpan]] = {}
+    for call in calls:
+        # A subagent's lane has the key of the call that began it; a turn inside it has it at its beginning.
+        lane = call.lane_id
+        while lane and lane not in by_key:
+            lane = lane.rpartition("/")[0]
+        inside.setdefault(lane if lane != call.key else "", []).append(call)
+    nested: list[tuple[CallSpan, int]] = []
+    pending = [(call, 0) for call in reversed(inside.get("", []))]
+    while pending:
+        call, depth = pending.pop()
+        nested.append((call, depth))
+        pending += [(child, depth + 1) for child in reversed(inside.pop(call.key, []))]
+    return nested
 
 
 def _call_row(call: CallSpan, now: float, *, still_since: float | None = None) -> Row:
@@ -250,6 +274,7 @@ def _call_row(call: CallSpan, now: float, *, still_since: float | None = None) -
     facts += ["its outcome was unknown after a crash"] if call.is_unknown else []
     # What it did to files can be taken back.
     facts += [f"undo: holdfast restore RUN --before {call.start_seq}"] if call.tool in COMMAND_TOOLS else []
+    look = "unknown" if call.is_unknown else "denied" if call.outcome == "denied" else state
     end = "unknown" if call.is_unknown else "failed" if call.state is CallStatus.FAILED else ""
     kind = CallType.MODEL if call.type is CallType.MODEL else CallType.TOOL
     return Row(
@@ -260,7 +285,8 @@ def _call_row(call: CallSpan, now: float, *, still_since: float | None = None) -
         status=Status(tone, tone, word),
         seconds=0.0 if is_live else took,
         live_since=call.since if is_live else None,
-        bars=[Bar(kind, call.since, None if is_live else until, state, kind)],
+        attempts=call.tries,
+        bars=[Bar(kind, call.since, None if is_live else until, look, f"{call.label}, {word}")],
         ends=[End(call.since if call.until is None else call.until, end)] if end else [],
         told=f"{call.label}: {word}, {duration(took)}",
         facts=facts,

@@ -141,14 +141,14 @@ def test_the_end_of_a_run_cuts_off_what_was_under_way() -> None:
     assert known.progress.cancelled == ("ana", "Not needed.")
 
 
-def test_ten_thousand_calls_make_at_most_three_hundred_rows() -> None:
+def test_ten_thousand_calls_make_at_most_five_thousand_rows() -> None:
     calls = [(float(n), "tool.result", "plan/1/turn1", {"key": f"k{n}", "tool": "ls"}) for n in range(10_000)]
     known = fold_trace((0, "phase.started", "plan/1", {}), *calls)
 
     rows = rows_of(known, now=10_001, opened={"plan"})
 
     assert len(rows) == MAX_STEPS + 2
-    assert rows[-1].label == "9700 more: see Activity"
+    assert rows[-1].label == "5000 more: see Activity"
     assert len(rows_of(known, now=10_001)) == 1
 
 
@@ -263,3 +263,29 @@ def test_a_denied_call_is_no_done_one() -> None:
     assert row.status is not None
     assert (row.status.tone, row.status.word) == ("bad", "denied")
     assert [end.type for end in row.ends] == ["failed"]
+
+
+def test_the_calls_of_a_subagent_stand_under_the_call_that_began_it() -> None:
+    lane, task = "plan/1/turn1", "plan/1/turn1/m0.t0"
+    known = fold_trace(
+        (1, "phase.started", "plan/1", {}),
+        (2, "model.request", lane, {"key": f"{lane}/m0", "model": "m"}),
+        (3, "model.response", lane, {"key": f"{lane}/m0", "result": {}}),
+        (4, "tool.started", lane, {"key": task, "tool": "task"}),
+        (4, "tool.started", lane, {"key": f"{lane}/m0.t1", "tool": "ls"}),
+        (5, "model.request", task, {"key": f"{task}/m0", "model": "m"}),
+        (6, "model.error", task, {"key": f"{task}/m0", "error": {}, "retry_at": 6}),
+        (6, "model.request", task, {"key": f"{task}/m0", "model": "m"}),
+        (7, "tool.started", task, {"key": f"{task}/m0.t0", "tool": "read_file"}),
+    )
+
+    _, *rows = rows_of(known, now=9, opened={"*"})
+
+    assert [(row.key.removeprefix(lane), row.depth) for row in rows] == [
+        ("/m0", 0),
+        ("/m0.t0", 0),
+        ("/m0.t0/m0", 1),
+        ("/m0.t0/m0.t0", 1),
+        ("/m0.t1", 0),
+    ]
+    assert rows[2].attempts == 2

@@ -24,6 +24,8 @@ class RequestPrint:
 
     hashes: Mapping[str, str]
     size: int
+    message_hashes: Sequence[str] = ()
+    """Of each message; the same list for the lane's next request, as long as that goes on with these messages."""
 
 
 class Fingerprints:
@@ -38,17 +40,18 @@ class Fingerprints:
     def of_request(self, request: "ModelRequest[Any]", lane_id: str) -> RequestPrint:
         model = [model_name(request.model), getattr(request.model, "_llm_type", ""), *_settings(request)]
         system, tools = self._of_system(request.system_message), self._of_tools(request.tools or [])
-        messages, size = self._of_messages(request.messages, lane_id)
-        hashes = {"model": _to_print(model).hash, "system": system.hash, "tools": tools.hash, "messages": messages}
-        return RequestPrint(hashes, size + system.size + tools.size)
+        messages = self._of_messages(request.messages, lane_id)
+        chain = messages.chain.hexdigest()[:16]
+        hashes = {"model": _to_print(model).hash, "system": system.hash, "tools": tools.hash, "messages": chain}
+        return RequestPrint(hashes, messages.size + system.size + tools.size, messages.hashes)
 
-    def _of_messages(self, messages: Sequence[BaseMessage], lane_id: str) -> tuple[str, int]:
-        """Return a hash over the hashes of the messages, and their size; only messages new to the lane are hashed."""
+    def _of_messages(self, messages: Sequence[BaseMessage], lane_id: str) -> "_HashedMessages":
+        """Return the hashes of the messages and their size; only messages new to the lane are hashed."""
         known = self._hashed.get(lane_id)
         if known is None or not known.is_beginning_of(messages):
             known = self._hashed[lane_id] = _HashedMessages()
         known.add(messages[len(known.messages) :])
-        return known.chain.hexdigest()[:16], known.size
+        return known
 
     def _of_system(self, message: BaseMessage | None) -> "_Print":
         if message is not self._system_print[0]:
@@ -60,7 +63,7 @@ class Fingerprints:
         described = describe_tools(tools)
         if described != self._tools:
             self._tools = described
-            self._tools_print = _to_print([encode_or_opaque(_schema(tool)) for tool in tools])
+            self._tools_print = _to_print([encode_or_opaque(tool_schema(tool)) for tool in tools])
         return self._tools_print
 
 
@@ -75,6 +78,7 @@ class _HashedMessages:
 
     def __init__(self) -> None:
         self.messages: list[BaseMessage] = []
+        self.hashes: list[str] = []
         self.chain = hashlib.sha256()
         self.size = 0
 
@@ -88,6 +92,7 @@ class _HashedMessages:
             self.chain.update(printed.hash.encode())
             self.size += printed.size
             self.messages.append(message)
+            self.hashes.append(printed.hash)
 
 
 class _Print(NamedTuple):
@@ -110,7 +115,8 @@ def _settings(request: "ModelRequest[Any]") -> list[Any]:
     return [encode_or_opaque(request.model_settings), encode_or_opaque(request.tool_choice)]
 
 
-def _schema(tool: BaseTool | dict[str, Any]) -> Any:
+def tool_schema(tool: BaseTool | dict[str, Any]) -> Any:
+    """Return how a model sees a tool."""
     return tool if isinstance(tool, dict) else convert_to_openai_tool(tool)
 
 

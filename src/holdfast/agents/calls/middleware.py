@@ -21,6 +21,7 @@ from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.calls.stall_detector import StallDetector
 from holdfast.agents.calls.tool_calls import AfterMutation, ToolCallRecorder
 from holdfast.agents.calls.tool_costs import ToolPrice
+from holdfast.agents.sent_requests import SentRequests
 from holdfast.agents.tools.rules import ToolRule
 from holdfast.runtime.run_log import RunLog
 
@@ -48,8 +49,9 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         self._in_flight = InFlight()
         self._keys = LaneKeys(lane_id, self._in_flight)
         detector = StallDetector(services.limits)
-        self._models = ModelCallRecorder(log, self._keys, self._in_flight, detector, services, accept_drift)
-        self._tools = ToolCallRecorder(log, self._keys, self._in_flight, detector, services, after_mutation)
+        sent = SentRequests() if services.keeps_prompts else None
+        self._models = ModelCallRecorder(log, self._keys, self._in_flight, detector, services, accept_drift, sent)
+        self._tools = ToolCallRecorder(log, self._keys, self._in_flight, detector, services, after_mutation, sent)
 
     async def awrap_model_call(
         self, request: "ModelRequest[Any]", handler: Callable[["ModelRequest[Any]"], Awaitable["ModelResponse[Any]"]]

@@ -30,6 +30,7 @@ from holdfast.agents.calls.live_text import LiveText
 from holdfast.agents.calls.provider_errors import classify_error, to_failure
 from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.calls.stall_detector import NUDGE, Advice, StallDetector, Stalled, describe_stall
+from holdfast.agents.sent_requests import SentRequests
 from holdfast.errors import ModelRefused, Nondeterminism, PhaseTimeout, RowRefused
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
@@ -66,12 +67,14 @@ class ModelCallRecorder:
         detector: StallDetector,
         services: TurnServices,
         accept_drift: frozenset[str],
+        sent: SentRequests | None = None,
     ) -> None:
         self._log = log
         self._keys = keys
         self._in_flight = in_flight
         self._detector = detector
         self._services = services
+        self._sent = sent
         self._accept_drift = accept_drift - {"messages"}
         self._prints = Fingerprints()
         self.fallbacks: Sequence[BaseChatModel] = ()
@@ -97,6 +100,8 @@ class ModelCallRecorder:
         self, key: str, lane_id: str, request: "ModelRequest[Any]", handler: CallModel, *, has_fallen_back: bool = False
     ) -> "ModelResponse[Any]":
         printed = self._prints.of_request(request, lane_id)
+        # Also of a call that is replayed: the next request is told by its difference to this one.
+        sent = self._sent.describe(request, lane_id, printed) if self._sent else None
         record = self._log.records.by_key.get(("step", key))
         failure = record.error if record is not None else {}
         models, rules = [request.model, *self.fallbacks], self._services.retries
@@ -110,6 +115,7 @@ class ModelCallRecorder:
             handler,
             attempts,
             self._comparable(key, printed.hashes),
+            sent,
         )
         try:
             recorded = await self._in_flight.finish(attempt.run())
@@ -123,6 +129,8 @@ class ModelCallRecorder:
         _check_not_refused(recorded, request.model)
         self._detector.note_answer(lane_id, recorded)
         response: ModelResponse[Any] = unpack(recorded, None)
+        if self._sent:
+            self._sent.note_answer(key, response.result)
         return response
 
     def _comparable(self, key: str, hashes: Mapping[str, str]) -> dict[str, str]:
@@ -164,6 +172,7 @@ class ModelCallAttempt:
         handler: CallModel,
         attempts: Attempts,
         fingerprint: Mapping[str, str],
+        sent: Mapping[str, Any] | None = None,
     ) -> None:
         self._log = log
         self._services = services
@@ -175,6 +184,7 @@ class ModelCallAttempt:
         self._record = log.records.by_key.get(("step", call.key))
         self._number = self._record.attempt if self._record is not None else 0
         self._details: dict[str, Any] = {"model": call.model}
+        self._sent = sent
         self._live: LiveText | None = None
         slot = services.provider_slot
         self._turn: contextlib.AbstractAsyncContextManager[None] = (
@@ -210,6 +220,10 @@ class ModelCallAttempt:
         self._number += 1
         call = self._attempts.to_call(self._call)
         self._details["model"] = call.model
+        # With the first attempt of a process; further ones send the same.
+        self._details.pop("sent", None)
+        if self._sent is not None:
+            self._details["sent"], self._sent = self._sent, None
         gate = self._services.gate
         try:
             return gate.before(call) if gate else SameCommit()

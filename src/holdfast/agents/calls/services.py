@@ -52,3 +52,5 @@ class TurnServices:
     retries: RetryRules = field(default_factory=RetryRules)
     provider_slot: ProviderSlot | None = None
     """When the provider may be called: it is shared by all runs of the process."""
+    keeps_prompts: bool = True
+    """Whether the journal keeps what models were sent, for people to read."""

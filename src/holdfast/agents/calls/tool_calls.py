@@ -35,6 +35,7 @@ from holdfast.agents.calls.stall_detector import StallDetector
 from holdfast.agents.calls.tool_costs import PricedCall, ToolCosts
 from holdfast.agents.policy.command_policy import READ_ONLY_FORM
 from holdfast.agents.redaction import scrubbed
+from holdfast.agents.sent_requests import SentRequests
 from holdfast.agents.tools.rules import NO_TOOL, UNKNOWN_TOOL, CommandSpool, ToolCall, ToolRule
 from holdfast.agents.tools.shell import grant_shell
 from holdfast.runtime.outcomes.unknown_outcomes import Done, NotDone, OnUnknown, Unclear
@@ -102,6 +103,7 @@ class ToolCallRecorder:
         detector: StallDetector,
         services: TurnServices,
         after_mutation: AfterMutation | None,
+        sent: SentRequests | None = None,
     ) -> None:
         self._log = log
         self._keys = keys
@@ -109,6 +111,7 @@ class ToolCallRecorder:
         self._detector = detector
         self._services = services
         self._after_mutation = after_mutation
+        self._sent = sent
         self._permissions = ToolPermissions(services.policy, services.approver)
         self._mutating = asyncio.Lock()
         self.costs = ToolCosts(log, services.gate)
@@ -125,7 +128,10 @@ class ToolCallRecorder:
         self._detector.note_result(state.lane_id, state.key, state.call, state.result)
         if state.live and state.is_stand_in and is_opaque(state.result["value"]):
             return state.live[0]  # type: ignore[no-any-return]  # whoever drives us directly gets what its handler gave
-        answer: ToolMessage | Command[Any] = with_note(unpack(state.result, state.call), state.note)
+        recorded: ToolMessage | Command[Any] = unpack(state.result, state.call)
+        if self._sent and not state.note:
+            self._sent.note_answer(state.key, recorded)
+        answer: ToolMessage | Command[Any] = with_note(recorded, state.note)
         return answer
 
     async def _run(self, state: ToolCallState) -> ToolCallState:

@@ -121,6 +121,7 @@ def make_middleware(
         before_command=before_command,
         retries=RetryRules.of(persona, scope.config),
         provider_slot=get_rate_limits(scope.config).slot(provider_of(persona), scope.run_id),
+        keeps_prompts=scope.config.keep_prompts,
     )
     journal = JournalMiddleware(
         scope.log,

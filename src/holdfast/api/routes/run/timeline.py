@@ -1,5 +1,6 @@
 """Where the time of one run went: its timeline, for the pages to draw as it is."""
 
+import asyncio
 import time
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from holdfast.api.serialize import find_template, record_requests
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.run.load import get_run
 from holdfast.persistence.runs import StoredRun, read_artifacts
+from holdfast.presentation.model_call import ModelCallDetail, describe_model_call
 from holdfast.presentation.timeline import PhaseDetails, Timeline, draw_timeline
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -23,10 +25,13 @@ async def show_timeline(
     server: ServerDep,
     _identity: Viewer,
     opened: Annotated[
-        Text, Query(alias="open", max_length=4000, description="Phases whose calls are wanted, with commas between.")
+        Text,
+        Query(
+            alias="open", max_length=4000, description="Phases whose calls are wanted, with commas between; `*`: all."
+        ),
     ] = "",
 ) -> Timeline:
-    """Draw rows of bars in seconds since 1970, at most 300 calls for each opened phase."""
+    """Draw rows of bars in seconds since 1970, at most 5,000 calls for each opened phase."""
     stored = await get_run(server.db, run_id)
     accepted = [row for row in await read_artifacts(server.db, stored.run.id) if row.state == "accepted"]
     return draw_timeline(
@@ -40,6 +45,19 @@ async def show_timeline(
         opened=set(opened.split(",")),
         now=time.time(),
     )
+
+
+@router.get("/{run_id}/model-call", responses=READ_ONE, summary="What a model was sent, and what it answered")
+async def show_model_call(
+    run_id: RunIdPath,
+    server: ServerDep,
+    _identity: Viewer,
+    key: Annotated[Text, Query(max_length=1000, description="The key of the call, as its events have it.")],
+) -> ModelCallDetail:
+    """Put one model call together from the journal; `note` says why, where nothing is known of what was sent."""
+    stored = await get_run(server.db, run_id)
+    events = await server.journal.read(stored.run.id)
+    return await asyncio.to_thread(describe_model_call, events, key)
 
 
 def _name_worker(stored: StoredRun, role: str) -> str:

@@ -52,7 +52,16 @@ class RunView {
 	api = (rest) => `/api${this.url(rest)}`;
 	get = (rest) => getJson(this.api(rest), this.signal);
 	text = (rest) => getText(this.api(rest), this.signal);
-	event = (seq) => this.events.find((event) => event.seq === seq);
+
+	event(seq) {
+		let [low, high] = [0, this.events.length - 1];
+		while (low < high) {
+			const middle = (low + high) >> 1;
+			if (this.events[middle].seq < seq) low = middle + 1;
+			else high = middle;
+		}
+		return this.events[low]?.seq === seq ? this.events[low] : undefined;
+	}
 
 	async load() {
 		fill(this.main, loading("Loading the run…"));

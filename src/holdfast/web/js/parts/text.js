@@ -1,25 +1,56 @@
 // What agents wrote, to be read: long text in pieces, Markdown and JSON as elements. All of it is text and nothing else.
 import { bytes, plural } from "../format.js";
-import { h } from "../h.js";
+import { add, h } from "../h.js";
 import { parseInline, parseMarkdown } from "../model/markdown.js";
-import { button } from "./ui.js";
+import { button, say } from "./ui.js";
 
 const PIECE = 100_000;
 const MAX_ITEMS = 100;
 
-export function longText(text, { lines = 14, chars = 2400, className = "code" } = {}) {
+export function longText(text, { lines = 14, chars = 2400, className = "code", isNumbered = false } = {}) {
 	const start = cut(text, lines, chars);
 	const isCut = start.length < text.length;
-	const place = h(`pre.${className}.foreign`, { tabindex: isCut && "0" }, start);
+	const place = h(`pre.${className}.foreign${isNumbered ? ".numbered" : ""}`, { tabindex: isCut && "0" });
+	const put = isNumbered ? (piece) => addLines(place, piece) : (piece) => place.append(h("span", piece));
+	put(start);
 	if (!isCut) return place;
 	let shown = start.length;
 	const label = () => `Show ${shown > start.length ? "more" : "all"} (${bytes(text.length - shown)} more)`;
 	const more = button(label(), () => {
-		place.append(h("span", text.slice(shown, (shown += PIECE))));
+		put(text.slice(shown, (shown += PIECE)));
 		if (shown >= text.length) more.remove();
 		else more.textContent = label();
 	}, { kind: "tiny" });
 	return h("div.long", place, more);
+}
+
+// Each line an element, which its number is drawn before; what is copied has no numbers.
+function addLines(place, text) {
+	const [first, ...rest] = text.split("\n");
+	if (place.lastElementChild) add(place.lastElementChild, first);
+	else place.append(h("span.line", first));
+	for (const line of rest) place.append("\n", h("span.line", line));
+}
+
+export function copyButton(label, getText) {
+	const made = button(label, async () => {
+		await copy(getText());
+		made.textContent = "Copied";
+		say("Copied");
+		setTimeout(() => (made.textContent = label), 1500);
+	}, { kind: "tiny" });
+	return made;
+}
+
+async function copy(text) {
+	if (navigator.clipboard) return navigator.clipboard.writeText(text);
+	// Browsers give no clipboard to pages of another machine without TLS.
+	const field = h("textarea.unseen");
+	field.value = text;
+	document.body.append(field);
+	field.select();
+	document.execCommand("copy");
+	field.remove();
 }
 
 function cut(text, lines, chars) {

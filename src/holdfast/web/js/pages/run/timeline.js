@@ -1,92 +1,160 @@
 import { withQuery } from "../../api.js";
-import { duration, exact } from "../../format.js";
+import { count, duration, exact, plural } from "../../format.js";
 import { fill, h } from "../../h.js";
-import { outputOf } from "../../model/activity.js";
 import { axisTicks, foldedScale, foldLabels, spread } from "../../model/timescale.js";
-import { longText, markdown, raw } from "../../parts/text.js";
-import { button, facts, mark, shape } from "../../parts/ui.js";
+import { filterRows, moveTo, ROW_HEIGHTS, rowsBetween, rowTops, zoomAt } from "../../model/trace.js";
+import { markdown } from "../../parts/text.js";
+import { button, chip, chips, facts, mark, searchBox, shape } from "../../parts/ui.js";
 import { setQuery } from "../../router.js";
 import { fork } from "./actions.js";
+import { stepDetail } from "./call-detail.js";
 
 const TOP = 26;
-const HEIGHTS = { phase: 34, step: 24, rest: 24 };
+const SPARE = 200; // pixels of rows that are drawn beyond what is in view
 const MARKS = { crash: "✕", failed: "✕", aborted: "■", changes: "↺", resumed: "▶", retried: "↻", paused: "Ⅱ", unknown: "?" };
 const LEGEND = { queued: "Queued", working: "Working", waiting: "Waiting for a person", down: "Down after a crash" };
+const ONLY = [["", "All"], ["errors", "Errors"], ["tools", "Tools"], ["models", "Models"], ["retried", "Retried"]];
 
 export function timeline(panel, view) {
 	const opened = new Set(view.query.get("open")?.split(",").filter(Boolean));
 	const labels = h("div.tl-labels");
-	const drawing = h("div.tl-drawing", { tabindex: "0", role: "region", "aria-label": "Drawing of the timeline; it scrolls sideways" });
+	const axis = h("div.tl-axis");
+	const hint = "Drawing of the timeline. Arrow keys move it, plus and minus zoom, 0 shows all";
+	const drawing = h("div.tl-drawing", { tabindex: "0", role: "region", "aria-label": hint });
+	const frame = h("div.tl-frame", { onscroll: drawSoon }, h("div.tl-head"), axis, labels, drawing);
 	const detail = h("div.tl-detail");
+	const trace = h("div.trace", h("div.card.timeline", frame), detail);
+	const told = h("span.soft.small", { role: "status" });
+	const kinds = chips("Which calls");
+	const search = searchBox("Search calls", { placeholder: "Search names, input and output", value: view.query.get("find") ?? "", oninput: () => setQuery({ find: search.value.trim() }) });
+	const texts = new Map(); // what was said in an event, in lower case
 	let known = { rows: [], marks: [], busy: [], since: null, until: null };
-	let [zoom, asked] = [1, ""];
+	let [rows, tops, place, asked, frameId] = [[], [0], { zoom: 1, left: 0 }, "", 0];
+	let only = view.query.get("only") ?? "";
 	let chosen = view.query.get("row") ?? view.run.phases.find((phase) => phase.state === "failed")?.key ?? null;
 	const foldBox = h("input", { type: "checkbox", checked: true, onchange: () => draw() });
-	const zoomBy = (factor) => () => {
-		zoom = Math.min(64, Math.max(1, zoom * factor));
-		draw();
-	};
-	const zooms = { "-": ["Zoom out", zoomBy(0.5)], "+": ["Zoom in", zoomBy(2)] };
-	const zoomButton = ([sign, [label, act]]) => button(sign.replace("-", "−"), act, { kind: "tiny", "aria-label": label });
+	const widthOf = () => Math.max(120, (drawing.clientWidth || 600) - 16);
+	const zoom = (factor, x = widthOf() / 2) => ((place = zoomAt(place, { factor, x, width: widthOf() })), drawSoon());
+	const move = (by) => ((place = moveTo({ ...place, left: place.left + by }, widthOf())), drawSoon());
+	const zooms = { "-": ["Zoom out", () => zoom(0.5)], "+": ["Zoom in", () => zoom(2)], 0: ["Show all", () => zoom(0)] };
+	const zoomButton = ([sign, [label, act]]) => button(sign === "0" ? "Fit" : sign.replace("-", "−"), act, { kind: "tiny", "aria-label": label });
 	const sample = (type) => h("svg:svg", { width: 22, height: 10, "aria-hidden": "true" }, patterns("legend"), segment(type, "legend", { width: 22, height: 10 }));
 	panel.append(
+		h("div.panel-bar", kinds, search, told),
 		h(
 			"div.panel-bar",
 			h("ul.legend.small", Object.entries(LEGEND).map(([type, word]) => h("li", sample(type), word))),
-			h("div.buttons", h("label.toggle.small", foldBox, " Fold idle time"), Object.entries(zooms).map(zoomButton)),
+			h("div.buttons", h("label.toggle.small", foldBox, " Fold idle time"), ["-", "+", "0"].map((sign) => zoomButton([sign, zooms[sign]]))),
 		),
-		h("div.card.timeline", labels, drawing),
-		detail,
+		trace,
 	);
 	view.setKeys(zooms);
 	const ticking = setInterval(() => !view.isOver && !document.hidden && draw(), 1000);
 	addEventListener("resize", () => draw(), { signal: view.signal });
+	drawing.addEventListener("wheel", onWheel, { passive: false });
+	drawing.addEventListener("pointerdown", onDrag);
+	drawing.addEventListener("keydown", (event) => {
+		const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+		if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
+		event.preventDefault();
+		move(by * widthOf() * 0.2);
+	});
+
+	// The wheel alone scrolls the rows, as everywhere; with Ctrl, and by pinching, it zooms.
+	function onWheel(event) {
+		const isSideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+		if (!event.ctrlKey && !event.metaKey && !isSideways) return;
+		event.preventDefault();
+		if (isSideways && !event.ctrlKey) move(event.deltaX || event.deltaY);
+		else zoom(Math.exp(-event.deltaY / 200), event.clientX - drawing.getBoundingClientRect().left - 8);
+	}
+
+	function onDrag(event) {
+		if (event.button || event.pointerType === "touch") return;
+		let last = event.clientX;
+		const stop = new AbortController();
+		addEventListener("pointermove", (next) => (move(last - next.clientX), (last = next.clientX)), { signal: stop.signal });
+		for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => stop.abort(), { signal: stop.signal });
+	}
 
 	// The server is asked when something has happened; between, the bars only grow.
 	async function update() {
-		const open = [...opened].join(",");
+		const open = only || search.value.trim() ? "*" : [...opened].join(",");
 		const stamp = `${view.run.seq} ${open}`;
-		if (stamp === asked) return;
+		if (stamp === asked) return arrange();
 		asked = stamp;
 		try {
 			const answer = await view.get(withQuery("/timeline", { open }));
 			if (stamp !== asked) return;
 			known = answer;
-			draw();
+			arrange();
 		} catch {
 			asked = ""; // what is drawn stays
 		}
 	}
 
-	function draw() {
-		const { rows, marks, busy, since, until } = known;
-		const clockNow = Date.now() / 1000;
-		const now = view.isOver ? (until ?? clockNow) : Math.max(clockNow, until ?? 0);
-		drawLabels(rows, now);
-		const width = Math.max(200, (drawing.clientWidth || 600) - 16) * zoom;
-		const from = since ?? now - 1;
-		fill(drawing, chart(rows, foldedScale({ from, to: Math.max(now, from + 0.5), busy, width, isFolding: foldBox.checked }), marks, now));
-		if (chosen) drawDetail(rows.find((row) => row.key === chosen), now);
+	const textOf = (row) => `${row.label} ${row.brief} ${row.error}`.toLowerCase() + [row.start_seq, row.end_seq].map(eventText).join(" ");
+
+	function eventText(seq) {
+		const event = seq && view.event(seq);
+		if (!event) return "";
+		if (!texts.has(seq)) texts.set(seq, JSON.stringify(event.payload ?? {}).replaceAll("\\n", "\n").toLowerCase());
+		return texts.get(seq);
 	}
 
-	function drawLabels(rows, now) {
-		const tooks = rows.map((row) => tookOf(row, now));
-		const stamp = JSON.stringify([tooks, rows.map((row) => [row.key, row.status, row.is_open, row.attempts, row.key === chosen])]);
+	function arrange() {
+		const text = search.value.trim();
+		rows = filterRows(known.rows, { only, text, textOf });
+		tops = rowTops(rows);
+		fill(kinds, ONLY.map(([name, word]) => chip(word, only === name, () => setQuery({ only: name }))));
+		const found = rows.filter((row) => row.type === "step").length;
+		fill(told, (only || text) && (found ? `${plural(found, "call")} of ${count(known.rows.filter((row) => row.type === "step").length)}` : "No call fits"));
+		draw();
+	}
+
+	function drawSoon() {
+		frameId ||= requestAnimationFrame(() => {
+			frameId = 0;
+			draw();
+		});
+	}
+
+	function draw() {
+		const { marks, busy, since, until } = known;
+		const clockNow = Date.now() / 1000;
+		const now = view.isOver ? (until ?? clockNow) : Math.max(clockNow, until ?? 0);
+		const seen = rowsBetween(tops, frame.scrollTop - SPARE, frame.scrollTop + (frame.clientHeight || 600) + SPARE);
+		labels.style.height = `${tops.at(-1)}px`;
+		drawLabels(seen, now);
+		const [width, from] = [widthOf(), since ?? now - 1];
+		place = moveTo(place, width);
+		const whole = foldedScale({ from, to: Math.max(now, from + 0.5), busy, width: width * place.zoom, isFolding: foldBox.checked });
+		const scale = { ...whole, left: place.left, seen: width, at: (ts) => whole.toX(ts) - place.left };
+		fill(axis, axisDrawing(scale, marks));
+		fill(drawing, chart(rows, tops, seen, scale, marks, now));
+		trace.classList.toggle("has-detail", Boolean(chosen));
+		if (chosen) drawDetail(known.rows.find((row) => row.key === chosen), now);
+	}
+
+	function drawLabels({ first, last }, now) {
+		const shown = rows.slice(first, last);
+		const tooks = shown.map((row) => tookOf(row, now));
+		const stamp = JSON.stringify([first, tooks, shown.map((row) => [row.key, row.status, row.is_open, row.attempts, row.key === chosen])]);
 		if (stamp === labels.dataset.stamp) return;
 		labels.dataset.stamp = stamp;
 		const focused = labels.contains(document.activeElement) && document.activeElement.dataset.key;
-		fill(labels, h("div.tl-head"), rows.map((row, index) => label(row, tooks[index])));
-		if (focused) labels.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+		fill(labels, h("div", { style: { "padding-top": `${tops[first]}px` } }, shown.map((row, index) => label(row, tooks[index]))));
+		if (focused) labels.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 	}
 
 	function label(row, took) {
-		const { type, key, status, is_open: isOpen } = row;
+		const { type, key, status, is_open: isOpen, depth } = row;
 		if (type === "rest") return h("div.tl-label.step.soft", row.label);
 		const isPhase = type === "phase";
 		const open = h(
-			`button.tl-label.${type}`,
+			`button.tl-label.${type}.depth-${Math.min(depth, 4)}`,
 			{ type: "button", dataset: { key }, "aria-pressed": String(key === chosen), title: row.told, onclick: () => choose(key) },
-			isPhase && h(`span.mark.tone-${status.tone}`, shape(status.shape), h("span.unseen", status.word)),
+			h(`span.mark.tone-${status.tone}`, shape(status.shape), h("span.unseen", status.word)),
 			h("span.name.clip.foreign", row.label, !isPhase && [" ", h("span.soft", row.brief)]),
 			row.attempts > 1 && h("span.tag", `×${row.attempts}`),
 			h("span.soft.num.nowrap", took || status.word.toLowerCase()),
@@ -108,20 +176,31 @@ export function timeline(panel, view) {
 		fill(detail);
 		detail.dataset.stamp = "";
 		draw();
-		detail.scrollIntoView({ block: "nearest" });
+		if (chosen && innerWidth < 1100) detail.scrollIntoView({ block: "nearest" });
 	}
 
 	function drawDetail(row, now) {
-		const stamp = row ? JSON.stringify([row.key, row.status, row.tries, row.facts, row.end_seq]) : "";
+		const stamp = row ? JSON.stringify([row.key, row.status, row.tries, row.facts, row.end_seq, Boolean(view.event(row.end_seq ?? row.start_seq))]) : "";
 		if (stamp === detail.dataset.stamp) return;
 		detail.dataset.stamp = stamp;
-		const props = { "aria-label": `Details of ${row?.label}` };
-		fill(detail, row && h("section.card.padded.stack.tight", props, row.type === "step" ? stepDetail(row, view, now) : phaseDetail(row, view)));
+		const props = { "aria-label": `Details of ${row?.label}`, tabindex: "0" };
+		const close = button("Close", () => (choose(chosen), labels.querySelector(`[data-key="${CSS.escape(row.key)}"]`)?.focus()), { kind: "tiny" });
+		fill(detail, row && h("section.card.padded.stack.tight", props, row.type === "step" ? stepDetail(row, view, tookOf(row, now)) : phaseDetail(row, view), h("div.buttons", close)));
 	}
 
-	draw();
+	// An address names the phases and the call: it opens them.
+	if (chosen?.includes("/")) opened.add(chosen.split("/")[0]);
+	arrange();
 	update();
-	return { update, leave: () => clearInterval(ticking) };
+	return {
+		update,
+		query(query) {
+			only = query.get("only") ?? "";
+			if (document.activeElement !== search) search.value = query.get("find") ?? "";
+			update();
+		},
+		leave: () => clearInterval(ticking),
+	};
 }
 
 const tookOf = ({ seconds, live_since: live }, now) => (seconds === null ? "" : duration(seconds + (live === null ? 0 : Math.max(0, now - live))));
@@ -129,40 +208,48 @@ const tookOf = ({ seconds, live_since: live }, now) => (seconds === null ? "" : 
 const svgTitle = (text) => h("svg:title", text);
 const svgText = (kind, x, y, text) => h("svg:text", { class: kind, x, y }, text);
 
-function chart(rows, scale, marks, now) {
-	let y = TOP;
-	const bodies = rows.map((row) => {
-		y += HEIGHTS[row.type];
-		return rowGroup(row, y, scale, now);
-	});
-	const height = y + 4;
-	const ticks = axisTicks(scale).map(({ x, label }) => [h("svg:line.grid", { x1: x, x2: x, y1: TOP - 4, y2: height }), svgText("tick", x + 3, 14, label)]);
-	const folds = scale.folds.map(({ x, width, seconds }) => {
-		const box = h("svg:rect", { x, y: TOP - 6, width, height: height - TOP + 6 });
-		return h("svg:g.fold-mark", box, svgTitle(`Nobody worked for ${duration(seconds)}`));
-	});
-	const foldNames = foldLabels(scale).map(({ x, label }) => svgText("tick mid", x, 14, label));
-	const signs = spread(marks.map(({ ts }) => scale.toX(ts)), scale);
-	const moment = ({ type, ts, text }, index) => {
-		const x = scale.toX(ts);
-		const line = h("svg:line", { x1: x, x2: x, y1: TOP - 4, y2: height });
-		return h(`svg:g.moment.${type}`, line, svgText("mid", signs[index], TOP - 1, MARKS[type] ?? "•"), svgTitle(`${text}, ${exact(ts)}`));
-	};
-	const told = rows.map((row) => row.told).filter(Boolean).slice(0, 30).join("; ") || "Nothing has happened yet";
-	return h("svg:svg", { width: scale.width, height, role: "img", "aria-label": told }, patterns("tl"), folds, foldNames, ticks, bodies, marks.map(moment));
+function axisDrawing(scale, marks) {
+	const { left, seen, at } = scale;
+	const isSeen = (x) => x >= -20 && x <= seen + 20;
+	const ticks = axisTicks(scale, { left, right: left + seen }).map(({ x, label }) => svgText("tick", x - left + 3, 14, label));
+	const folds = foldLabels(scale).filter(({ x }) => isSeen(x - left)).map(({ x, label }) => svgText("tick mid", x - left, 14, label));
+	const shown = marks.filter(({ ts }) => isSeen(at(ts)));
+	const signs = spread(shown.map(({ ts }) => at(ts)), { width: seen });
+	const moment = ({ type, ts, text }, index) => h(`svg:g.moment.${type}`, svgText("mid", signs[index], TOP - 1, MARKS[type] ?? "•"), svgTitle(`${text}, ${exact(ts)}`));
+	return h("svg:svg", { width: seen, height: TOP, "aria-hidden": "true" }, ticks, folds, shown.map(moment));
 }
 
-function rowGroup({ type: rowType, bars, ends }, bottom, scale, now) {
-	const middle = bottom - HEIGHTS[rowType] / 2;
-	const [thick, least] = rowType === "phase" ? [16, 2] : [10, 1.5];
+function chart(rows, tops, { first, last }, scale, marks, now) {
+	const { left, seen, at } = scale;
+	const height = tops[last] - tops[first];
+	const line = (look, x) => x >= 0 && x <= seen && h(`svg:line.${look}`, { x1: x, x2: x, y1: 0, y2: height });
+	const ticks = axisTicks(scale, { left, right: left + seen }).map(({ x }) => line("grid", x - left));
+	const folds = scale.folds.filter(({ x, width }) => x + width > left && x < left + seen).map(({ x, width, seconds }) => {
+		return h("svg:g.fold-mark", h("svg:rect", { x: x - left, y: 0, width, height }), svgTitle(`Nobody worked for ${duration(seconds)}`));
+	});
+	const shown = rows.slice(first, last);
+	const bodies = shown.map((row, index) => rowGroup(row, tops[first + index + 1] - tops[first], scale, now));
+	const told = shown.map((row) => row.told).filter(Boolean).slice(0, 30).join("; ") || "Nothing has happened yet";
+	const props = { width: seen, height: Math.max(height, 4), role: "img", "aria-label": told, style: { "margin-top": `${tops[first]}px` } };
+	return h("svg:svg", props, patterns("tl"), folds, ticks, bodies, marks.map(({ type, ts }) => line(`moment-line.${type}`, at(ts))));
+}
+
+const BAD = ["failed", "cut"];
+
+function rowGroup({ type: rowType, bars, ends }, bottom, { at, seen }, now) {
+	const middle = bottom - ROW_HEIGHTS[rowType] / 2;
+	const isPhase = rowType === "phase";
 	const segments = bars.map(({ type, since, until, look, told }) => {
-		const x = scale.toX(since);
-		const looks = `${until === null ? "live" : ""} ${look === "failed" || look === "cut" ? "failed" : ""}`;
-		const box = { x, y: middle - thick / 2, width: Math.max(least, scale.toX(until ?? now) - x), height: thick, class: looks };
+		const [start, end] = [at(since), at(until ?? now)];
+		if (end < -2 || start > seen + 2) return null;
+		const x = Math.max(-4, start);
+		const thick = isPhase ? 16 : type === "model" ? 12 : 8;
+		const looks = isPhase ? (BAD.includes(look) ? "failed" : "") : `by-${look}`;
+		const box = { x, y: middle - thick / 2, width: Math.max(isPhase ? 2 : 1.5, Math.min(seen + 4, end) - x), height: thick, class: `${until === null ? "live" : ""} ${looks}` };
 		return segment(type, "tl", box, svgTitle(`${told}: ${duration((until ?? now) - since)}`));
 	});
-	const line = h("svg:line.row-line", { x1: 0, x2: scale.width, y1: bottom, y2: bottom });
-	return h("svg:g", line, segments, ends.map(({ ts, type }) => svgText(`end-mark ${type}`, scale.toX(ts) + 3, middle + 4, MARKS[type] ?? "✕")));
+	const line = h("svg:line.row-line", { x1: 0, x2: seen, y1: bottom, y2: bottom });
+	return h("svg:g", line, segments, ends.map(({ ts, type }) => at(ts) <= seen && svgText(`end-mark ${type}`, at(ts) + 3, middle + 4, MARKS[type] ?? "✕")));
 }
 
 const segment = (type, id, box, title) =>
@@ -194,19 +281,5 @@ function phaseDetail({ key, title, status, facts: told, error, hint, tries, arti
 		tries.length > 0 && h("ul.stack.tight", tries.map(attempt)),
 		artifact && h("p", "Handed in ", h("a", { href: view.url(`/artifacts?phase=${encodeURIComponent(key)}`) }, artifact), "."),
 		envelope && h("details", h("summary", "What the agent was asked"), h("div.fold", markdown(envelope))),
-	];
-}
-
-function stepDetail(row, view, now) {
-	const { start_seq: start, end_seq: end, status, error } = row;
-	const link = (seq) => h("a", { href: view.url(`/events?seq=${seq}`) }, `event ${seq}`);
-	const [{ args } = {}, { args: finalArgs, result } = {}] = [start, end].map((seq) => view.event(seq)?.payload);
-	const input = finalArgs ?? args;
-	return [
-		h("h2.foreign", h("code", row.label)),
-		facts(mark(status.tone, status.word), tookOf(row, now), row.facts, link(start), end && end !== start && link(end)),
-		input !== undefined && [h("h3", "Input"), raw(input)],
-		error && h("div.note.tone-bad.foreign", error),
-		result !== undefined && [h("h3", "Output"), longText(outputOf(result) || "(nothing)")],
 	];
 }
