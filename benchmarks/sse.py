@@ -38,7 +38,7 @@ async def _serve(pipe: Any, folder: Path, events: int, rate: float, database_url
     from holdfast.runtime.events import create_event
 
     config = load_config(data_dir=folder / "data", workspace_root=folder, database_url=database_url)
-    app = create_app(config, options=ServerOptions(has_auth=False, has_dispatcher=False))
+    app = create_app(config, options=ServerOptions(has_auth=False, drives_runs=False))
     bare = FastAPI()
     bare.get("/")(lambda: {"items": [], "next_cursor": None})
     async with AsyncExitStack() as stack:

@@ -13,7 +13,7 @@ HoldfastError
 ├── step       Nondeterminism  StepFailed  StepTimeout  EventTimeout  ToolOutcomeUnknown  ToolDenied
 ├── person     ApprovalRejected  ApprovalStale  ApprovalNotFound  ApprovalAnswered  SecondPersonNeeded  ConsentRequired
 ├── access     NotAuthenticated  RoleInsufficient  TooManyAttempts  TokenNotFound  HostNotAllowed  OriginNotAllowed
-│              RepositoryNotAllowed  UnsandboxedNotAllowed  InsideAgentCommand
+│              WorkerNotFound  RepositoryNotAllowed  UnsandboxedNotAllowed  InsideAgentCommand
 ├── request    RequestInvalid  BodyTooLarge  BodyTooSlow  ServerBusy  CursorInvalid  LastEventIdInvalid  RangeInvalid
 │              IdempotencyKeyReused  ArtifactNotFound  ReportMissing
 └── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted
@@ -335,6 +335,11 @@ class TooManyAttempts(HoldfastError):
     code = "too_many_attempts"
     error_class = ErrorClass.RETRYABLE
     default_hint = "Wait a minute, then try again."
+
+
+class WorkerNotFound(HoldfastError):
+    code = "worker_not_found"
+    default_hint = "`holdfast workers` lists them."
 
 
 class TokenNotFound(HoldfastError):

@@ -88,6 +88,10 @@ class Readiness:
         unmet = next((need for need in self._look(persona) if not need.is_met), None)
         return None if unmet is None else Missing(unmet.finding, unmet.thing, unmet.remedy)
 
+    def find_missing_here(self, persona: AgentPersona) -> str | None:
+        """Return the first key, program or package that a persona lacks on this machine; no server is asked."""
+        return next((need.thing for need in self._look_here(persona) if not need.is_met), None)
+
     def is_ready(self, persona: AgentPersona) -> bool:
         return self.find_missing(persona) is None
 

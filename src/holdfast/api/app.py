@@ -34,6 +34,7 @@ from holdfast.api.routes import (
     sessions,
     statistics,
     tokens,
+    workers,
     workflows,
 )
 from holdfast.api.routes.run import (
@@ -57,7 +58,7 @@ from holdfast.errors import HoldfastError
 
 ROUTE_MODULES = (
     *(runs, control, preview, request, events, messages, merge, artifacts, diff, report, conversations, approvals),
-    *(flows, workflows, personas, health, budget, sessions, tokens),
+    *(flows, workflows, personas, health, budget, sessions, tokens, workers),
     *(overview, inbox, plan, timeline, cost, changes, statistics, repositories, checks),  # for the pages
 )
 _DESCRIPTION = """Start, watch and steer runs of agent work.

@@ -14,7 +14,7 @@ class ServerOptions:
 
     has_auth: bool = True
     allowed_hosts: frozenset[str] = field(default=LOOPBACK_NAMES)
-    has_dispatcher: bool = True
+    drives_runs: bool = True
     poll_s: float = 2.0
     grace_s: float = 10.0
     heartbeat_s: float = 15.0

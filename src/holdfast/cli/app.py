@@ -51,6 +51,10 @@ TOKENS = {
     "list": Entry("List tokens, revoked ones too.", "commands.token:list_all"),
     "revoke": Entry("Revoke a token; it stops working at once.", "commands.token:revoke"),
 }
+WORKERS = {
+    "list": Entry("List the workers and what they drive.", "commands.workers:list_all"),
+    "drain": Entry("Let a worker take nothing more, and end.", "commands.workers:drain"),
+}
 APPROVALS = {
     "list": Entry("List what waits for a person.", "commands.approvals:approvals"),
     "show": Entry("Show what is to be approved, why, and how to answer.", "commands.approvals:show_approval"),
@@ -86,6 +90,10 @@ SECTIONS = {
     },
     "Server and maintenance": {
         "serve": Entry("Serve the API and the web pages, and drive runs.", "commands.serve:serve"),
+        "worker": Entry("Drive runs and flows from Postgres, beside other workers.", "commands.worker:worker"),
+        "workers": Entry(
+            "List the workers of the database, or let one end.", "commands.workers:list_all", members=WORKERS
+        ),
         "token": Entry("Manage tokens for the API.", members=TOKENS),
         "explain": Entry("Explain an error code, or print a page of the documentation.", "commands.explain:explain"),
         "doctor": Entry("Check this machine and name a remedy for what is missing.", "commands.doctor:doctor"),

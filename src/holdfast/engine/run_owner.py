@@ -6,7 +6,7 @@ Rule: whoever claims looks again. What was read before the claim may have been t
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.agents.tools.shell import probe_once
 from holdfast.artifact_schema import ArtifactSchemaRegistry
@@ -52,6 +52,8 @@ class RunOwner:
     registry: ArtifactSchemaRegistry
     approval_callback: ApprovalCallback | None
     find_sandbox: Callable[[], SandboxProbe] = probe_once
+    logs: dict[str, RunLog] = field(default_factory=dict)
+    """Of the runs that are driven now."""
 
     @contextlib.asynccontextmanager
     async def journal(self) -> AsyncIterator[Journal]:
@@ -110,6 +112,7 @@ class RunOwner:
             scope.log.stop(lost[0])
             task.cancel()
 
+        self.logs[scope.run_id] = scope.log
         try:
             with scope.journal.watching_for_loss(scope.log.claim, on_loss):
                 await driver.drive()
@@ -122,6 +125,15 @@ class RunOwner:
             if isinstance(stopped.error, LeaseLost):
                 await stop_commands(scope)
             raise
+        finally:
+            self.logs.pop(scope.run_id, None)
+
+    def drain(self, run_id: str) -> bool:
+        """Begin no more calls in a run that is driven here; true if one is in flight, which is worth waiting for."""
+        log = self.logs.get(run_id)
+        if log is not None:
+            log.drain()
+        return log is not None and log.has_call_in_flight
 
     async def cancel(self, run_id: str) -> None:
         """End a run whose request to cancel stands in its journal, even if what it was made from cannot be read."""

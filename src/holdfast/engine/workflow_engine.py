@@ -345,10 +345,9 @@ class WorkflowEngine:
             await write_top_up(journal, stored.run.id, amount_usd, by=by, beside=beside)
 
     async def recover(self) -> list[str]:
-        """Drive every run that should be running and has no owner, all at once; returns their ids.
+        """Drive every run that should be running and has no owner, all at once, in a program without a server.
 
-        Approvals whose deadline has passed are answered first, so a run whose every question is answered goes on too.
-        For programs without a server, whose dispatcher does this in its own loop; no other verb resumes runs by itself.
+        Returns their ids. Approvals whose deadline has passed are answered first; no other verb resumes runs by itself.
         """
         recovered: list[str] = []
 
@@ -364,9 +363,12 @@ class WorkflowEngine:
                     _log.warning("a run could not be resumed", extra={"run_id": run_id, "code": error.code})
 
         await self.decide_overdue()
-        due = [run.run_id for run in await list_due(self._db) if run.wake is None]
-        await asyncio.gather(*(try_one(run_id) for run_id in due))
+        await asyncio.gather(*(try_one(run.run_id) for run in await list_due(self._db) if run.wake is None))
         return recovered
+
+    def drain(self, run_id: str) -> bool:
+        """Begin no more calls in a run that is driven here; true if one is in flight, which is worth waiting for."""
+        return self._owner.drain(run_id)
 
     async def result(self, run_id: RunId) -> RunResult:
         """Read where a run stands now. Raises `RunNotFound`."""

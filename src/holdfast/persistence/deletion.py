@@ -30,7 +30,7 @@ OVER = TERMINAL_STATES
 CLEANUP_JOURNAL = "holdfast-cleanup"  # it has no events
 _CHILD_TABLES = (
     *("approvals", "artifacts", "ledger", "run_bindings", "run_phases", "idempotency_keys"),
-    *("run_schemas", "run_reports", "run_bases", "tree_packs"),
+    *("run_schemas", "run_reports", "run_bases", "tree_packs", "run_looks"),
 )
 _BEGUN = timedelta(days=1)  # a base pack that is being written is not any run's yet
 

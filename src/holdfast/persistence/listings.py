@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, and_, column, func, or_, select, table, text, tuple_
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from holdfast.enums import RunStatus
 from holdfast.persistence.db import Database
@@ -102,11 +103,24 @@ class DueRun:
     wake: str | None
 
 
-async def list_due(db: Database, *, limit: int | None = None, but: Collection[str] = ()) -> list[DueRun]:
+async def list_due(
+    db: Database, *, limit: int | None = None, but: Collection[str] = (), of: Collection[str] | None = None
+) -> list[DueRun]:
     """List runs that are pending or running, that a person asked to go on, or whose every question is answered.
 
-    The oldest first. Left out are those in `but`, and those that a living process owns, as far as is seen from here.
+    The oldest first, of all or of these. Left out are those in `but`, and those that a living process owns, as far as
+    is seen from here.
     """
+    conditions = [RunRow.id.not_in(list(but)), *([] if of is None else [RunRow.id.in_(list(of))])]
+    async with db.session() as session:
+        if db.path is None:
+            return await read_unowned(session, *conditions, limit=limit)
+        rows = [row for part in _select_due(*conditions) for row in await session.execute(part)]
+    owned = find_held(lock_folder(db.path), [row.id for row in rows])
+    return _to_due([row for row in rows if row.id not in owned], limit)
+
+
+def _select_due(*more: Any) -> list[Any]:
     # Three parts, each with an index of its own: what waits or is over is not looked at.
     columns = (RunRow.id, RunRow.state, RunRow.repo_path, RunRow.wake, RunRow.created_at)
     conditions = (
@@ -114,31 +128,23 @@ async def list_due(db: Database, *, limit: int | None = None, but: Collection[st
         text(DUE_INDEXES["runs_requested"]),
         and_(text(DUE_INDEXES["runs_answered"]), RunRow.wake.is_(None)),
     )
-    parts = [select(*columns).where(condition, RunRow.id.not_in(list(but))) for condition in conditions]
-    if db.path is None:
-        return await _list_unowned(db, parts, limit)
-    async with db.session() as session:
-        rows = [row for part in parts for row in await session.execute(part)]
-    owned = find_held(lock_folder(db.path), [row.id for row in rows])
-    return _to_due([row for row in rows if row.id not in owned], limit)
+    return [select(*columns).where(condition, *more) for condition in conditions]
 
 
-async def _list_unowned(db: Database, parts: Sequence[Any], limit: int | None) -> list[DueRun]:
-    """List the due runs on Postgres whose lease is over, and those of which this machine sees that the owner died."""
+async def read_unowned(session: AsyncSession, *conditions: Any, limit: int | None = None) -> list[DueRun]:
+    """Read the due runs on Postgres whose lease is over, and those of which this machine sees that the owner died."""
     found: list[Any] = []
-    async with db.session() as session:
-        for part in parts:
-            query = part.outerjoin(_JOURNAL, _JOURNAL.c.run_id == RunRow.id)
-            free = query.where(or_(_JOURNAL.c.owner.is_(None), _JOURNAL.c.lease_until <= func.clock_timestamp()))
-            found += await session.execute(free.order_by(RunRow.created_at, RunRow.id).limit(limit))
-        here = parts[0].join(_JOURNAL, _JOURNAL.c.run_id == RunRow.id).add_columns(_JOURNAL.c.owner)
-        leased = _JOURNAL.c.lease_until > func.clock_timestamp()
-        of_machine = _JOURNAL.c.owner.contains(process_owner.machine_mark(), autoescape=True)
-        found += [
-            row
-            for row in await session.execute(here.where(leased, of_machine))
-            if process_owner.is_dead_text(row.owner)
-        ]
+    parts = _select_due(*conditions)
+    for part in parts:
+        query = part.outerjoin(_JOURNAL, _JOURNAL.c.run_id == RunRow.id)
+        free = query.where(or_(_JOURNAL.c.owner.is_(None), _JOURNAL.c.lease_until <= func.clock_timestamp()))
+        found += await session.execute(free.order_by(RunRow.created_at, RunRow.id).limit(limit))
+    here = parts[0].join(_JOURNAL, _JOURNAL.c.run_id == RunRow.id).add_columns(_JOURNAL.c.owner)
+    leased = _JOURNAL.c.lease_until > func.clock_timestamp()
+    of_machine = _JOURNAL.c.owner.contains(process_owner.machine_mark(), autoescape=True)
+    found += [
+        row for row in await session.execute(here.where(leased, of_machine)) if process_owner.is_dead_text(row.owner)
+    ]
     return _to_due(found, limit)
 
 

@@ -31,8 +31,7 @@ CommitListener = Callable[[Sequence[Append], Sequence[AppendResult], float], Non
 """Called on the loop after each commit: the appends, what became of each, and how many seconds it took."""
 _SHORT_TAIL = 200  # events; read faster on the loop than a thread can be woken
 _WAIT_S = 30.0
-_HELD_WAIT_S = 120.0  # as long as what is to be recorded waits for the store
-_HELD_LOOK_S = 0.05
+_HELD_WAIT_S, _HELD_LOOK_S = 120.0, 0.05  # as long as what is to be recorded waits for the store
 
 
 class Journal:
@@ -319,8 +318,8 @@ class Journal:
     def noticing(self, on_change: Callable[[], None]) -> Iterator[None]:
         """Call `on_change` on the loop when another process may have written anything, until left."""
         self._change_listeners.append(on_change)
-        self._watch()
         try:
+            self._watch()
             yield
         finally:
             self._change_listeners.remove(on_change)
@@ -328,12 +327,13 @@ class Journal:
     def _watch(self) -> None:
         if self._watcher is None:
             self._watcher = Watcher(
-                self.store, self._loop, lambda: list(self._listeners), self._note_heads, lambda: self._sender.sender
+                *(self.store, self._loop, lambda: list(self._listeners), self._note_heads),
+                *(lambda: self._sender.sender, lambda: bool(self._change_listeners)),
             )
         self._watcher.look_now()
 
-    def _note_heads(self, heads: dict[str, int]) -> None:
-        for on_change in list(self._change_listeners):
+    def _note_heads(self, heads: dict[str, int], is_change: bool) -> None:
+        for on_change in list(self._change_listeners) if is_change else ():
             on_change()
         for run_id, head in heads.items():
             self._note_head(run_id, head)

@@ -52,14 +52,17 @@ class Watcher:
         store: JournalStore,
         loop: asyncio.AbstractEventLoop,
         watched: Callable[[], list[str]],
-        report: Callable[[dict[str, int]], None],
+        report: Callable[[dict[str, int], bool], None],
         own_sender: Callable[[], int | None] = lambda: None,
+        hears_all: Callable[[], bool] = lambda: False,
     ) -> None:
+        """Call `report` with heads, and whether anything was heard; with `hears_all` of other runs too."""
         self._store = store
         self._loop = loop
         self._watched = watched
         self._report = report
         self._own_sender = own_sender
+        self._hears_all = hears_all
         self._is_stopped = threading.Event()
         self._is_look_due = threading.Event()
         threading.Thread(target=self._run, name="holdfast-watcher", daemon=True).start()
@@ -84,7 +87,7 @@ class Watcher:
                 self._is_look_due.clear()
                 looked_at = time.monotonic()
                 heads = self._store.read_heads(watched) if watched else {}
-                self._loop.call_soon_threadsafe(self._report, heads)
+                self._loop.call_soon_threadsafe(self._report, heads, is_due)
             except StoreError:
                 self._is_stopped.wait(0.5)  # out of reach for now; what was missed is reported when it is back
                 self._is_look_due.set()
@@ -92,4 +95,5 @@ class Watcher:
                 return  # the loop is gone
 
     def _hears_of(self, watched: list[str]) -> bool:
-        return self._store.wait_for_change(0.2, but_by=self._own_sender(), of=set(watched) or None)
+        of = None if self._hears_all() else set(watched) or None
+        return self._store.wait_for_change(0.2, but_by=self._own_sender(), of=of)

@@ -29,6 +29,7 @@ STATUSES: Mapping[str, int] = {
     "artifact_not_found": 404,
     "report_missing": 404,
     "token_not_found": 404,
+    "worker_not_found": 404,
     "body_too_slow": 408,
     "approval_answered": 409,
     "approval_stale": 409,

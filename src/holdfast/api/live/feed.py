@@ -196,7 +196,7 @@ class _FeedReader:
         self._heads.update(heads)
         self._woken.set()
 
-    def _note_change(self, _heads: Mapping[str, int]) -> None:
+    def _note_change(self, _heads: Mapping[str, int], _is_change: bool) -> None:
         self._has_news = True
         self._woken.set()
 

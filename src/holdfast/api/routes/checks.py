@@ -112,7 +112,7 @@ def _judge(checks: Sequence[Check]) -> Note:
 
 async def _describe(server: Server) -> ServerInfo:
     config = server.config
-    driven, waiting = server.dispatcher.count_driven(), server.dispatcher.count_waiting()
+    driven, waiting = server.count_runs()
     queued = f", {plural(waiting, 'run')} waiting for a place" if waiting else ""
     drives = f"{driven} of {config.max_parallel_runs} at once{queued}"
     database: Literal["sqlite", "postgresql"] = "postgresql" if config.database_path is None else "sqlite"
@@ -123,7 +123,7 @@ async def _describe(server: Server) -> ServerInfo:
         database=database,
         data_dir=str(config.data_dir),
         workspace_root=str(config.workspace_root),
-        drives_runs=server.options.has_dispatcher,
+        drives_runs=server.options.drives_runs,
         max_parallel_runs=config.max_parallel_runs,
         runs_driven=driven,
         runs_waiting=waiting,
@@ -131,7 +131,7 @@ async def _describe(server: Server) -> ServerInfo:
         runs_by_state=await count_by_state(server.db),
         facts=[
             ("Version", f"holdfast {__version__}, Python {platform.python_version()}"),
-            ("Drives runs", drives if server.options.has_dispatcher else "none itself; another holdfast serve does"),
+            ("Drives runs", drives if server.options.drives_runs else "none itself; holdfast worker does"),
             ("Open pages", f"{server.run_streams.count_clients():,}"),
             ("Database", "SQLite" if database == "sqlite" else "PostgreSQL"),
             ("Data", str(config.data_dir)),

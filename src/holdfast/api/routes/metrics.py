@@ -8,6 +8,7 @@ from starlette.responses import PlainTextResponse, Response
 from holdfast.api.http.auth import Viewer
 from holdfast.api.http.openapi import READ, files
 from holdfast.api.serialize import to_usd
+from holdfast.api.server.fleet_metrics import list_fleet_figures
 from holdfast.api.server.metrics import HttpMetrics, Labels, gauge
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.enums import RunStatus
@@ -46,12 +47,15 @@ def metrics_route(http: HttpMetrics) -> APIRouter:
         counts = await count_by_state(server.db)
         real_micros, simulated_micros = await read_total_micros(server.db)
         flows = await server.journal.query(flow_rows.count_by_status)
+        driven, waiting = server.count_runs()
+        fleet = await list_fleet_figures(server.db)
         lines = [
+            *fleet,
             *gauge("holdfast_runs", "Runs by state.", _by_state(counts)),
             *gauge("holdfast_flows", "Flow runs by state.", _by_state(flows)),
             *gauge("holdfast_flows_driven", "Flow runs that this server drives.", {(): _count_driven_flows(server)}),
-            *gauge("holdfast_runs_driven", "Runs that this server drives.", {(): server.dispatcher.count_driven()}),
-            *gauge("holdfast_runs_waiting", "Runs that wait here.", {(): server.dispatcher.count_waiting()}),
+            *gauge("holdfast_runs_driven", "Runs that this server drives.", {(): driven}),
+            *gauge("holdfast_runs_waiting", "Runs that wait here.", {(): waiting}),
             *gauge("holdfast_sse_clients", "Open event streams.", _count_streams(server)),
             *gauge(
                 "holdfast_model_calls",

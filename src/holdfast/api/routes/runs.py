@@ -75,7 +75,7 @@ async def show(run_id: RunIdPath, request: Request, server: ServerDep, identity:
         events=[event for event in events if event.seq <= head],
     )
     trace = await server.traces.get(stored.run.id)
-    detail = to_detail(record, reason=server.find_reason(stored.run.id), trace=trace, role=identity.role)
+    detail = to_detail(record, reason=await server.explain(stored.run.id), trace=trace, role=identity.role)
     return _with_etag(detail, request)  # type: ignore[return-value]  # a response as it is; the schema is the document's
 
 

@@ -26,6 +26,7 @@ from holdfast.errors import (
     UnsandboxedNotAllowed,
 )
 from holdfast.persistence.access import find_answer, remember_answer
+from holdfast.persistence.fleet import RUN_QUEUE
 from holdfast.persistence.models import ApprovalRow, IdempotencyRow
 from holdfast.persistence.runs import StoredRun, find_approval
 from holdfast.persistence.statements import set_wake
@@ -137,13 +138,14 @@ async def start_once(
         return _same(answer, request_hash)
     run_id = run_id or str(uuid.uuid4())
     try:
-        await make(run_id, () if key is None else (remember_answer(by, key, request_hash, run_id),))
+        key_row = () if key is None else (remember_answer(by, key, request_hash, run_id),)
+        await make(run_id, (*key_row, *server.queue.beside(run_id, queue=RUN_QUEUE)))
     except RowRefused:
         # Key and run are one transaction: if the same request was faster elsewhere, this one has written nothing.
         if key is None or (answer := await find_answer(server.db, by, key)) is None:
             raise
         return _same(answer, request_hash)
-    server.dispatcher.wake()
+    server.wake()
     return run_id
 
 
@@ -156,7 +158,8 @@ def _same(answer: IdempotencyRow, request_hash: str) -> str:
 async def check_can_resume(server: Server, run_id: str) -> StoredRun:
     """Check what `WorkflowEngine.resume` does, and raise what it would, without a claim."""
     loaded = await load_run(server.db, run_id, ())
-    if loaded.stored.run.state == RunStatus.RUNNING and server.dispatcher.is_driving(loaded.stored.run.id):
+    is_here = server.worker is not None and server.worker.is_driving(loaded.stored.run.id)
+    if loaded.stored.run.state == RunStatus.RUNNING and is_here:
         raise RunBusy(f"Run {run_id} is being driven.", run_id=run_id)
     return loaded.stored
 
@@ -193,9 +196,9 @@ async def change_and_go_on(
         by=change.by,
         is_retry=verb == "retry",
         then=[event],
-        beside=[set_wake(stored.run.id)],
+        beside=_wake_rows(server, stored.run.id),
     )
-    server.dispatcher.wake()
+    server.wake()
 
 
 def to_change(body: ResumeRun | RetryRun | ForkRun, *, by: str) -> ChangeRequest:
@@ -215,10 +218,14 @@ def _resume_requested(run_id: str, **facts: Any) -> Event:
     return create_event(run_id, EventKind.RUN_RESUME_REQUESTED, **facts)
 
 
+def _wake_rows(server: Server, run_id: str) -> list[Statement]:
+    return [set_wake(run_id), *server.queue.beside(run_id, queue=RUN_QUEUE)]
+
+
 async def write_and_wake(server: Server, run_id: str, event: Event) -> int:
     """Append what somebody has to act on, see that somebody does, and return the event's number."""
-    (stored,) = await server.journal.append(run_id, [event], rows=[set_wake(run_id)])
-    server.dispatcher.wake()
+    (stored,) = await server.journal.append(run_id, [event], rows=_wake_rows(server, run_id))
+    server.wake()
     return stored.seq
 
 

@@ -16,14 +16,17 @@ from holdfast.agents.calls.rate_limits import RateLimits, get_rate_limits
 from holdfast.api.live.feed import Feed
 from holdfast.api.live.run_stream import RunStreams
 from holdfast.api.options import ServerOptions
-from holdfast.api.server.dispatch import Dispatcher, InProcessDispatcher, NoDispatcher
 from holdfast.api.server.engines import Engines
 from holdfast.api.server.health_probe import HealthProbe
-from holdfast.api.server.metrics import RunMetrics
+from holdfast.api.server.metrics import RunMetrics, observe_run
 from holdfast.api.server.nightly_cleanup import clean_every_night
 from holdfast.api.server.shared_work import SharedWork
 from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
+from holdfast.fleet.assembly import make_queue, make_worker
+from holdfast.fleet.port import Queue
+from holdfast.fleet.stillness import explain_run
+from holdfast.fleet.worker import Worker, WorkerOptions
 from holdfast.flows.service.embedded_runtime import Runtime
 from holdfast.flows.service.flow_registry import load_flows
 from holdfast.persistence.access import find_valid_sessions, find_valid_tokens, forget_old
@@ -91,9 +94,11 @@ class Server:
     db: Database
     journal: Journal
     engines: Engines
-    dispatcher: Dispatcher
+    queue: Queue
+    worker: Worker | None
+    """What drives runs here, unless others do."""
     flows: Runtime | None
-    """What drives flows here, if the settings name modules of them."""
+    """What drives flows on SQLite, if the settings name modules of them; on Postgres the worker does."""
     run_streams: RunStreams
     feed: Feed
     metrics: RunMetrics
@@ -110,7 +115,21 @@ class Server:
 
     def find_reason(self, run_id: str) -> str | None:
         """Tell why a run that should go on does not, as far as this server knows."""
-        return self.dispatcher.find_reason(run_id) or self.rate_limits.find_reason(run_id)
+        here = self.worker.find_reason(run_id) if self.worker is not None else None
+        return here or self.rate_limits.find_reason(run_id)
+
+    async def explain(self, run_id: str) -> str | None:
+        """Tell why a run that should go on does not, by what this server knows and what all workers say."""
+        return self.find_reason(run_id) or await explain_run(self.db, run_id)
+
+    def count_runs(self) -> tuple[int, int]:
+        """Count the runs that are driven here, and those that wait here."""
+        return (0, 0) if self.worker is None else (self.worker.count_driven(), self.worker.count_waiting())
+
+    def wake(self) -> None:
+        """See now to what is due, instead of in a moment, if runs are driven here."""
+        if self.worker is not None:
+            self.worker.wake()
 
 
 class ServerHolder:
@@ -168,9 +187,10 @@ class ServerHolder:
             engines = Engines(db, config)
             tasks = TaskTracker()
             stack.push_async_callback(tasks.drain)
-            dispatcher = _make_dispatcher(db, journal, engines, metrics, config=config, options=options)
-            await dispatcher.start()
-            stack.push_async_callback(dispatcher.stop)
+            queue, worker = _make_worker(db, journal, engines, metrics, config=config, options=options)
+            if worker is not None:
+                await worker.start()
+                stack.push_async_callback(worker.stop)
             flows = _make_runtime(db, config=config, options=options)
             if flows is not None:
                 await stack.enter_async_context(flows)
@@ -183,7 +203,8 @@ class ServerHolder:
                 db=db,
                 journal=journal,
                 engines=engines,
-                dispatcher=dispatcher,
+                queue=queue,
+                worker=worker,
                 flows=flows,
                 run_streams=run_streams,
                 feed=feed,
@@ -204,24 +225,22 @@ async def _end(task: "asyncio.Task[None]") -> None:
     await asyncio.wait((task,))
 
 
-def _make_dispatcher(
+def _make_worker(
     db: Database, journal: Journal, engines: Engines, metrics: RunMetrics, *, config: Config, options: ServerOptions
-) -> Dispatcher:
-    if not options.has_dispatcher:
-        return NoDispatcher()
-    return InProcessDispatcher(
-        db,
-        journal,
-        engines,
-        metrics,
-        max_parallel=config.max_parallel_runs,
-        poll_s=options.poll_s,
-        grace_s=options.grace_s,
-    )
+) -> tuple[Queue, Worker | None]:
+    if not options.drives_runs:
+        return make_queue(db), None
+    how = WorkerOptions(slots=config.max_parallel_runs, poll_s=options.poll_s, grace_s=options.grace_s)
+
+    async def observe(run_id: str) -> None:
+        await observe_run(db, journal, run_id, metrics)
+
+    worker, queue = make_worker(db, journal, config, engines.for_repository, how, on_end=observe)
+    return queue, worker
 
 
 def _make_runtime(db: Database, *, config: Config, options: ServerOptions) -> Runtime | None:
-    if not options.has_dispatcher or not config.flows:
+    if not options.drives_runs or not config.flows or db.path is None:
         return None
     load_flows(config.flows)
     return Runtime(db.store, grace_s=options.grace_s, poll_s=options.poll_s)

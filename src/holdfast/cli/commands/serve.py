@@ -23,6 +23,9 @@ def serve(
         list[str] | None,
         typer.Option("--flows", metavar="MODULE", help="Drive the flows of this module, or file that ends in .py."),
     ] = None,
+    no_drive: Annotated[
+        bool, typer.Option("--no-drive", help="Drive no runs: holdfast worker does, on this machine or others.")
+    ] = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
 ) -> None:
     """Serve the API and the web pages, and drive runs.
@@ -51,7 +54,9 @@ def serve(
         host,
         port,
         config=load_config(flows=flows or None),
-        options=ServerOptions(has_auth=not no_auth, allowed_hosts=frozenset(allow_host or ())),
+        options=ServerOptions(
+            has_auth=not no_auth, allowed_hosts=frozenset(allow_host or ()), drives_runs=not no_drive
+        ),
         opens_browser=not no_browser and sys.stdin.isatty() and sys.stdout.isatty(),
         say=lambda text: typer.echo(text),
     )

@@ -52,14 +52,16 @@ async def _append_answer(journal: Journal, question: ApprovalQuestion, answer: A
     await journal.append(question.run_id, [question.to_event(answer)], rows=[question.to_answer_row(answer)])
 
 
-async def decide_overdue(db: Database, journal: Journal, *, run_id: str | None = None) -> list[str]:
+async def decide_overdue(
+    db: Database, journal: Journal, *, run_id: str | None = None, now: str | None = None
+) -> list[str]:
     """Answer what nobody has answered until its deadline, of every run or of one; the ids of the runs concerned.
 
     Called by whoever looks after runs, in any process and at any time: of several answers the first counts. The answer
-    is only written down; who drives the run acts on it.
+    is only written down; who drives the run acts on it. `now` is the time by another clock than this machine's.
     """
     answered: list[str] = []
-    for row in await list_overdue(db, now_text(), run_id=run_id):
+    for row in await list_overdue(db, now or now_text(), run_id=run_id):
         question = to_question(row)
         try:
             action = check_action(question.content.get("on_deadline", "reject"))

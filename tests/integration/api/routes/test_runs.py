@@ -209,7 +209,7 @@ async def test_a_run_over_the_limit_says_what_it_waits_for(api: Api) -> None:
         await api.wait_until_reached(run_id, "first")
     waiting = await api.start()
     server = await api.app.state.holder.get()
-    await until(lambda: server.dispatcher.find_reason(waiting) is not None)
+    await until(lambda: server.worker.find_reason(waiting) is not None)
 
     detail = (await api.viewer.get(f"/api/runs/{waiting}")).json()
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.support.api.server_world import Api
 
-from holdfast.api.server import dispatch, health_probe
+from holdfast.api.server import health_probe
+from holdfast.fleet import run_drive
 from holdfast.api.server.health_probe import HealthProbe
 from holdfast.errors import StoreFull
 from holdfast.persistence import access
@@ -81,7 +82,7 @@ async def test_an_import_of_the_agent_layer_that_failed_is_tried_again(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = 0
-    real = dispatch.importlib.import_module
+    real = run_drive.importlib.import_module
 
     def fail_once(name: str) -> Any:
         nonlocal tries
@@ -90,7 +91,7 @@ async def test_an_import_of_the_agent_layer_that_failed_is_tried_again(
             raise ImportError("a file was being replaced")
         return real(name)
 
-    monkeypatch.setattr(dispatch, "importlib", SimpleNamespace(import_module=fail_once))
+    monkeypatch.setattr(run_drive, "importlib", SimpleNamespace(import_module=fail_once))
     run_id = await api.start()
 
     assert (await api.wait_for(run_id))["state"] == "completed"

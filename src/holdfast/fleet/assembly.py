@@ -1,0 +1,45 @@
+"""A worker put together for a process: the queue that its database calls for, and what it can drive."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from holdfast.config import Config
+from holdfast.fleet.in_process import InProcessQueue
+from holdfast.fleet.port import Queue
+from holdfast.fleet.run_drive import EngineMaker, RunDrives
+from holdfast.fleet.worker import Worker, WorkerOptions
+from holdfast.flows.service.flow_registry import FlowDefinition, load_flows, to_definitions
+from holdfast.persistence.db import Database
+from holdfast.persistence.fleet import QUEUES
+from holdfast.runtime.journal import Journal
+
+
+def make_queue(db: Database, options: WorkerOptions | None = None) -> Queue:
+    """Make the queue for a database; whoever only writes to it needs no options."""
+    if db.path is not None:
+        return InProcessQueue()
+    from holdfast.fleet.procrastinate_queue import ProcrastinateQueue
+
+    options = options or WorkerOptions()
+    return ProcrastinateQueue(db, queues=options.queues or QUEUES, flows=options.flows)
+
+
+def make_worker(
+    db: Database,
+    journal: Journal,
+    config: Config,
+    make_engine: EngineMaker,
+    options: WorkerOptions,
+    *,
+    on_end: Callable[[str], Awaitable[None]] | None = None,
+) -> tuple[Worker, Queue]:
+    """Make a worker and its queue. Raises `ConfigInvalid` if a module of flows cannot be imported."""
+    flows: dict[str, FlowDefinition] = {}
+    if config.flows and db.path is None:
+        load_flows(config.flows)
+        flows = to_definitions(None)
+    options = replace(options, queues=options.queues or QUEUES, flows=tuple(sorted(flows)))
+    queue = make_queue(db, options)
+    # On one machine there is nobody to leave a run to: it fails, and says what is missing.
+    drives = RunDrives(db, journal, config, make_engine, flows=flows, is_choosy=queue.describe().is_shared)
+    return Worker(db, journal, queue, drives, options, on_end=on_end), queue

@@ -1,0 +1,66 @@
+"""What a queue of runs has to be able to do, whichever engine is behind it.
+
+Rule: rows say what is due, the claim says who has it, a queue only says "look at run X". It owns nothing and retries
+nothing; a job that is lost, doubled or late costs seconds.
+"""
+
+import asyncio
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from holdfast.persistence.fleet import DueJob
+from holdfast.runtime.checkpoint.base import Statement
+
+
+class RunTaker(Protocol):
+    """Whoever drives runs here."""
+
+    def take(self, run_id: str) -> "asyncio.Task[None] | None":
+        """Begin to drive a run, if it is due and can be driven; `None` if there is no place, or it is in hand."""
+        ...
+
+    def list_passed_over(self) -> Set[str]:
+        """List the runs that it need not be told of now: it drives them, or tries them again later."""
+        ...
+
+
+@dataclass(frozen=True)
+class QueueDescription:
+    """What a queue is, for people."""
+
+    engine: str
+    is_shared: bool
+    """Other processes bring runs into it, and take them out."""
+
+
+class Queue(Protocol):
+    """Brings runs to a taker."""
+
+    def beside(
+        self, run_id: str, *, queue: str, priority: int = 0, flow: str = "", at: datetime | None = None
+    ) -> Sequence[Statement]:
+        """Return what is written with the events that make a run due, so that whoever takes runs hears of it at once.
+
+        It never refuses them. A run that is due later is found by the sweep.
+        """
+        ...
+
+    async def enqueue(self, jobs: Sequence[DueJob]) -> None:
+        """Bring these to somebody soon; those that wait already are left as they are."""
+        ...
+
+    async def repair(self) -> None:
+        """Make what the queue needs anew if it is lost."""
+        ...
+
+    async def serve(self, taker: RunTaker, slots: int) -> None:
+        """Give the taker runs, so many at a time, until cancelled; it goes on whenever the database is back."""
+        ...
+
+    async def stop(self) -> None:
+        """Give the taker no more runs. What it drives goes on."""
+        ...
+
+    def describe(self) -> QueueDescription: ...

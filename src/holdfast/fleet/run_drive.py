@@ -1,0 +1,128 @@
+"""One look at one run: whether it is due, whether it can be driven here, and the drive itself, of whichever kind."""
+
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from holdfast.config import Config
+from holdfast.engine.run.load import LoadedRun, load_run
+from holdfast.engine.workflow_engine import WorkflowEngine
+from holdfast.enums import RunPhaseState, RunStatus
+from holdfast.errors import BackendUnavailable, RunAlreadyTerminal, RunNotInState, StoreError, WorkspaceError
+from holdfast.flows.service.flow_drive import FlowDrive
+from holdfast.flows.service.flow_registry import FlowDefinition
+from holdfast.persistence.db import Database
+from holdfast.persistence.listings import DueRun, list_due
+from holdfast.persistence.statements import clear_wake
+from holdfast.readiness import Readiness
+from holdfast.runtime import flow_rows
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.step import Drained
+
+EngineMaker = Callable[[Path], Awaitable[WorkflowEngine]]
+_AGENTS = "holdfast.engine.phase.middleware"
+_PARK_AFTER_S = 30.0
+
+
+class Drive(Protocol):
+    """A run that is being driven."""
+
+    async def run(self) -> None:
+        """Drive it to its next stop. Raises `RunBusy` if another has it, and whatever keeps it from being driven."""
+        ...
+
+    def drain(self) -> bool:
+        """Begin no more calls; return true if one is in flight, whose end is worth waiting for."""
+        ...
+
+
+class WorkflowDrive:
+    """Drives a workflow's run, and takes back the request that it has served."""
+
+    def __init__(self, journal: Journal, engine: WorkflowEngine, run: DueRun) -> None:
+        self._journal = journal
+        self._engine = engine
+        self._run = run
+
+    async def run(self) -> None:
+        is_served = True
+        try:
+            if self._run.state == RunStatus.FAILED:
+                await self._engine.retry(self._run.run_id)
+            else:
+                await self._engine.resume(self._run.run_id)
+        except (RunAlreadyTerminal, RunNotInState, Drained):
+            pass  # somebody was faster, or it is given up as it is
+        except (WorkspaceError, StoreError, BackendUnavailable):
+            is_served = False  # nothing was written, and it is tried again
+            raise
+        finally:
+            if is_served and self._run.wake is not None:
+                # crash: the run is paused with the request still there: it is resumed once more, and pauses again.
+                await self._journal.append(self._run.run_id, [], rows=[clear_wake(self._run.run_id, self._run.wake)])
+
+    def drain(self) -> bool:
+        return self._engine.drain(self._run.run_id)
+
+
+class RunDrives:
+    """Looks at runs by their ids and makes their drives; with `is_choosy` it leaves those that it lacks a key for."""
+
+    def __init__(
+        self,
+        db: Database,
+        journal: Journal,
+        config: Config,
+        make_engine: EngineMaker,
+        *,
+        flows: Mapping[str, FlowDefinition],
+        is_choosy: bool,
+    ) -> None:
+        self.spool_dir = config.data_dir / "spool"
+        self._db = db
+        self._journal = journal
+        self._make_engine = make_engine
+        self._flows = flows
+        self._readiness = Readiness(config_dir=config.config_dir) if is_choosy else None
+        self._loading: asyncio.Task[object] | None = None
+
+    async def find(self, run_id: str) -> Drive | None:
+        """Return the drive of a run; `None` if it is not due, over, or of a flow that is not known here.
+
+        Raises `BackendUnavailable` with the fact `missing` if this machine lacks what the run needs.
+        """
+        due = await list_due(self._db, of=[run_id])
+        if due:
+            await self._check(run_id)
+            await self._load_agents()
+            return WorkflowDrive(self._journal, await self._make_engine(Path(due[0].repo_path)), due[0])
+        row = await self._journal.query(lambda store: flow_rows.read_row(store, run_id))
+        if row is None or row.parent_run_id is not None or row.flow not in self._flows:
+            return None
+        if not (row.is_due or row.is_driven):
+            return None
+        return FlowDrive(self._journal, self._flows[row.flow], run_id, park_after_s=_PARK_AFTER_S)
+
+    async def _check(self, run_id: str) -> None:
+        if self._readiness is None:
+            return
+        loaded = await load_run(self._db, run_id, (), may_be_over=True)
+        for role in _list_open_roles(loaded):
+            missing = await asyncio.to_thread(self._readiness.find_missing_here, loaded.personas[role])
+            if missing is not None:
+                raise BackendUnavailable(f"This machine lacks {missing}.", missing=missing)
+
+    async def _load_agents(self) -> None:
+        """Import what agents need in a thread, once: on the loop it would hold up everything else for seconds."""
+        if self._loading is None or (self._loading.done() and self._loading.exception() is not None):
+            # One that failed is tried again: what was missing may be there by now.
+            self._loading = asyncio.create_task(asyncio.to_thread(importlib.import_module, _AGENTS))
+        await asyncio.shield(self._loading)
+
+
+def _list_open_roles(loaded: LoadedRun) -> list[str]:
+    over = (RunPhaseState.COMPLETED, RunPhaseState.SKIPPED)
+    done = {key for key, row in loaded.stored.phases.items() if row.state in over}
+    return sorted({phase.role for phase in loaded.template.phases if phase.key not in done})

@@ -1,0 +1,101 @@
+"""Looking for what is due: every two seconds, and as soon as somebody says that something has changed.
+
+Rule: on Postgres one worker looks for all, by a lease of its row; two at once write the same. Whatever was lost between
+any two lines, a job, a notice, the queue's tables, is found here.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+
+from holdfast.engine.approvals.decisions import decide_overdue
+from holdfast.fleet.port import Queue, RunTaker
+from holdfast.persistence.db import Database
+from holdfast.persistence.fleet import RUN_QUEUE, DueJob, WorkerFacts, beat, forget_gone, register
+from holdfast.persistence.listings import list_due
+from holdfast.runtime.journal import Journal
+
+_MOST_DUE = 500
+_SLOW_S = 2.0  # a look that took longer: others may have lost their leases while they waited as we did
+_GAP_S = 0.05  # between two looks: what happens at once is looked at once
+_FORGET_EVERY_S = 600.0
+_log = logging.getLogger("holdfast.fleet")
+
+
+class Sweep:
+    """Looks until cancelled; on Postgres each look is also the worker's sign of life."""
+
+    def __init__(self, db: Database, journal: Journal, queue: Queue, facts: WorkerFacts, *, poll_s: float) -> None:
+        self._db = db
+        self._journal = journal
+        self._queue = queue
+        self._facts = facts
+        self._poll_s = poll_s
+        self._woken = asyncio.Event()
+        self._hearing = contextlib.ExitStack()
+        self._is_sweeper = False
+        self._forget_at = 0.0
+
+    def wake(self) -> None:
+        """Look now, instead of in a moment."""
+        self._woken.set()
+
+    async def run(self, taker: RunTaker, *, count_driven: Callable[[], int], on_drain: Callable[[], None]) -> None:
+        """Look for ever. `on_drain` is called when somebody wants this worker to take nothing more."""
+        try:
+            while True:
+                self._woken.clear()
+                began = time.monotonic()
+                try:
+                    if self._queue.describe().is_shared:
+                        await self._look_for_all(count_driven(), on_drain)
+                    else:
+                        await self._look_for_us(taker)
+                    if time.monotonic() - began > _SLOW_S:
+                        self._journal.note_outage()
+                except Exception as error:
+                    self._journal.note_outage()
+                    _log.warning("What is due could not be read; it is tried again: %s", error)
+                await asyncio.sleep(_GAP_S)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll_s):
+                        await self._woken.wait()
+        finally:
+            self._hearing.close()
+
+    async def _look_for_us(self, taker: RunTaker) -> None:
+        await decide_overdue(self._db, self._journal)
+        due = await list_due(self._db, limit=_MOST_DUE, but=taker.list_passed_over())
+        await self._queue.enqueue([DueJob(run.run_id, RUN_QUEUE) for run in due])
+
+    async def _look_for_all(self, driven: int, on_drain: Callable[[], None]) -> None:
+        heard = await beat(self._db, self._facts, driven=driven)
+        if not heard.is_known:  # it was silent for so long that it was forgotten
+            await register(self._db, self._facts)
+            return
+        if heard.is_draining:
+            on_drain()
+        self._hear(is_sweeper=heard.is_sweeper)
+        if not heard.is_sweeper:
+            return
+        if not heard.has_queue:
+            await self._queue.repair()
+        if heard.overdue_at is not None:
+            await decide_overdue(self._db, self._journal, now=heard.overdue_at)
+            self._woken.set()
+        if heard.due:
+            await self._queue.enqueue(heard.due)
+        if time.monotonic() >= self._forget_at:
+            self._forget_at = time.monotonic() + _FORGET_EVERY_S
+            await forget_gone(self._db)
+
+    def _hear(self, *, is_sweeper: bool) -> None:
+        """Hear of every commit while it falls to us to look for all; others need not."""
+        if is_sweeper == self._is_sweeper:
+            return
+        self._is_sweeper = is_sweeper
+        self._hearing.close()
+        if is_sweeper:
+            self._hearing.enter_context(self._journal.noticing(self.wake))

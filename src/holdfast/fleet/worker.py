@@ -1,0 +1,237 @@
+"""A process that drives runs: so many at a time, those that the queue brings and that it can drive.
+
+Rule: what is to be done stands in the rows, never only in memory. A worker that dies here forgets nothing; another one,
+or its own next start, finds the same rows.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable, Set
+from dataclasses import dataclass, replace
+
+from holdfast import __version__
+from holdfast.engine.run.foreign_commands import stop_foreign_commands
+from holdfast.errors import HoldfastError, LeaseLost, RunBusy, RunNotFound
+from holdfast.fleet.port import Queue
+from holdfast.fleet.run_drive import Drive, RunDrives
+from holdfast.fleet.sweep import Sweep
+from holdfast.persistence.db import Database
+from holdfast.persistence.fleet import ListedWorker, Look, WorkerFacts, drop_look, note_look, register, unregister
+from holdfast.runtime.checkpoint import process_owner
+from holdfast.runtime.journal import Journal
+
+_MAX_BACK_OFF_S = 300.0
+_LACKING_S = 60.0  # until a worker that lacks a key looks at the run again
+_BUSY_S = 0.5  # its owner may let go of it at any moment
+_LAST_S = 15.0  # for what is given up to let go of its run
+_log = logging.getLogger("holdfast.fleet")
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """How a worker works."""
+
+    name: str = ""
+    """Empty for the machine's name and the process's number."""
+    slots: int = 8
+    queues: tuple[str, ...] = ()
+    flows: tuple[str, ...] = ()
+    poll_s: float = 2.0
+    grace_s: float = 60.0
+
+
+class Worker:
+    """Takes runs from a queue and drives each in a task of its own, until it is stopped or drained."""
+
+    def __init__(
+        self,
+        db: Database,
+        journal: Journal,
+        queue: Queue,
+        drives: RunDrives,
+        options: WorkerOptions,
+        *,
+        on_end: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        self._db = db
+        self._journal = journal
+        self._queue = queue
+        self._drives = drives
+        self._options = options
+        self._on_end = on_end
+        self._owner = process_owner.new_owner()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._open: dict[str, Drive] = {}
+        self._reasons: dict[str, str] = {}
+        self._crowded: set[str] = set()
+        self._not_before: dict[str, float] = {}
+        self._back_off_s: dict[str, float] = {}
+        self._background: list[asyncio.Task[None]] = []
+        self._since = time.time()
+        self._stopping: asyncio.Task[None] | None = None
+        self.facts = WorkerFacts(
+            options.name or f"{socket.gethostname()}-{os.getpid()}",
+            self._owner.to_text(),
+            self._owner.host,
+            __version__,
+            options.slots,
+            options.queues,
+            options.flows,
+        )
+        self.stopped = asyncio.Event()
+        """Set when it drives nothing any more, and takes nothing."""
+
+    # -- its life -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        if self._queue.describe().is_shared and not await register(self._db, self.facts):
+            # Two of one name would be one row: the second gets a name of its own.
+            self.facts = replace(self.facts, name=f"{self.facts.name}-{secrets.token_hex(2)}")
+            await register(self._db, self.facts)
+        self._sweep = Sweep(self._db, self._journal, self._queue, self.facts, poll_s=self._options.poll_s)
+        looking = self._sweep.run(self, count_driven=self.count_driven, on_drain=self.drain)
+        self._background = [
+            asyncio.create_task(self._queue.serve(self, self._options.slots), name="holdfast-queue-loop"),
+            asyncio.create_task(looking, name="holdfast-sweep"),
+            asyncio.create_task(self._end_foreign_commands()),
+        ]
+
+    def drain(self) -> None:
+        """Take nothing more, and stop within the grace time."""
+        if self._stopping is None:
+            _log.info("Worker %s is to end: it takes nothing more", self.facts.name)
+            self._stopping = asyncio.create_task(self._stop(), name="holdfast-drain")
+
+    async def stop(self) -> None:
+        """Take nothing more, let calls in flight end and be recorded within the grace time, and give up the rest."""
+        self.drain()
+        await self.stopped.wait()
+
+    async def _stop(self) -> None:
+        try:
+            await self._queue.stop()
+            for run_id, task in list(self._tasks.items()):
+                drive = self._open.get(run_id)
+                if drive is None or not drive.drain():
+                    task.cancel()  # it waits, or has not begun: nothing is lost by giving it up now
+            if self._tasks:
+                _, late = await asyncio.wait(list(self._tasks.values()), timeout=self._options.grace_s)
+                for task in late:
+                    task.cancel()
+                if late:
+                    await asyncio.wait(late, timeout=_LAST_S)
+            for task in self._background:
+                task.cancel()
+            await asyncio.wait(self._background)
+            if self._queue.describe().is_shared:
+                await unregister(self._db, self.facts)
+        except Exception:
+            _log.warning("A worker could not say that it is gone", exc_info=True)
+        finally:
+            process_owner.forget(self._owner.token)
+            self.stopped.set()
+
+    async def _end_foreign_commands(self) -> None:
+        try:
+            await stop_foreign_commands(self._db, self._drives.spool_dir)
+        except Exception:
+            _log.exception("Commands of runs that another machine has could not be ended")
+
+    # -- what others ask ----------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Look now what is due, instead of in a moment."""
+        self._sweep.wake()
+
+    def find_reason(self, run_id: str) -> str | None:
+        """Tell why a run that should go on does not, as far as this worker knows."""
+        if run_id in self._crowded:
+            return f"This server works on {self._options.slots} runs already, its limit."
+        return self._reasons.get(run_id)
+
+    def describe(self) -> ListedWorker:
+        """Describe this worker as others are listed."""
+        facts, is_draining = self.facts, self._stopping is not None
+        return ListedWorker(
+            *(facts.name, facts.machine, facts.version, self._since, facts.slots, self.count_driven()),
+            *(0.0, is_draining, facts.queues, facts.flows),
+        )
+
+    def is_driving(self, run_id: str) -> bool:
+        return run_id in self._tasks
+
+    def count_driven(self) -> int:
+        return len(self._tasks)
+
+    def count_waiting(self) -> int:
+        return len(self._reasons) + len(self._crowded)
+
+    # -- runs ---------------------------------------------------------------------------------------------------------
+
+    def list_passed_over(self) -> Set[str]:
+        self._crowded.clear()
+        now = time.monotonic()
+        for run_id in [run_id for run_id, at in self._not_before.items() if at <= now]:
+            del self._not_before[run_id]
+            self._reasons.pop(run_id, None)
+        return {*self._tasks, *self._not_before}
+
+    def take(self, run_id: str) -> "asyncio.Task[None] | None":
+        is_held_back = self._not_before.get(run_id, 0.0) > time.monotonic()
+        if self._stopping is not None or run_id in self._tasks or is_held_back:
+            return None
+        if len(self._tasks) >= self._options.slots:
+            self._crowded.add(run_id)
+            return None
+        self._crowded.discard(run_id)
+        self._tasks[run_id] = task = asyncio.create_task(self._drive(run_id), name=f"holdfast-run-{run_id}")
+        task.add_done_callback(lambda _task: self._end_drive(run_id))
+        return task
+
+    def _end_drive(self, run_id: str) -> None:
+        self._tasks.pop(run_id, None)
+        self._open.pop(run_id, None)
+        self._sweep.wake()
+
+    async def _drive(self, run_id: str) -> None:
+        try:
+            drive = await self._drives.find(run_id)
+            if drive is None:
+                return
+            self._open[run_id] = drive
+            await drive.run()
+        except (RunBusy, LeaseLost):
+            self._hold_back(run_id, min(self._options.poll_s, _BUSY_S), "Another process drives it.")
+            return
+        except RunNotFound:
+            return  # deleted since; nothing may be written to it
+        except Exception as error:
+            await self._give_back(run_id, error)
+            return
+        if self._back_off_s.pop(run_id, None) is not None and self._queue.describe().is_shared:
+            await drop_look(self._db, run_id, self.facts.name)
+        if self._on_end is not None:
+            await self._on_end(run_id)
+
+    async def _give_back(self, run_id: str, error: Exception) -> None:
+        """Leave a run that cannot be driven here as it is, for others, and say why where everybody can read it."""
+        missing = str(error.facts.get("missing", "")) if isinstance(error, HoldfastError) else ""
+        wait_s = min(self._back_off_s.get(run_id, self._options.poll_s) * 2, _MAX_BACK_OFF_S)
+        self._back_off_s[run_id] = wait_s
+        wait_s = max(wait_s, _LACKING_S) if missing else wait_s
+        cause = error.message if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+        if not missing:
+            is_ours = isinstance(error, HoldfastError)
+            _log.warning("A run could not be driven: %s", cause, exc_info=not is_ours, extra={"run_id": run_id})
+        reason = f"It could not be driven and is tried again in {wait_s:g} s: {cause}"
+        self._hold_back(run_id, wait_s, reason)
+        if self._queue.describe().is_shared:
+            await note_look(self._db, run_id, Look(self.facts.name, missing, reason), wait_s=wait_s)
+
+    def _hold_back(self, run_id: str, wait_s: float, reason: str) -> None:
+        self._not_before[run_id] = time.monotonic() + wait_s
+        self._reasons[run_id] = reason

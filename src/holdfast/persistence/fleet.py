@@ -1,0 +1,346 @@
+"""Workers and what they find due, as rows: who is there, who looks for all, who looked in vain, and the queue's tables.
+
+Rule: all of this is Postgres, and times are the server's alone. What is due is said by the rows of runs and flows; the
+queue's own tables only say that somebody should look, and may be lost at any time.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from holdfast.persistence.db import Database
+from holdfast.persistence.listings import read_unowned
+from holdfast.persistence.statements.table import to_params
+from holdfast.runtime.checkpoint import process_owner
+from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.flow_rows import DEFAULT_QUEUE as FLOW_QUEUE
+
+RUN_QUEUE = "runs"
+ALIVE_S = 6.0  # as long as a lease: who has been silent for longer is passed over
+FORGET_S = 3600.0
+_MOST_DUE = 500
+_NOW = "extract(epoch FROM clock_timestamp())::float8"
+_SQL_LOCK = 0x686F6C65  # "hole": who makes the queue's tables
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """What a worker says of itself when it comes."""
+
+    name: str
+    process: str
+    machine: str
+    version: str
+    slots: int
+    queues: tuple[str, ...]
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ListedWorker:
+    name: str
+    machine: str
+    version: str
+    since: float
+    slots: int
+    driven: int
+    silent_s: float
+    is_draining: bool
+    queues: Sequence[str]
+    flows: Sequence[str]
+
+    @property
+    def is_alive(self) -> bool:
+        return self.silent_s <= ALIVE_S
+
+
+@dataclass(frozen=True)
+class DueJob:
+    """A run that somebody should look at; `flow` is empty for a workflow's."""
+
+    run_id: str
+    queue: str
+    priority: int = 0
+    flow: str = ""
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What a worker hears when it gives a sign of life."""
+
+    is_known: bool
+    is_draining: bool = False
+    is_sweeper: bool = False
+    has_queue: bool = True
+    overdue_at: str | None = None
+    """The time, as rows hold it, if an approval's deadline has passed by then."""
+    due: Sequence[DueJob] = ()
+    """What nobody has in hand; for the one that looks for all, or for itself where the queue is its own."""
+
+
+# -- workers ----------------------------------------------------------------------------------------------------------
+
+_REGISTER = f"""
+INSERT INTO workers (name, process, machine, version, queues, flows, slots, driven, is_draining, since, seen_at)
+VALUES (:name, :process, :machine, :version, :queues, :flows, :slots, 0, 0, {_NOW}, {_NOW})
+ON CONFLICT (name) DO UPDATE SET process = excluded.process, machine = excluded.machine, version = excluded.version,
+queues = excluded.queues, flows = excluded.flows, slots = excluded.slots, driven = 0, is_draining = 0,
+since = excluded.since, seen_at = excluded.seen_at, sweeps_until = 0
+WHERE workers.process = excluded.process OR workers.seen_at < {_NOW} - :alive OR workers.process = :dead
+RETURNING name
+"""  # noqa: S608 - ours
+# Two may think so at once, for one turn: what they write is the same, and then the first by name stays.
+_IS_SWEEPER = f"""
+NOT EXISTS (SELECT 1 FROM workers AS o WHERE o.name <> workers.name AND o.sweeps_until > {_NOW}
+            AND (o.name < workers.name OR workers.sweeps_until <= {_NOW}))
+"""  # noqa: S608 - ours
+_BEAT = f"""
+UPDATE workers SET seen_at = {_NOW}, driven = :driven,
+sweeps_until = CASE WHEN is_draining = 0 AND {_IS_SWEEPER} THEN {_NOW} + :alive ELSE 0 END
+WHERE name = :name AND process = :process RETURNING is_draining, sweeps_until > {_NOW}
+"""  # noqa: S608 - ours
+
+
+async def register(db: Database, facts: WorkerFacts) -> bool:
+    """Write a worker's row; false if a living one of another process has this name."""
+    async with db.session() as session:
+        found = await session.scalar(text("SELECT process FROM workers WHERE name = :name"), {"name": facts.name})
+        dead = found if found is not None and process_owner.is_dead_text(found) else ""
+        params = to_params(vars(facts)) | {"alive": ALIVE_S, "dead": dead}
+        is_ours = (await session.execute(text(_REGISTER), params)).first() is not None
+        await session.commit()
+    return is_ours
+
+
+async def unregister(db: Database, facts: WorkerFacts) -> None:
+    """Delete a worker's row, with what it found out about runs."""
+    async with db.session() as session:
+        params = {"name": facts.name, "process": facts.process}
+        gone = text("DELETE FROM workers WHERE name = :name AND process = :process RETURNING name")
+        if (await session.execute(gone, params)).first() is not None:
+            await session.execute(text("DELETE FROM run_looks WHERE worker = :name"), {"name": facts.name})
+        await session.commit()
+
+
+_HAS_QUEUE = "SELECT to_regclass('procrastinate_jobs') IS NOT NULL"
+_OVERDUE = """
+SELECT moment.now FROM (SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS now)
+AS moment WHERE EXISTS (SELECT 1 FROM approvals AS a WHERE a.state = 'pending' AND a.deadline_at <= moment.now)
+"""
+
+
+async def beat(db: Database, facts: WorkerFacts, *, driven: int) -> Beat:
+    """Give a sign of life, and if it falls to this worker look for all what is due; one transaction."""
+    async with db.session() as session:
+        params = {"name": facts.name, "process": facts.process, "driven": driven, "alive": ALIVE_S}
+        row = (await session.execute(text(_BEAT), params)).first()
+        if row is None:
+            return Beat(is_known=False)
+        is_draining, is_sweeper = bool(row[0]), bool(row[1])
+        found = Beat(True, is_draining, is_sweeper)
+        if is_sweeper:
+            has_queue = bool(await session.scalar(text(_HAS_QUEUE)))
+            overdue_at = await session.scalar(text(_OVERDUE))
+            due = await _sweep(session, has_queue=has_queue)
+            found = replace(found, has_queue=has_queue, overdue_at=overdue_at, due=due)
+        await session.commit()
+    return found
+
+
+_LIST = f"""
+SELECT name, machine, version, since, slots, driven, {_NOW} - seen_at, is_draining, queues, flows
+FROM workers ORDER BY name
+"""  # noqa: S608 - ours
+
+
+async def list_workers(db: Database) -> list[ListedWorker]:
+    """List the workers that are there, or were until lately, by name; on SQLite nobody is but the server itself."""
+    if db.path is not None:
+        return []
+    async with db.session() as session:
+        return [_to_listed(row) for row in await session.execute(text(_LIST))]
+
+
+def _to_listed(row: Any) -> ListedWorker:
+    name, machine, version, since, slots, driven, silent_s, is_draining, queues, flows = row
+    return ListedWorker(
+        *(name, machine, version, float(since), slots, driven, max(0.0, float(silent_s)), bool(is_draining)),
+        *(json.loads(queues), json.loads(flows)),
+    )
+
+
+async def drain_worker(db: Database, name: str) -> bool:
+    """Tell a worker to take nothing more and to end; false if there is none of this name."""
+    async with db.session() as session:
+        sql = "UPDATE workers SET is_draining = 1 WHERE name = :name RETURNING name"
+        is_there = (await session.execute(text(sql), {"name": name})).first() is not None
+        await session.commit()
+    return is_there
+
+
+# -- what is due ------------------------------------------------------------------------------------------------------
+
+# What every living worker has looked at in vain, and does not want to look at again yet.
+_HELD = f"""
+(SELECT count(*) FROM run_looks AS l JOIN workers AS w ON w.name = l.worker AND w.seen_at > {_NOW} - {ALIVE_S}
+ WHERE l.run_id = {{run_id}} AND l.again_at > {_NOW})
+>= (SELECT count(*) FROM workers AS w WHERE w.seen_at > {_NOW} - {ALIVE_S})
+"""  # noqa: S608 - ours
+_WAITS = "EXISTS (SELECT 1 FROM procrastinate_jobs AS q WHERE q.queueing_lock = {run_id} AND q.status = 'todo')"
+_DUE_FLOWS = f"""
+SELECT f.run_id, f.queue, f.priority, f.flow FROM flow_runs AS f LEFT JOIN journal_runs AS j ON j.run_id = f.run_id
+WHERE f.parent_run_id IS NULL AND (f.wake_at <= {_NOW} OR (f.status = 'running' AND f.wake_at IS NULL
+AND f.waits_for IS NULL AND (j.owner IS NULL OR j.lease_until <= clock_timestamp()))) AND NOT ({{held}}) {{more}}
+ORDER BY f.priority DESC, f.wake_at, f.run_id LIMIT :most
+"""  # noqa: S608 - ours
+_FORGET = (
+    f"DELETE FROM workers WHERE seen_at < {_NOW} - :forget",  # noqa: S608 - ours
+    f"DELETE FROM run_looks WHERE again_at < {_NOW} - :forget",  # noqa: S608 - ours
+)
+# A worker of the queue that is gone has left jobs that say "somebody is at it"; who is at a run, its claim says.
+_CLEAR = """
+DELETE FROM procrastinate_jobs AS q WHERE q.status <> 'todo' AND NOT EXISTS (
+    SELECT 1 FROM procrastinate_workers AS w WHERE w.id = q.worker_id
+    AND w.last_heartbeat > clock_timestamp() - make_interval(secs => :silent))
+"""
+_SILENT_S = 60.0
+
+
+async def _sweep(session: AsyncSession, *, has_queue: bool) -> list[DueJob]:
+    """Read what is due, in nobody's hand, and not waiting in the queue."""
+    conditions = [text(f"NOT ({_HELD.format(run_id='runs.id')})")]
+    more = ""
+    if has_queue:
+        conditions.append(text(f"NOT {_WAITS.format(run_id='runs.id')}"))
+        more = f"AND NOT {_WAITS.format(run_id='f.run_id')}"
+        await session.execute(text(_CLEAR), {"silent": _SILENT_S})
+    runs = [DueJob(run.run_id, RUN_QUEUE) for run in await read_unowned(session, *conditions, limit=_MOST_DUE)]
+    sql = _DUE_FLOWS.format(held=_HELD.format(run_id="f.run_id"), more=more)
+    flows = await session.execute(text(sql), {"most": _MOST_DUE})
+    return runs + [DueJob(row.run_id, row.queue, row.priority, row.flow) for row in flows]
+
+
+_COUNT_DUE = f"""
+SELECT (SELECT count(*) FROM runs AS r LEFT JOIN journal_runs AS j ON j.run_id = r.id
+        WHERE r.state IN ('pending', 'running') AND (j.owner IS NULL OR j.lease_until <= clock_timestamp()))
+     + (SELECT count(*) FROM flow_runs WHERE wake_at <= {_NOW} AND parent_run_id IS NULL),
+       (SELECT min(r.updated_at) FROM runs AS r LEFT JOIN journal_runs AS j ON j.run_id = r.id
+        WHERE r.state IN ('pending', 'running') AND (j.owner IS NULL OR j.lease_until <= clock_timestamp()))
+"""  # noqa: S608 - ours
+
+
+async def count_due(db: Database) -> tuple[int, float]:
+    """Count what is due and not driven, and tell for how many seconds the oldest workflow's run has been so."""
+    async with db.session() as session:
+        count, oldest = (await session.execute(text(_COUNT_DUE))).one()
+    age_s = 0.0 if not oldest else (datetime.now(UTC) - datetime.fromisoformat(oldest)).total_seconds()
+    return int(count), max(0.0, age_s)
+
+
+async def forget_gone(db: Database) -> None:
+    """Delete the rows of workers that have been silent for an hour."""
+    async with db.session() as session:
+        for sql in _FORGET:
+            await session.execute(text(sql), {"forget": FORGET_S})
+        await session.commit()
+
+
+# -- the queue --------------------------------------------------------------------------------------------------------
+
+_ENQUEUE = "SELECT holdfast_enqueue(:run_id, :queue, :priority)"
+_DROP_QUEUE = """
+DO $$ DECLARE found record; BEGIN
+FOR found IN SELECT c.relname AS name FROM pg_class AS c WHERE c.relnamespace = current_schema()::regnamespace
+    AND c.relkind = 'r' AND starts_with(c.relname, 'procrastinate_') LOOP
+    EXECUTE format('DROP TABLE %I CASCADE', found.name);
+END LOOP;
+FOR found IN SELECT p.oid::regprocedure AS name FROM pg_proc AS p WHERE p.pronamespace = current_schema()::regnamespace
+    AND starts_with(p.proname, 'procrastinate_') LOOP
+    EXECUTE 'DROP FUNCTION ' || found.name || ' CASCADE';
+END LOOP;
+FOR found IN SELECT t.typname AS name FROM pg_type AS t WHERE t.typnamespace = current_schema()::regnamespace
+    AND starts_with(t.typname, 'procrastinate_') AND t.typtype IN ('e', 'c') LOOP
+    EXECUTE format('DROP TYPE IF EXISTS %I CASCADE', found.name);
+END LOOP; END $$
+"""
+
+
+def enqueue(run_id: str, queue: str, priority: int) -> Statement:
+    """Put a run into the queue unless it waits there; whatever is wrong with the queue, nothing is refused."""
+    return Statement(_ENQUEUE, {"run_id": run_id, "queue": queue, "priority": priority}, expect=None)
+
+
+async def enqueue_all(db: Database, jobs: Mapping[str, tuple[str, int]]) -> None:
+    """Put runs into the queue, each with its name there and its priority, in one transaction."""
+    async with db.session() as session:
+        for run_id, (queue, priority) in jobs.items():
+            await session.execute(text(_ENQUEUE), {"run_id": run_id, "queue": queue, "priority": priority})
+        await session.commit()
+
+
+async def make_queue_tables(db: Database, schema_sql: str) -> None:
+    """Make the queue's tables by this SQL unless they are there; what is left of some is removed first."""
+    async with db.session() as session:
+        await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SQL_LOCK})
+        if not await session.scalar(text(_HAS_QUEUE)):
+            connection = await session.connection()
+            await connection.exec_driver_sql(_DROP_QUEUE)
+            raw = (await connection.get_raw_connection()).driver_connection
+            assert raw is not None
+            await raw.execute(schema_sql)  # several statements, and percent signs that are no parameters
+        await session.commit()
+
+
+# -- looks ------------------------------------------------------------------------------------------------------------
+
+_LOOK = f"""
+INSERT INTO run_looks (run_id, worker, missing, reason, again_at)
+VALUES (:run_id, :worker, :missing, :reason, {_NOW} + :wait_s)
+ON CONFLICT (run_id, worker) DO UPDATE SET missing = excluded.missing, reason = excluded.reason,
+again_at = excluded.again_at
+"""  # noqa: S608 - ours
+
+
+@dataclass(frozen=True)
+class Look:
+    worker: str
+    missing: str
+    reason: str
+
+
+async def note_look(db: Database, run_id: str, look: Look, *, wait_s: float) -> None:
+    """Record that a worker could not drive a run, why, and that it tries again so much later."""
+    async with db.session() as session:
+        await session.execute(text(_LOOK), {"run_id": run_id, **vars(look), "wait_s": wait_s})
+        await session.commit()
+
+
+async def drop_look(db: Database, run_id: str, worker: str) -> None:
+    """Forget that a worker looked at a run in vain: it has driven it."""
+    async with db.session() as session:
+        sql = "DELETE FROM run_looks WHERE run_id = :run_id AND worker = :worker"
+        await session.execute(text(sql), {"run_id": run_id, "worker": worker})
+        await session.commit()
+
+
+_LOOKS = f"""
+SELECT l.worker, l.missing, l.reason FROM run_looks AS l JOIN workers AS w ON w.name = l.worker
+WHERE l.run_id = :run_id AND w.seen_at > {_NOW} - {ALIVE_S} ORDER BY l.worker
+"""  # noqa: S608 - ours
+
+
+async def read_looks(db: Database, run_id: str) -> list[Look]:
+    """Read who of the workers that are alive looked at a run in vain."""
+    async with db.session() as session:
+        return [
+            Look(row.worker, row.missing, row.reason) for row in await session.execute(text(_LOOKS), {"run_id": run_id})
+        ]
+
+
+QUEUES = (RUN_QUEUE, FLOW_QUEUE)
+"""The queues that a worker takes if nobody says which."""
