@@ -33,11 +33,13 @@ from holdfast.presentation.status import (
     RunFacts,
     describe_choices,
     describe_in_list,
+    describe_merge,
     describe_question,
     describe_run,
     explain_question,
     find_pause,
     find_refusals,
+    find_verdict,
     list_question_facts,
     run_title,
 )
@@ -70,6 +72,8 @@ def _run_fields(run: RunRow, facts: RunFacts, spent: Spending) -> dict[str, Any]
         "waiting_for": facts.waiting_for,
         "heading": to_heading(run),
         "now": describe_in_list(facts),
+        "verdict": Note(verdict.tone, verdict.mark) if (verdict := find_verdict(facts.verdict)) else None,
+        "merged": describe_merge(run.merged_into),
     }
 
 
@@ -107,6 +111,8 @@ def record_requests(
             for row in phases
         ],
         questions=questions,
+        verdict=run.verdict if run.state == RunStatus.COMPLETED else None,
+        merged_into=run.merged_into,
     )
 
 

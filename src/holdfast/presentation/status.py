@@ -60,6 +60,34 @@ PAUSES: Mapping[str, Pause] = {
     ),
     PauseReason.MESSAGE: Pause("Waits for a message", "Your turn", "It waits for what you say next."),
 }
+
+
+class Verdict(NamedTuple):
+    """What a review found: its tone, as a mark of a few words, and as a sentence."""
+
+    tone: str
+    mark: str
+    sentence: str
+
+
+VERDICTS: Mapping[str, Verdict] = {
+    "approve": Verdict("good", "Approved by review", "The review approves it."),
+    "request_changes": Verdict("waiting", "Changes wanted", "The review asks for changes."),
+    "reject": Verdict("bad", "Rejected by review", "The review rejects it."),
+    "fixed": Verdict("good", "Fixed", "The fault is gone, as the verification saw it."),
+    "partly_fixed": Verdict("waiting", "Partly fixed", "The fault is only partly gone."),
+    "not_fixed": Verdict("bad", "Not fixed", "The fault is still there."),
+}
+
+
+def find_verdict(verdict: str | None) -> Verdict | None:
+    """Return what to say of a verdict; a word of a workflow's own is passed on, and is neither good nor bad."""
+    if not verdict:
+        return None
+    word = first_line(verdict, 40).replace("_", " ")
+    return VERDICTS.get(verdict, Verdict("idle", sentence_case(word), f"Its verdict is “{word}”."))
+
+
 _SOME_PAUSE = Pause("Waits", "Waiting", "It waits.")
 _DONE = ("completed", "skipped")
 
@@ -105,6 +133,9 @@ class RunFacts:
     error: Any = None
     phases: Sequence[PhaseFacts] = ()
     questions: Sequence[OpenApproval] = ()
+    verdict: str | None = None
+    """Of its last review, if it is over and had one."""
+    merged_into: str | None = None
 
     def phases_in(self, *states: str) -> list[PhaseFacts]:
         return [phase for phase in self.phases if phase.state in states]
@@ -140,7 +171,7 @@ def describe_in_list(run: RunFacts) -> str:
         case RunStatus.FAILED:
             return _describe_failure(run)
         case RunStatus.COMPLETED:
-            return f"{plural(len(run.phases), 'phase')} done" if run.phases else "Done"
+            return _describe_completion(run)
         case RunStatus.CANCELLED:
             return first_line(error_text(run.error)) or "Aborted"
         case RunStatus.PAUSED:
@@ -159,6 +190,21 @@ def describe_in_list(run: RunFacts) -> str:
         phase.key + (f" (attempt {phase.attempts})" if phase.attempts > 1 else "") for phase in open_phases
     )
     return f"{names} · {len(run.phases_in(*_DONE))} of {len(run.phases)} done"
+
+
+def _describe_completion(run: RunFacts) -> str:
+    verdict = find_verdict(run.verdict)
+    parts = [
+        f"{plural(len(run.phases), 'phase')} done" if run.phases else "Done",
+        verdict.mark[0].lower() + verdict.mark[1:] if verdict else "",
+        describe_merge(run.merged_into),
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def describe_merge(merged_into: str | None) -> str:
+    """Say where a result was merged, as a part of a line; nothing if it was not."""
+    return f"merged into {first_line(merged_into, 60)}" if merged_into else ""
 
 
 def _describe_failure(run: RunFacts) -> str:
@@ -181,10 +227,12 @@ def describe_run(run: RunFacts, trace: "RunTrace | None" = None) -> StatusLine:
         case RunStatus.PAUSED:
             return _describe_pause(run, trace)
         case RunStatus.COMPLETED:
-            took = took_s(run)
-            return StatusLine(
-                "good", f"Completed: {plural(len(run.phases), 'phase')} in {duration(took)}.", run.ended_at
-            )
+            done = f"Completed: {plural(len(run.phases), 'phase')} in {duration(took_s(run))}."
+            verdict = find_verdict(run.verdict)
+            merged = f" {sentence_case(describe_merge(run.merged_into))}." if run.merged_into else ""
+            judged = f" {verdict.sentence}" if verdict else ""
+            tone = verdict.tone if verdict and verdict.tone != "idle" else "good"
+            return StatusLine(tone, f"{done}{judged}{merged}", run.ended_at)
         case RunStatus.FAILED:
             failed = run.phases_in(RunPhaseState.FAILED)[:1]
             error = error_text(run.error) or (error_text(failed[0].error) if failed else "") or "no reason was recorded"
@@ -269,8 +317,15 @@ def find_refusals(run: RunFacts, role: Role) -> dict[str, str | None]:
         "retry": too_low or (None if run.state == RunStatus.FAILED else "Only a failed run is retried."),
         "abort": too_low or over,
         "fork": too_low,
+        "merge": too_low or _refuse_merge(run),
         "top_up": too_low or over,
     }
+
+
+def _refuse_merge(run: RunFacts) -> str | None:
+    if run.state not in TERMINAL_STATES and not (run.state == RunStatus.PAUSED and not run.questions):
+        return "It is merged when it is over or waits for you."
+    return None if run.phases_in(*_DONE) else "No phase is completed: there is nothing to merge."
 
 
 def describe_question(question: OpenApproval) -> str:

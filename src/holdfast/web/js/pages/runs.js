@@ -4,7 +4,7 @@ import { fill, h } from "../h.js";
 import { isTurn, listen, Throttle, waiting } from "../live.js";
 import { RunList, stampOf } from "../model/run-list.js";
 import { dotPlot } from "../parts/dot-plot.js";
-import { button, chip, chips, empty, loading, options, pageHead, problemNote, problemState, say, searchBox, shape, statusMark, time } from "../parts/ui.js";
+import { button, chip, chips, empty, loading, mark, options, pageHead, problemNote, problemState, say, searchBox, shape, statusMark, time } from "../parts/ui.js";
 import { WindowedRows } from "../parts/windowed.js";
 import { navigate, setQuery } from "../router.js";
 
@@ -255,7 +255,7 @@ class RunsView {
 		return h(
 			"tr",
 			{ role: "row", class: run.run_id === this.#selected ? "selected" : null },
-			cell("status", statusMark(run.state, run.pause_reason)),
+			cell("status", run.verdict && run.verdict.tone !== "good" ? mark(run.verdict.tone, run.verdict.text) : statusMark(run.state, run.pause_reason)),
 			cell("title", h("div.clip", h("a.row-link.foreign", { href: urlOf(run) }, run.heading), run.is_simulated && [" ", h("span.tag.narrow-only", "rehearsal")])),
 			cell("now.soft", h(`div.clip.foreign${run.state === "failed" ? ".bad-text" : ""}`, firstLine(run.now))),
 			cell("workflow.soft", h("div.clip.foreign", run.workflow, run.is_simulated && " · rehearsal")),
