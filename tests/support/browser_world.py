@@ -83,6 +83,17 @@ script:
           - {{severity: note, where: "notes", what: "Two lines."}}
     - say: Done.
 """
+_PUSHING_SCRIPT = f"""
+script:
+  draft:
+    - say: I push.
+      calls: [execute: {{command: "git push origin main"}}]
+    - say: And again.
+      calls: [execute: {{command: "git push origin topic"}}]
+    - say: And something else.
+      calls: [execute: {{command: "git push '{HARM}'"}}]
+{_ARTIFACT.strip(chr(10))}
+"""
 _REVIEWED_WORKFLOW = """
 name: reviewed
 version: 1
@@ -156,10 +167,12 @@ def make_repository(path: Path) -> Path:
         (own / "personas" / f"{name}.yaml").write_text(text)
     (own / "workflows" / "reviewed.yaml").write_text(_REVIEWED_WORKFLOW)
     scripts = {"z-streamer": _LONG_SCRIPT, "z-scripted": _FAILING_SCRIPT, "z-reviewed": _REVIEWED_SCRIPT}
+    scripts["z-pushing"] = _PUSHING_SCRIPT
     for name, suffix in (
         ("z-streamer", ""),
         ("z-scripted", ""),
         ("z-reviewed", ""),
+        ("z-pushing", ""),
         ("z-failing", "+cut-off"),
         ("z-delegate", "+delegate"),
     ):

@@ -33,17 +33,17 @@ from holdfast.presentation.status import (
     RunFacts,
     describe_choices,
     describe_in_list,
-    describe_merge,
     describe_question,
     describe_run,
     explain_question,
     find_pause,
     find_refusals,
-    find_verdict,
     list_question_facts,
     run_title,
 )
+from holdfast.presentation.tool_call import read_call
 from holdfast.presentation.trace import RunTrace
+from holdfast.presentation.verdict import describe_merge, find_verdict
 from holdfast.runtime.events import Event
 from holdfast.runtime.run_fold.payload_text import phase_status
 from holdfast.workflow import WorkflowTemplate
@@ -223,6 +223,7 @@ def to_approval(row: ApprovalRow, template: WorkflowTemplate | None = None) -> A
         facts=list_question_facts(question),
         reason=explain_question(question),
         since_answer=question.details.get("since_answer"),
+        call=read_call(question),
         causes=[Cause(action=action, label=label, text=text) for action, (label, text) in causes.items()],
         **{name: getattr(row, name) for name in names},
     )

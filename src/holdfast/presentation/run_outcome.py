@@ -10,8 +10,9 @@ from typing import Any
 
 from holdfast.enums import RunStatus
 from holdfast.presentation.format import plural
-from holdfast.presentation.status import Note, RunFacts, describe_run, find_verdict
+from holdfast.presentation.status import Note, RunFacts, describe_run
 from holdfast.presentation.trace import RunTrace
+from holdfast.presentation.verdict import find_verdict
 from holdfast.runtime.run_fold.calls import CallSpan, CallStatus
 from holdfast.runtime.run_fold.payload_text import first_line
 

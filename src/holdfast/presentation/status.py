@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.enums import TERMINAL_STATES, PauseReason, Role, RunPhaseState, RunStatus
 from holdfast.presentation.format import duration, plural, quoted, sentence_case
+from holdfast.presentation.verdict import describe_merge, find_verdict
 from holdfast.runtime.run_fold.payload_text import error_text, first_line
 
 if TYPE_CHECKING:
@@ -60,32 +61,6 @@ PAUSES: Mapping[str, Pause] = {
     ),
     PauseReason.MESSAGE: Pause("Waits for a message", "Your turn", "It waits for what you say next."),
 }
-
-
-class Verdict(NamedTuple):
-    """What a review found: its tone, as a mark of a few words, and as a sentence."""
-
-    tone: str
-    mark: str
-    sentence: str
-
-
-VERDICTS: Mapping[str, Verdict] = {
-    "approve": Verdict("good", "Approved by review", "The review approves it."),
-    "request_changes": Verdict("waiting", "Changes wanted", "The review asks for changes."),
-    "reject": Verdict("bad", "Rejected by review", "The review rejects it."),
-    "fixed": Verdict("good", "Fixed", "The fault is gone, as the verification saw it."),
-    "partly_fixed": Verdict("waiting", "Partly fixed", "The fault is only partly gone."),
-    "not_fixed": Verdict("bad", "Not fixed", "The fault is still there."),
-}
-
-
-def find_verdict(verdict: str | None) -> Verdict | None:
-    """Return what to say of a verdict; a word of a workflow's own is passed on, and is neither good nor bad."""
-    if not verdict:
-        return None
-    word = first_line(verdict, 40).replace("_", " ")
-    return VERDICTS.get(verdict, Verdict("idle", sentence_case(word), f"Its verdict is “{word}”."))
 
 
 _SOME_PAUSE = Pause("Waits", "Waiting", "It waits.")
@@ -200,11 +175,6 @@ def _describe_completion(run: RunFacts) -> str:
         describe_merge(run.merged_into),
     ]
     return " · ".join(filter(None, parts))
-
-
-def describe_merge(merged_into: str | None) -> str:
-    """Say where a result was merged, as a part of a line; nothing if it was not."""
-    return f"merged into {first_line(merged_into, 60)}" if merged_into else ""
 
 
 def _describe_failure(run: RunFacts) -> str:
