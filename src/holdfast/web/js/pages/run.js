@@ -3,6 +3,7 @@ import { clock, count, duration, firstLine, money, plural, tookSeconds } from ".
 import { fill, h } from "../h.js";
 import { isTurn, listen, Throttle } from "../live.js";
 import { Activity } from "../model/activity.js";
+import { markSeen } from "../model/seen.js";
 import { markdown } from "../parts/text.js";
 import { loading, mark, notFound, note, problemNote, say, shape, time } from "../parts/ui.js";
 import { navigate } from "../router.js";
@@ -187,6 +188,7 @@ class RunView {
 
 	#draw() {
 		const { run } = this;
+		if (run.state === "failed" && this.#isNew("seen", run.ended_at)) markSeen(run.run_id, run.ended_at ?? "failed");
 		if (this.#isNew("title", run.heading)) fill(this.title, run.heading);
 		this.setTitle(run.heading);
 		const isInMenu = this.buttons.contains(document.activeElement) && this.buttons.querySelector(".menu[open]");
