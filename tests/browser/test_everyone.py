@@ -11,7 +11,7 @@ from tests.support.browser_world import Served
 
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 HOSTILE = "<img src=x onerror=window.hurt=1><script>window.hurt=1</script> \x1b[31mred\x1b[0m \u202egnihton\u2066 \x07"
-TABS = ("", "/activity", "/artifacts", "/changes", "/cost", "/events")
+TABS = ("", "/timeline", "/activity", "/artifacts", "/changes", "/cost", "/events")
 Shoot = Callable[[Page, str], None]
 
 
@@ -65,7 +65,7 @@ def test_pages_are_accessible_in_both_themes(
     shoot(page, f"runs-{theme}")
     check_access(page)
     for name, run_id in runs.items():
-        page.goto(f"{served.url}/runs/{run_id}")
+        page.goto(f"{served.url}/runs/{run_id}/timeline")
         settle(page)
         expect(page.locator(".tl-drawing svg .seg").first).to_be_attached()
         shoot(page, f"run-{name}-{theme}")

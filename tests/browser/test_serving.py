@@ -83,7 +83,7 @@ def test_the_first_view_of_a_run_is_small(served: Served, open_page: OpenPage) -
     )  # other pages are had afterwards, while nothing is done
 
     page.goto(f"{served.url}/runs/{run_id}")
-    expect(page.locator(".seg").first).to_be_visible()
+    expect(page.locator(".outcome-parts")).to_be_visible()
     measured = page.evaluate(
         """() => ["navigation", "resource"].flatMap((type) => performance.getEntriesByType(type))
             .map((each) => [each.name, each.encodedBodySize])"""

@@ -63,6 +63,61 @@ script:
         - ls: {{path: /}}
 {_ARTIFACT.strip(chr(10))}
 """
+HARM = "<img src=x onerror=window.hurt=1>"
+_REVIEWED_SCRIPT = f"""
+script:
+  work:
+    - say: I change a file and check it.
+      calls:
+        - write_file: {{file_path: /notes/{HARM.replace("/", "")}.txt, content: "one, two"}}
+        - execute: {{command: "false"}}
+        - execute: {{command: "true"}}
+{_ARTIFACT.strip(chr(10))}
+  review:
+    - say: I look at it.
+      artifact:
+        verdict: request_changes
+        summary: "It works, but {HARM} is no name for a file."
+        findings:
+          - {{severity: major, where: "notes/{HARM}", what: "{HARM} would be markup.", remedy: "Rename it {HARM}."}}
+          - {{severity: note, where: "notes", what: "Two lines."}}
+    - say: Done.
+"""
+_PUSHING_SCRIPT = f"""
+script:
+  draft:
+    - say: I push.
+      calls: [execute: {{command: "git push origin main"}}]
+    - say: And again.
+      calls: [execute: {{command: "git push origin topic"}}]
+    - say: And something else.
+      calls: [execute: {{command: "git push '{HARM}'"}}]
+{_ARTIFACT.strip(chr(10))}
+"""
+_REVIEWED_WORKFLOW = """
+name: reviewed
+version: 1
+description: Work, then a review of it.
+roles:
+  - id: author
+    required_capabilities: [code_write]
+    preferred_backends: [simulated]
+phases:
+  - key: work
+    title: Work
+    risk: low
+    role: author
+    timeout_seconds: 120
+    instructions: Work.
+    expected_artifact: {path: draft.json, schema: t/note@1}
+  - key: review
+    title: Review
+    risk: low
+    role: author
+    timeout_seconds: 120
+    instructions: Review it.
+    expected_artifact: {path: review.json, schema: dev/review@1}
+"""
 _WORKFLOW = """
 name: {name}
 version: 2
@@ -110,10 +165,14 @@ def make_repository(path: Path) -> Path:
     for name, suffix in (("z-spoiler", ":invalid-artifact"), ("z-giant", ":giant-output")):
         text = _PERSONA.format(name=name, suffix=suffix, description=f"Simulated{suffix or ', well-behaved'}.")
         (own / "personas" / f"{name}.yaml").write_text(text)
-    scripts = {"z-streamer": _LONG_SCRIPT, "z-scripted": _FAILING_SCRIPT}
+    (own / "workflows" / "reviewed.yaml").write_text(_REVIEWED_WORKFLOW)
+    scripts = {"z-streamer": _LONG_SCRIPT, "z-scripted": _FAILING_SCRIPT, "z-reviewed": _REVIEWED_SCRIPT}
+    scripts["z-pushing"] = _PUSHING_SCRIPT
     for name, suffix in (
         ("z-streamer", ""),
         ("z-scripted", ""),
+        ("z-reviewed", ""),
+        ("z-pushing", ""),
         ("z-failing", "+cut-off"),
         ("z-delegate", "+delegate"),
     ):

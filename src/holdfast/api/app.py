@@ -45,6 +45,7 @@ from holdfast.api.routes.run import (
     diff,
     merge,
     messages,
+    outcome,
     plan,
     preview,
     report,
@@ -59,7 +60,7 @@ from holdfast.errors import HoldfastError
 ROUTE_MODULES = (
     *(runs, control, preview, request, events, messages, merge, artifacts, diff, report, conversations, approvals),
     *(flows, workflows, personas, health, budget, sessions, tokens, workers),
-    *(overview, inbox, plan, timeline, cost, changes, statistics, repositories, checks),  # for the pages
+    *(overview, inbox, plan, outcome, timeline, cost, changes, statistics, repositories, checks),  # for the pages
 )
 _DESCRIPTION = """Start, watch and steer runs of agent work.
 

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 
 from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
 from holdfast.presentation.status import Note, StatusLine
+from holdfast.presentation.tool_call import QuestionedCall
 from holdfast.workspace.refs import find_name_fault
 
 
@@ -217,6 +218,8 @@ class RunItem(RunRef):
         description="Its title, or the first line of what is wanted.", examples=["Add a --verbose flag"]
     )
     now: str = Field(description="Where it stands, in one line.", examples=["plan · 1 of 4 done"])
+    verdict: Note | None = Field(description="What its last review says, once it is completed.")
+    merged: str = Field(description="Where its result was merged, or nothing.", examples=["merged into main"])
 
 
 class RunPage(BaseModel):
@@ -294,6 +297,7 @@ class ApprovalItem(BaseModel):
     facts: list[str] = Field(description="What else to know of it.", examples=[["Phase plan, attempt 1", "Risk high"]])
     causes: list[Cause] = Field(description="The answers there are.")
     reason: str = Field(description='Why it is asked, as it follows "because".', examples=["phase plan has risk high"])
+    call: QuestionedCall | None = Field(description="Of a tool call or its outcome: how it would be read.")
     since_answer: SinceAnswer | None = Field(description="After a refusal: what is different from what was refused.")
 
 

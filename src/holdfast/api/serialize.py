@@ -41,7 +41,9 @@ from holdfast.presentation.status import (
     list_question_facts,
     run_title,
 )
+from holdfast.presentation.tool_call import read_call
 from holdfast.presentation.trace import RunTrace
+from holdfast.presentation.verdict import describe_merge, find_verdict
 from holdfast.runtime.events import Event
 from holdfast.runtime.run_fold.payload_text import phase_status
 from holdfast.workflow import WorkflowTemplate
@@ -70,6 +72,8 @@ def _run_fields(run: RunRow, facts: RunFacts, spent: Spending) -> dict[str, Any]
         "waiting_for": facts.waiting_for,
         "heading": to_heading(run),
         "now": describe_in_list(facts),
+        "verdict": Note(verdict.tone, verdict.mark) if (verdict := find_verdict(facts.verdict)) else None,
+        "merged": describe_merge(run.merged_into),
     }
 
 
@@ -107,6 +111,8 @@ def record_requests(
             for row in phases
         ],
         questions=questions,
+        verdict=run.verdict if run.state == RunStatus.COMPLETED else None,
+        merged_into=run.merged_into,
     )
 
 
@@ -217,6 +223,7 @@ def to_approval(row: ApprovalRow, template: WorkflowTemplate | None = None) -> A
         facts=list_question_facts(question),
         reason=explain_question(question),
         since_answer=question.details.get("since_answer"),
+        call=read_call(question),
         causes=[Cause(action=action, label=label, text=text) for action, (label, text) in causes.items()],
         **{name: getattr(row, name) for name in names},
     )

@@ -20,6 +20,7 @@ from holdfast.errors import RepositoryMissing, RunNotInState, WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persistence.deletion import OVER
 from holdfast.persistence.runs import StoredRun
+from holdfast.persistence.statements import set_merged
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.stores import open_journal
 from holdfast.workflow import WorkflowTemplate
@@ -88,7 +89,9 @@ async def merge_run(
                 # crash: the branch may have moved already; the same merge again finds it done, and says so.
                 merged = await asyncio.to_thread(_bring, config, result, request)
                 event = create_event(claim.run_id, EventKind.RUN_MERGED, **_to_payload(merged), by=by)
-                await journal.append(claim.run_id, [event], claim=claim)
+                into = merged.get("branch") or merged.get("folder")
+                rows = [set_merged(claim.run_id, into)] if into and merged["message"] != _EMPTY else []
+                await journal.append(claim.run_id, [event], claim=claim, rows=rows)
                 if stored.run.state not in OVER or request.keeps_worktree or config.keep_worktrees:
                     return merged
                 # crash: the merge stands; the next clean-up removes the worktree.

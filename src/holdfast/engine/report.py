@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import Workspace, is_named, open_workspace, read_setup, summarize_diff
 from holdfast.workspace.files import write_whole
 
+_VERDICT_CHARS = 60
 _ABORT_S = 0.5  # how long the end of an aborted run waits for git
 
 
@@ -69,10 +70,11 @@ class Reported:
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """The path of the JSON file, and the row that any server shows the report from."""
+    """The path of the JSON file, the row that any server shows the report from, and the verdict in it."""
 
     path: Path
     row: Statement
+    verdict: str | None = None
 
 
 async def write_report(about: Reported, state: RunStatus, payload: Mapping[str, Any]) -> WrittenReport:
@@ -86,7 +88,7 @@ async def write_report(about: Reported, state: RunStatus, payload: Mapping[str, 
         await asyncio.to_thread(_write_both, folder, report)
     except OSError as error:
         raise to_workspace_error(error) from error
-    return WrittenReport(folder / "final-report.json", put_report(about.run_id, report))
+    return WrittenReport(folder / "final-report.json", put_report(about.run_id, report), report["verdict"])
 
 
 async def _collect(about: Reported, state: RunStatus, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,6 +104,7 @@ async def _collect(about: Reported, state: RunStatus, payload: Mapping[str, Any]
         "workflow": {"name": about.workflow, "version": about.version, "hash": run.template_hash or "-"},
         "state": state.value,
         "summary": _summary(about, state, phases, payload),
+        "verdict": find_verdict(about.titles, artifacts),
         "requirements": run.requirements_md,
         "phases": [
             _phase_facts(key, title, phases.get(key), artifacts, by_phase) | {"status": _status(phases.get(key), state)}
@@ -146,6 +149,25 @@ def _phase_facts(
 
 def _status(row: RunPhaseRow | None, state: RunStatus) -> str:
     return phase_status(row.state if row else "pending", state.value)
+
+
+def find_verdict(phase_keys: Iterable[str], artifacts: Sequence[ArtifactRow]) -> str | None:
+    """Find what the last review says: the `verdict` of the last phase's accepted artifact that has one."""
+    accepted = {row.phase_key: row.content for row in artifacts if row.state == "accepted"}
+    found = [read_verdict(accepted[key]) for key in phase_keys if key in accepted]
+    return next((verdict for verdict in reversed(found) if verdict), None)
+
+
+def read_verdict(content: str) -> str | None:
+    """Read the verdict of an artifact's text; of one that is no JSON object or has none, nothing."""
+    if '"verdict"' not in content:
+        return None
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    verdict = value.get("verdict") if isinstance(value, dict) else None
+    return verdict[:_VERDICT_CHARS] if isinstance(verdict, str) else None
 
 
 def _approval_facts(row: ApprovalRow) -> dict[str, Any]:

@@ -115,6 +115,10 @@ class RunRow(Base):
     """A person asked to go on; unique per request, taken back by the driver that has seen it."""
     open_questions: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     """How many approvals are pending; the database keeps it."""
+    verdict: Mapped[str | None] = mapped_column(PlainText, default=None)
+    """What the last review of a run that is over says, in the word of its artifact."""
+    merged_into: Mapped[str | None] = mapped_column(PlainText, default=None)
+    """The branch or folder that the result was brought to last."""
 
 
 class RunPhaseRow(Base):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.enums import TERMINAL_STATES, PauseReason, Role, RunPhaseState, RunStatus
 from holdfast.presentation.format import duration, plural, quoted, sentence_case
+from holdfast.presentation.verdict import describe_merge, find_verdict
 from holdfast.runtime.run_fold.payload_text import error_text, first_line
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ PAUSES: Mapping[str, Pause] = {
     ),
     PauseReason.MESSAGE: Pause("Waits for a message", "Your turn", "It waits for what you say next."),
 }
+
+
 _SOME_PAUSE = Pause("Waits", "Waiting", "It waits.")
 _DONE = ("completed", "skipped")
 
@@ -105,6 +108,9 @@ class RunFacts:
     error: Any = None
     phases: Sequence[PhaseFacts] = ()
     questions: Sequence[OpenApproval] = ()
+    verdict: str | None = None
+    """Of its last review, if it is over and had one."""
+    merged_into: str | None = None
 
     def phases_in(self, *states: str) -> list[PhaseFacts]:
         return [phase for phase in self.phases if phase.state in states]
@@ -140,7 +146,7 @@ def describe_in_list(run: RunFacts) -> str:
         case RunStatus.FAILED:
             return _describe_failure(run)
         case RunStatus.COMPLETED:
-            return f"{plural(len(run.phases), 'phase')} done" if run.phases else "Done"
+            return _describe_completion(run)
         case RunStatus.CANCELLED:
             return first_line(error_text(run.error)) or "Aborted"
         case RunStatus.PAUSED:
@@ -159,6 +165,16 @@ def describe_in_list(run: RunFacts) -> str:
         phase.key + (f" (attempt {phase.attempts})" if phase.attempts > 1 else "") for phase in open_phases
     )
     return f"{names} · {len(run.phases_in(*_DONE))} of {len(run.phases)} done"
+
+
+def _describe_completion(run: RunFacts) -> str:
+    verdict = find_verdict(run.verdict)
+    parts = [
+        f"{plural(len(run.phases), 'phase')} done" if run.phases else "Done",
+        verdict.mark[0].lower() + verdict.mark[1:] if verdict else "",
+        describe_merge(run.merged_into),
+    ]
+    return " · ".join(filter(None, parts))
 
 
 def _describe_failure(run: RunFacts) -> str:
@@ -181,10 +197,12 @@ def describe_run(run: RunFacts, trace: "RunTrace | None" = None) -> StatusLine:
         case RunStatus.PAUSED:
             return _describe_pause(run, trace)
         case RunStatus.COMPLETED:
-            took = took_s(run)
-            return StatusLine(
-                "good", f"Completed: {plural(len(run.phases), 'phase')} in {duration(took)}.", run.ended_at
-            )
+            done = f"Completed: {plural(len(run.phases), 'phase')} in {duration(took_s(run))}."
+            verdict = find_verdict(run.verdict)
+            merged = f" {sentence_case(describe_merge(run.merged_into))}." if run.merged_into else ""
+            judged = f" {verdict.sentence}" if verdict else ""
+            tone = verdict.tone if verdict and verdict.tone != "idle" else "good"
+            return StatusLine(tone, f"{done}{judged}{merged}", run.ended_at)
         case RunStatus.FAILED:
             failed = run.phases_in(RunPhaseState.FAILED)[:1]
             error = error_text(run.error) or (error_text(failed[0].error) if failed else "") or "no reason was recorded"
@@ -269,8 +287,15 @@ def find_refusals(run: RunFacts, role: Role) -> dict[str, str | None]:
         "retry": too_low or (None if run.state == RunStatus.FAILED else "Only a failed run is retried."),
         "abort": too_low or over,
         "fork": too_low,
+        "merge": too_low or _refuse_merge(run),
         "top_up": too_low or over,
     }
+
+
+def _refuse_merge(run: RunFacts) -> str | None:
+    if run.state not in TERMINAL_STATES and not (run.state == RunStatus.PAUSED and not run.questions):
+        return "It is merged when it is over or waits for you."
+    return None if run.phases_in(*_DONE) else "No phase is completed: there is nothing to merge."
 
 
 def describe_question(question: OpenApproval) -> str:

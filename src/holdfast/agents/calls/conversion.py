@@ -214,6 +214,11 @@ def describe_args(call: ToolCall) -> Any:
     return _clip(SECRETS.scrub(encode_or_opaque(dict(call.args))))
 
 
+def is_described_whole(call: ToolCall) -> bool:
+    """Tell whether the description leaves nothing out, so that a person may edit it and send it back."""
+    return bool(describe_args(call) == encode_or_opaque(dict(call.args)))
+
+
 async def await_if_needed(value: Any) -> Any:
     """Return what a handler gives, which may be a value or an awaitable of it: stand-ins give either."""
     return await value if inspect.isawaitable(value) else value

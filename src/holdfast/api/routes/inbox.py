@@ -1,59 +1,89 @@
-"""What waits for a person: decisions, and runs that stopped."""
+"""What waits for a person: decisions, runs that stopped or failed, and conversations that have answered."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from holdfast.api.http.auth import Viewer
+from holdfast.api.http.auth import Identity, Viewer
 from holdfast.api.http.openapi import READ
-from holdfast.api.serialize import to_heading, to_question
+from holdfast.api.serialize import record_requests, to_heading, to_question
 from holdfast.api.server.server import ServerDep
 from holdfast.enums import RunStatus
-from holdfast.persistence.listings import RunFilter, list_page
+from holdfast.persistence.listings import ListedRun, RunFilter, list_page
 from holdfast.persistence.runs import list_waiting
-from holdfast.presentation.status import describe_question, find_pause
+from holdfast.persistence.statements import to_time_text
+from holdfast.presentation.inbox import WaitingEntry, to_entry, to_failed_entry, to_stopped_entry, to_turn_entry
+from holdfast.presentation.status import Note, describe_in_list
 
 router = APIRouter(tags=["runs"])
 _MOST_PAUSED = 200
+_MOST_FAILED = 50
+_FAILED_DAYS = 7
 
 
 class WaitingItem(BaseModel):
     """Something that a person must decide or look at."""
 
     run_id: str
+    approval_id: str | None = Field(default=None, description="Of a decision.")
     heading: str = Field(description="What the run is called.", examples=["Add a --verbose flag"])
     question: str = Field(examples=["Approve “plan”?"])
+    summary: str = Field(description="The command or the summary, in one line.", examples=["$ git push origin main"])
+    mark: Note = Field(description="What it is, in a word or two.")
     requested_at: str
     is_decision: bool = Field(description="An approval that is answered; else the run needs money or a look.")
+    is_yours: bool = Field(description="Whether whoever asks can do it.")
+    why_not: str = Field(description="Why it waits for somebody else.", examples=[""])
+    until: str = Field(description="Of what needs only a look: by what the look is remembered.", examples=[""])
 
 
 class WaitingList(BaseModel):
-    items: list[WaitingItem] = Field(description="The oldest first.")
+    items: list[WaitingItem] = Field(description="The most dangerous first, then the oldest.")
 
 
 @router.get("/api/inbox", responses=READ, summary="What waits for a person, decisions and stopped runs")
-async def show_inbox(server: ServerDep, _identity: Viewer) -> WaitingList:
+async def show_inbox(server: ServerDep, identity: Viewer) -> WaitingList:
+    """List decisions, runs that stopped, what failed in the last seven days, and your conversations that answered."""
     paused = await list_page(server.db, RunFilter(state=RunStatus.PAUSED), limit=_MOST_PAUSED)
+    failed = await list_page(server.db, RunFilter(state=RunStatus.FAILED), limit=_MOST_FAILED)
     headings = {item.run.id: to_heading(item.run) for item in paused}
-    decisions = [
-        WaitingItem(
-            run_id=row.run_id,
-            heading=headings.get(row.run_id) or str(question.details.get("workflow") or ""),
-            question=describe_question(question),
-            requested_at=row.requested_at,
-            is_decision=True,
-        )
-        for row in await list_waiting(server.db)
-        for question in (to_question(row),)
-    ]
-    stopped = [
-        WaitingItem(
-            run_id=item.run.id,
-            heading=headings[item.run.id],
-            question=question,
-            requested_at=item.run.updated_at,
-            is_decision=False,
-        )
-        for item in paused
-        if (question := find_pause(item.run.pause_reason).question)
-    ]
-    return WaitingList(items=sorted([*decisions, *stopped], key=lambda item: item.requested_at))
+    found: list[tuple[WaitingEntry, WaitingItem]] = []
+    for row in await list_waiting(server.db):
+        question = to_question(row)
+        heading = headings.get(row.run_id) or str(question.details.get("workflow") or "")
+        facts: dict[str, Any] = {"run_id": row.run_id, "heading": heading, "requested_at": row.requested_at}
+        entry = to_entry(question, role=identity.role, name=identity.name)
+        found.append((entry, _to_item(entry, approval_id=row.id, **facts)))
+    since = to_time_text(datetime.now(UTC) - timedelta(days=_FAILED_DAYS))
+    for item in [*paused, *(item for item in failed if (item.run.ended_at or "") >= since)]:
+        if (look := _to_look(item, identity)) is not None:
+            facts = {"run_id": item.run.id, "heading": to_heading(item.run), "requested_at": item.run.updated_at}
+            found.append((look, _to_item(look, **facts)))
+    found.sort(key=lambda each: (each[0].danger, each[1].requested_at))
+    return WaitingList(items=[item for _entry, item in found])
+
+
+def _to_look(item: ListedRun, identity: Identity) -> WaitingEntry | None:
+    """Say what a run needs that asks no question."""
+    run = item.run
+    now = describe_in_list(record_requests(run, ()))
+    if run.state == RunStatus.FAILED:
+        return to_failed_entry(now, run.ended_at)
+    if run.started_by == identity.name and (turn := to_turn_entry(run.pause_reason, run.updated_at)) is not None:
+        return turn
+    return to_stopped_entry(run.pause_reason, now, role=identity.role)
+
+
+def _to_item(entry: WaitingEntry, **facts: Any) -> WaitingItem:
+    return WaitingItem(
+        question=entry.question,
+        summary=entry.summary,
+        mark=entry.mark,
+        is_decision="approval_id" in facts,
+        is_yours=not entry.why_not,
+        why_not=entry.why_not,
+        until=entry.until,
+        **facts,
+    )

@@ -176,13 +176,14 @@ def _edits(facts: dict[str, Any]) -> Iterator[str]:
 
 def _answers(facts: dict[str, Any]) -> Iterator[str]:
     from holdfast.presentation.status import describe_choices
+    from holdfast.presentation.tool_call import describe_grant
 
     commands = facts["commands"]
     if not commands:
         return
     causes = {action: text for action, (_label, text) in describe_choices(_to_question(facts)).items()}
     causes["change"] = "The agent calls it with these arguments instead."
-    causes["for_run"] = f"Nobody is asked again in this run about {facts['shown'].get('kind_text', '')}."
+    causes["for_run"] = describe_grant(facts["shown"])
     width = max(len(command) for command in commands.values())
     is_wide = shutil.get_terminal_size().columns >= width + max(map(len, causes.values())) + 4
     yield f"\n{paint('Answer', 'bold')}"

@@ -30,6 +30,7 @@ async def describe_result(scope: RunScope, phase: Phase, attempt: int, content: 
         "workflow": scope.template.name,
         "next": [other.key for other in scope.template.phases if phase.key in (other.needs or ())],
         "reason": explain_approval(phase),
+        "risk": phase.risk.value,
         **await _describe_since_answer(scope, phase, attempt, tree),
     }
 

@@ -4,7 +4,7 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-from holdfast.agents.calls.conversion import describe_args
+from holdfast.agents.calls.conversion import describe_args, is_described_whole
 from holdfast.agents.calls.permission import ApprovalAnswer, digest_of
 from holdfast.agents.policy.approval_mode import describe_kind, kind_of
 from holdfast.agents.policy.judgement import Judgement
@@ -86,6 +86,8 @@ class PhaseToolApprover:
             "question": f"May the agent call {call.name}? It was asked because {judgement.reason}.",
             "tool": call.name,
             "args": describe_args(call),
+            "is_whole": is_described_whole(call),
+            "folder": str(self._scope.place.root),
             "policy": judgement.to_dict(),
         }
         if (kind := kind_of(call.name, call.args, judgement.rule)) is not None:

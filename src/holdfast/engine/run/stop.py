@@ -100,7 +100,9 @@ async def _end(scope: RunScope, state: RunStatus, kind: EventKind, **payload: An
 async def _to_end(scope: RunScope, state: RunStatus, kind: EventKind, **payload: Any) -> tuple[Event, list[Statement]]:
     # crash: the report may be there without the end; whoever resumes writes it anew.
     written = await write_report(Reported.of(scope), state, payload)
-    row = end_run(scope.run_id, state, report_path=str(written.path), error=payload.get("error"))
+    row = end_run(
+        scope.run_id, state, report_path=str(written.path), error=payload.get("error"), verdict=written.verdict
+    )
     return scope.log.event(kind, report=str(written.path), **payload), [row, written.row]
 
 

@@ -49,6 +49,7 @@ from holdfast.persistence.statements.runs import (
     raise_budget,
     reopen_run,
     resume_run,
+    set_merged,
     set_wake,
     start_run,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "reopen_run",
     "reserve_money",
     "resume_run",
+    "set_merged",
     "set_place",
     "set_wake",
     "settle_money",

@@ -87,11 +87,17 @@ def pause_run(run_id: str, reason: str, *, error: Mapping[str, Any] | None = Non
     return _set_run(run_id, state=RunStatus.PAUSED, pause_reason=reason, error=error)
 
 
-def end_run(run_id: str, state: RunStatus, *, report_path: str, error: Mapping[str, Any] | None) -> Statement:
-    """Record that a run is over."""
-    return _set_run(
-        run_id, state=state, ended_at=now_text(), final_report_path=report_path, pause_reason=None, error=error
-    )
+def end_run(
+    run_id: str, state: RunStatus, *, report_path: str, error: Mapping[str, Any] | None, verdict: str | None = None
+) -> Statement:
+    """Record that a run is over; a merge before that had only a part of its result."""
+    result = {"final_report_path": report_path, "verdict": verdict, "merged_into": None}
+    return _set_run(run_id, state=state, ended_at=now_text(), pause_reason=None, error=error, **result)
+
+
+def set_merged(run_id: str, into: str) -> Statement:
+    """Record where the result of a run was brought to."""
+    return update("runs", {"merged_into": into}, {"id": run_id})
 
 
 def change_run(run_id: str, *, requirements_md: str | None) -> Statement:

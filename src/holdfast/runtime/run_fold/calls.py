@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, to_lane, to_number, to_text
-from holdfast.runtime.run_fold.payload_text import brief, error_text
+from holdfast.runtime.run_fold.payload_text import brief, error_text, first_line
 from holdfast.runtime.run_fold.tool_outcomes import describe_failure
 
 
@@ -83,7 +83,7 @@ class CallLog(EventFold):
             key=key,
             type=type_,
             label=(model or "model") if type_ is CallType.MODEL else tool or key,
-            brief=brief(event.payload.get("args")),
+            brief=brief(event.payload.get("args")) or _command_line(event.payload.get("argv")),
             lane_id=event.lane_id,
             phase=lane.phase,
             attempt=lane.attempt,
@@ -136,6 +136,11 @@ class CallLog(EventFold):
         EventKind.RUN_FAILED: _cut,
         EventKind.RUN_CANCELLED: _cut,
     }
+
+
+def _command_line(argv: Any) -> str:
+    """Return a command of the template, whose words are no arguments of a tool."""
+    return first_line(" ".join(map(str, argv)), 100) if isinstance(argv, list) else ""
 
 
 _OUTCOMES: Mapping[str, CallStatus] = {

@@ -2,11 +2,11 @@
 
 // `code` is stable; "offline" means that no answer came at all.
 export class ApiError extends Error {
-	constructor({ code = "unknown", title = "", detail, hint = "", errors = [], request_id: requestId = "" }, response) {
+	constructor({ code = "unknown", title = "", detail, hint = "", errors = [], paths = [], request_id: requestId = "" }, response) {
 		super(detail || title || "The server refused.");
 		const retryAfter = Number(response?.headers.get("Retry-After") ?? 0);
 		const status = response?.status ?? 0;
-		Object.assign(this, { code, title, hint, errors, requestId, retryAfter, status, isOffline: code === "offline" });
+		Object.assign(this, { code, title, hint, errors, paths, requestId, retryAfter, status, isOffline: code === "offline" });
 	}
 }
 

@@ -1,5 +1,6 @@
 // What a page hears of runs while they work; whether it is live; what waits for a person.
 import { getJson, onSignedOut } from "./api.js";
+import { isSeen } from "./model/seen.js";
 import { StreamHub } from "./stream-hub.js";
 
 const HIDDEN_MS = 5_000; // a page that nobody sees listens to nothing, and reads what it missed when it is seen again
@@ -84,7 +85,7 @@ function setAway(isSo) {
 
 document.addEventListener("visibilitychange", () => {
 	clearTimeout(hiding);
-	if (document.hidden) hiding = setTimeout(setAway, HIDDEN_MS, true);
+	if (document.hidden && !canNotify()) hiding = setTimeout(setAway, HIDDEN_MS, true);
 	else setAway(false);
 });
 addEventListener("pagehide", () => setAway(true));
@@ -121,7 +122,10 @@ export class Throttle {
 // What changes where a run stands, and with it lists, counts and what waits; the rest only adds to it.
 export const isTurn = ({ kind }) => /^(?:run|phase|human|artifact|budget\.(?:raised|exhausted))\b/.test(kind);
 
-export const waiting = { items: [], listeners: new Set() };
+export const waiting = { items: [], isKnown: false, listeners: new Set() };
+
+// What waits for whoever looks: not for others, and not what they have looked at.
+export const toYours = (items) => items.filter((item) => item.is_yours && !isSeen(item));
 
 const readingInbox = new Throttle(refreshWaiting);
 let forWaiting = null;
@@ -135,11 +139,31 @@ export function startWaiting(onChange) {
 	refreshWaiting();
 }
 
-async function refreshWaiting() {
+export async function refreshWaiting() {
 	try {
-		waiting.items = (await getJson("/api/inbox")).items;
+		const { items } = await getJson("/api/inbox");
+		if (waiting.isKnown) notify(toYours(items), waiting.items);
+		Object.assign(waiting, { items, isKnown: true });
 		for (const listener of waiting.listeners) listener();
 	} catch {
 		// Whoever shows a list says that it is old; the number stays until the next change.
 	}
 }
+
+const idOf = (item) => item.approval_id ?? `${item.run_id} ${item.until}`;
+const canNotify = () => globalThis.Notification?.permission === "granted";
+
+// One notice for each that is new, however many tabs there are; none while somebody looks at the page.
+function notify(yours, before) {
+	if (!document.hidden || !canNotify()) return;
+	const known = new Set(before.map(idOf));
+	for (const item of yours.filter((each) => !known.has(idOf(each)))) {
+		const notice = new Notification(item.question, { body: `${item.heading}\n${item.summary}`, tag: idOf(item) });
+		notice.onclick = () => {
+			focus();
+			navigateTo.call(`/inbox?item=${encodeURIComponent(item.approval_id ?? item.run_id)}`);
+		};
+	}
+}
+
+export const navigateTo = { call: () => {} };

@@ -1,5 +1,5 @@
 import { onSignedOut } from "./api.js";
-import { liveness } from "./live.js";
+import { liveness, navigateTo } from "./live.js";
 import { navigate, startRouter } from "./router.js";
 import { closeMenus, drawBar, drawTop, showHelp, start } from "./top.js";
 
@@ -7,12 +7,14 @@ const goTo = (label, path) => [label, () => navigate(path)];
 onSignedOut.call = () => {
 	if (location.pathname !== "/sign-in") navigate(`/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`);
 };
+navigateTo.call = navigate;
 liveness.listeners.add(drawBar);
 drawTop();
 start();
 startRouter({
 	"?": ["This help", showHelp],
 	"g r": goTo("Runs", "/"),
+	"g i": goTo("Inbox", "/inbox"),
 	"g w": goTo("Workflows", "/workflows"),
 	"g p": goTo("Personas", "/personas"),
 	"g b": goTo("Budget", "/budget"),

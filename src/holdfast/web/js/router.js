@@ -105,8 +105,18 @@ function leave() {
 	current = null;
 }
 
+let pageTitle = "";
+let waitingCount = 0;
+
 function setTitle(title) {
-	document.title = title ? `${title} · holdfast` : "holdfast";
+	pageTitle = title;
+	document.title = `${waitingCount ? `(${waitingCount}) ` : ""}${title ? `${title} · ` : ""}holdfast`;
+}
+
+// How many things wait for whoever looks; the title of the window says it too.
+export function setCount(count) {
+	waitingCount = count;
+	setTitle(pageTitle);
 }
 
 // A few keys for every page, a few of the page's own, none while someone types: `{ "g r": ["Runs", act] }`

@@ -1,17 +1,18 @@
 import { loadSession, send, session, whyNot } from "./api.js";
 import { clock } from "./format.js";
 import { fill, h } from "./h.js";
-import { startWaiting, waiting } from "./live.js";
+import { startWaiting, toYours, waiting } from "./live.js";
 import { ask, icon, say, shape } from "./parts/ui.js";
-import { keys, navigate } from "./router.js";
+import { keys, navigate, setCount } from "./router.js";
 
 const HALF_MOON = "M8 1a7 7 0 1 0 0 14A7 7 0 0 0 8 1zm0 1.8v10.4A5.2 5.2 0 0 1 8 2.8z";
 
 export function drawTop() {
-	const { length } = waiting.items;
+	const { length } = toYours(waiting.items);
+	setCount(length);
 	fill(
 		document.getElementById("top-end"),
-		length > 0 && h("a.needs-you", { href: "/" }, h("span.mark.tone-waiting", shape("waiting")), length, h("span.words", " waiting for you")),
+		length > 0 && h("a.needs-you", { href: "/inbox" }, h("span.mark.tone-waiting", shape("waiting")), length, h("span.words", " waiting for you")),
 		session.isKnown && newRunLink(),
 		h(
 			"button.button.plain",

@@ -103,4 +103,5 @@ def _state_cell(row: dict[str, Any]) -> Cell:
 def _now(row: dict[str, Any]) -> str:
     from holdfast.presentation.status import RunFacts, describe_in_list
 
-    return describe_in_list(RunFacts(**{name: row[name] for name in ("state", "pause_reason", "is_driven", "error")}))
+    names = ("state", "pause_reason", "is_driven", "error", "verdict", "merged_into")
+    return describe_in_list(RunFacts(**{name: row[name] for name in names}))

@@ -150,6 +150,8 @@ def _describe(run: dict[str, Any]) -> str:
         pause_reason=run["pause_reason"],
         is_driven=run["is_driven"],
         error=run["error"],
+        verdict=run.get("verdict"),
+        merged_into=run.get("merged_into"),
         phases=[
             PhaseFacts(**{name: phase[name] for name in ("key", "state", "attempts", "started_at", "error")})
             for phase in run["phases"]

@@ -2,6 +2,7 @@
 export const routes = [
 	{ path: "/", name: "runs" },
 	{ path: "/runs/:runId/:tab?", name: "runs", file: "run" },
+	{ path: "/inbox", name: "inbox" },
 	{ path: "/new", name: "new-run" },
 	{ path: "/workflows/:workflow?", name: "workflows" },
 	{ path: "/personas/:persona?", name: "personas" },

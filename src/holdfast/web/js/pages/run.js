@@ -3,18 +3,20 @@ import { clock, count, duration, firstLine, money, plural, tookSeconds } from ".
 import { fill, h } from "../h.js";
 import { isTurn, listen, Throttle } from "../live.js";
 import { Activity } from "../model/activity.js";
+import { markSeen } from "../model/seen.js";
 import { markdown } from "../parts/text.js";
-import { loading, mark, notFound, problemNote, say, time } from "../parts/ui.js";
+import { loading, mark, notFound, note, problemNote, say, shape, time } from "../parts/ui.js";
 import { navigate } from "../router.js";
 import { actionBar } from "./run/actions.js";
 import { approvalCard } from "./run/approval.js";
 import { cost } from "./run/cost.js";
 import { activity, events } from "./run/journal.js";
+import { outcome } from "./run/outcome.js";
 import { artifacts, changes } from "./run/results.js";
 import { timeline } from "./run/timeline.js";
 
 // Loaded with the page, so that a server that goes away leaves every tab usable.
-const TABS = { timeline, activity, artifacts, changes, cost, events };
+const TABS = { outcome, timeline, activity, artifacts, changes, cost, events };
 const titleOf = (name) => name[0].toUpperCase() + name.slice(1);
 
 export const title = "Run";
@@ -31,6 +33,7 @@ class RunView {
 	activity = new Activity();
 	#tab;
 	#tabName;
+	#home;
 	#frame;
 	#refreshing = new Throttle(() => this.refresh());
 	#ahead = null; // what came while the history was read
@@ -85,7 +88,8 @@ class RunView {
 		this.ticking = setInterval(() => !document.hidden && this.#drawHead(), 1000);
 		const tabKey = (name, index) => [index + 1, [titleOf(name), () => navigate(this.#tabUrl(name), { replace: true })]];
 		this.setKeys({
-			...Object.fromEntries(Object.keys(TABS).map(tabKey)),
+			...Object.fromEntries(Object.keys(TABS).filter((name) => name !== "outcome").map(tabKey)),
+			o: ["Outcome", () => navigate(this.#tabUrl("outcome"), { replace: true })],
 			f: ["Follow what is new", () => this.#tab?.follow?.()],
 			a: ["Go to the decision", () => this.approvals.querySelector("section button, textarea")?.focus()],
 		});
@@ -118,6 +122,11 @@ class RunView {
 	notice(error) {
 		fill(this.notices, problemNote(error));
 		say(error.message);
+	}
+
+	tell(text) {
+		fill(this.notices, note("good", text));
+		say(text);
 	}
 
 	get #last() {
@@ -188,6 +197,7 @@ class RunView {
 
 	#draw() {
 		const { run } = this;
+		if (run.state === "failed" && this.#isNew("seen", run.ended_at)) markSeen(run.run_id, run.ended_at ?? "failed");
 		if (this.#isNew("title", run.heading)) fill(this.title, run.heading);
 		this.setTitle(run.heading);
 		const isInMenu = this.buttons.contains(document.activeElement) && this.buttons.querySelector(".menu[open]");
@@ -217,7 +227,7 @@ class RunView {
 		const { workflow, workflow_version: version, started_by: by, forked_from: origin, repo_path: repo } = run;
 		const took = duration(tookSeconds(run, Date.now()));
 		const spent = run.cost + (run.budget_usd ? ` of ${money(run.budget_usd)}` : "");
-		if (!this.#isNew("facts", run.started_at, took, spent, this.isOver)) return;
+		if (!this.#isNew("facts", run.started_at, took, spent, this.isOver, run.merged)) return;
 		fill(
 			this.facts,
 			h("a.foreign", { href: `/workflows/${encodeURIComponent(workflow)}` }, workflow, version && ` v${version}`),
@@ -225,6 +235,7 @@ class RunView {
 			h("span", `started ${clock(run.started_at ?? run.created_at)}`, by && [" by ", h("span.foreign", by)]),
 			h("span.num", this.isOver ? `took ${took}` : `${took} so far`),
 			h("span.num", `cost ${spent}`),
+			run.merged && h("span.mark.tone-good", shape("good"), run.merged),
 			origin && h("span", "forked from ", h("a.mono", { href: runUrl(origin) }, origin.slice(0, 8))),
 			h("span.foreign.clip", { title: repo }, `${repo.split("/").at(-1)} @ ${run.base_branch}`),
 		);
@@ -246,26 +257,29 @@ class RunView {
 
 	#drawTabs() {
 		const counts = { artifacts: new Set(this.run.artifacts.map((each) => each.phase_key)).size, events: this.events.length };
-		if (!this.#isNew("tabs", this.#tabName, counts.artifacts, counts.events)) return;
+		if (!this.#isNew("tabs", this.#tabName, counts.artifacts, counts.events, this.isOver)) return;
 		const focused = this.tabs.contains(document.activeElement) && document.activeElement.dataset.tab;
 		const link = (name) => {
 			const props = { href: this.#tabUrl(name), dataset: { tab: name }, "aria-current": name === this.#tabName ? "page" : null };
 			return h("a", props, titleOf(name), counts[name] > 0 && [" ", h("span.n", count(counts[name]))]);
 		};
 		const left = this.tabs.scrollLeft;
-		fill(this.tabs, Object.keys(TABS).map(link));
+		fill(this.tabs, Object.keys(TABS).filter((name) => name !== "outcome" || this.isOver || this.#tabName === name).map(link));
 		const chosen = this.tabs.querySelector("[aria-current]");
 		const isElsewhere = chosen && this.#isNew("tab", this.#tabName, chosen.offsetWidth);
 		this.tabs.scrollLeft = isElsewhere ? chosen.offsetLeft - this.tabs.offsetLeft - (this.tabs.clientWidth - chosen.offsetWidth) / 2 : left;
 		if (focused) this.tabs.querySelector(`[data-tab="${focused}"]`)?.focus();
 	}
 
-	#tabUrl = (name) => this.url(name === "timeline" ? "" : `/${name}`);
+	#tabUrl = (name) => this.url(`/${name}`);
 
 	turnTo({ params, query }) {
 		if (params.runId !== this.runId) return false;
 		this.query = query;
-		const name = Object.hasOwn(TABS, params.tab ?? "") ? params.tab : "timeline";
+		// A run that is over opens on what it came to; whoever watches one to its end stays where they are.
+		this.#home ??= this.isOver ? "outcome" : "timeline";
+		const isRow = ["row", "open"].some((each) => query.has(each));
+		const name = Object.hasOwn(TABS, params.tab ?? "") ? params.tab : isRow ? "timeline" : this.#home;
 		if (name === this.#tabName) this.#tab?.query?.(query);
 		else this.#open(name);
 		this.#drawTabs();

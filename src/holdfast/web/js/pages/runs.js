@@ -1,10 +1,10 @@
-import { can, getJson, runUrl, whyNot, withQuery } from "../api.js";
+import { getJson, runUrl, whyNot, withQuery } from "../api.js";
 import { count, duration, firstLine, money, plural, tookSeconds, toStatus } from "../format.js";
 import { fill, h } from "../h.js";
-import { isTurn, listen, Throttle, waiting } from "../live.js";
+import { isTurn, listen, Throttle, toYours, waiting } from "../live.js";
 import { RunList, stampOf } from "../model/run-list.js";
 import { dotPlot } from "../parts/dot-plot.js";
-import { button, chip, chips, empty, loading, options, pageHead, problemNote, problemState, say, searchBox, shape, statusMark, time } from "../parts/ui.js";
+import { button, chip, chips, empty, loading, mark, options, pageHead, problemNote, problemState, say, searchBox, shape, statusMark, time } from "../parts/ui.js";
 import { WindowedRows } from "../parts/windowed.js";
 import { navigate, setQuery } from "../router.js";
 
@@ -26,13 +26,13 @@ export async function render(main, context) {
 function inbox(items) {
 	if (!items.length) return null;
 	const rest = items.slice(5).map(entry);
-	const head = [h("span.mark.tone-waiting", shape("waiting")), can("approver") ? "Waiting for you" : "Waiting for an approver", " ", h("span.soft", items.length)];
+	const head = [h("span.mark.tone-waiting", shape("waiting")), "Waiting for you", " ", h("span.soft", items.length)];
 	return h(
 		"section.inbox.card",
 		{ "aria-labelledby": "inbox-title" },
 		h("h2", { id: "inbox-title" }, head),
 		h("ul", items.slice(0, 5).map(entry)),
-		rest.length > 0 && h("details", h("summary.soft", plural(rest.length, "more decision")), h("ul", rest)),
+		rest.length > 0 && h("details", h("summary.soft", `${plural(rest.length, "more", "more")}; the inbox has all`), h("ul", rest)),
 	);
 }
 
@@ -40,7 +40,7 @@ function entry(item) {
 	const href = urlOf(item);
 	return h(
 		"li",
-		h("div.inbox-what", h("a.foreign", { href }, item.question), h("div.soft.small.foreign.clip", item.heading)),
+		h("div.inbox-what", h("a.foreign", { href }, item.question), h("div.small.foreign.clip", item.summary), h("div.soft.small.foreign.clip", item.heading)),
 		h("span.soft.small.nowrap", "since ", time(item.requested_at, { as: "since" })),
 		h("a.button", { href }, item.is_decision ? "Read and decide" : "Look at it"),
 	);
@@ -199,7 +199,7 @@ class RunsView {
 		fill(this.after, this.#list.items.length ? this.#list.cursor && loading("More below…") : this.#nothing());
 	}
 
-	#drawInbox = () => fill(this.inbox, inbox(waiting.items));
+	#drawInbox = () => fill(this.inbox, inbox(toYours(waiting.items)));
 
 	#drawFilters() {
 		const { counts, workflows } = this.#overview;
@@ -255,7 +255,7 @@ class RunsView {
 		return h(
 			"tr",
 			{ role: "row", class: run.run_id === this.#selected ? "selected" : null },
-			cell("status", statusMark(run.state, run.pause_reason)),
+			cell("status", run.verdict && run.verdict.tone !== "good" ? mark(run.verdict.tone, run.verdict.text) : statusMark(run.state, run.pause_reason)),
 			cell("title", h("div.clip", h("a.row-link.foreign", { href: urlOf(run) }, run.heading), run.is_simulated && [" ", h("span.tag.narrow-only", "rehearsal")])),
 			cell("now.soft", h(`div.clip.foreign${run.state === "failed" ? ".bad-text" : ""}`, firstLine(run.now))),
 			cell("workflow.soft", h("div.clip.foreign", run.workflow, run.is_simulated && " · rehearsal")),

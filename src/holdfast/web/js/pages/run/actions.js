@@ -57,7 +57,7 @@ async function askAndPost(view, verb, { bodyOf = () => undefined, ...question })
 	return done;
 }
 
-const VERBS = {
+export const VERBS = {
 	resume: directly("resume", "It goes on."),
 	pause: directly("pause", "It pauses after what is in flight."),
 	fork: (view) => fork(view),

@@ -2,8 +2,8 @@ import { getJson, send, whyNot } from "../../api.js";
 import { clock, exact, plural } from "../../format.js";
 import { fill, h } from "../../h.js";
 import { changesView, textDiff } from "../../parts/diff-view.js";
-import { documentView, raw } from "../../parts/text.js";
-import { ask, button, chip, chips, facts, field, keepDraft, mark, note, problemNote, say, time } from "../../parts/ui.js";
+import { documentView, longText, raw } from "../../parts/text.js";
+import { ask, button, chip, chips, facts, field, keepDraft, mark, note, pairs, problemNote, say, time } from "../../parts/ui.js";
 import { findingList, findingsOf } from "./results.js";
 
 export function approvalCard(approval, view) {
@@ -14,8 +14,16 @@ export function approvalCard(approval, view) {
 	const draft = keepDraft(comment, id);
 	const trouble = h("div");
 
-	const answer = async (action, extra) => {
+	const edited = about === "tool" ? argumentsEditor(approval) : null;
+	const answer = async (action, more) => {
 		fill(trouble);
+		let extra = more;
+		try {
+			const args = action === "approve" && edited?.read();
+			if (args) extra = { ...more, args };
+		} catch (error) {
+			return void fill(trouble, problemNote(error));
+		}
 		try {
 			const decided = await send("POST", url, { action, comment: comment.value, ...(digest && { digest }), ...extra });
 			draft.clear();
@@ -32,7 +40,7 @@ export function approvalCard(approval, view) {
 	const byItself = deadline && `answered with ${shown.on_deadline ?? "reject"} by itself at ${clock(deadline)}`;
 	const told = facts(
 		approval.facts,
-		approval.reason && `Asked because ${approval.reason}`,
+		about !== "tool" && approval.reason && `Asked because ${approval.reason}`,
 		shown.artifact && h("code.foreign", String(shown.artifact)),
 		h("span", "asked ", time(approval.requested_at)),
 		byItself && h("span.mark.tone-waiting", { title: exact(deadline) }, byItself),
@@ -44,10 +52,10 @@ export function approvalCard(approval, view) {
 		h("header", h("h2", { id: `q-${id}` }, mark("waiting"), approval.question), told),
 		h(
 			"div.approval-body",
-			(SUBJECTS[about] ?? SUBJECTS.phase)(approval, shown, view, url),
+			(SUBJECTS[about] ?? SUBJECTS.phase)(approval, shown, view, url, edited),
 			h(
 				"div.approval-answer",
-				h("dl.causes", causes.map(({ label, text }) => [h("dt", label), h("dd", text)])),
+				h("dl.causes", causes.map(({ label, text }) => [h("dt", label), h("dd", text)]), approval.call?.grant && [h("dt", "Allow for this run"), h("dd", approval.call.grant)]),
 				first && note("waiting", `${first} approved. A second person is needed.`),
 				about !== "outcome" && field("Comment", comment, hint),
 				trouble,
@@ -58,11 +66,15 @@ export function approvalCard(approval, view) {
 }
 
 const SUBJECTS = {
-	tool: (_approval, shown) =>
-		h("div.stack.tight", shown.question && h("p.foreign", String(shown.question)), raw(shown.args, { lines: 30, chars: 6000 })),
-	outcome(_approval, { key, tool, args }) {
+	tool({ call, reason }, shown, _view, _url, edited) {
+		const facts = [call.folder && ["In", h("code.foreign", call.folder)], ["Asked because", reason], call.rule && ["Rule", h("code.foreign", call.rule)]];
+		const isCommand = call.line.startsWith("$ ") && typeof shown.args?.command === "string";
+		const subject = isCommand ? longText(`$ ${shown.args.command}`, { lines: 30, chars: 6000, className: "code.command" }) : [h("p", h("code", call.tool)), raw(shown.args, { lines: 30, chars: 6000 })];
+		return h("div.stack.tight", subject, pairs(facts.filter(Boolean)), edited?.element);
+	},
+	outcome({ call }, { args }) {
 		const told = "It was in flight when its process died. Nobody but you can find out whether it had its effect.";
-		return h("div.stack.tight", h("p", told), h("p", h("code", String(tool ?? key))), args !== undefined && raw(args));
+		return h("div.stack.tight", h("p", told), h("pre.code.foreign", call.line), args !== undefined && raw(args));
 	},
 	phase({ phase_key: key, attempt }, shown, view, url) {
 		const content = typeof shown.content === "string" ? shown.content : "";
@@ -89,6 +101,25 @@ const SUBJECTS = {
 	},
 };
 
+// The arguments, to be changed before the call is allowed: `read()` gives them if they were.
+function argumentsEditor({ call, shown }) {
+	if (!call.can_edit || whyNot("approver")) return null;
+	const { args } = shown;
+	const isCommand = typeof args?.command === "string";
+	const before = isCommand ? args.command : JSON.stringify(args, null, 2);
+	const control = h("textarea.mono", { rows: Math.min(8, before.split("\n").length + 1), spellcheck: "false" });
+	control.value = before;
+	const hint = "The agent's call is made with this instead, and the journal has both.";
+	const element = h("details", h("summary", isCommand ? "Edit the command" : "Edit the arguments"), field(isCommand ? "Command" : "Arguments as JSON", control, hint));
+	return {
+		element,
+		read() {
+			if (control.value === before) return null;
+			return isCommand ? { ...args, command: control.value } : JSON.parse(control.value);
+		},
+	};
+}
+
 function verdict(artifact) {
 	if (!artifact) return null;
 	const findings = findingsOf(artifact);
@@ -96,7 +127,7 @@ function verdict(artifact) {
 	return h("div", mark(artifact.state === "accepted" ? "waiting" : "bad", plural(findings.length, "finding")), findingList(findings));
 }
 
-function buttons({ about, causes }, answer, comment) {
+function buttons({ about, causes, call }, answer, comment) {
 	const why = whyNot("approver");
 	const rejection = causes.find(({ action }) => action === "reject");
 	const approve = (label) => button(label, () => answer("approve"), { kind: "main", why });
@@ -122,7 +153,8 @@ function buttons({ about, causes }, answer, comment) {
 	};
 	const isTool = about === "tool";
 	const change = !isTool && button("Request changes", requestChanges, { why });
-	return h("div.buttons", approve(isTool ? "Allow this call" : "Approve and continue"), change, reject("Reject", "Reject it?"));
+	const forRun = isTool && call.kind && button("Allow for this run", () => answer("approve", { allow_kind: true }), { why });
+	return h("div.buttons", approve(isTool ? "Allow this call" : "Approve and continue"), forRun, change, reject("Reject", "Reject it?"));
 }
 
 function toJson(text) {

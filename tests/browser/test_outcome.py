@@ -1,0 +1,96 @@
+"""The outcome of a run: what its review says, what it changed, what was checked, and what to do with it."""
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import OpenPage
+from tests.browser.test_everyone import check_access
+from tests.support.browser_world import HARM, Served
+
+
+@pytest.fixture(scope="module")
+def reviewed(served: Served) -> str:
+    run_id = served.start_run("reviewed", title="Write notes", persona_overrides={"author": "z-reviewed"})
+    served.wait_for(run_id, "completed")
+    return run_id
+
+
+def test_a_finished_run_opens_on_its_result_and_is_not_plain_green(
+    served: Served, open_page: OpenPage, reviewed: str
+) -> None:
+    page = open_page(served, f"/runs/{reviewed}")
+
+    panel = page.locator(".panel")
+    expect(page.get_by_role("link", name="Outcome")).to_have_attribute("aria-current", "page")
+    expect(page.locator(".run-status.tone-waiting")).to_contain_text("The review asks for changes.")
+    expect(panel.get_by_label("Review")).to_contain_text("major")
+    expect(panel).to_contain_text("1 file changed, +1 −0")
+    expect(panel).to_contain_text("2 commands run, 1 failed at the last try.")
+    expect(panel.get_by_role("link", name="Download patch")).to_be_visible()
+    assert page.evaluate("window.hurt") is None
+    expect(panel.locator("img")).to_have_count(0)
+    expect(panel.get_by_text(HARM).first).to_be_visible()
+    page.goto(served.url)
+    expect(page.locator(".runs tbody tr").filter(has_text="Write notes")).to_contain_text("Changes wanted")
+
+
+def test_what_does_not_fit_is_shown_before_a_merge_and_a_merged_run_is_marked(
+    served: Served, open_page: OpenPage
+) -> None:
+    run_id = served.start_run("reviewed", title="To be merged", persona_overrides={"author": "z-reviewed"})
+    served.wait_for(run_id, "completed")
+    name = HARM.replace("/", "")
+    rival = served.repo / "notes" / f"{name}.txt"
+    rival.parent.mkdir(exist_ok=True)
+    rival.write_text("something else\n")
+    page = open_page(served, f"/runs/{run_id}")
+
+    _press(page, "Merge into main…")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"notes/{name}.txt")
+    expect(dialog.get_by_role("alert")).to_be_visible()
+    page.keyboard.press("Escape")
+    rival.unlink()
+    _press(page, "Merge into main…")
+    expect(dialog).to_contain_text("Nothing was changed.")
+    expect(dialog).to_contain_text("+1")
+    assert page.evaluate("window.hurt") is None
+    dialog.get_by_role("button", name="Merge into main").press("Enter")
+
+    expect(page.locator(".run-head")).to_contain_text("merged into main")
+    expect(page.locator(".panel").get_by_role("button", name="Merge again…")).to_be_visible()
+    assert rival.read_text() == "one, two"
+    log = subprocess.run(["git", "-C", served.repo, "log", "--format=%s", "main"], capture_output=True, text=True)
+    assert "To be merged" in log.stdout
+    page.goto(served.url)
+    expect(page.locator(".runs tbody tr").filter(has_text="To be merged")).to_contain_text("merged into main")
+
+
+def test_a_failed_run_says_why_and_offers_to_retry(served: Served, open_page: OpenPage) -> None:
+    run_id = served.start_run("plain", title="Spoilt", persona_overrides={"author": "z-spoiler"})
+    served.wait_for(run_id, "failed")
+    page = open_page(served, f"/runs/{run_id}", role="viewer")
+
+    panel = page.locator(".panel")
+    expect(page.locator(".run-status.tone-bad")).to_contain_text("failed")
+    expect(panel.get_by_role("button", name="Retry…")).to_have_attribute("aria-disabled", "true")
+    expect(panel).to_contain_text("No file was changed.")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_outcome_is_accessible_and_fits(
+    served: Served, open_page: OpenPage, shoot: Callable[[Page, str], None], reviewed: str, theme: str
+) -> None:
+    page = open_page(served, f"/runs/{reviewed}", theme=theme, width=390)
+    for width in (390, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        expect(page.locator(".panel .review-card")).to_be_visible()
+        shoot(page, f"outcome-{width}-{theme}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    check_access(page)
+
+
+def _press(page: Page, name: str) -> None:
+    page.locator(".panel").get_by_role("button", name=name).press("Enter")
