@@ -8,9 +8,9 @@ import pytest
 from tests.support.api.server_world import Api
 
 from holdfast.api.server import health_probe
-from holdfast.fleet import run_drive
 from holdfast.api.server.health_probe import HealthProbe
 from holdfast.errors import StoreFull
+from holdfast.fleet import run_drive
 from holdfast.persistence import access
 from holdfast.persistence.db import Database
 from holdfast.runtime.stores import open_journal
