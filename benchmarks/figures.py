@@ -27,6 +27,8 @@ def rows(found: Found) -> Iterator[tuple[str, ...]]:
     yield from _many_phases(found)
     yield from _many_processes(found)
     yield from _import(found)
+    yield from _new_process(found)
+    yield from _parked(found)
 
 
 _HEADLINES = {
@@ -246,3 +248,29 @@ def _import(found: Found) -> Iterator[tuple[str, ...]]:
     bare = f"bare Python: {median(extra['bare_s'] for extra in extras) * 1000:.0f} ms"
     title = f"`import holdfast` adds (`run_flow` with it: {flow:.0f} ms)"
     yield (title, _ms(added), bare, "", "≤ 60 ms", _verdict(median(added) <= 0.06))
+
+
+def _new_process(found: Found) -> Iterator[tuple[str, ...]]:
+    first = [row["wall_s"] for row in found["jobs"].get("new_process/new_process.first_run", [])]
+    if first:
+        title = "imports of the first `run_flow`, over `import holdfast`, by CPU time"
+        yield (title, _ms(first), "", "", "≤ 60 ms", _verdict(median(first) <= 0.06))
+    replays = found["jobs"].get("new_process/new_process.replay", [])
+    if replays:
+        limits = [row["extra"]["bulk_s"] + row["extra"]["imports_s"] for row in replays]
+        ratio = median(row["wall_s"] / limit for row, limit in zip(replays, limits, strict=True))
+        times, against = (
+            [row["wall_s"] for row in replays],
+            f"one bulk read and imports: {_ms(limits)}, all by CPU time",
+        )
+        title = "replay of 10,000 steps in a new process"
+        yield (title, _ms(times), against, f"{ratio:.2f} ×", "≤ 2.5 ×", _verdict(ratio <= 2.5))
+
+
+def _parked(found: Found) -> Iterator[tuple[str, ...]]:
+    for row in found["jobs"].get("parked/parked_flows.rest", []):
+        extra = row["extra"]
+        title = f"{row['steps']:,} sleeping flows in one process"
+        said = f"{extra['peak_mb']:.0f} MB at most, {extra['cpu_share']:.1%} of a core"
+        is_met = extra["peak_mb"] <= 200 and extra["cpu_share"] <= 0.01
+        yield (title, said, "", "", "≤ 200 MB, ≤ 1 %", _verdict(is_met))

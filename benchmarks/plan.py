@@ -86,6 +86,11 @@ MANY_PROCESSES = [
     Job("many_processes.look_for_due", "**holdfast**", 1, 1, 3, True),
 ]
 IMPORT = [Job("imports.start", "**holdfast**", 10, 5)]
+NEW_PROCESS = [
+    Job("new_process.replay", "**holdfast**", 10_000, 10_000, fill="ours_flow.fill_replay", is_copied=True),
+    Job("new_process.first_run", "**holdfast**", 1, 1),
+]
+PARKED = [Job("parked_flows.rest", "**holdfast**", 10_000, 1000, 1)]
 
 BLOCKS = {
     "one_run": ONE_RUN,
@@ -99,6 +104,8 @@ BLOCKS = {
     "many_phases": MANY_PHASES,
     "many_processes": MANY_PROCESSES,
     "import": IMPORT,
+    "new_process": NEW_PROCESS,
+    "parked": PARKED,
 }
 COUNTED = [
     Job("ours_flow.one_run_sqlite", OURS, 0, 0),

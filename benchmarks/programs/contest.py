@@ -36,17 +36,17 @@ async def _until(program: Program, run: str, task: "asyncio.Task[None]") -> None
 
 
 async def _measure(system: Any, program: Program) -> None:
-    await system.go("change", "warm-up")
+    await system.go("change", f"{program.name}-warm-up")
     started = time.perf_counter()
-    await _whole(system, program, "undisturbed")
+    await _whole(system, program, program.undisturbed)
     wall_s = time.perf_counter() - started
-    print(json.dumps({"wall_s": wall_s, "effects": work.read("undisturbed")}), flush=True)
+    print(json.dumps({"wall_s": wall_s, "effects": work.read(program.undisturbed)}), flush=True)
     if not program.is_wait:
-        work.kill_at("killed", program.kill_at)
-        await system.go(program.name, "killed")
+        work.kill_at(program.killed, program.kill_at)
+        await system.go(program.name, program.killed)
         raise AssertionError("it should have died")
-    task = asyncio.create_task(system.go(program.name, "killed"))
-    await _until(program, "killed", task)
+    task = asyncio.create_task(system.go(program.name, program.killed))
+    await _until(program, program.killed, task)
     await asyncio.sleep(0.4)  # into the wait
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -70,7 +70,7 @@ async def main() -> None:
         if mode == "first":
             await _measure(system, program)
         else:
-            await _whole(system, program, "killed")
+            await _whole(system, program, program.killed)
 
 
 if __name__ == "__main__":

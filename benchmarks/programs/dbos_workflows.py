@@ -138,6 +138,7 @@ async def change(run: str) -> None:
         await do(run, "check")
     await do(run, "charge")
     await do(run, "ship")
+    await do(run, "mail")
 
 
 # == set-up

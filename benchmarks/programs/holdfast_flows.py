@@ -121,6 +121,7 @@ async def change(ctx: Context, run: str) -> None:
         await ctx.step("check", act, run, "check")
     await ctx.step("charge", act, run, "charge")
     await ctx.step("ship", act, run, "ship")
+    await ctx.step("mail", act, run, "mail")
 
 
 # == set-up

@@ -31,6 +31,16 @@ class Program:
     waits_s: float = 0.0
     """How long it must wait in all, which no system can save."""
 
+    @property
+    def undisturbed(self) -> str:
+        """The id of the run that is left alone."""
+        return f"{self.name}-undisturbed"
+
+    @property
+    def killed(self) -> str:
+        """The id of the run whose process dies."""
+        return f"{self.name}-killed"
+
 
 _children = tuple(f"child {child} step {step}" for child in range(CHILDREN) for step in range(CHILD_STEPS))
 _flaky = tuple(name for n in range(FLAKY) for name in (f"try part {n}", f"part {n}"))
@@ -57,6 +67,6 @@ PROGRAMS = [
         "check 4",
         waits_s=(CHECKS - 1) * CHECK_EVERY_S,
     ),
-    Program("change", "a step added while a run is under way", ("reserve", "charge", "ship"), "ship"),
+    Program("change", "a step added while a run is under way", ("reserve", "charge", "ship", "mail"), "ship"),
 ]
 BY_NAME = {program.name: program for program in PROGRAMS}

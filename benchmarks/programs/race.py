@@ -53,7 +53,7 @@ def measure(system: System, program: Program, folder: Path) -> Result:
     if program.name == "timer":
         time.sleep(work.SLEEP_S)  # the timer is due before anybody is there again
     continue_s = _continue(system, program, folder)
-    effects = work.read("killed")
+    effects = work.read(program.killed)
     return Result(
         wall_s=max(undisturbed["wall_s"] - program.waits_s, 0.001),
         steps=len(program.effects),
@@ -87,13 +87,13 @@ def _peak_of(folder: Path, mode: str) -> float:
 
 def _continue(system: System, program: Program, folder: Path) -> float:
     """Wait until the killed run has done all that was left; return when the first of it was done."""
-    before = set(work.read("killed"))
+    before = set(work.read(program.killed))
     started = time.perf_counter()
     process = _start(system, program, folder, "again")
     found = 0.0
     try:
         while True:
-            effects = set(work.read("killed"))
+            effects = set(work.read(program.killed))
             if effects - before and not found:
                 found = time.perf_counter() - started
             if effects >= set(program.effects):

@@ -30,8 +30,9 @@ def render(found: dict[str, Any]) -> str:
     lines = {title: count_lines(facts["module"]) for title, facts in systems.items()}
     versions = ", ".join(f"{title.strip('*')} {facts['version']}" for title, facts in systems.items())
     rows = [
-        f"`make bench only=programs` on {os.cpu_count()} cores; {versions}. Every cell is one measurement, the systems "
-        "by turns in shuffled order; other work may have run on the machine, so read the ratios (`×`, holdfast is 1).",
+        f"`make bench only=programs` on {os.cpu_count()} cores; {versions}. Every cell is one "
+        "measurement, those of a program by turns in shuffled order; other work may have run on the machine, so read "
+        "the ratios (`×`, holdfast is 1).",
         "",
         "| program | system | lines | steps/s | × | goes on after kill -9 | done twice | peak memory |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -79,12 +80,28 @@ def _cells(found: dict[str, Any], program: str, system: str) -> list[str]:
 
 
 def publish(found: dict[str, Any], root: Path, *, is_whole: bool) -> None:
-    """Print the table; if all programs were measured, write it into its page too."""
+    """Print the table and write it into its page; a part takes the place of the same programs in the last results."""
+    results = root / "benchmarks" / "results" / "programs.json"
+    if not is_whole and results.exists():
+        found = merge(json.loads(results.read_text()), found)
     table = render(found)
     print(f"\n{table}\ntook {found['took_s']} s")
-    if not is_whole:
-        return
-    (root / "benchmarks" / "results" / "programs.json").write_text(json.dumps(found, indent=1) + "\n")
+    results.write_text(json.dumps(found, indent=1) + "\n")
     page = root / "docs" / "benchmarks.md"
     before, rest = page.read_text().split(_START, 1)
     page.write_text(f"{before}{_START}\n{table}\n{_END}{rest.split(_END, 1)[1]}")
+
+
+def merge(last: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """Return the last results with these programs measured anew: what is compared was measured together."""
+    anew = {key.split("/")[0] for key in (*part["results"], *part["not_available"])}
+
+    def old(rows: dict[str, Any]) -> dict[str, Any]:
+        return {key: row for key, row in rows.items() if key.split("/")[0] not in anew}
+
+    return {
+        "systems": {**last["systems"], **part["systems"]},
+        "results": {**old(last["results"]), **part["results"]},
+        "not_available": {**old(last["not_available"]), **part["not_available"]},
+        "took_s": last["took_s"] + part["took_s"],
+    }

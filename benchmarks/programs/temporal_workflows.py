@@ -199,6 +199,7 @@ class Change:
             await step(run, "check")
         await step(run, "charge")
         await step(run, "ship")
+        await step(run, "mail")
 
 
 # == set-up
