@@ -148,8 +148,8 @@ def run(programs: list[Program], order: random.Random) -> dict[str, Any]:
 
 
 def _describe(system: System) -> dict[str, Any]:
-    asked = f"import importlib.metadata as m; print(m.version({system.package!r}))"
-    known = subprocess.run([system.python, "-c", asked], capture_output=True, text=True).stdout.strip()
+    program = f"import importlib.metadata as m; print(m.version({system.package!r}))"
+    known = subprocess.run([system.python, "-c", program], capture_output=True, text=True).stdout.strip()
     return {"module": system.module, "version": known or "not available", "server_mb": system.server_mb()}
 
 
