@@ -43,7 +43,7 @@ def render(found: dict[str, Any]) -> str:
             cells = _cells(found, program.name, system)
             rows.append(f"| {title} | {system} | {lines[system].get(program.name, '—')} | {' | '.join(cells)} |")
             title = ""
-    title = "all ten, with set-up"
+    title = "*all ten, with set-up*"
     for system, facts in systems.items():
         mine = {key.split("/")[0]: row for key, row in results.items() if key.endswith(f"/{system}")}
         if mine:
@@ -56,7 +56,7 @@ def render(found: dict[str, Any]) -> str:
                 f"{max(row['peak_mb'] for row in mine.values()):.0f} MB"
                 + (f" + server {facts['server_mb']:.0f} MB" if facts["server_mb"] else ""),
             ]
-            rows.append(f"| *{title}* | {system} | {sum(lines[system].values())} | {' | '.join(cells)} |")
+            rows.append(f"| {title} | {system} | {sum(lines[system].values())} | {' | '.join(cells)} |")
             title = ""
     absent = [f"Not available: {key}: {reason}." for key, reason in found["not_available"].items()]
     return "\n".join([*rows, "", *absent]).rstrip()
