@@ -12,7 +12,7 @@ DRAW = """async ([files, isDeciding]) => {
     const { h } = await import("/js/h.js");
     const request = h("div.approval-answer", h("textarea.input", { "aria-label": "Comment" }));
     const main = document.querySelector("main");
-    if (isDeciding) main.append(request);
+    main.replaceChildren(h("h1", "Review"), ...(isDeciding ? [request] : []));
     main.append(changesView({ files, summary: "3 files, +9 −1" }));
 }"""
 
