@@ -25,7 +25,7 @@ _COUNTS = (
 
 
 @dataclass(frozen=True)
-class AskedCall:
+class ToolRequest:
     """A tool call that a model asked for."""
 
     name: str
@@ -39,7 +39,7 @@ class SentMessage:
     role: str
     text: str
     name: str = ""
-    calls: Sequence[AskedCall] = ()
+    calls: Sequence[ToolRequest] = ()
     is_new: bool = False
 
 
@@ -75,7 +75,7 @@ class ModelCallDetail:
     settings: dict[str, Any] = field(default_factory=dict)
     answer: str = ""
     reasoning: str = ""
-    calls: list[AskedCall] = field(default_factory=list)
+    calls: list[ToolRequest] = field(default_factory=list)
     usage: list[str] = field(default_factory=list)
     finish_reason: str = ""
     tries: list[Try] = field(default_factory=list)
@@ -217,8 +217,10 @@ def _count_reasoning(message: Mapping[str, Any]) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _to_calls(value: Any) -> list[AskedCall]:
-    return [AskedCall(str(call.get("name")), call.get("args")) for call in _to_list(value) if isinstance(call, Mapping)]
+def _to_calls(value: Any) -> list[ToolRequest]:
+    return [
+        ToolRequest(str(call.get("name")), call.get("args")) for call in _to_list(value) if isinstance(call, Mapping)
+    ]
 
 
 def _to_tool(value: Any) -> SentTool:
