@@ -48,7 +48,6 @@ class Config:
     model_tries: int | None = None
     model_max_wait_s: float | None = None
     keep_prompts: bool = True
-    """Whether the journal keeps what models were sent."""
     search_url: str | None = None
     """Where the tool `web_search` asks; it answers as SearXNG does."""
     allowed_hosts: tuple[str, ...] = ()
@@ -150,10 +149,8 @@ def _from_file(file: Path, *, is_required: bool) -> dict[str, _RawValue]:
 
 
 def _line_of(key: str, text: str) -> int:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip().lstrip("[\"'").startswith(key):
-            return number
-    return 1
+    begins = (line.strip().lstrip("[\"'").startswith(key) for line in text.splitlines())
+    return next((number for number, is_it in enumerate(begins, start=1) if is_it), 1)
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, _RawValue]:

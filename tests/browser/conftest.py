@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from tests.support.browser_world import FLAGS, SCREENSHOTS, Served
 from tests.support.programs import CHROMIUM, find_browser_fault
 
-PATIENCE_MS = 15_000  # less than a test may stand still: Playwright knows best what it has waited for
+PATIENCE_MS = 100_000  # less than a test may stand still: Playwright knows best what it has waited for
 expect.set_options(timeout=PATIENCE_MS)
 # What a browser says by itself about requests that were refused or lost; the tests do both on purpose.
 EXPECTED = re.compile(r"Failed to load resource|Failed to fetch dynamically|net::ERR_|\[DOM\]")

@@ -17,6 +17,8 @@ from holdfast.enums import RunStatus
 from holdfast.persistence.models import ArtifactRow
 from holdfast.persistence.runs import StoredRun
 from holdfast.presentation.diff import DiffLine, FileDiff, Pair, compare, parse_patch, to_pairs
+from holdfast.presentation.diff_marks import add_marks, is_generated
+from holdfast.presentation.format import plural
 
 
 class LeftOutItem(BaseModel):
@@ -34,12 +36,14 @@ class ChangedFile(BaseModel):
     added: int
     removed: int
     is_binary: bool
+    is_generated: bool = Field(default=False, description="A lock file or the like: folded.")
     is_own: bool = Field(description="What the engine itself asked for; such files come last.")
     lines: list[DiffLine]
     pairs: list[Pair] = Field(description="With `split` these, and no `lines`.")
 
 
 class Changes(BaseModel):
+    summary: str = Field(default="", description="How much changed, in words.", examples=["3 files, +120 −4"])
     files: list[ChangedFile]
     left_out: list[LeftOutItem] = Field(
         default_factory=list, description="What is no part of the result, because set-up made it or it was copied in."
@@ -47,7 +51,11 @@ class Changes(BaseModel):
 
 
 def to_changes(patch: str, *, is_split: bool) -> Changes:
-    return Changes(files=[_to_file(file, is_split=is_split) for file in parse_patch(patch)])
+    files = parse_patch(patch)
+    add_marks(files)
+    added, removed = sum(file.added for file in files), sum(file.removed for file in files)
+    summary = f"{plural(len(files), 'file')}, +{added:,} −{removed:,}"
+    return Changes(summary=summary, files=[_to_file(file, is_split=is_split) for file in files])
 
 
 def to_comparison(path: str, before: str, after: str) -> Changes:
@@ -62,6 +70,7 @@ def _to_file(file: FileDiff, *, is_split: bool) -> ChangedFile:
         added=file.added,
         removed=file.removed,
         is_binary=file.is_binary,
+        is_generated=is_generated(file.path),
         is_own=file.is_own,
         lines=[] if is_split else file.lines,
         pairs=to_pairs(file.lines) if is_split else [],

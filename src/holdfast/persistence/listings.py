@@ -25,6 +25,11 @@ class RunFilter:
     workflow: str | None = None
     text: str | None = None
     repo: str | None = None
+    person: str | None = None
+    """Who started it."""
+    since: str | None = None
+    """Created at this time or later, as the rows have it; the next one: before that time."""
+    until: str | None = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,12 @@ class ListedRun:
 
 
 async def list_page(
-    db: Database, run_filter: RunFilter, *, limit: int, after: tuple[str, str] | None = None
+    db: Database,
+    run_filter: RunFilter,
+    *,
+    limit: int,
+    after: tuple[str, str] | None = None,
+    is_oldest_first: bool = False,
 ) -> list[ListedRun]:
     """List at most `limit` runs, newest first, that come after the run with this time of creation and id."""
     is_real = LedgerRow.is_simulated == 0
@@ -45,9 +55,11 @@ async def list_page(
         _sum_of_run(is_real, is_unanswered()),
     )
     query = _filtered(select(RunRow, *sums), run_filter)
-    if after is not None:
-        query = query.where(tuple_(RunRow.created_at, RunRow.id) < tuple_(*after))
-    query = query.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit)
+    place, last = tuple_(RunRow.created_at, RunRow.id), tuple_(*after) if after is not None else None
+    if last is not None:
+        query = query.where(place > last if is_oldest_first else place < last)
+    order = (RunRow.created_at, RunRow.id)
+    query = query.order_by(*(order if is_oldest_first else (each.desc() for each in order))).limit(limit)
     async with db.session() as session:
         return [
             ListedRun(
@@ -90,6 +102,12 @@ def _filtered(query: Select[Any], run_filter: RunFilter) -> Select[Any]:
         )
     if run_filter.repo is not None:
         query = query.where(RunRow.repo_path.contains(run_filter.repo, autoescape=True))
+    if run_filter.person is not None:
+        query = query.where(RunRow.started_by == run_filter.person)
+    if run_filter.since is not None:
+        query = query.where(RunRow.created_at >= run_filter.since)
+    if run_filter.until is not None:
+        query = query.where(RunRow.created_at < run_filter.until)
     return query
 
 

@@ -19,6 +19,10 @@ class DiffLine:
     text: str
     a: int | None = None
     b: int | None = None
+    marks: Sequence[tuple[int, int]] = ()
+    """The places of words that changed."""
+    tokens: Sequence[tuple[int, int, str]] = ()
+    """Places to colour: `k` a keyword, `s` a text, `c` a comment, `n` a number, `f` a name that is defined."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ _COUNTS = (
 
 
 @dataclass(frozen=True)
-class AskedCall:
+class ToolRequest:
     """A tool call that a model asked for."""
 
     name: str
@@ -33,18 +33,18 @@ class AskedCall:
 
 
 @dataclass(frozen=True)
-class SentMessage:
+class RequestMessage:
     """A message of a request; `is_new` is one that the call before did not have."""
 
     role: str
     text: str
     name: str = ""
-    calls: Sequence[AskedCall] = ()
+    calls: Sequence[ToolRequest] = ()
     is_new: bool = False
 
 
 @dataclass(frozen=True)
-class SentTool:
+class RequestTool:
     """A tool that the model could call."""
 
     name: str
@@ -70,12 +70,12 @@ class ModelCallDetail:
     summary: str = ""
     """What was sent, in a few words."""
     system: str = ""
-    messages: list[SentMessage] = field(default_factory=list)
-    tools: list[SentTool] = field(default_factory=list)
+    messages: list[RequestMessage] = field(default_factory=list)
+    tools: list[RequestTool] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     answer: str = ""
     reasoning: str = ""
-    calls: list[AskedCall] = field(default_factory=list)
+    calls: list[ToolRequest] = field(default_factory=list)
     usage: list[str] = field(default_factory=list)
     finish_reason: str = ""
     tries: list[Try] = field(default_factory=list)
@@ -157,21 +157,21 @@ class _Requests:
         detail.settings = lane.settings
         detail.summary = _summarize(detail)
 
-    def _to_message(self, name: str, *, is_new: bool) -> SentMessage:
+    def _to_message(self, name: str, *, is_new: bool) -> RequestMessage:
         part = self._parts.get(name)
         if isinstance(part, Mapping):
             role, calls = str(part.get("role")), _to_calls(part.get("calls"))
             label = str(part.get("name") or "")
-            return SentMessage(_ROLES.get(role, role), _to_text(part.get("content")), label, calls, is_new)
+            return RequestMessage(_ROLES.get(role, role), _to_text(part.get("content")), label, calls, is_new)
         message = next(iter_messages(self._answers.get(name)), None)
         if message is None:
             result = self._answers.get(name)
             is_stated = name in self._answers  # a person told the result of a call in doubt
-            return SentMessage("Tool" if is_stated else "", str(result) if is_stated else _MISSING, is_new=is_new)
+            return RequestMessage("Tool" if is_stated else "", str(result) if is_stated else _MISSING, is_new=is_new)
         is_tool = "tool_call_id" in message
         label = str(message.get("name") or "")
         calls = _to_calls(message.get("tool_calls"))
-        return SentMessage("Tool" if is_tool else "Model", content_text(message), label, calls, is_new)
+        return RequestMessage("Tool" if is_tool else "Model", content_text(message), label, calls, is_new)
 
 
 def _add_answer(detail: ModelCallDetail, result: Any) -> None:
@@ -217,15 +217,17 @@ def _count_reasoning(message: Mapping[str, Any]) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _to_calls(value: Any) -> list[AskedCall]:
-    return [AskedCall(str(call.get("name")), call.get("args")) for call in _to_list(value) if isinstance(call, Mapping)]
+def _to_calls(value: Any) -> list[ToolRequest]:
+    return [
+        ToolRequest(str(call.get("name")), call.get("args")) for call in _to_list(value) if isinstance(call, Mapping)
+    ]
 
 
-def _to_tool(value: Any) -> SentTool:
+def _to_tool(value: Any) -> RequestTool:
     tool = value if isinstance(value, Mapping) else {}
     facts = tool.get("function") if isinstance(tool.get("function"), Mapping) else tool
     assert isinstance(facts, Mapping)
-    return SentTool(str(facts.get("name")), str(facts.get("description") or ""), facts.get("parameters"))
+    return RequestTool(str(facts.get("name")), str(facts.get("description") or ""), facts.get("parameters"))
 
 
 def _to_text(content: Any) -> str:

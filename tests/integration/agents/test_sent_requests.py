@@ -63,18 +63,18 @@ async def test_a_part_is_stored_once_and_an_answer_only_as_the_answer(phase: Pha
 
 
 async def test_after_a_crash_the_next_call_goes_on_from_what_was_sent_before(phase: Phase) -> None:
-    is_asked = asyncio.Event()
+    third_call = asyncio.Event()
 
     class Silent(Listener):
         async def _agenerate(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
             if len(messages) > 4:
-                is_asked.set()
+                third_call.set()
                 await asyncio.Event().wait()
             return self._generate(messages)
 
     script = [asks(("ls", {"path": "/"})), asks(("ls", {"path": "/src"})), says("Done.")]
     work = asyncio.create_task(phase.play(build={"model": Silent(script=script)}, text="Look around.", drain_s=0))
-    await is_asked.wait()
+    await third_call.wait()
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work

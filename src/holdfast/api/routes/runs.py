@@ -21,6 +21,7 @@ from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunBusy, RunNotInState, UnmergedResult
 from holdfast.persistence.listings import RunFilter, list_page, list_phases
 from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent
+from holdfast.persistence.statements.table import to_time_text
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 _LAST_EVENTS = 20
@@ -35,16 +36,25 @@ async def list_runs(
     workflow: Annotated[ShortText | None, Query()] = None,
     text: Annotated[ShortText | None, Query(description="In the title or the requirements.")] = None,
     repo: Annotated[Text | None, Query(max_length=4000, description="In the repository's path.")] = None,
+    person: Annotated[ShortText | None, Query(description="Who started it.")] = None,
+    since: Annotated[datetime | None, Query(description="Created then or later.")] = None,
+    until: Annotated[datetime | None, Query(description="Created before.")] = None,
+    oldest: Annotated[bool, Query(description="The oldest first.")] = False,
     cursor: Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before.")] = None,
 ) -> RunPage:
-    matching = RunFilter(state, workflow, text, repo)
-    found = await list_page(server.db, matching, limit=limit + 1, after=from_cursor(cursor) if cursor else None)
+    matching = RunFilter(state, workflow, text, repo, person, _to_row_time(since), _to_row_time(until))
+    after = from_cursor(cursor) if cursor else None
+    found = await list_page(server.db, matching, limit=limit + 1, after=after, is_oldest_first=oldest)
     page = found[:limit]
     phases = await list_phases(server.db, [item.run.id for item in page])
     return RunPage(
         items=[to_run_item(item, phases.get(item.run.id, ()), reason=server.find_reason(item.run.id)) for item in page],
         next_cursor=to_cursor(page[-1].run.created_at, page[-1].run.id) if len(found) > limit else None,
     )
+
+
+def _to_row_time(at: datetime | None) -> str | None:
+    return None if at is None else to_time_text(at if at.tzinfo else at.replace(tzinfo=UTC))
 
 
 @router.post("", status_code=202, responses={**WRITE, **WRITE_ONE}, summary="Start a run")

@@ -2,6 +2,7 @@ import { loadSession, send, session, whyNot } from "./api.js";
 import { clock } from "./format.js";
 import { fill, h } from "./h.js";
 import { startWaiting, toYours, waiting } from "./live.js";
+import { openPalette } from "./palette.js";
 import { ask, icon, say, shape } from "./parts/ui.js";
 import { keys, navigate, setCount } from "./router.js";
 
@@ -38,6 +39,7 @@ function userMenu() {
 		h("small", `Signed in as ${name}, ${role}`),
 		h("a", { href: "/settings" }, "Settings"),
 		h("a", { href: "/health" }, "Health"),
+		act("Commands (Ctrl or ⌘ K)", openPalette),
 		act("Keys", showHelp),
 		act("Log out", logOut),
 	);
@@ -50,6 +52,12 @@ document.addEventListener("keydown", (event) => {
 	const open = document.querySelector(".menu[open]");
 	closeMenus(null);
 	open?.querySelector("summary").focus();
+});
+
+document.addEventListener("keydown", (event) => {
+	if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey || !session.isKnown) return;
+	event.preventDefault();
+	openPalette();
 });
 
 export function closeMenus(except) {

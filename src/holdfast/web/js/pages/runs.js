@@ -1,17 +1,17 @@
-import { getJson, runUrl, whyNot, withQuery } from "../api.js";
+import { can, getJson, runUrl, send, whyNot, withQuery } from "../api.js";
 import { count, duration, firstLine, money, plural, tookSeconds, toStatus } from "../format.js";
 import { fill, h } from "../h.js";
 import { isTurn, listen, Throttle, toYours, waiting } from "../live.js";
 import { RunList, stampOf } from "../model/run-list.js";
 import { dotPlot } from "../parts/dot-plot.js";
-import { button, chip, chips, empty, loading, mark, options, pageHead, problemNote, problemState, say, searchBox, shape, statusMark, time } from "../parts/ui.js";
+import { ask, button, chip, chips, empty, field, loading, mark, options, pageHead, problemNote, problemState, say, searchBox, shape, statusMark, time } from "../parts/ui.js";
 import { WindowedRows } from "../parts/windowed.js";
 import { navigate, setQuery } from "../router.js";
 
 const PAGE = 100;
 const STATES = ["running", "paused", "failed", "pending", "completed", "cancelled"];
-const FILTERS = ["state", "workflow", "text"];
-const HEADS = [["Status"], ["Run"], ["Now", ".c-now"], ["Workflow", ".c-workflow"], ["Started", ".num.c-started"], ["Took", ".num"], ["Cost", ".num"]];
+const FILTERS = ["state", "workflow", "text", "repo", "person", "since", "until", "oldest"];
+const HEADS = [["Run"], ["Status"], ["Now", ".c-now"], ["Workflow", ".c-workflow"], ["Started", ".num.c-started"], ["Took", ".num"], ["Cost", ".num"]];
 const urlOf = (run) => runUrl(run.run_id);
 const startOf = (run) => run.started_at ?? run.created_at;
 
@@ -46,6 +46,22 @@ function entry(item) {
 	);
 }
 
+// Who, where and when: folded away until somebody looks for it.
+function moreFilters(query) {
+	const input = (name, type, label) => {
+		const props = { type, value: type === "date" ? localDay(query.get(name)) : (query.get(name) ?? "") };
+		const made = h("input.input", { ...props, onchange: () => setQuery({ [name]: type === "date" ? toMoment(made.value) : made.value.trim() }) });
+		return field(label, made);
+	};
+	const order = h("select.input", { onchange: () => setQuery({ oldest: order.value }) }, options([["", "Newest first"], ["true", "Oldest first"]], query.get("oldest") ?? ""));
+	const names = ["repo", "person", "since", "until", "oldest"];
+	const body = h("div.more-fields", input("repo", "text", "Repository"), input("person", "text", "Started by"), input("since", "date", "Since"), input("until", "date", "Before"), field("Order", order));
+	return h("details.more-filters", { open: names.some((name) => query.get(name)) }, h("summary.small", "More filters"), body);
+}
+
+const toMoment = (day) => (day ? new Date(`${day}T00:00`).toISOString() : "");
+const localDay = (moment) => (moment && !Number.isNaN(Date.parse(moment)) ? new Date(Date.parse(moment) - new Date(moment).getTimezoneOffset() * 60_000).toISOString().slice(0, 10) : "");
+
 class RunsView {
 	#list = new RunList();
 	#overview = { counts: {}, workflows: [] };
@@ -53,17 +69,19 @@ class RunsView {
 	#isStale = false; // the counts above the list
 	#refreshing = new Throttle(() => this.#refresh());
 	#selected = null; // the id of a run: rows may come above it
+	#picked = new Set(); // ids of runs to act on together
 	#isLoadingMore = false;
 	#timer;
 
 	constructor(main, { query, signal, setKeys }) {
 		Object.assign(this, { query, signal });
 		for (const name of ["inbox", "trouble", "after"]) this[name] = h("div");
-		for (const name of ["plot", "fresh"]) this[name] = h(`div.${name}`);
+		for (const name of ["plot", "fresh", "bulk"]) this[name] = h(`div.${name}`);
 		this.chips = chips("Filter by state");
 		const hint = { placeholder: "Search titles and requirements" };
 		this.search = searchBox("Search runs", { ...hint, name: "text", value: query.get("text") ?? "", oninput: () => this.#searchLater() });
 		this.workflow = h("select.input", { "aria-label": "Workflow", onchange: () => setQuery({ workflow: this.workflow.value }) });
+		this.more = moreFilters(query);
 		// The roles stay when the rows become blocks on a phone.
 		this.body = h("tbody", { role: "rowgroup" });
 		const heads = HEADS.map(([name, look = ""]) => h(`th${look}`, { scope: "col", role: "columnheader" }, name));
@@ -73,21 +91,22 @@ class RunsView {
 			columns: HEADS.length,
 			signal,
 			keyOf: (index) => this.#list.items[index].run_id,
-			stampOf: (index) => `${stampOf(this.#list.items[index])} ${this.#list.items[index].run_id === this.#selected}`,
+			stampOf: (index) => `${stampOf(this.#list.items[index])} ${this.#list.items[index].run_id === this.#selected} ${this.#picked.has(this.#list.items[index].run_id)}`,
 			draw: (index) => this.#row(index),
 			onEnd: () => this.#loadMore(),
 		});
 		main.append(
 			pageHead(title),
 			this.inbox,
-			h("div.filters", this.chips, h("div.filter-fields", this.workflow, this.search)),
-			h("div.card", this.plot, this.trouble, this.fresh, this.table, this.after),
+			h("div.filters", this.chips, h("div.filter-fields", this.workflow, this.search), this.more),
+			h("div.card", this.plot, this.trouble, this.bulk, this.fresh, this.table, this.after),
 		);
 		setKeys({
 			"/": ["Search", () => this.search.focus()],
 			j: ["Next run", () => this.#move(1)],
 			k: ["Previous run", () => this.#move(-1)],
 			Enter: ["Open the run", () => this.#selected && navigate(runUrl(this.#selected))],
+			x: ["Choose the run, to act on several", () => this.#selected && this.#pick(this.#selected)],
 			".": ["Show new runs", () => this.#admit()],
 		});
 		waiting.listeners.add(this.#drawInbox);
@@ -133,6 +152,10 @@ class RunsView {
 		this.query = query;
 		if (document.activeElement !== this.search) this.search.value = query.get("text") ?? "";
 		this.#selected = null;
+		const isOpen = this.more.open;
+		const fresh = moreFilters(query);
+		if (!this.more.contains(document.activeElement)) this.more.replaceWith(fresh), (this.more = fresh);
+		this.more.open ||= isOpen;
 		this.load();
 		return true;
 	}
@@ -222,7 +245,7 @@ class RunsView {
 	#drawPlot() {
 		const runs = this.#list.items.slice(0, 200);
 		this.plot.hidden = runs.length < 3;
-		if (!this.plot.hidden) fill(this.plot, dotPlot(runs, this.plot.clientWidth || 600));
+		if (!this.plot.hidden) fill(this.plot, dotPlot(runs, this.plot.clientWidth || 600, (since, until) => setQuery({ since, until })));
 	}
 
 	#drawRows() {
@@ -238,7 +261,7 @@ class RunsView {
 		if (FILTERS.some((name) => this.query.get(name))) {
 			const clear = () => {
 				this.search.value = "";
-				setQuery({ state: "", workflow: "", text: "" });
+				setQuery(Object.fromEntries(FILTERS.map((name) => [name, ""])));
 			};
 			return empty("No run fits these filters", "There are runs, but none like this.", button("Clear the filters", clear));
 		}
@@ -255,14 +278,54 @@ class RunsView {
 		return h(
 			"tr",
 			{ role: "row", class: run.run_id === this.#selected ? "selected" : null },
+			cell("title", h("div.clip", this.#picker(run), h("a.row-link.foreign", { href: urlOf(run) }, run.heading), run.is_simulated && [" ", h("span.tag.narrow-only", "rehearsal")])),
 			cell("status", run.verdict && run.verdict.tone !== "good" ? mark(run.verdict.tone, run.verdict.text) : statusMark(run.state, run.pause_reason)),
-			cell("title", h("div.clip", h("a.row-link.foreign", { href: urlOf(run) }, run.heading), run.is_simulated && [" ", h("span.tag.narrow-only", "rehearsal")])),
 			cell("now.soft", h(`div.clip.foreign${run.state === "failed" ? ".bad-text" : ""}`, firstLine(run.now))),
 			cell("workflow.soft", h("div.clip.foreign", run.workflow, run.is_simulated && " · rehearsal")),
 			cell("started.soft.num", time(startOf(run))),
 			cell("took.num", duration(tookSeconds(run, Date.now())), { dataset: isOpen ? { since: startOf(run) } : {} }),
 			cell("cost.num", money(run.cost_usd), { title: run.cost }),
 		);
+	}
+
+	#picker({ run_id: id, heading }) {
+		return can("operator") && h("input.picker", { type: "checkbox", checked: this.#picked.has(id), "aria-label": `Choose ${heading}`, onchange: () => this.#pick(id) });
+	}
+
+	#pick(id) {
+		if (!this.#picked.delete(id)) this.#picked.add(id);
+		this.rows.update(this.#list.items.length);
+		this.#drawBulk();
+	}
+
+	#drawBulk() {
+		const runs = this.#list.items.filter((run) => this.#picked.has(run.run_id));
+		const able = { abort: runs.filter((run) => !["completed", "failed", "cancelled"].includes(run.state)), retry: runs.filter((run) => run.state === "failed") };
+		const act = (verb, label) => {
+			const why = able[verb].length ? null : verb === "retry" ? "None of them has failed." : "All of them are over.";
+			return button(`${label} ${able[verb].length || ""}…`, () => this.#actOnAll(verb, label, able[verb]), { kind: "tiny", why });
+		};
+		const clear = () => (this.#picked.clear(), this.rows.update(this.#list.items.length), this.#drawBulk());
+		fill(this.bulk, runs.length > 0 && h("div.buttons", h("span", `${plural(runs.length, "run")} chosen`), act("abort", "Abort"), act("retry", "Retry"), button("Choose none", clear, { kind: "tiny plain" })));
+	}
+
+	#actOnAll(verb, label, runs) {
+		const body = h("ul.findings", runs.map((run) => h("li.foreign", firstLine(run.heading))));
+		return ask({
+			title: `${label} ${plural(runs.length, "run")}?`,
+			body,
+			label: `${label} ${plural(runs.length, "run")}`,
+			kind: verb === "abort" ? "bad main" : "main",
+			act: async (_form, key) => {
+				// One after the other, each with a key of its own: trying again does nothing twice.
+				for (const run of runs) {
+					await send("POST", `/api${runUrl(run.run_id)}/${verb}`, {}, { key: `${key}-${run.run_id}` });
+					this.#picked.delete(run.run_id);
+				}
+				this.#drawBulk();
+				this.#hear(null);
+			},
+		});
 	}
 
 	#tick() {

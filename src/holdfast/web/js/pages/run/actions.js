@@ -31,6 +31,7 @@ export function actionBar(view) {
 				item("Retry…", "retry"),
 				report && download("Download the report", "/report?format=md", "final-report.md"),
 				download("Download the changes", "/diff", "changes.diff"),
+				download("Download the history", "/history", `${id.slice(0, 8)}.jsonl`),
 			),
 		),
 	);

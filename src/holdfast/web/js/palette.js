@@ -1,0 +1,64 @@
+// Ctrl or ⌘ with K: go anywhere and do anything by its name, with the keyboard alone.
+import { getJson, runUrl, withQuery } from "./api.js";
+import { firstLine, toStatus } from "./format.js";
+import { fill, h } from "./h.js";
+import { holds } from "./parts/ui.js";
+import { keys, navigate } from "./router.js";
+
+const PLACES = { Runs: "/", "New run": "/new", Workflows: "/workflows", Personas: "/personas", Budget: "/budget", Settings: "/settings", Health: "/health" };
+const MOST = 12;
+
+export function openPalette() {
+	if (document.querySelector("dialog[open]")) return;
+	let [found, runs, at, asked] = [[], [], 0, 0];
+	const list = h("ul.palette-list", { role: "listbox", id: "palette-list", "aria-label": "Commands" });
+	const props = { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "palette-list", "aria-label": "Go to or do", placeholder: "A page, a command, the name of a run", autocomplete: "off" };
+	const input = h("input.input", { ...props, oninput: () => (draw(), search()), onkeydown: onKey });
+	const dialog = h("dialog.dialog.palette", { "aria-label": "Commands" }, input, list);
+
+	const act = ({ run }) => {
+		dialog.close();
+		run();
+	};
+	function draw() {
+		const places = Object.entries(PLACES).map(([name, url]) => ({ name, kind: "page", run: () => navigate(url) }));
+		const commands = Object.entries({ ...keys.own, ...keys.common }).map(([key, [name, run]]) => ({ name, kind: key, run: () => run(new Event("palette")) }));
+		found = [...places, ...commands].filter(({ name }) => holds(name, input.value.trim())).concat(runs).slice(0, MOST);
+		at = Math.min(at, Math.max(0, found.length - 1));
+		const item = (each, index) =>
+			h("li", { role: "option", id: `palette-${index}`, "aria-selected": String(index === at), onclick: () => act(each) }, h("span.clip.foreign", each.name), h("span.soft.small", each.kind));
+		fill(list, found.length ? found.map(item) : h("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, "Nothing of this name"));
+		input.setAttribute("aria-activedescendant", `palette-${at}`);
+		list.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
+	}
+
+	async function search() {
+		const [mine, text] = [++asked, input.value.trim()];
+		const page = text ? await getJson(withQuery("/api/runs", { text, limit: 6 })).catch(() => ({ items: [] })) : { items: [] };
+		if (mine !== asked) return;
+		runs = page.items.map((run) => ({ name: firstLine(run.heading), kind: toStatus(run.state, run.pause_reason).word, run: () => navigate(runUrl(run.run_id)) }));
+		draw();
+	}
+
+	function onKey(event) {
+		const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+		if (by) {
+			event.preventDefault();
+			at = (at + by + found.length) % Math.max(1, found.length);
+			draw();
+		} else if (event.key === "Enter" && found[at]) {
+			event.preventDefault();
+			act(found[at]);
+		}
+	}
+
+	const before = document.activeElement;
+	dialog.onclose = () => {
+		dialog.remove();
+		before?.focus?.({ preventScroll: true });
+	};
+	document.body.append(dialog);
+	dialog.showModal();
+	draw();
+	input.focus();
+}

@@ -1,0 +1,125 @@
+"""The list of runs: found by who, where and when, several acted on at once, and commands by their names."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+from sqlalchemy import insert
+from tests.browser.conftest import OpenPage
+from tests.browser.test_everyone import HOSTILE, Shoot, check_access
+from tests.support.browser_world import Served
+
+from holdfast.persistence.db import Database
+from holdfast.persistence.models import RunRow, WorkflowTemplateRow
+from holdfast.persistence.statements.table import to_time_text
+from holdfast.runtime.events import create_event
+from holdfast.runtime.stores import open_journal
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+async def fill_store(data_dir: Path) -> None:
+    data_dir.mkdir(parents=True, exist_ok=True)
+    db = Database(f"sqlite+aiosqlite:///{data_dir / 'holdfast.db'}")
+    await db.init_schema()
+    runs = []
+    for number in range(501):
+        at = to_time_text(START - timedelta(hours=number))
+        facts = {
+            "title": HOSTILE if number == 1 else f"No. {number}",
+            "started_by": "ana" if number % 250 == 0 else "ben",
+        }
+        times = {"created_at": at, "updated_at": at, "started_at": at, "ended_at": at}
+        state = "failed" if number < 3 else "completed"
+        place = {"workflow": "many", "repo_path": f"/srv/{'shop' if number % 2 else 'till'}"}
+        runs.append({"id": f"run-{number:05}", "template_id": "t", "state": state, **facts, **times, **place})
+    async with db.session() as session, session.begin():
+        await session.execute(insert(WorkflowTemplateRow), [{"id": "t", "name": "many", "hash": "h"}])
+        await session.execute(insert(RunRow), runs)
+    async with open_journal(db.store) as journal:
+        await journal.append("run-00000", [create_event("run-00000", "run.failed", error={"message": "No."})])
+    await db.dispose()
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("listed")
+    with ThreadPoolExecutor(1) as aside:  # the browser's own loop runs in this thread
+        aside.submit(lambda: asyncio.run(fill_store(folder / "data"))).result()
+    server = Served(folder).start()
+    yield server
+    server.stop()
+
+
+def test_runs_are_found_by_person_repository_and_day(listed: Served, open_page: OpenPage) -> None:
+    page = open_page(listed, "/?person=ana")
+    rows = page.locator(".runs tbody tr:not(.spacer)")
+    expect(rows).to_have_count(3)
+    page.get_by_label("Repository").fill("till")
+    page.get_by_label("Repository").press("Enter")
+    expect(page).to_have_url(re.compile("repo=till"))
+    expect(rows).to_have_count(3)
+    page.get_by_label("Order").select_option("Oldest first")
+    expect(rows.first).to_contain_text("No. 500")
+    page.goto(f"{listed.url}/?since=2026-03-01T10:30:00Z&person=ben")
+    expect(rows).to_have_count(1)
+    expect(page.locator("th").first).to_have_text("Run")
+
+
+def test_a_stretch_of_the_plot_filters_and_its_dots_are_reached_by_keys(listed: Served, open_page: OpenPage) -> None:
+    page = open_page(listed)
+    plot = page.locator(".dots")
+    expect(plot).to_contain_text("took")
+    plot.locator(".dot").first.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(plot.locator(".dot").nth(1)).to_be_focused()
+    box = plot.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 60, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 400, box["y"] + 60)
+    page.mouse.up()
+    expect(page).to_have_url(re.compile("since=.*until="))
+
+
+@pytest.mark.parametrize(("width", "theme"), [(390, "light"), (1440, "dark")])
+def test_several_runs_are_chosen_and_what_cannot_be_done_says_why(
+    listed: Served, open_page: OpenPage, shoot: Shoot, width: int, theme: str
+) -> None:
+    page = open_page(listed, width=width, theme=theme)
+    page.get_by_label("Choose No. 0").check()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+
+    expect(page.locator(".bulk")).to_contain_text("2 runs chosen")
+    expect(page.get_by_role("button", name="Abort")).to_have_attribute("aria-disabled", "true")
+    shoot(page, f"list-{width}-{theme}")
+    check_access(page)
+    page.get_by_role("button", name="Retry 2…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Retry 2 runs?")
+    page.get_by_role("button", name="Cancel").click()
+    assert page.evaluate("window.hurt") is None
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_command_is_found_by_its_name_with_keys_alone(listed: Served, open_page: OpenPage, shoot: Shoot) -> None:
+    page = open_page(listed)
+    expect(page.locator(".runs")).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("onerror")
+    expect(page.get_by_role("option").filter(has_text="<img src=x")).to_be_visible()
+    shoot(page, "palette-1280-light")
+    check_access(page)
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("budget")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/budget$"))
+    assert page.evaluate("window.hurt") is None
