@@ -91,6 +91,20 @@ class TemplateInvalid(HoldfastError):
     default_hint = "Correct the file; `holdfast explain workflows` lists every field."
 
 
+class ImageInvalid(HoldfastError):
+    code = "image_invalid"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Give up to 8 images, PNG, JPEG, GIF or WebP, of at most 5 MB each and 20 MB together."
+
+
+class ImageUnsupported(HoldfastError):
+    """Nobody who would work with an image can see it."""
+
+    code = "image_unsupported"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = "Choose a persona whose model takes images, or leave the images out."
+
+
 class PersonaInvalid(HoldfastError):
     """A persona cannot be used; the facts `file` and `problems` say where and why."""
 

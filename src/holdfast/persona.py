@@ -188,6 +188,8 @@ class AgentPersona(Definition):
     model_settings: ModelSettings = ModelSettings()
     structured_output: Literal["auto", "never"] = "auto"
     """Whether a repair turn may end with the artifact as the agent's answer, by the provider's own way to get JSON."""
+    vision: bool | None = None
+    """Whether its model takes images; without it the table of models says so, and one it does not know is tried."""
     subagents: tuple[Subagent, ...] = ()
     skills: tuple[str, ...] | None = None
     """Which of the repository's skills it knows of; without a list all of them."""

@@ -46,6 +46,8 @@ class Envelope:
     attempt: int = 1
     comment: str = ""
     """What a person wants changed of the attempt before."""
+    images: tuple[str, ...] = ()
+    """What goes with the requirements, in words."""
 
     def to_dict(self) -> dict[str, Any]:
         artifact: dict[str, Any] = {
@@ -55,6 +57,7 @@ class Envelope:
         }
         if self.artifact.schemas:
             artifact["schemas"] = dict(self.artifact.schemas)
+        images = {"images": list(self.images)} if self.images else {}
         return {
             "run_id": self.run_id,
             "phase_key": self.phase_key,
@@ -65,6 +68,7 @@ class Envelope:
             "inputs": [{"phase_key": item.phase_key, "path": item.path} for item in self.inputs],
             "attempt": self.attempt,
             "comment": self.comment,
+            **images,
         }
 
 
@@ -102,4 +106,5 @@ def _from_dict(fields: Mapping[str, Any]) -> Envelope:
         inputs=tuple(PhaseInput(str(item["phase_key"]), str(item["path"])) for item in fields.get("inputs") or ()),
         attempt=int(fields.get("attempt") or 1),
         comment=str(fields.get("comment") or ""),
+        images=tuple(map(str, fields.get("images") or ())),
     )

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Header, Path, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
+from holdfast.api.image_data import Images
 from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
 from holdfast.presentation.status import Note, StatusLine
 from holdfast.presentation.tool_call import QuestionedCall
@@ -92,6 +93,7 @@ class StartRun(_Request):
     simulate: Flag = Field(default=False, description="Bind every role to the simulated model.")
     budget_usd: Usd | None = None
     title: ShortText = ""
+    images: Images = Field(default_factory=list)
     unsandboxed: bool = Field(
         default=False,
         description="Commands run without a sandbox; refused unless the setting `allow_unsandboxed` is on.",
@@ -308,6 +310,9 @@ class ApprovalList(BaseModel):
 
 class RunDetail(RunItem):
     requirements_md: str
+    images: list[str] = Field(
+        description="The images that go with it, in words.", examples=[["image a.png (PNG, 12 kB)"]]
+    )
     phases: list[PhaseItem]
     artifacts: list[ArtifactItem]
     approvals: list[ApprovalItem]

@@ -165,6 +165,7 @@ def to_detail(record: RunRecord, *, reason: str | None, trace: RunTrace, role: R
         {
             **_run_fields(run, facts, record.spent),
             "requirements_md": run.requirements_md,
+            "images": trace.progress.images,
             "phases": [_to_phase(row, accepted.get(row.phase_key), run.state) for row in stored.phases.values()],
             "artifacts": [_to_artifact(row, is_current=row in current.values()) for row in artifacts],
             "approvals": [to_approval(row, template) for row in approvals],

@@ -13,6 +13,7 @@ from holdfast.definitions.base import Definition
 from holdfast.definitions.yaml_file import load_definition
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid
+from holdfast.persona import AgentPersona
 
 PACKAGED_TABLE = Path(__file__).parent / "models.yaml"
 
@@ -42,6 +43,8 @@ class ModelCard(Definition):
     max_output_tokens: int = Field(ge=1)
     prices: Prices
     long_prices: LongPrices | None = None
+    vision: bool | None = None
+    """Whether it takes images; nothing where that is not known."""
 
     def cost_micros(
         self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, cache_write_tokens: int = 0
@@ -87,6 +90,12 @@ class ModelTable(Definition):
         if known in paid:
             return known
         return next((card for card in paid if model in (card.id, card.id.rpartition("/")[2])), None)
+
+    def takes_images(self, persona: AgentPersona) -> bool:
+        """Tell whether a persona's model may take images: it does unless it is known not to."""
+        card = self.find_model(persona.backend, persona.model)
+        known = persona.vision if persona.vision is not None else card.vision if card is not None else None
+        return known is not False
 
     def resolve_id(self, backend: Backend, model: str) -> str:
         """Return the provider's identifier for a short name; anything the table does not know is taken to be one."""

@@ -167,6 +167,10 @@ def holdfast(
             "--print", "-p", metavar="[TEXT]", help="Print the answer to this and to what is piped in, and exit."
         ),
     ] = None,
+    image: Annotated[
+        list[str] | None,
+        typer.Option("--image", metavar="FILE", help="With -p: an image that goes with it; can be repeated."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With -p: print the answer as JSON.")] = False,
     keep: Annotated[
         bool, typer.Option("--keep", help="With -p: keep the conversation open for --resume, though nothing changed.")
@@ -182,11 +186,12 @@ def holdfast(
     if ctx.invoked_subcommand is None:
         from holdfast.cli.repl.home import HomeOptions, open_home
 
-        options = HomeOptions(resume, persona, simulate, question, as_json, unsandboxed, keep)
+        options = HomeOptions(resume, persona, simulate, question, as_json, unsandboxed, keep, tuple(image or ()))
         raise typer.Exit(open_home(ctx.get_help(), options))
-    if any(option is not None for option in (resume, persona, question)) or simulate or as_json or unsandboxed or keep:
+    is_set = any((simulate, as_json, unsandboxed, keep, image))
+    if is_set or any(option is not None for option in (resume, persona, question)):
         ctx.fail(
-            "--resume, --persona, --simulate, --unsandboxed, -p, --keep and --json before a command are for a "
+            "--resume, --persona, --simulate, --unsandboxed, -p, --image, --keep and --json before a command are for a "
             "conversation, which has no command."
         )
 
@@ -307,7 +312,7 @@ def _without_words(arguments: list[str]) -> list[str]:
 
 
 _OPTIONAL = {"--resume": "--resume", "--print": "--print", "-p": "--print"}
-_VALUED = {*_OPTIONAL, "--persona"}
+_VALUED = {*_OPTIONAL, "--persona", "--image"}
 
 
 def _with_values(arguments: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from holdfast.enums import RunStatus
+from holdfast.images import ImageLabel, read_labels
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.calls import CallLog, CallSpan
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, find_tree, to_number, to_text
@@ -45,6 +46,8 @@ class History:
     """A person resumed it knowing that what its agents are told has changed."""
     unsandboxed_by: str | None = None
     """Who chose that the run's commands run without a sandbox, if someone did."""
+    images: tuple[ImageLabel, ...] = ()
+    """What the requirements show."""
     last_tree: str | None = None
     retried_at: int = 0
     started_at: int = 0
@@ -112,6 +115,10 @@ class _HistoryFold(EventFold):
     def _choose_sandbox(self, event: Event) -> None:
         if event.payload.get("unsandboxed") is True:
             self._history.unsandboxed_by = to_text(event.payload.get("by") or event.payload.get("started_by"))
+
+    def _create(self, event: Event) -> None:
+        self._choose_sandbox(event)
+        self._history.images = find_images([event])
 
     def _request_resume(self, event: Event) -> None:
         self._history.accepts_drift |= event.payload.get("accept_drift") is True
@@ -181,7 +188,7 @@ class _HistoryFold(EventFold):
         return {idempotency_key(self._run_id, call.key)} if call.tool in _AGENT_COMMANDS else set()
 
     TABLE: ClassVar[EventTable] = {
-        EventKind.RUN_CREATED: _choose_sandbox,
+        EventKind.RUN_CREATED: _create,
         EventKind.RUN_CHANGED: _choose_sandbox,
         EventKind.RUN_RESUME_REQUESTED: _request_resume,
         EventKind.RUN_RESUMED: _resume,
@@ -193,6 +200,12 @@ class _HistoryFold(EventFold):
         EventKind.PHASE_COMPLETED: _complete_phase,
         EventKind.PHASE_REOPENED: _reopen_phase,
     }
+
+
+def find_images(events: Iterable[Event]) -> tuple[ImageLabel, ...]:
+    """Find the images that a run was made with."""
+    created = next((event.payload for event in events if event.kind == EventKind.RUN_CREATED), {})
+    return read_labels(created.get("images"))
 
 
 def _to_phase(event: Event) -> str:

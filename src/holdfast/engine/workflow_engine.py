@@ -36,6 +36,7 @@ from holdfast.engine.run_owner import RunOwner
 from holdfast.engine.scope import ApprovalCallback
 from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel, RunStatus
 from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy
+from holdfast.images import Image
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_due
 from holdfast.persistence.runs import find_approval
@@ -72,8 +73,6 @@ class WorkflowEngine:
         self._binder = RunBinder(config, personas, artifact_registry, consent_store, available)
         self._owner = RunOwner(db, config, personas, artifact_registry, approval_callback, find_sandbox)
 
-    # -- verbs --------------------------------------------------------------------------------------------------------
-
     async def run(
         self,
         template: WorkflowTemplate,
@@ -87,10 +86,11 @@ class WorkflowEngine:
         title: str = "",
         started_by: str = "",
         is_unsandboxed: bool = False,
+        images: Sequence[Image] = (),
     ) -> RunResult:
         """Start a run and drive it until it is over or waits. Raises, with nothing written, if it cannot start.
 
-        It starts from `base_branch` as it is now; `None` is the one that is checked out. Raises `BaseBranchMissing`.
+        It starts from `base_branch` as it is now; `None` is the one that is checked out. Every phase gets the `images`.
         With `is_unsandboxed` its commands run without a sandbox, and the journal says that `started_by` chose so.
         """
         request = RunRequest(
@@ -104,6 +104,7 @@ class WorkflowEngine:
             title=title,
             started_by=started_by,
             is_unsandboxed=is_unsandboxed,
+            images=images,
         )
         new = await self._binder.bind_new(request)
         async with self._owner.owning(new.run_id) as (journal, claim):

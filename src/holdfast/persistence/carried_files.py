@@ -7,7 +7,14 @@ from typing import Any
 from sqlalchemy import func, select
 
 from holdfast.persistence.db import Database
-from holdfast.persistence.models import BasePackRow, RunBaseRow, RunReportRow, RunSchemaRow, TreePackRow
+from holdfast.persistence.models import (
+    BasePackRow,
+    RunBaseRow,
+    RunImageRow,
+    RunReportRow,
+    RunSchemaRow,
+    TreePackRow,
+)
 
 _PACKS_AT_ONCE = 64
 
@@ -27,6 +34,12 @@ async def read_schemas(db: Database, run_id: str) -> dict[str, dict[str, Any]]:
     async with db.session() as session:
         rows = await session.scalars(select(RunSchemaRow).where(RunSchemaRow.run_id == run_id))
         return {row.schema_id: row.document for row in rows if isinstance(row.document, dict)}
+
+
+async def find_image(db: Database, run_id: str, digest: str) -> RunImageRow | None:
+    """Find an image of a run by the hash of its bytes."""
+    async with db.session() as session:
+        return await session.get(RunImageRow, (run_id, digest))
 
 
 async def find_report(db: Database, run_id: str) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ OVER = TERMINAL_STATES
 CLEANUP_JOURNAL = "holdfast-cleanup"  # it has no events
 _CHILD_TABLES = (
     *("approvals", "artifacts", "ledger", "run_bindings", "run_phases", "idempotency_keys"),
-    *("run_schemas", "run_reports", "run_bases", "tree_packs", "run_looks"),
+    *("run_schemas", "run_reports", "run_bases", "tree_packs", "run_looks", "run_images"),
 )
 _BEGUN = timedelta(days=1)  # a base pack that is being written is not any run's yet
 
@@ -127,6 +127,7 @@ _SIZES = (
     "AND NOT EXISTS (SELECT 1 FROM blob_refs AS o WHERE o.digest = r.digest AND o.run_id <> :id)",
     "SELECT SUM(LENGTH(content)) FROM artifacts WHERE run_id = :id",
     "SELECT SUM(LENGTH(pack)) FROM tree_packs WHERE run_id = :id",
+    "SELECT SUM(LENGTH(data)) FROM run_images WHERE run_id = :id",
 )
 
 

@@ -304,6 +304,16 @@ class RunReportRow(Base):
     report: Mapped[Any] = mapped_column(JsonText, default="{}", server_default="{}")
 
 
+class RunImageRow(Base):
+    """An image that a person gave to a run, by the hash of its bytes."""
+
+    __tablename__ = "run_images"
+    run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    digest: Mapped[str] = mapped_column(PlainText, primary_key=True)
+    media_type: Mapped[str] = _text()
+    data: Mapped[bytes] = mapped_column(LargeBinary)
+
+
 class RunBaseRow(Base):
     """What another machine needs to begin with a run's files: where they came from, and the pack of their commit."""
 

@@ -6,6 +6,7 @@ Rule: what an event holds may have been written by anyone, so nothing of it reac
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from holdfast.images import read_labels
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.jsondata import to_json
 
@@ -116,7 +117,9 @@ def find_detail(event: Event) -> str:
     if event.kind == EventKind.PHASE_REOPENED:
         return str(payload.get("comment") or "")
     if event.kind == EventKind.MESSAGE_RECEIVED:
-        return str(payload.get("text") or "")
+        return "\n".join([str(payload.get("text") or ""), *_describe_images(payload)])
+    if event.kind == EventKind.RUN_CREATED:
+        return ", ".join(_describe_images(payload))
     if event.kind == EventKind.RUN_CHANGED:
         return str(payload.get("requirements_md") or "")
     if event.kind == EventKind.AGENT_FINISHED and isinstance(result, dict):
@@ -125,6 +128,10 @@ def find_detail(event: Event) -> str:
         output = result.get("output") if isinstance(result, dict) else None
         return output if isinstance(output, str) else message_text(result)
     return ""
+
+
+def _describe_images(payload: Mapping[str, Any]) -> list[str]:
+    return [f"[{label}]" for label in read_labels(payload.get("images"))]
 
 
 def message_text(value: Any) -> str:

@@ -18,8 +18,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from holdfast.agents.calls.codec import decode, encode, encode_or_opaque, is_opaque
-from holdfast.agents.calls.fingerprints import model_name
+from holdfast.agents.calls.fingerprints import RequestPrint, model_name
 from holdfast.agents.calls.gate import ModelCall, Usage
+from holdfast.agents.image_blocks import IMAGE_TOKENS
 from holdfast.agents.redaction import SECRETS
 from holdfast.agents.tools.rules import ToolCall
 from holdfast.runtime.jsondata import to_json
@@ -168,9 +169,10 @@ def _cost_micros(messages: Sequence[Any]) -> int | None:
 _CLIP_CHARS = 500
 
 
-def to_model_call(key: str, lane_id: str, request: "ModelRequest[Any]", size: int) -> ModelCall:
+def to_model_call(key: str, lane_id: str, request: "ModelRequest[Any]", printed: RequestPrint) -> ModelCall:
     # Two bytes a token is below what any tokenizer of text reaches on average.
-    return ModelCall(key, lane_id, priced_name(request.model), size // 2 + 1, output_limit(request.model))
+    input_tokens = printed.size // 2 + 1 + printed.images * IMAGE_TOKENS
+    return ModelCall(key, lane_id, priced_name(request.model), input_tokens, output_limit(request.model))
 
 
 def priced_name(model: Any) -> str:

@@ -15,17 +15,19 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from holdfast.agents.calls.codec import encode_or_opaque
+from holdfast.agents.image_blocks import measure_images
 from holdfast.runtime.jsondata import to_canonical_json
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPrint:
-    """The hashes of a request, and how many bytes it has."""
+    """The hashes of a request, how many bytes it has without those of images, and how many images."""
 
     hashes: Mapping[str, str]
     size: int
     message_hashes: Sequence[str] = ()
     """Of each message; the same list for the lane's next request, as long as that goes on with these messages."""
+    images: int = 0
 
 
 class Fingerprints:
@@ -43,7 +45,7 @@ class Fingerprints:
         messages = self._of_messages(request.messages, lane_id)
         chain = messages.chain.hexdigest()[:16]
         hashes = {"model": _to_print(model).hash, "system": system.hash, "tools": tools.hash, "messages": chain}
-        return RequestPrint(hashes, messages.size + system.size + tools.size, messages.hashes)
+        return RequestPrint(hashes, messages.size + system.size + tools.size, messages.hashes, messages.images)
 
     def _of_messages(self, messages: Sequence[BaseMessage], lane_id: str) -> "_HashedMessages":
         """Return the hashes of the messages and their size; only messages new to the lane are hashed."""
@@ -81,6 +83,7 @@ class _HashedMessages:
         self.hashes: list[str] = []
         self.chain = hashlib.sha256()
         self.size = 0
+        self.images = 0
 
     def is_beginning_of(self, messages: Sequence[BaseMessage]) -> bool:
         known = self.messages
@@ -90,7 +93,9 @@ class _HashedMessages:
         for message in messages:
             printed = _to_print(_essence(message))
             self.chain.update(printed.hash.encode())
-            self.size += printed.size
+            images, data_chars = measure_images(message.content)
+            self.images += images
+            self.size += printed.size - data_chars
             self.messages.append(message)
             self.hashes.append(printed.hash)
 

@@ -19,7 +19,7 @@ class IncomingMessage(Protocol):
     def seq(self) -> int: ...
 
     @property
-    def content(self) -> str: ...
+    def blocks(self) -> str | list[Any]: ...
 
 
 class InboxMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -56,7 +56,7 @@ class InboxMiddleware(AgentMiddleware[Any, Any, Any]):
         # crash: without this record they wait for the next process; with it, the agent has got them.
         delivery = await self._log.step(Step(key, lane_id), lambda: {"messages": list(waiting)})
         self._delivered.update(delivery["messages"])
-        return {"messages": [HumanMessage(waiting[seq].content) for seq in delivery["messages"]]}
+        return {"messages": [HumanMessage(waiting[seq].blocks) for seq in delivery["messages"]]}
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         return await handler(request)

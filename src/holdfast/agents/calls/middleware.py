@@ -46,6 +46,7 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         services = services or TurnServices()
         self.lane_id = lane_id
         self._log = log
+        self.read_image = services.read_image
         self._in_flight = InFlight()
         self._keys = LaneKeys(lane_id, self._in_flight)
         detector = StallDetector(services.limits)

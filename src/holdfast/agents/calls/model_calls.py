@@ -30,8 +30,16 @@ from holdfast.agents.calls.live_text import LiveText
 from holdfast.agents.calls.provider_errors import classify_error, to_failure
 from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.calls.stall_detector import NUDGE, Advice, StallDetector, Stalled, describe_stall
+from holdfast.agents.image_blocks import list_references, with_bytes
 from holdfast.agents.sent_requests import SentRequests
-from holdfast.errors import ModelRefused, Nondeterminism, PhaseTimeout, RowRefused
+from holdfast.errors import (
+    ModelRefused,
+    Nondeterminism,
+    PhaseTimeout,
+    ProviderModelNotFound,
+    ProviderRequestRefused,
+    RowRefused,
+)
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
 from holdfast.runtime.run_log import RunLog
@@ -41,6 +49,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 _NOT_CALLED_NOW = (StepState.COMPLETED, StepState.FAILED, StepState.WAITING)
+_ABOUT_IMAGES = "There are images in the request; if its model takes none, say `vision: false` in the persona."
 CallModel = Callable[["ModelRequest[Any]"], Awaitable["ModelResponse[Any]"]]
 
 
@@ -110,7 +119,7 @@ class ModelCallRecorder:
         attempt = ModelCallAttempt(
             self._log,
             self._services,
-            to_model_call(key, lane_id, request, printed.size),
+            to_model_call(key, lane_id, request, printed),
             request,
             handler,
             attempts,
@@ -125,6 +134,8 @@ class ModelCallRecorder:
         except Exception as error:
             if (explained := to_failure(attempts.last_facts, self._log.run_id)) is None:
                 raise
+            if printed.images and explained.code in (ProviderRequestRefused.code, ProviderModelNotFound.code):
+                explained.hint = f"{_ABOUT_IMAGES} {explained.hint}"
             raise explained from error
         _check_not_refused(recorded, request.model)
         self._detector.note_answer(lane_id, recorded)
@@ -233,6 +244,7 @@ class ModelCallAttempt:
     async def _ask(self) -> Any:
         """Ask the model whose turn it is, once, and return its answer as it is recorded."""
         call, request = self._attempts.to_call(self._call), self._attempts.to_request(self._request)
+        request = await self._with_images(request)
         async with self._turn:
             try:
                 deadline = self._services.retries.to_deadline()
@@ -249,6 +261,12 @@ class ModelCallAttempt:
         refused = {} if (refusal := find_refusal(response)) is None else {"refusal": refusal}
         stamped = stamp(response, call.key, request.messages)
         return pack(stamped, usage=to_usage(response), took_s=took_s, **refused)
+
+    async def _with_images(self, request: "ModelRequest[Any]") -> "ModelRequest[Any]":
+        read_image = self._services.read_image
+        if read_image is None or not list_references(request.messages):
+            return request
+        return request.override(messages=await with_bytes(request.messages, read_image, model=request.model))
 
     def _settle(self, answer: Any) -> SameCommit:
         """Return what is written with the answer: its cost, and before it the last of the live text."""

@@ -13,15 +13,15 @@ from holdfast.runtime.records import Records, StepState
 _NOT_DONE = "Not done: the answer was interrupted before this call had a result."
 
 
-def to_person_message(text: str) -> BaseMessage:
-    """Return a text as a message of the person to the agent."""
-    return HumanMessage(text)
+def to_person_message(content: str | list[Any]) -> BaseMessage:
+    """Return a text, with images or without, as a message of the person to the agent."""
+    return HumanMessage(content)
 
 
-def read_turn(records: Records, lane_id: str, find_content: Callable[[int], str]) -> Iterator[BaseMessage]:
+def read_turn(records: Records, lane_id: str, find_content: Callable[[int], str | list[Any]]) -> Iterator[BaseMessage]:
     """Yield the messages of one turn: the model's answers, the tools' results, and what the person said meanwhile.
 
-    `find_content` returns the text of the person's message with this number.
+    `find_content` returns the content of the person's message with this number.
     """
     number = 0
     while True:

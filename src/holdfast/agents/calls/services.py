@@ -9,6 +9,7 @@ from holdfast.agents.calls.permission import Allow, ToolApprover
 from holdfast.agents.calls.rate_limits import ProviderSlot
 from holdfast.agents.calls.retries import RetryRules
 from holdfast.agents.calls.stall_detector import Limits
+from holdfast.agents.image_blocks import ReadImage
 from holdfast.agents.tools.rules import ToolCall, ToolRule
 from holdfast.agents.tools.shell import Shell
 
@@ -47,6 +48,8 @@ class TurnServices:
     """Runs commands before and after tool calls."""
     before_command: Callable[[], Awaitable[str]] | None = None
     """Returns the id of the files that a command is started on, so that a person can put them back."""
+    read_image: ReadImage | None = None
+    """Returns the bytes of an image of the run by their hash."""
     limits: Limits = field(default_factory=Limits)
     """When an agent that gets nowhere is nudged, handed to another model and stopped."""
     retries: RetryRules = field(default_factory=RetryRules)

@@ -16,6 +16,7 @@ from langchain_core.messages import AnyMessage, get_buffer_string
 from langchain_core.messages.utils import count_tokens_approximately
 
 from holdfast.agents.calls.fingerprints import describe_tools
+from holdfast.agents.image_blocks import list_references
 from holdfast.agents.redaction import SECRETS
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class JournaledSummaries(SummarizationMiddleware):
     def __init__(self, model: Any, *, backend: Any, journal: "JournalMiddleware", **settings: Any) -> None:
         self._journal = journal
         self._counts: Counter[str] = Counter()
+        self._images: dict[str, list[dict[str, Any]]] = {}
         super().__init__(
             model,
             backend=backend,
@@ -67,12 +69,22 @@ class JournaledSummaries(SummarizationMiddleware):
         return "SummarizationMiddleware"
 
     async def _summarize(self, messages: Sequence[AnyMessage]) -> str:
+        self._images[self._journal.current_lane()] = list_references(messages)
         history = get_buffer_string(messages, format="xml")
         try:
             return await self._ask(history)
         except ContextOverflowError:
             # Its beginning says what is wanted, its end what was done last.
             return await self._ask(history[: len(history) // 8] + _CUT + history[-len(history) // 4 :])
+
+    def _build_new_messages_with_path(self, summary: str, file_path: str | None) -> list[AnyMessage]:
+        """Put the images that were given behind the summary: no words stand for them."""
+        messages = super()._build_new_messages_with_path(summary, file_path)
+        images = self._images.pop(self._journal.current_lane(), [])
+        if not images:
+            return messages
+        content = [{"type": "text", "text": messages[0].text}, *images]
+        return [messages[0].model_copy(update={"content": content}), *messages[1:]]
 
     async def _ask(self, history: str) -> str:
         prompt = self._lc_helper.summary_prompt.format(messages=history).rstrip()

@@ -20,7 +20,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from holdfast.agents.calls.gate import Usage
 from holdfast.agents.calls.middleware import JournalMiddleware
-from holdfast.agents.coding_agent.adapters.base import AgentCall, add_usage, find_variables
+from holdfast.agents.coding_agent.adapters.base import AgentCall, add_usage, find_variables, to_text
 from holdfast.agents.coding_agent.adapters.registry import find_adapter
 from holdfast.agents.coding_agent.agent_home import PrivateHome
 from holdfast.agents.coding_agent.agent_session import (
@@ -37,12 +37,14 @@ from holdfast.agents.coding_agent.output import OutputEvents
 from holdfast.agents.coding_agent.sandbox import to_own_shell
 from holdfast.agents.coding_agent.summary import OutputSummary, summarize
 from holdfast.agents.coding_agent.usage import VARIABLE, estimate_cost, find_usage_in_output, read_usage_file
+from holdfast.agents.image_blocks import find_label, list_references
 from holdfast.agents.redaction import SECRETS, read_key
 from holdfast.agents.tools.rules import CommandSpool, ToolRule
 from holdfast.agents.tools.shell import Shell, granted_shell, open_shell
 from holdfast.catalog.model_table import load_model_table
 from holdfast.config import Config
 from holdfast.errors import AgentFailed, BackendUnavailable
+from holdfast.images import ImageLabel
 from holdfast.persona import AgentPersona
 from holdfast.runtime.step import Suspended, step_key
 from holdfast.workspace import CommandState, Outcome, find_command, is_lost, remove_spooled, spool_folder
@@ -114,6 +116,7 @@ class CommandAgent:
         """Run the command to its end and return what it said last. Raises `AgentFailed`."""
         messages = list(state["messages"])
         text = "\n\n".join([self._persona.system_prompt.strip(), *map(_text_of, messages)]).strip()
+        images = await self._write_images(messages)
         digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
         args = {"argv": list(self._argv), "model": self._persona.model, "envelope": digest[:16]}
         request = ToolCallRequest(
@@ -122,8 +125,21 @@ class CommandAgent:
             state={},
             runtime=None,  # type: ignore[arg-type]  # nothing of the framework runs here
         )
-        answer = await self._through_middleware(lambda _request: self._run(text, digest))(request)
+        answer = await self._through_middleware(lambda _request: self._run(text, digest, images))(request)
         return {"messages": [*messages, AIMessage(content=_text_of(answer))]}
+
+    async def _write_images(self, messages: Sequence[Any]) -> dict[ImageLabel, Path]:
+        """Write the images of messages to files that the command can read, beside the worktree."""
+        labels = [label for block in list_references(messages) if (label := find_label(block)) is not None]
+        read_image = None if self._journal is None else self._journal.read_image
+        if read_image is None:
+            return {}
+        files = {label: self._scratch_dir / "images" / label.file_name for label in labels}
+        for label, path in files.items():
+            if not path.is_file() or path.stat().st_size != label.size:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(path, await read_image(label.digest), mode=0o600)
+        return files
 
     def _through_middleware(self, handler: _Handler) -> _Handler:
         for part in reversed(self._middleware):
@@ -152,13 +168,13 @@ class CommandAgent:
     def _home_folder(self) -> Path:
         return Path.home() if self._home is None else self._home.folder
 
-    def _open_shell(self, usage_file: Path, envelope_file: Path) -> Shell:
+    def _open_shell(self, usage_file: Path, readable: Sequence[Path]) -> Shell:
         env = {**self._env, VARIABLE: str(usage_file)}
         writable = [usage_file.parent]
         if self._home is not None:
             env["HOME"] = str(self._home.folder)
             writable.append(self._home.folder)
-        readable = [envelope_file] if envelope_file.exists() else []
+        readable = [path for path in readable if path.exists()]
         return to_own_shell(
             granted_shell() or self._shell,
             self._persona,
@@ -192,13 +208,13 @@ class CommandAgent:
 
     # -- the run, in one part or several ------------------------------------------------------------------------------
 
-    async def _run(self, text: str, digest: str) -> ToolMessage:
+    async def _run(self, text: str, digest: str, images: Mapping[ImageLabel, Path]) -> ToolMessage:
         usage_file = self._prepare_usage_file(digest)
         state = await self._find_state()
         while True:
-            words = CONTINUE if state.part else text
+            words = CONTINUE if state.part else _with_files(text, images)
             try:
-                outcome, is_contained = await self._run_part(state, words, digest, usage_file)
+                outcome, is_contained = await self._run_part(state, words, digest, usage_file, [*images.values()])
             except Suspended:  # it was lost while we waited
                 if (following := await self._find_following()) is None:
                     raise
@@ -209,7 +225,9 @@ class CommandAgent:
             state = self._begin_next(following)
         return await self._to_answer(state, outcome, usage_file, is_contained=is_contained)
 
-    async def _run_part(self, state: SessionState, text: str, digest: str, usage_file: Path) -> tuple[Outcome, bool]:
+    async def _run_part(
+        self, state: SessionState, text: str, digest: str, usage_file: Path, images: Sequence[Path]
+    ) -> tuple[Outcome, bool]:
         envelope_file = self._scratch_dir / f"envelope-{digest[:16]}{f'-{state.part}' if state.part else ''}.md"
         has_file = any("{envelope_file}" in word for word in self._argv)
         has_file = has_file or (self._adapter is not None and self._adapter.has_envelope_file)
@@ -217,7 +235,7 @@ class CommandAgent:
             write_whole(envelope_file, text, mode=0o600)
         if self._home is not None and not self._is_running(step_key()):
             await asyncio.to_thread(self._home.prepare)
-        shell = self._open_shell(usage_file, envelope_file)
+        shell = self._open_shell(usage_file, [envelope_file, *images])
         argv = self._to_argv(state, envelope_file, usage_file)
         events = OutputEvents(self._journal, shell.spool_dir, adapter=self._adapter, part=state.part)
         async with events:
@@ -344,7 +362,16 @@ def _fill(word: str, values: Mapping[str, str]) -> str:
 
 def _text_of(message: Any) -> str:
     content = message.get("content", "") if isinstance(message, dict) else getattr(message, "content", "")
+    if isinstance(content, list):
+        labels = [f"[{label}]" for block in content if (label := find_label(block)) is not None]
+        return "\n\n".join([to_text(content), *labels])
     return content if isinstance(content, str) else str(content)
+
+
+def _with_files(text: str, images: Mapping[ImageLabel, Path]) -> str:
+    """Say where the images are. Not part of what is recorded of the call: elsewhere they lie elsewhere."""
+    lines = [f"- {label}: {path}" for label, path in images.items()]
+    return "\n".join([text, "", "The images are in these files:", *lines]) if lines else text
 
 
 def _failure(program: str, outcome: Outcome, tail: str, usage: Usage | None, *, is_contained: bool) -> AgentFailed:

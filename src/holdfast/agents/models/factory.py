@@ -54,7 +54,13 @@ class _ModelSpec:
     def profile(self) -> dict[str, Any]:
         """How much it can be asked at once; summaries are made by that."""
         context = self.card.context_tokens if self.card else UNKNOWN_CONTEXT_TOKENS
-        return {"max_input_tokens": max(context - (self.max_output_tokens or 0), context // 2)}
+        return {"max_input_tokens": max(context - (self.max_output_tokens or 0), context // 2), **self.senses}
+
+    @property
+    def senses(self) -> dict[str, bool]:
+        """Whether it takes images, where it is known that it does not."""
+        known = self.card.vision if self.card and self.persona.vision is None else self.persona.vision
+        return {"image_inputs": False} if known is False else {}
 
 
 def open_models(
@@ -162,7 +168,7 @@ def _open_ollama(spec: _ModelSpec) -> "BaseChatModel":
         num_predict=limit,
         num_ctx=context,
         client_kwargs={"timeout": _timeout(spec.timeouts), **headers},
-        profile={"max_input_tokens": max(context - (limit or 0), context // 2)},
+        profile={"max_input_tokens": max(context - (limit or 0), context // 2), **spec.senses},
         **spec.sampling,
         **_to_ollama_thinking(spec.settings),
     )

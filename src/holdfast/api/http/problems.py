@@ -57,6 +57,8 @@ STATUSES: Mapping[str, int] = {
     "config_invalid": 422,
     "cursor_invalid": 422,
     "idempotency_key_reused": 422,
+    "image_invalid": 422,
+    "image_unsupported": 422,
     "payload_invalid": 422,
     "persona_ineligible": 422,
     "persona_invalid": 422,

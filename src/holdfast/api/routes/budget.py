@@ -2,18 +2,21 @@
 
 import math
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.api.http.auth import Operator, Viewer
+from holdfast.api.http.auth import Approver, Operator, Viewer
 from holdfast.api.http.openapi import READ, WRITE_ONE
-from holdfast.api.schemas import IdempotencyKey, RunIdPath, RunRef, Spent, TopUp
+from holdfast.api.schemas import IdempotencyKey, RunIdPath, RunRef, ShortText, Spent, TopUp
 from holdfast.api.serialize import to_usd
 from holdfast.api.server.run_requests import request_resume, top_up
 from holdfast.api.server.server import ServerDep
 from holdfast.config import Config
+from holdfast.engine.run.load import get_run
+from holdfast.engine.settlement import settle_by_person
 from holdfast.enums import RunStatus
 from holdfast.persistence.listings import read_money
 from holdfast.presentation.format import money
@@ -69,6 +72,30 @@ async def show_budget(
         chart=_to_chart(spent.by_day, since, days, server.config.day_budget_usd),
         today=_describe_today(spent_today, simulated_today, server.config),
     )
+
+
+class SettleCall(BaseModel):
+    """What a call has cost whose answer was lost."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"call": "1a2b3c4d", "cost_usd": 0.02}]})
+    call: ShortText = Field(
+        min_length=1, description="The entry of its `budget.reserved`, the beginning of it, or its step."
+    )
+    cost_usd: float = Field(ge=0, allow_inf_nan=False)
+
+
+@router.post(
+    "/api/runs/{run_id}/budget/settlement",
+    tags=["runs"],
+    responses=WRITE_ONE,
+    summary="Settle a call that was perhaps paid",
+)
+async def settle(run_id: RunIdPath, body: SettleCall, server: ServerDep, identity: Approver) -> RunRef:
+    """Count what a person knows that a call has cost, in the place of what was reserved for it."""
+    stored = await get_run(server.db, run_id)
+    cost = Decimal(str(body.cost_usd))
+    await server.tasks.run_shielded(settle_by_person(server.db, stored.run.id, body.call, cost, by=identity.name))
+    return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
 
 
 @router.post(

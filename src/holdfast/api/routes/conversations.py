@@ -8,11 +8,23 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import WRITE_ONE
-from holdfast.api.schemas import BranchName, Flag, IdempotencyKey, MessageText, RunRef, ShortText, Text, Usd
+from holdfast.api.image_data import Images, to_images
+from holdfast.api.schemas import (
+    BranchName,
+    Flag,
+    IdempotencyKey,
+    MessageText,
+    RunRef,
+    ShortText,
+    Text,
+    Usd,
+)
 from holdfast.api.server.run_requests import RequestKey, start_once
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.conversation.journal import ROLE, conversation_template, message_event
+from holdfast.engine.run.create import check_seen
 from holdfast.enums import Backend, RunStatus
+from holdfast.persistence.statements import insert_images
 from holdfast.runtime.checkpoint.base import Statement
 
 router = APIRouter(tags=["conversations"])
@@ -36,6 +48,7 @@ class StartConversation(BaseModel):
     persona: ShortText | None = Field(default=None, description="Who answers; else the best that can, as here.")
     simulate: Flag = Field(default=False, description="Talk with the simulated model.")
     budget_usd: Usd | None = None
+    images: Images = Field(default_factory=list)
 
 
 @router.post("/api/conversations", status_code=202, responses=WRITE_ONE, summary="Begin a conversation")
@@ -47,12 +60,15 @@ async def start_conversation(
 ) -> RunRef:
     """Begin a conversation: a run that is followed, paused (which interrupts the answer), merged and aborted as any."""
 
+    images = to_images(body.images)
+
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
         repo = await server.engines.resolve_repository(body.repo_path)
         persona, agreed = await server.engines.choose_persona(repo, body.persona, is_simulated=body.simulate)
         engine = await server.engines.for_repository(
             repo, is_simulated=persona.backend is Backend.SIMULATED, agreed=agreed
         )
+        check_seen(images, [persona], server.config)
         await engine.create(
             conversation_template(),
             repo_path=repo,
@@ -62,8 +78,8 @@ async def start_conversation(
             budget_usd=body.budget_usd,
             title=" ".join(body.text.split())[:_TITLE_CHARACTERS],
             started_by=identity.name,
-            beside=beside,
-            then=[message_event(run_id, body.text, by=identity.name)],
+            beside=[*beside, *insert_images(run_id, images)],
+            then=[message_event(run_id, body.text, by=identity.name, images=images)],
         )
 
     run_id = await start_once(server, body, make, RequestKey(identity.name, idempotency_key))

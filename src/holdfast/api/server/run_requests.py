@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
+from holdfast.api.image_data import to_images
 from holdfast.api.schemas import Decide, ForkRun, ResumeRun, RetryRun, StartRun, TopUp
 from holdfast.api.server.server import Server
 from holdfast.engine.approvals.questions import UNSET, to_question
@@ -64,6 +65,8 @@ async def start_run(server: Server, body: StartRun, *, by: str, key: str | None 
             hint="Start it with `holdfast run --unsandboxed`, or set allow_unsandboxed on the server.",
         )
 
+    images = to_images(body.images)
+
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
         repo = await server.engines.resolve_repository(body.repo_path)
         template, agreed = await server.engines.check_trust(
@@ -81,6 +84,7 @@ async def start_run(server: Server, body: StartRun, *, by: str, key: str | None 
             title=body.title,
             started_by=by,
             is_unsandboxed=body.unsandboxed,
+            images=images,
             beside=beside,
         )
 
@@ -222,9 +226,9 @@ def _wake_rows(server: Server, run_id: str) -> list[Statement]:
     return [set_wake(run_id), *server.queue.beside(run_id, queue=RUN_QUEUE)]
 
 
-async def write_and_wake(server: Server, run_id: str, event: Event) -> int:
+async def write_and_wake(server: Server, run_id: str, event: Event, beside: Sequence[Statement] = ()) -> int:
     """Append what somebody has to act on, see that somebody does, and return the event's number."""
-    (stored,) = await server.journal.append(run_id, [event], rows=_wake_rows(server, run_id))
+    (stored,) = await server.journal.append(run_id, [event], rows=[*_wake_rows(server, run_id), *beside])
     server.wake()
     return stored.seq
 

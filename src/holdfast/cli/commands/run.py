@@ -9,11 +9,13 @@ import typer
 from holdfast.cli.terminal.arguments import JSON, YES, get_user, is_interactive
 from holdfast.cli.terminal.completion import complete_workflows
 from holdfast.cli.terminal.requirements import (
+    IMAGE,
     PERSONA,
     REQUIREMENTS,
     REQUIREMENTS_FILE,
     UNSANDBOXED,
     ask_requirements,
+    read_images,
     read_overrides,
     read_requirements,
     refuse_missing,
@@ -76,6 +78,7 @@ def run(
     ] = None,
     requirements: REQUIREMENTS = None,
     requirements_file: REQUIREMENTS_FILE = None,
+    image: IMAGE = None,
     persona: PERSONA = None,
     simulate: Annotated[
         bool, typer.Option("--simulate", help="Rehearse with the simulated model, at no cost.")
@@ -100,6 +103,7 @@ def run(
     options = {
         "base_branch": base,
         "requirements_md": read_requirements(requirements, requirements_file),
+        "images": read_images(image),
         "persona_overrides": read_overrides(persona),
         "budget_usd": budget,
         "started_by": get_user(),

@@ -6,7 +6,7 @@ the run like any other, and everything shown is read back from it. So whatever d
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ from holdfast.engine.conversation.journal import (
     send_message,
 )
 from holdfast.engine.results import RunResult
+from holdfast.engine.run.create import check_seen
 from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound, ApprovalStale, HoldfastError, RunBusy
+from holdfast.images import Image, check_images
 from holdfast.persistence import raw_sql
 from holdfast.persona import AgentPersona
 from holdfast.runtime.stores import open_journal
@@ -76,18 +78,21 @@ class Talk:
 
     # -- a person speaks ----------------------------------------------------------------------------------------------
 
-    async def say(self, text: str, *, attachment: str = "") -> None:
+    async def say(self, text: str, *, attachment: str = "", images: Sequence[Image] = ()) -> None:
         """Send a message. On return it is in the journal, and someone answers it.
 
-        The agent reads `attachment` behind the text and the files it mentions.
+        The agent reads `attachment` behind the text and the files it mentions, and sees the images. Raises
+        `ImageInvalid`, `ImageUnsupported`.
         """
         mentioned = await asyncio.to_thread(include_files, text, self.repo, self.persona.permissions)
+        images = check_images([*images, *mentioned.images])
+        check_seen(images, [self.persona], self.config)
         if self.run_id is None:
             await self._begin(text)
         assert self.run_id is not None
         changed = self.persona if self.persona.content_hash != self._journal_persona else None
         content = f"{mentioned.content}\n\n{attachment}" if attachment else mentioned.content
-        await send_message(self.db, self.run_id, text, content=content, persona=changed, by=get_user())
+        await send_message(self.db, self.run_id, text, content=content, persona=changed, by=get_user(), images=images)
         # crash: the message stands; whoever resumes the conversation answers it.
         self._journal_persona = self.persona.content_hash
         for line in (*(f"with {name}" for name in mentioned.included), *mentioned.refused):

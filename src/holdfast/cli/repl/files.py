@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.images import Image, find_media_type, read_image_file
 from holdfast.persona import Permissions, Verdict
 
 MAX_FILE_BYTES = 64 * 1024
@@ -17,13 +18,18 @@ class Mentioned(NamedTuple):
     content: str
     included: list[str]
     refused: list[str]
+    images: list[Image]
 
 
 def include_files(text: str, repo: Path, permissions: Permissions) -> Mentioned:
-    """Put the content of each file that is mentioned behind the text. A word that names no file stays a word."""
+    """Put the content of each file that is mentioned behind the text; an image goes along as one.
+
+    A word that names no file stays a word. Raises `ImageInvalid` for an image that is too big.
+    """
     included: list[str] = []
     refused: list[str] = []
     parts: list[str] = []
+    images: list[Image] = []
     for name in dict.fromkeys(_MENTION.findall(text)):
         path = repo / name
         if not path.is_file():
@@ -31,10 +37,14 @@ def include_files(text: str, repo: Path, permissions: Permissions) -> Mentioned:
         if (reason := _why_not(name, path, repo, permissions, len(included))) is not None:
             refused.append(f"@{name} was left out: {reason}")
             continue
+        if (image := _read_image(path)) is not None:
+            images.append(image)
+            included.append(str(image.label))
+            continue
         part, note = _read(path)
         included.append(f"{name}{note}")
         parts.append(f'<file path="/{name}"{" cut_short=true" if note else ""}>\n{part}\n</file>')
-    return Mentioned("\n\n".join([text, *parts]), included, refused)
+    return Mentioned("\n\n".join([text, *parts]), included, refused, images)
 
 
 def _why_not(name: str, path: Path, repo: Path, permissions: Permissions, many: int) -> str | None:
@@ -46,9 +56,17 @@ def _why_not(name: str, path: Path, repo: Path, permissions: Permissions, many: 
     if many >= MAX_FILES:
         return f"a message takes {MAX_FILES} files at most."
     with path.open("rb") as file:
-        if b"\0" in file.read(8192):
+        head = file.read(8192)
+        if b"\0" in head and find_media_type(head) is None:
             return "it is no text."
     return None
+
+
+def _read_image(path: Path) -> Image | None:
+    """Read a file that is an image; `None` for any other. Raises `ImageInvalid` for one that is too big."""
+    with path.open("rb") as file:
+        is_image = find_media_type(file.read(16)) is not None
+    return read_image_file(path) if is_image else None
 
 
 def _read(path: Path) -> tuple[str, str]:

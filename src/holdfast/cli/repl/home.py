@@ -27,6 +27,8 @@ class HomeOptions:
     is_json: bool = False
     is_unsandboxed: bool = False
     stays_open: bool = False
+    images: tuple[str, ...] = ()
+    """Files."""
 
     @property
     def is_any(self) -> bool:
@@ -76,9 +78,10 @@ def _answer(options: HomeOptions, text: str, *, piped: str = "") -> int:
     from holdfast.cli.repl.conversation_list import find_conversation, find_folder
     from holdfast.cli.repl.single_question import SingleQuestion, answer_once
     from holdfast.cli.repl.start import TalkOptions
+    from holdfast.cli.terminal.requirements import read_images
 
     texts = (text.strip(), piped) if text.strip() else (piped, "")
-    question = SingleQuestion(*texts, stays_open=options.stays_open)
+    question = SingleQuestion(*texts, stays_open=options.stays_open, images=read_images(options.images))
     repo = find_folder()
     if repo is None:
         raise ConfigInvalid(_NO_REPOSITORY, hint="Go to a repository, then ask again.", key="--print")

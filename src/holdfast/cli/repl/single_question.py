@@ -20,6 +20,7 @@ from holdfast.cli.terminal.output import EXIT_DONE, EXIT_FAILED, EXIT_WAITING, p
 from holdfast.engine.conversation.journal import read_conversation
 from holdfast.enums import Backend
 from holdfast.errors import PersonaIneligible
+from holdfast.images import Image
 from holdfast.runtime.events import Event
 
 
@@ -30,6 +31,7 @@ class SingleQuestion:
     """What came on standard input beside the question. Without a text, what waits for an answer is gone on with."""
     stays_open: bool = False
     """Whether the conversation stays open, to be gone on with."""
+    images: tuple[Image, ...] = ()
 
     @property
     def attachment(self) -> str:
@@ -68,7 +70,7 @@ async def _answer(repo: Path, question: SingleQuestion, options: TalkOptions, *,
                 await talk.join(options.run_id, keeps_persona=options.is_persona_named)
             if question.text:
                 talk.view.answer = ""
-                await talk.say(question.text, attachment=question.attachment)
+                await talk.say(question.text, attachment=question.attachment, images=question.images)
             else:
                 talk.answer()
             await talk.wait()

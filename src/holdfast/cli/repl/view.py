@@ -12,6 +12,7 @@ from holdfast.cli.terminal.markdown import text_width
 from holdfast.cli.terminal.output import paint, plain
 from holdfast.cli.terminal.run_view import describe_call, message_text
 from holdfast.enums import RunStatus
+from holdfast.images import read_labels
 from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.events import Event, EventKind
 
@@ -91,6 +92,8 @@ class TalkView:
         self._emit("")
         for number, line in enumerate(lines):
             self._emit(paint(f"{'›' if number == 0 else ' '} {line}", "bold"))
+        for label in read_labels(event.payload.get("images")):
+            self._emit(paint(f"  {plain(str(label))}", "dim"))
         if self.is_working and self.turns:
             self._emit(paint("  queued: the agent is told before its next step", "dim"))
 

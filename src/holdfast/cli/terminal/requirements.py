@@ -2,6 +2,7 @@
 
 import select
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from holdfast.cli.terminal.answer_input import read_line
 from holdfast.cli.terminal.completion import complete_role_personas
 from holdfast.cli.terminal.output import say
+from holdfast.images import Image, check_images, read_image_file
 
 REQUIREMENTS = Annotated[str | None, typer.Option("--requirements", metavar="TEXT", help="What the run is to do.")]
 REQUIREMENTS_FILE = Annotated[
@@ -26,6 +28,10 @@ PERSONA = Annotated[
 ]
 UNSANDBOXED = Annotated[
     bool, typer.Option("--unsandboxed", help="Let the agents' commands run without a sandbox; recorded as your choice.")
+]
+IMAGE = Annotated[
+    list[Path] | None,
+    typer.Option("--image", metavar="FILE", help="An image that goes with it; can be repeated."),
 ]
 _PASTE_WAIT_S = 0.05  # what a terminal pastes arrives at once; typing is slower
 _MISSING = "Say what is wanted with --requirements TEXT or --requirements-file FILE."
@@ -66,6 +72,11 @@ def read_change(
             raise refuse_missing()
         change["requirements_md"] = new_text
     return change
+
+
+def read_images(files: Iterable[str | Path] | None) -> tuple[Image, ...]:
+    """Read the images that options name. Raises `ImageInvalid`."""
+    return check_images([read_image_file(Path(file).expanduser()) for file in files or ()])
 
 
 def refuse_missing() -> typer.BadParameter:

@@ -6,12 +6,15 @@ process and a message in the middle of an answer are nothing special here.
 """
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.agents.image_blocks import to_content
 from holdfast.agents.redaction import scrub_prompt
+from holdfast.images import Image, ImageLabel, list_labels, read_labels
 from holdfast.persistence.db import Database
+from holdfast.persistence.statements import insert_images
 from holdfast.persona import AgentPersona
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.stores import open_journal
@@ -61,6 +64,12 @@ class Message:
     content: str
     persona: AgentPersona | None = None
     """Who answers from here on, where that has changed."""
+    images: tuple[ImageLabel, ...] = ()
+
+    @property
+    def blocks(self) -> str | list[Any]:
+        """The content as a model is asked with it."""
+        return to_content(self.content, self.images)
 
 
 @dataclass
@@ -125,6 +134,7 @@ def to_message(event: Event) -> Message:
         str(payload.get("text", "")),
         str(payload.get("content") or payload.get("text", "")),
         AgentPersona.model_validate(persona) if isinstance(persona, dict) else None,
+        read_labels(payload.get("images")),
     )
 
 
@@ -133,24 +143,36 @@ def is_inbox(key: str) -> bool:
 
 
 def message_event(
-    run_id: str, text: str, *, content: str = "", persona: AgentPersona | None = None, by: str = ""
+    run_id: str,
+    text: str,
+    *,
+    content: str = "",
+    persona: AgentPersona | None = None,
+    by: str = "",
+    images: Sequence[Image] = (),
 ) -> Event:
-    """Make the event of a person's message; with `persona`, who answers from here on."""
+    """Make the event of a person's message; with `persona`, who answers from here on.
+
+    The rows of its images are the caller's to write beside it.
+    """
     payload: dict[str, Any] = {"text": scrub_prompt(text), "by": by}
     if content and content != text:
         payload["content"] = scrub_prompt(content)
     if persona is not None:
         payload["persona"] = persona.model_dump(by_alias=True)
+    if images:
+        payload["images"] = list_labels(images)
     return create_event(run_id, EventKind.MESSAGE_RECEIVED, **payload)
 
 
-async def send_message(db: Database, run_id: str, text: str, **options: Any) -> int:
+async def send_message(db: Database, run_id: str, text: str, *, images: Sequence[Image] = (), **options: Any) -> int:
     """Write down what a person says, and return its number; options as for `message_event`.
 
     On return it survives whatever happens to this process. Nobody is woken: resume the run, unless someone drives it.
     """
+    message = message_event(run_id, text, images=images, **options)
     async with open_journal(db.store) as journal:
-        (stored,) = await journal.append(run_id, [message_event(run_id, text, **options)])
+        (stored,) = await journal.append(run_id, [message], rows=insert_images(run_id, images))
     return stored.seq
 
 

@@ -23,11 +23,11 @@ def to_messages(events: Sequence[Event], conversation: Conversation, turn: TurnR
             break
         messages += _said_by_person(conversation, before)
         lane_id = f"{PHASE}/{before.number}/{TURN}"
-        messages += read_turn(records, lane_id, lambda seq: conversation.messages[seq].content)
+        messages += read_turn(records, lane_id, lambda seq: conversation.messages[seq].blocks)
         if before.error:
             messages.append(to_person_message(f"[The answer ended here: {before.error.get('message', '')}]"))
     return [*messages, *_said_by_person(conversation, turn)]
 
 
 def _said_by_person(conversation: Conversation, turn: TurnRecord) -> list[Any]:
-    return [to_person_message(conversation.messages[seq].content) for seq in turn.messages]
+    return [to_person_message(conversation.messages[seq].blocks) for seq in turn.messages]

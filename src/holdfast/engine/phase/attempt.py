@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from holdfast.agents.image_blocks import to_content
 from holdfast.agents.redaction import scrub_prompt
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.engine.approvals.content import describe_result
@@ -28,6 +29,7 @@ from holdfast.engine.phase.repair import REPAIR_TURN, more_for_repair
 from holdfast.engine.scope import RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected
+from holdfast.images import read_labels
 from holdfast.persistence.models import RunRow
 from holdfast.persistence.statements import NewArtifactRow, complete_phase, insert_artifact, start_phase
 from holdfast.runtime.events import EventKind
@@ -65,7 +67,7 @@ class PhaseAttempt:
         Raises what made it fail, `Suspended` while a person must answer, `CancelRun` if the answer was to abort.
         """
         pinned = await self._pin()
-        artifact = await self._work(pinned["envelope"])
+        artifact = await self._work(to_content(pinned["envelope"], read_labels(pinned.get("images"))))
         await self._run_checks()
         snapshot = await self._save_files()
         if self._phase.requires_approval:
@@ -104,10 +106,12 @@ class PhaseAttempt:
                             comment=self._comment,
                             moved_aside=moved,
                             instructions=instructions.render(),
+                            images=scope.history.images,
                         ),
                         scope.registry,
                     )
                 ),
+                **({"images": [label.to_dict() for label in scope.history.images]} if scope.history.images else {}),
                 "persona": scope.persona_of(phase).name,
                 "persona_hash": scope.persona_of(phase).content_hash,
                 "template_hash": scope.run.template_hash,
@@ -125,9 +129,9 @@ class PhaseAttempt:
         scope.history.accepted_tree.setdefault(phase.key, pinned["tree"])
         return pinned
 
-    async def _work(self, envelope: str) -> ArtifactCheck:
+    async def _work(self, envelope: str | list[Any]) -> ArtifactCheck:
         """Let the agent work, and once more if what it hands in is not right. Raises `ArtifactMissing`/`…Invalid`."""
-        messages = [{"role": "user", "content": envelope}]
+        messages: list[dict[str, Any]] = [{"role": "user", "content": envelope}]
         found = ArtifactCheck(is_missing=True)
         for turn in (1, REPAIR_TURN):
             answer = await self._invoke(turn, messages)
@@ -139,7 +143,7 @@ class PhaseAttempt:
             messages = [*messages[:1], {"role": "user", "content": repair}]
         raise to_artifact_error(self._phase, found)
 
-    async def _invoke(self, turn: int, messages: list[dict[str, str]]) -> str | None:
+    async def _invoke(self, turn: int, messages: list[dict[str, Any]]) -> str | None:
         """Let the agent work once; return its answer if that is the artifact itself, for which only a repair asks."""
         scope, phase = self._scope, self._phase
         step = self._step(f"turn{turn}", AGENT_TURN, has_intent=True)

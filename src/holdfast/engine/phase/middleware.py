@@ -4,6 +4,7 @@ Imported lazily: it brings the agent framework with it.
 """
 
 import asyncio
+import hashlib
 import os
 import sys
 import time
@@ -26,8 +27,9 @@ from holdfast.engine.approvals.tool import PhaseToolApprover
 from holdfast.engine.phase.budget import PhaseBudget, Reservation
 from holdfast.engine.phase.hooks import PhaseHooks
 from holdfast.engine.scope import RunScope
-from holdfast.errors import PhaseTimeout
-from holdfast.runtime.step import CancelRun, Interrupted, SameCommit
+from holdfast.errors import JournalCorrupt, PhaseTimeout
+from holdfast.persistence.carried_files import find_image
+from holdfast.runtime.step import CancelRun, Interrupted, SameCommit, Stopped
 from holdfast.workflow import Phase
 from holdfast.workspace import write_tree
 
@@ -119,6 +121,7 @@ def make_middleware(
         shell=shell,
         hooks=PhaseHooks(scope, phase, attempt) if scope.template.hooks else None,
         before_command=before_command,
+        read_image=lambda digest: read_image(scope, digest),
         retries=RetryRules.of(persona, scope.config),
         provider_slot=get_rate_limits(scope.config).slot(provider_of(persona), scope.run_id),
         keeps_prompts=scope.config.keep_prompts,
@@ -131,6 +134,15 @@ def make_middleware(
         accept_drift=_DRIFT if scope.history.accepts_drift else frozenset(),
     )
     return TurnMiddleware(journal, shell, lambda: scope.log.records.cancel_request is not None)
+
+
+async def read_image(scope: RunScope, digest: str) -> bytes:
+    """Read an image of the run from the database, wherever it was given."""
+    found = await scope.from_rows(find_image(scope.db, scope.run_id, digest))
+    if found is None or hashlib.sha256(found.data).hexdigest() != digest:
+        what = "missing" if found is None else "damaged"
+        raise Stopped(JournalCorrupt(f"The image {digest[:12]}… of run {scope.run_id} is {what} in the database."))
+    return found.data
 
 
 class BudgetGate:

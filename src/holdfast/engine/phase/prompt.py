@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.agents.envelope import Envelope, ExpectedFile, PhaseInput, to_block
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.definitions.findings import Finding
+from holdfast.images import ImageLabel
 from holdfast.workflow import Phase, WorkflowTemplate
 
 
@@ -25,6 +26,8 @@ class PhaseTask:
     """Where a file lies that was at the artifact's place."""
     instructions: str = ""
     """The repository's own for agents."""
+    images: Sequence[ImageLabel] = ()
+    """What goes with the requirements."""
 
 
 def render_envelope(task: PhaseTask, registry: ArtifactSchemaRegistry) -> str:
@@ -42,6 +45,7 @@ def render_envelope(task: PhaseTask, registry: ArtifactSchemaRegistry) -> str:
             PhaseInput(key, _path_now(task.template.phase(key), artifact.path, task.moved_aside))
             for key in task.template.upstream_of(phase.key)
         ),
+        images=tuple(map(str, task.images)),
         artifact=_expected(artifact.path, artifact.schema_id, registry),
     )
     return "\n\n".join(part for part in _parts(task, envelope) if part) + "\n"
@@ -66,11 +70,13 @@ def _path_now(earlier: Phase, path: str, moved_aside: str | None) -> str:
 def _parts(task: PhaseTask, envelope: Envelope) -> list[str]:
     phase, artifact = task.phase, envelope.artifact
     read = "\n".join(f"- `{item.path}` (result of phase `{item.phase_key}`)" for item in envelope.inputs)
+    pictures = "\n".join(f"- {image}" for image in envelope.images)
     before = f"\n\nThe earlier version is in `{task.moved_aside}`." if task.moved_aside else ""
     return [
         f"# {phase.title}",
         f"You do phase `{phase.key}` of run `{envelope.run_id}`.",
         f"## What is wanted\n\n{envelope.requirements or 'No requirements were given.'}",
+        f"## Images that go with it\n\n{pictures}" if envelope.images else "",
         f"## Your task\n\n{phase.instructions}",
         f"## What others have done\n\nRead these files first:\n\n{read}" if envelope.inputs else "",
         f"## What must be different this time\n\n{envelope.comment}{before}" if envelope.comment else "",

@@ -12,10 +12,11 @@ from holdfast.config import Config
 from holdfast.definitions.files import is_folder
 from holdfast.engine.conversation.journal import is_conversation
 from holdfast.engine.run.change import ChangeRequest
-from holdfast.engine.run.create import NewRun, RunRequest, new_run_id, without_secrets
+from holdfast.engine.run.create import NewRun, RunRequest, check_seen, new_run_id, without_secrets
 from holdfast.engine.run.load import LoadedRun
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid
+from holdfast.images import check_images
 from holdfast.persona import AgentPersona
 from holdfast.workflow import check_schemas
 from holdfast.workspace import find_start
@@ -35,7 +36,8 @@ class RunBinder:
     async def bind_new(self, request: RunRequest) -> NewRun:
         """Decide everything about a new run, with nothing written.
 
-        Raises `ConfigInvalid`, `TemplateInvalid`, `PersonaIneligible`, `ConsentRequired`, `BaseBranchMissing`.
+        Raises `ConfigInvalid`, `TemplateInvalid`, `PersonaIneligible`, `ConsentRequired`, `BaseBranchMissing`,
+        `ImageInvalid`, `ImageUnsupported`.
         """
         repository, path = self._find_folder(request)
         schemas: dict[str, Any] = {}
@@ -49,6 +51,8 @@ class RunBinder:
             overrides=request.persona_overrides,
             consent_store=self.consent,
         )
+        images = check_images(request.images)
+        check_seen(images, [binding.persona for binding in bindings.values()], self.config)
         # The setting is about real money; a rehearsal has a limit if it is started with one.
         is_rehearsal = all(binding.backend is Backend.SIMULATED for binding in bindings.values())
         limit = request.budget_usd
@@ -73,6 +77,8 @@ class RunBinder:
             started_by=request.started_by,
             is_unsandboxed=request.is_unsandboxed,
             schemas=schemas,
+            images=images,
+            labels=[image.label for image in images],
         )
         return without_secrets(new)
 

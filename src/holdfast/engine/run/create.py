@@ -1,7 +1,7 @@
 """A new run as rows: the template and personas it is bound to, its phases, itself."""
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -10,16 +10,19 @@ from uuid import UUID
 
 from holdfast.agents.redaction import learn_keys, scrub_prompt
 from holdfast.binding import Binding
+from holdfast.catalog.model_table import load_model_table
 from holdfast.config import Config
 from holdfast.engine.run.base_files import rows_of_new
 from holdfast.enums import Backend
-from holdfast.errors import RunIdInvalid, RunNotInState
+from holdfast.errors import ImageUnsupported, RunIdInvalid, RunNotInState
+from holdfast.images import Image, ImageLabel
 from holdfast.persistence.db import Database
 from holdfast.persistence.deletion import find_deleted
 from holdfast.persistence.runs import find_run
 from holdfast.persistence.statements import (
     NewRunRow,
     insert_binding,
+    insert_images,
     insert_persona,
     insert_phase,
     insert_run,
@@ -47,6 +50,7 @@ class RunOptions(TypedDict, total=False):
     title: str
     started_by: str
     is_unsandboxed: bool
+    images: Sequence[Image]
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class RunRequest:
     started_by: str = ""
     is_unsandboxed: bool = False
     """The person who starts it chose that its commands run without a sandbox."""
+    images: Sequence[Image] = ()
+    """What the requirements show."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,9 @@ class NewRun:
     is_unsandboxed: bool = False
     schemas: Mapping[str, Any] = field(default_factory=dict)
     """The artifact schemas that count for it from now on."""
+    images: Sequence[Image] = ()
+    labels: Sequence[ImageLabel] = ()
+    """Of the images, those of a fork's origin included."""
 
     def created_facts(self) -> dict[str, Any]:
         """Return what the journal's first event says."""
@@ -100,6 +109,7 @@ class NewRun:
             "budget_micros": self.budget_micros,
             "started_by": self.started_by,
             "bindings": {role: binding.explanation for role, binding in self.bindings.items()},
+            **({"images": [label.to_dict() for label in self.labels]} if self.labels else {}),
             **({"unsandboxed": True} if self.is_unsandboxed else {}),
         }
 
@@ -108,6 +118,18 @@ def without_secrets(new: NewRun) -> NewRun:
     """Return the run as it may be written down: a key that someone wrote into its text stands nowhere."""
     learn_keys(binding.persona.key_variable for binding in new.bindings.values())
     return replace(new, requirements_md=scrub_prompt(new.requirements_md), title=scrub_prompt(new.title))
+
+
+def check_seen(images: Sequence[Image], personas: Sequence[AgentPersona], config: Config) -> None:
+    """Raise `ImageUnsupported` if there are images and nobody can see them. One who can is enough: who cannot is told
+    so in the image's place.
+    """
+    if not images:
+        return
+    table = load_model_table(config.config_dir)
+    if not any(table.takes_images(persona) for persona in personas):
+        names = ", ".join(dict.fromkeys(persona.name for persona in personas))
+        raise ImageUnsupported(f"{images[0].label.name} cannot be seen: the model of {names} takes no images.")
 
 
 def new_run_id(run_id: UUID | str | None) -> str:
@@ -129,6 +151,7 @@ def creation_rows(new: NewRun) -> list[Statement]:
         *(insert_phase(new.run_id, phase.key, position) for position, phase in enumerate(new.template.phases)),
         *(insert_binding(new.run_id, binding) for binding in new.bindings.values()),
         *pin_schemas(new.run_id, new.schemas),
+        *insert_images(new.run_id, new.images),
     ]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from holdfast.binding import Binding
 from holdfast.config import Config
+from holdfast.engine.history import find_images
 from holdfast.engine.run.create import NewRun, creation_rows, without_secrets
 from holdfast.engine.run.load import LoadedRun
 from holdfast.enums import Backend
@@ -62,10 +63,11 @@ async def plan_fork(db: Database, config: Config, loaded: LoadedRun, request: Fo
         raise ConfigInvalid(f"Workflow {template.name} has no phase {phase_key}; it has {names}.", key="phase_key")
     events = await asyncio.to_thread(db.store.list_events, stored.run.id)
     point = _find_point(events, stored, template, phase_key)
+    labels = find_images(events)
     base_commit = stored.run.base_commit  # of a run that has no commit yet, what its first drive made of its folder
     if base_commit is None:
         base_commit = (await asyncio.to_thread(open_workspace, config.data_dir, stored.run.id)).base_commit
-    new = _to_new_run(loaded, base_commit, request)
+    new = replace(_to_new_run(loaded, base_commit, request), labels=labels)
     others = {
         role: one for role, one in request.bindings.items() if one.persona_hash != new.bindings[role].persona_hash
     }

@@ -1,9 +1,10 @@
-"""Writes of the tables of what any machine needs of a run: its schemas, its report, its files as git packs."""
+"""Writes of the tables of what any machine needs of a run: its schemas, images, report, and its files as git packs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.images import Image
 from holdfast.persistence.statements.table import insert, now_text, to_params, update
 from holdfast.runtime.checkpoint.base import Statement
 
@@ -39,6 +40,23 @@ def pin_schemas(run_id: str, schemas: Mapping[str, Any]) -> list[Statement]:
     return [
         insert("run_schemas", {"run_id": run_id, "schema_id": schema_id, "document": document})
         for schema_id, document in schemas.items()
+    ]
+
+
+def insert_images(run_id: str, images: Sequence[Image]) -> list[Statement]:
+    """Insert the images of a run; one that is there is the same."""
+    return [
+        insert(
+            "run_images",
+            {
+                "run_id": run_id,
+                "digest": image.label.digest,
+                "media_type": image.label.media_type,
+                "data": image.data,
+            },
+            or_ignore_on="run_id, digest",
+        )
+        for image in images
     ]
 
 
@@ -100,6 +118,7 @@ def drop_step_packs(run_id: str, before: int) -> Statement:
 
 
 _COPIED = {
+    "run_images": "digest, media_type, data",
     "run_schemas": "schema_id, document",
     "tree_packs": "number, kind, objects, refs, pack, created_at",
     "run_bases": "origin, place, commit_id, digest, prefix, is_private",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from holdfast.enums import RunPhaseState, RunStatus
+from holdfast.images import read_labels
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, to_lane, to_text
 from holdfast.runtime.state import status_after
@@ -28,6 +29,8 @@ class RunProgress(EventFold):
         self.phases = {key: PhaseProgress(key) for key in phase_keys}
         self.status: RunStatus | str = RunStatus.PENDING
         self.workflow = ""
+        self.images: tuple[str, ...] = ()
+        """What goes with the requirements, in words."""
         self.pause_reason = ""
         self.error: Any = None
         self.stalled = ""
@@ -52,6 +55,7 @@ class RunProgress(EventFold):
 
     def _create(self, event: Event) -> None:
         self.workflow = str(event.payload.get("workflow", ""))
+        self.images = tuple(map(str, read_labels(event.payload.get("images"))))
 
     def _move(self, event: Event) -> None:
         payload = event.payload

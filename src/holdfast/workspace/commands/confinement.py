@@ -5,7 +5,7 @@ little of it as it can. What the rules are was decided by the engine, see `sandb
 one cannot be applied the command does not run.
 """
 
-# ruff: noqa: PTH103
+# ruff: noqa: PTH103, PTH115
 from __future__ import annotations
 
 import ctypes
@@ -29,6 +29,7 @@ _SIGKILL = 9
 _OPENAT2, _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 437, 444, 445, 446
 _BENEATH, _PORT = 1, 2
 _CONNECT = 2
+_READING = 4 | 8  # files, and lists of them
 _NO_SYMLINKS = 0x04
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -92,10 +93,26 @@ def restrict_files(landlock: dict[str, Any]) -> None:
         rule = ctypes.create_string_buffer(struct.pack("<Qi", access, place))
         _call(_ADD_RULE, ruleset, _BENEATH, rule, 0)
         os.close(place)
+    _allow_own_process(ruleset, landlock["handled"])
     for port in landlock.get("ports", ()):
         _call(_ADD_RULE, ruleset, _PORT, ctypes.create_string_buffer(struct.pack("<QQ", _CONNECT, port)), 0)
     _call(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
+
+
+def _allow_own_process(ruleset: int, handled: int) -> None:
+    """Allow the command to read what /proc says of its own process; JavaScriptCore aborts where it cannot.
+
+    Not of its children, whose numbers nobody knows yet. The rule is tied to the folder as the kernel has it in memory,
+    so the folder stays open for as long as the command runs.
+    """
+    try:
+        own = os.open(f"/proc/{os.readlink('/proc/self')}", os.O_PATH)
+    except OSError:
+        return
+    rule = ctypes.create_string_buffer(struct.pack("<Qi", _READING & handled, own))
+    _call(_ADD_RULE, ruleset, _BENEATH, rule, 0)
+    os.set_inheritable(own, True)
 
 
 def find_abi() -> int:

@@ -24,7 +24,8 @@ _CONNECT_AND_BIND = 3
 _SCOPED = 3  # no abstract sockets and no signals to processes outside
 _NET_FROM, _SCOPED_FROM, _TRUNCATE_FROM = 4, 6, 3
 
-# What of /proc and /dev says nothing about others. A process's own folder in /proc cannot be named beforehand.
+# What of /proc and /dev says nothing about others. The command's own folder in /proc is allowed by its
+# process itself, which alone knows its number.
 _READABLE = (
     *("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems", "sys/kernel", "sys/vm", "sys/fs"),
 )

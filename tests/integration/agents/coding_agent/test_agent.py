@@ -10,10 +10,12 @@ from tests.integration.agents.tools.test_execute import abandon, until
 from tests.support.agents.phase import LANE, Phase, open_log
 
 from holdfast.agents.build import build_agent
+from holdfast.agents.image_blocks import to_content
 from holdfast.agents.tools.rules import command_rules
 from holdfast.agents.tools.shell import open_shell
 from holdfast.enums import Backend
 from holdfast.errors import AgentFailed, BackendUnavailable
+from holdfast.images import ImageLabel
 from holdfast.persona import AgentPersona
 
 KEY = f"{LANE}/x0"
@@ -28,16 +30,29 @@ def script(body: str) -> AgentPersona:
     return persona("/bin/sh", "-c", body, system_prompt="Be brief.")
 
 
-async def invoke(phase: Phase, who: AgentPersona, text: str = "Do it.") -> str:
+async def invoke(phase: Phase, who: AgentPersona, text: Any = "Do it.", **services: Any) -> str:
     async with open_log(phase.store) as log:
         shell = open_shell(phase.root, data_dir=phase.config.data_dir)
-        journal = phase.middleware(log, rules=command_rules(shell.spool_dir), shell=shell)
+        journal = phase.middleware(log, rules=command_rules(shell.spool_dir), shell=shell, **services)
         agent = build_agent(who, phase.config, root_dir=phase.root, middleware=[journal])
         try:
             result = await agent.ainvoke({"messages": [{"role": "user", "content": text}]})
         finally:
             await journal.drain(0.1)
     return str(result["messages"][-1].content)
+
+
+async def test_an_image_is_a_file_that_the_sandbox_can_read(phase: Phase) -> None:
+    label = ImageLabel("a" * 64, "image/png", 3, "shot.png")
+
+    async def read_image(digest: str) -> bytes:
+        return b"PNG" if digest == label.digest else b""
+
+    who = persona("sh", "-c", "cat > task.txt; cp \"$(sed -n 's/^- image .*: //p' task.txt)\" copy.png")
+    await invoke(phase, who, to_content("Look at it.", [label]), read_image=read_image)
+
+    assert "[image shot.png (PNG, 3 B)]" in (phase.root / "task.txt").read_text()
+    assert (phase.root / "copy.png").read_bytes() == b"PNG"
 
 
 async def test_the_envelope_comes_on_standard_input_and_the_workspace_is_the_folder(phase: Phase) -> None:

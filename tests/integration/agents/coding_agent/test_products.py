@@ -17,6 +17,9 @@ from tests.support.agents.coding_agent_products import PRODUCTS, Product, read_v
 from tests.support.agents.phase import Phase
 from tests.support.provider_fakes import API_KEY, ProviderFake, Script
 
+import holdfast.agents.tools.shell as shell_module
+from holdfast.workspace import find_landlock
+
 FOLDER = Path(os.environ["HOLDFAST_CODING_AGENTS"])
 TWO = Script(["echo hello > a.txt; echo ran", "cat a.txt"], text="I wrote a.txt.")
 HELD = Script(
@@ -79,6 +82,20 @@ async def test_it_works_as_shipped(product: Product, phase: Phase, monkeypatch: 
     if product.can_continue:
         assert len(set(progress(phase, "session"))) == 1
     assert API_KEY not in str([event.payload for event in phase.events()])
+
+
+@pytest.mark.parametrize("product", sorted(PRODUCTS), indirect=True)
+async def test_it_works_where_there_is_landlock_alone(
+    product: Product, phase: Phase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = find_landlock()
+    if not probe.works:
+        pytest.skip(probe.reason)
+    monkeypatch.setattr(shell_module, "probe_once", lambda: probe)
+    with open_fake(product, TWO if product.runs_commands else EDIT, monkeypatch):
+        await invoke(phase, product.to_persona(FOLDER), "Write a.txt.")
+
+    assert (phase.root / "a.txt").read_text() == "hello\n"
 
 
 @pytest.mark.parametrize("victim", ["agent", "agent and engine"])

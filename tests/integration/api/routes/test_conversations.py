@@ -1,10 +1,12 @@
 """A program talks with an agent over HTTP as a person does at the prompt, and what it says is never lost."""
 
 import asyncio
+import base64
 import json
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from tests.support.api.server_world import Api
 from tests.support.progress_limit import waiting_until
 
@@ -61,6 +63,45 @@ async def test_a_conversation_is_begun_answered_and_gone_on_with(talking: Api) -
     assert [event.payload["by"] for event in said] == ["operator", "operator"]
     detail = (await talking.viewer.get(f"/api/runs/{run_id}")).json()
     assert (detail["title"], detail["started_by"]) == ("What is in here?", "operator")
+
+
+async def test_images_go_along_and_reach_no_follower(talking: Api) -> None:
+    data = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
+    image = {"name": "shot.png", "data": base64.b64encode(data).decode()}
+    run_id = await begin(talking, images=[image])
+    await wait_for_answers(talking, run_id, 1)
+
+    sent = await talking.operator.post(f"/api/runs/{run_id}/messages", json={"text": "Again.", "images": [image]})
+    await wait_for_answers(talking, run_id, 2)
+
+    assert sent.status_code == 202, sent.text
+    conversation = await read(talking, run_id)
+    assert [str(label) for message in conversation.messages.values() for label in message.images] == [
+        "image shot.png (PNG, 10 kB)",
+        "image shot.png (PNG, 10 kB)",
+    ]
+    server = await talking.app.state.holder.get()
+    async with server.db.session() as session:
+        rows = (await session.execute(text("SELECT data FROM run_images"))).all()
+    assert [bytes(row[0]) for row in rows] == [data], "stored once"
+    history = (await talking.viewer.get(f"/api/runs/{run_id}/history")).text
+    assert "shot.png" in history
+    assert image["data"][100:200] not in history
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        {"data": "no base64!"},
+        {"data": base64.b64encode(b"<svg/>").decode()},
+        {"data": base64.b64encode(b"\x89PNG\r\n\x1a\n").decode(), "media_type": "image/gif"},
+    ],
+)
+async def test_what_is_no_image_is_refused_with_its_code(talking: Api, image: dict[str, str]) -> None:
+    body = {"repo_path": str(talking.repo), "text": "Look.", "simulate": True, "images": [image]}
+    answer = await talking.operator.post("/api/conversations", json=body)
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "image_invalid")
 
 
 async def test_messages_sent_at_once_are_all_answered(talking: Api) -> None:

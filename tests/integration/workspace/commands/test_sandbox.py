@@ -329,6 +329,18 @@ async def test_only_listed_hosts_are_reached_and_all_requests_are_known(workspac
     assert not private.is_allowed
 
 
+async def test_a_command_reads_what_proc_says_of_its_own_process(
+    workspace: Workspace, data_dir: Path, probe: SandboxProbe
+) -> None:
+    other = f"/proc/{os.getpid()}/status"
+    script = f"read line < /proc/self/maps && echo own; read line < {other} && echo other"
+
+    outcome = await _start(_make_sandbox(workspace, data_dir), script, probe=probe, data_dir=data_dir)
+
+    assert "own" in outcome.output
+    assert "\nother" not in outcome.output
+
+
 async def test_landlock_cannot_tell_hosts_apart_so_there_is_no_network(workspace: Workspace, data_dir: Path) -> None:
     found = PROBES[SandboxKind.LANDLOCK]
     if not found.works:

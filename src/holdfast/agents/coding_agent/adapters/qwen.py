@@ -27,6 +27,8 @@ class QwenCode(ClaudeCode):
         base_urls=("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"),
         settings=(".qwen/settings.json", ".qwen/QWEN.md"),
         account=(".qwen/oauth_creds.json",),
+        # Under Landlock it has no terminals of its own to run commands in: /dev/pts has the user's, too.
+        seeds={".qwen/settings.json": '{"tools": {"shell": {"enableInteractiveShell": false}}}'},
     )
 
     def _command(self, call: AgentCall) -> list[str]:

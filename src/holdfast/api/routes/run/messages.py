@@ -11,14 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import WRITE_ONE
+from holdfast.api.image_data import Images, to_images
 from holdfast.api.schemas import MessageText, RunIdPath, RunRef, ShortText
 from holdfast.api.server.run_requests import write_and_wake
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.engine.conversation.journal import ROLE, is_conversation, message_event, read_conversation
 from holdfast.engine.conversation.persona_choice import with_model
+from holdfast.engine.run.create import check_seen
 from holdfast.engine.run.load import LoadedRun, load_run
 from holdfast.enums import RunStatus
 from holdfast.errors import RunNotInState
+from holdfast.persistence.statements import insert_images
 from holdfast.persona import AgentPersona
 
 router = APIRouter(prefix="/api/runs", tags=["conversations"])
@@ -31,6 +34,7 @@ class SendMessage(BaseModel):
     model: Annotated[ShortText | None, Field(min_length=1)] = Field(
         default=None, description="On which model, from here on."
     )
+    images: Images = Field(default_factory=list)
 
 
 class SentMessage(RunRef):
@@ -46,10 +50,19 @@ async def send(run_id: RunIdPath, body: SendMessage, server: ServerDep, identity
             f"Run {run_id} is no conversation; its agents are told their phase and nothing else.",
             hint="Ask for changes at an approval, or fork it with other requirements.",
         )
+    images = to_images(body.images)
     persona = await _find_persona(server, loaded, body)
-    message = message_event(loaded.run_id, body.text, persona=persona, by=identity.name)
-    seq = await write_and_wake(server, loaded.run_id, message)
+    if images:
+        check_seen(images, [persona or await _find_partner(server, loaded)], server.config)
+    message = message_event(loaded.run_id, body.text, persona=persona, by=identity.name, images=images)
+    seq = await write_and_wake(server, loaded.run_id, message, insert_images(loaded.run_id, images))
     return SentMessage(run_id=loaded.run_id, state=RunStatus(loaded.stored.run.state), seq=seq)
+
+
+async def _find_partner(server: Server, loaded: LoadedRun) -> AgentPersona:
+    """Return who answers as things stand."""
+    conversation = await read_conversation(server.db, loaded.run_id)
+    return conversation.persona_at(conversation.messages, loaded.personas[ROLE])
 
 
 async def _find_persona(server: Server, loaded: LoadedRun, body: SendMessage) -> AgentPersona | None:
@@ -60,6 +73,5 @@ async def _find_persona(server: Server, loaded: LoadedRun, body: SendMessage) ->
         repo = await server.engines.resolve_repository(loaded.stored.run.repo_path)
         persona, _ = await server.engines.choose_persona(repo, body.persona, is_simulated=False)
     else:
-        conversation = await read_conversation(server.db, loaded.run_id)
-        persona = conversation.persona_at(conversation.messages, loaded.personas[ROLE])
+        persona = await _find_partner(server, loaded)
     return persona if body.model is None else with_model(persona, body.model)

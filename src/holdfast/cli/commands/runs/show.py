@@ -67,6 +67,8 @@ def show_run(run_id: RUN_ID, as_json: JSON = False, store: STORE = None) -> None
         print_text(f"  {facts['sandbox']}")
     if requirements := facts["requirements_md"].strip():
         print_text(f"  wanted: {requirements.splitlines()[0][:100]}")
+    for image in facts["images"]:
+        print_text(f"  with {image}")
     print_text()
     print_text(table([[*phase_row(phase)[:3], _took(phase), phase_row(phase)[3]] for phase in facts["phases"]]))
     if isinstance(facts["error"], dict):
@@ -104,6 +106,7 @@ def read_run(run_id: str) -> dict[str, Any]:
         **run,
         "is_driven": is_driven,
         "sandbox": _describe_sandbox(run_id),
+        "images": _describe_images(run_id),
         "phases": [
             {
                 "key": row["phase_key"],
@@ -134,6 +137,13 @@ def _describe_sandbox(run_id: str) -> str:
     kinds = (EventKind.RUN_RESUMED, EventKind.RUN_STARTED)
     payload = next((found for kind in kinds if "sandbox" in (found := find_last_payload(run_id, kind))), {})
     return describe_sandbox(str(payload.get("sandbox", "")), payload.get("unsandboxed_by"))
+
+
+def _describe_images(run_id: str) -> list[str]:
+    from holdfast.images import read_labels
+    from holdfast.runtime.events import EventKind
+
+    return [str(label) for label in read_labels(find_last_payload(run_id, EventKind.RUN_CREATED).get("images"))]
 
 
 def _sum_usd(rows: "Iterable[dict[str, Any]]") -> float:

@@ -242,7 +242,8 @@ class RunView {
 	}
 
 	#drawWanted() {
-		const text = this.run.requirements_md?.trim();
+		const images = (this.run.images ?? []).map((name) => `- ${name}`).join("\n");
+		const text = [this.run.requirements_md?.trim(), images].filter(Boolean).join("\n\n");
 		if (!text || this.wanted.childElementCount) return;
 		if (!text.includes("\n") && firstLine(text, 120) === this.run.heading) return;
 		fill(this.wanted, h("details.wanted", h("summary.small", "What is wanted"), h("div.card.padded", markdown(text))));
