@@ -375,8 +375,6 @@ class WorkflowEngine:
         """Read where a run stands now. Raises `RunNotFound`."""
         return await read_result(self._db, run_id)
 
-    # -- inside -------------------------------------------------------------------------------------------------------
-
     async def _write_change(
         self,
         journal: Journal,

@@ -8,6 +8,7 @@ OTHER_WORDS = {
     "control": {"resume", "retry", "pause", "abort", "fork"},
     "events": {"events", "history"},
     "sessions": {"session", "login"},
+    "timeline": {"timeline", "model-call"},
     "diff": {"diff", "difference"},
 }
 
