@@ -193,7 +193,7 @@ def test_a_store_created_while_another_waits_to_create_it_is_seen(url: str, sql:
 def test_a_kill_while_the_store_is_created_leaves_nothing(place: Place, sql: Sql) -> None:
     process = place.start_process("")
     finish(process)
-    for table in ("events", "journal_runs", "blobs", "blob_refs", "snapshots", "holdfast_version"):
+    for table in ("events", "journal_runs", "blobs", "blob_refs", "snapshots", "flow_runs", "holdfast_version"):
         sql(f"DROP TABLE {table}")
     dying = subprocess.Popen([sys.executable, "-c", DIES_CREATING, place.target], stderr=subprocess.PIPE)
     dying.communicate()
