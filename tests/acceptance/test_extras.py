@@ -72,11 +72,16 @@ for name in sys.argv[1:]:
 print(json.dumps(answers))
 """
 WITH_AGENTS = [
-    *("demo", "init", "run", "resume", "pause", "retry", "fork", "merge", "trust"),
+    *("demo", "init", "run", "pause", "retry", "fork", "merge", "trust"),
     *("workflows list", "workflows show", "workflows validate", "personas list", "personas show"),
     *("db upgrade", "db check"),
 ]
-FOR_FLOWS_TOO = {"abort": "usage", "approve": "approval_not_found", "reject": "approval_not_found"}
+FOR_FLOWS_TOO = {
+    "abort": "usage",
+    "resume": "run_not_found",
+    "approve": "approval_not_found",
+    "reject": "approval_not_found",
+}
 LIGHT = ["runs list", "approvals list", "budget", "doctor"]
 
 

@@ -6,7 +6,16 @@ from tests.browser.conftest import OpenPage
 from tests.browser.test_everyone import check_access, settle
 from tests.support.browser_world import Served
 
-PATHS = ("/workflows", "/workflows/feature-delivery", "/personas", "/budget", "/settings", "/health", "/sign-in")
+PATHS = (
+    "/workflows",
+    "/workflows/feature-delivery",
+    "/personas",
+    "/budget",
+    "/settings",
+    "/health",
+    "/flows",
+    "/sign-in",
+)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

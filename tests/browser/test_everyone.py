@@ -93,7 +93,16 @@ def test_at_twice_the_size_nothing_is_cut_off(
 ) -> None:
     page = open_page(served, "/", width=640)  # a window of 1280 by 800 at 200 %
     page.set_viewport_size({"width": 640, "height": 400})
-    others = ("/new", "/workflows", "/workflows/feature-delivery", "/personas", "/budget", "/settings", "/health")
+    others = (
+        "/new",
+        "/workflows",
+        "/workflows/feature-delivery",
+        "/personas",
+        "/budget",
+        "/settings",
+        "/health",
+        "/flows",
+    )
     for path in ("/", f"/runs/{runs['waiting']}", f"/runs/{runs['done']}/changes", *others):
         page.goto(served.url + path)
         settle(page)

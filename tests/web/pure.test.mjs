@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Activity, outcomeOf } from "../../src/holdfast/web/js/model/activity.js";
+import { describeCall, describeFlow, toStepRow } from "../../src/holdfast/web/js/model/flow.js";
 import { parseInline, parseMarkdown } from "../../src/holdfast/web/js/model/markdown.js";
 import { findRoute, matchPath, toOwnPath } from "../../src/holdfast/web/js/model/routes.js";
 import { RunList } from "../../src/holdfast/web/js/model/run-list.js";
@@ -161,4 +162,24 @@ test("labels and signs along the time never lie on each other", () => {
   const signs = spread([10, 11, 12, 300, 598, 599, 600], { width: 600 });
   assert.ok(signs.every((x, index) => x >= 6 && x <= 594 && (index === 0 || x - signs[index - 1] >= 13)));
   assert.equal(signs[3], 300);
+});
+
+test("a flow's run is told from what the server knows of it", () => {
+  const told = [
+    { state: "completed" },
+    { state: "pending" },
+    { state: "paused", waits_for: "ship" },
+    { state: "running", is_driven: true, waits_for: "ship" },
+    { state: "running", is_driven: false, wake_at: "2026-11-18T00:00:00Z" },
+    { state: "running", is_driven: false },
+  ].map(describeFlow);
+  assert.deepEqual(told, ["", "is to be started", "waits for ship", "runs", "sleeps", "interrupted"]);
+  assert.equal(describeCall({ flow: "order", args: [7, "x"], kwargs: { by: null } }), 'order(7, "x", by=null)');
+
+  const step = { key: "g1.2/charge", lane: "g1.2", type: "step", attempts: 2, result: null, wake_at: null };
+  const times = { started_at: "2026-11-18T00:00:00Z", ended_at: "2026-11-18T00:00:02Z", retry_at: null };
+  const failed = toStepRow({ ...step, ...times, state: "failed", error: { type: "OSError", message: "gone" } });
+  assert.deepEqual([failed.depth, failed.value, failed.isFailed, failed.took], [1, "OSError: gone", true, "2.0 s"]);
+  const retried = toStepRow({ ...step, ...times, state: "waiting", ended_at: null, retry_at: "2026-11-18T00:01:00Z", error: null });
+  assert.deepEqual([retried.state, retried.nextAt, retried.took], ["to be retried", "2026-11-18T00:01:00Z", ""]);
 });

@@ -52,6 +52,7 @@ class FlowQuestionItem(BaseModel):
     key: str
     about: str
     show: Any
+    digest: str = Field(description="Of what is shown; an answer with it counts for nothing else.")
     requested_at: str | None
 
 
@@ -75,6 +76,7 @@ class AnswerFlow(BaseModel):
     key: ShortText
     action: ShortText
     comment: Annotated[Text, Field(max_length=100_000)] = ""
+    digest: ShortText | None = Field(default=None, description="The answer counts only for what was shown under it.")
     result: Any = Field(default=None, description="With `done`: what the call has returned.")
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # only on some way through another command is found on that way.
 _EXTRAS: "dict[str, Extra]" = {
     **dict.fromkeys(("commands.init", "commands.run", "commands.merge", "commands.trust"), "agents"),
-    **dict.fromkeys((*(f"commands.{name}" for name in ("resume", "retry", "pause", "fork", "restore")),), "agents"),
+    **dict.fromkeys((*(f"commands.{name}" for name in ("retry", "pause", "fork", "restore")),), "agents"),
     "commands.workflows": "agents",
     **dict.fromkeys(("commands.personas.list", "commands.personas.show", "commands.personas.new"), "agents"),
     **dict.fromkeys(("commands.db:upgrade", "commands.db:check"), "agents"),

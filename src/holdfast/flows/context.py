@@ -12,9 +12,8 @@ from typing import Any, Literal, TypeVar, overload
 
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ApprovalRejected, Nondeterminism
-from holdfast.flows.lane import LaneCursor, check_key, current_lane, describe_operation
+from holdfast.flows.lane import ChildPaused, LaneCursor, check_key, current_lane, describe_operation
 from holdfast.flows.operations.base import Operations
-from holdfast.flows.operations.child_flow import ChildPaused
 from holdfast.flows.step_call import StepCall
 from holdfast.flows.step_options import StepPolicy
 from holdfast.flows.typed_values.declared_types import result_codec

@@ -15,12 +15,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
-from holdfast.errors import Nondeterminism
+from holdfast.errors import Nondeterminism, RunPaused
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import MAIN_LANE, Record, RecordType, describe
-from holdfast.runtime.step import CancelRun, Interrupted, Stopped
+from holdfast.runtime.step import CancelRun, Interrupted, Stopped, Suspended
 
 Operation = tuple[RecordType | Literal["gather"], str]
+
+
+class ChildPaused(Suspended):
+    """A child waits for a person, and so does its parent: `error` says for what."""
+
+    def __init__(self, key: str, error: RunPaused) -> None:
+        super().__init__(key)
+        self.error = error
 
 
 def describe_operation(operation: Operation) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.enums import RunStatus
 from holdfast.runtime.events import Event, EventKind
-from holdfast.runtime.records import Record, Records, StepState
+from holdfast.runtime.records import Record, Records, StepState, fingerprint_of
 
 
 @dataclass
@@ -35,6 +35,8 @@ class FlowQuestion:
     about: str
     show: Any
     requested_at: float
+    digest: str = ""
+    """Of what is shown: an answer can name what it is about."""
 
 
 @dataclass
@@ -122,4 +124,5 @@ def _to_step(record: Record, times: list[float]) -> FlowStep:
 
 def _to_question(record: Record, event: Event) -> FlowQuestion:
     about = "outcome" if record.type == "step" else "approval"
-    return FlowQuestion(record.key, about, event.payload.get("show"), event.ts)
+    show = event.payload.get("show")
+    return FlowQuestion(record.key, about, show, event.ts, fingerprint_of(show=show)["show"])

@@ -5,7 +5,6 @@ It is therefore no `Exception`.
 """
 
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -83,6 +82,8 @@ class RetryPolicy:
         if attempt > self.retries or not isinstance(error, self.retry_on) or isinstance(error, self.no_retry_on):
             return None
         wait_s = min(self.backoff_s * 2.0 ** min(attempt - 1, 60), self.max_backoff_s)
+        import random  # few flows ever wait by chance
+
         return wait_s * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - no secret
 
 

@@ -42,6 +42,7 @@ def test_an_order_survives_the_death_of_the_application(tmp_path: Path) -> None:
         assert client.post("/orders/2", params={"amount": 500}).json()["run"] == "order-2"
         wait_until(lambda: client.get("/orders/1").json() == {"status": "completed"}, "the small order")
         wait_until(lambda: client.get("/orders/2").json() == {"status": "paused"}, "the large order to wait")
+        client.close()
         process.kill()
         process.communicate()
         process, client = start(tmp_path)

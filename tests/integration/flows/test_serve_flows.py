@@ -113,6 +113,20 @@ def test_the_commands_work_on_a_store_that_only_flows_have_written(tmp_path: Pat
     assert not (tmp_path / "none.db").exists()
 
 
+def test_a_flow_is_resumed_and_deleted_by_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path}/flows.db")
+    asyncio.run(start_flow("order", 3, run_id="three", store=tmp_path / "flows.db"))
+
+    waiting = CliRunner().invoke(app, ["resume", "three"])
+    assert (waiting.exit_code, "three:ship" in waiting.stdout) == (3, True)
+    refused = CliRunner().invoke(app, ["runs", "rm", "three", "--yes"])
+    assert (refused.exit_code, "run_not_in_state" in refused.output) == (1, True)
+    call("approve", "three:ship")
+    assert json.loads(call("resume", "three", "--json"))["result"] == "shipped 3"
+    assert json.loads(call("runs", "rm", "three", "--yes", "--json")) == [{"run_id": "three", "error": None}]
+    assert json.loads(call("runs", "list", "--json")) == []
+
+
 async def _pause(store: str) -> None:
     from holdfast import Context, RunPaused, run_flow
 

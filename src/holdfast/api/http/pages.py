@@ -21,6 +21,8 @@ PAGE_PATHS = (
     "/",
     "/runs/{rest:path}",
     "/inbox",
+    "/flows",
+    "/flows/{rest:path}",
     "/new",
     "/workflows",
     "/workflows/{rest:path}",

@@ -10,7 +10,7 @@ from holdfast.api.http.openapi import READ, READ_ONE, WRITE_ONE
 from holdfast.api.schemas import AbortRun, RunRef, ShortText
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.enums import RunStatus
-from holdfast.errors import RunNotFound
+from holdfast.errors import ApprovalStale, RunNotFound
 from holdfast.flows.answers import cancel_flow, decide
 from holdfast.flows.service.handle import FlowHandle
 from holdfast.presentation.flow_run import to_wire, view_flow
@@ -49,6 +49,7 @@ async def get_flow(run_id: FlowIdPath, server: ServerDep, _identity: Viewer) -> 
 async def answer_flow(run_id: FlowIdPath, body: AnswerFlow, server: ServerDep, identity: Approver) -> FlowAnswered:
     """Record an answer. The first one counts, and whoever drives the flow goes on with it."""
     store = server.journal.store
+    await _check_digest(server, run_id, body)
     await decide(run_id, body.key, body.action, store=store, comment=body.comment, by=identity.name, result=body.result)
     return FlowAnswered(run_id=run_id, key=body.key, action=body.action)
 
@@ -59,6 +60,18 @@ async def abort_flow(run_id: FlowIdPath, server: ServerDep, identity: Operator, 
     store = server.journal.store
     await cancel_flow(run_id, store=store, reason=body.reason if body else "", by=identity.name)
     return RunRef(run_id=run_id, state=await FlowHandle[Any](run_id, store).status())
+
+
+async def _check_digest(server: Server, run_id: str, body: AnswerFlow) -> None:
+    """Raise `ApprovalStale` if the answer is about something else than is asked now."""
+    if body.digest is None:
+        return
+    view = view_flow(run_id, await server.journal.read(run_id))
+    digests = [question.digest for question in view.questions if question.key == body.key]
+    if digests and body.digest not in digests:
+        raise ApprovalStale(
+            f"What {body.key!r} of run {run_id} shows has changed.", hint="Look at it again, then answer."
+        )
 
 
 async def _to_facts(server: Server, rows: list[FlowRow]) -> list[dict[str, Any]]:

@@ -4,8 +4,23 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from holdfast.cli.terminal.arguments import JSON, RUN_ID, YES, find_run_id, get_user, is_interactive
+from holdfast.cli.terminal.arguments import JSON, RUN_ID, STORE, YES, find_run_id, get_user, is_interactive
+from holdfast.cli.terminal.flow_runs import print_question, read_flow
+from holdfast.cli.terminal.output import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_WAITING,
+    finish,
+    plain,
+    print_json,
+    print_text,
+    say,
+    waiting_notice,
+)
 from holdfast.cli.terminal.requirements import PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, UNSANDBOXED, read_change
+from holdfast.cli.terminal.store import name_configured_store, read_events
+from holdfast.errors import ConfigInvalid, HoldfastError, RunPaused
+from holdfast.persistence.flow_listings import find_flow_run
 
 
 def resume(
@@ -19,13 +34,17 @@ def resume(
     persona: PERSONA = None,
     unsandboxed: UNSANDBOXED = False,
     as_json: JSON = False,
+    store: STORE = None,
 ) -> None:
     """Continue a run that was interrupted, or that waited for you.
 
-    Other personas or requirements start a new attempt of the phase that is running.
+    A flow goes on in this process; the setting flows names its module. Other personas or requirements start a new
+    attempt of the phase that is running.
 
     Example: holdfast resume 3f2a
     """
+    if find_flow_run(full_id := find_run_id(run_id)):
+        raise typer.Exit(_resume_flow(full_id, is_json=as_json))
     options = {"accept_drift": True} if accept_drift else {}
     change = read_change(requirements, requirements_file, persona, is_unsandboxed=unsandboxed)
     drive_on(run_id, "resume", is_yes=yes, is_json=as_json, change=change, **options)
@@ -51,7 +70,6 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
 
     from holdfast.cli.commands.trust import agree_to_change
     from holdfast.cli.terminal.arguments import find_repository
-    from holdfast.cli.terminal.output import finish, plain, say, waiting_notice
     from holdfast.persistence.raw_sql import read_phase_keys
 
     with waiting_notice("starting …"):
@@ -78,3 +96,50 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
             can_ask=is_interactive() and not is_json,
         )
         return finish(end.result, is_json=is_json, is_interrupted=end.is_interrupted)
+
+
+def _resume_flow(run_id: str, *, is_json: bool) -> int:
+    """Run a flow on in this process, by its name among the modules of `[flows]`, and return the exit code."""
+    import asyncio
+
+    from holdfast.config import load_config
+    from holdfast.flows.run import run_flow
+    from holdfast.flows.service.flow_registry import find_flow, load_flows
+    from holdfast.flows.typed_values.call_record import restore_call
+    from holdfast.runtime.records import Records
+
+    load_flows(load_config().flows)
+    created = Records(read_events(run_id)).created or {}
+    definition = find_flow(str(created.get("flow", "")))
+    if definition is None:
+        raise ConfigInvalid(
+            f"No module of the setting flows registers {created.get('flow')!r}, the flow of run {run_id}.",
+            hint='Name its module in the settings: [flows] modules = ["package.module"]',
+        )
+    args, kwargs = restore_call(definition.function, created)
+    error: Exception | None = None
+    try:
+        asyncio.run(run_flow(definition.function, *args, run_id=run_id, store=name_configured_store(), **kwargs))
+    except RunPaused as paused:
+        error = paused
+    except HoldfastError:
+        raise
+    except Exception as raised:  # the flow's own, which the journal has
+        error = raised
+    return _show_flow(run_id, error, is_json=is_json)
+
+
+def _show_flow(run_id: str, error: Exception | None, *, is_json: bool) -> int:
+    view = read_flow(run_id)
+    if is_json:
+        print_json({"run_id": run_id, "state": view.state, "result": view.result, "error": view.error})
+    elif isinstance(error, RunPaused):
+        for question in view.questions:
+            print_question(run_id, question.key, question.about, question.show)
+    elif error is not None:
+        say(plain(f"run {run_id} failed: {type(error).__name__}: {error}"))
+    else:
+        print_text(f"run {run_id} is {view.state}")
+    if isinstance(error, RunPaused):
+        return EXIT_WAITING
+    return EXIT_DONE if error is None else EXIT_FAILED

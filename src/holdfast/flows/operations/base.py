@@ -4,20 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
-from uuid import UUID
 
 from holdfast.errors import Nondeterminism
+from holdfast.flows import operations
 from holdfast.flows.lane import LaneCursor, Operation, check_key, current_lane
-from holdfast.flows.operations import (
-    cancel_delivery,
-    child_flow,
-    compensation,
-    event_wait,
-    notes,
-    recorded_values,
-    timer,
-    version_marker,
-)
 from holdfast.runtime.clock import now
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.journal import Journal
@@ -26,6 +16,8 @@ from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import CancelRun, Interrupted
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from holdfast.flows.context import Context
     from holdfast.flows.sync_context import SyncContext
 
@@ -56,41 +48,43 @@ class Operations:
         """Return the time in UTC, the same on every replay."""
         lane = self._current_lane()
         key = lane.take("value", "now")
-        value = recorded_values.record(self._log, lane, key, now)
-        return recorded_values.to_datetime(await self._in_lane(lane, ("value", key), value))
+        value = operations.recorded_values.record(self._log, lane, key, now)
+        return operations.recorded_values.to_datetime(await self._in_lane(lane, ("value", key), value))
 
     async def random(self) -> float:
         """Return a number from 0 up to, but not including, 1, the same on every replay."""
         lane = self._current_lane()
         key = lane.take("value", "random")
         return await self._in_lane(
-            lane, ("value", key), recorded_values.record(self._log, lane, key, recorded_values.new_number)
+            lane,
+            ("value", key),
+            operations.recorded_values.record(self._log, lane, key, operations.recorded_values.new_number),
         )
 
-    async def uuid(self) -> UUID:
+    async def uuid(self) -> "UUID":
         """Return a random UUID, the same on every replay."""
         lane = self._current_lane()
         key = lane.take("value", "uuid")
-        value = recorded_values.record(self._log, lane, key, recorded_values.new_uuid)
-        return UUID(await self._in_lane(lane, ("value", key), value))
+        value = operations.recorded_values.record(self._log, lane, key, operations.recorded_values.new_uuid)
+        return operations.recorded_values.to_uuid(await self._in_lane(lane, ("value", key), value))
 
     async def sleep(self, duration: float | timedelta) -> None:
         """Wait until `duration`, seconds or a `timedelta`, after the first time this line was reached.
 
         However often the process dies meanwhile; by the wall clock, and never longer than `duration`.
         """
-        seconds = timer.to_seconds(duration, "ctx.sleep")
+        seconds = operations.timer.to_seconds(duration, "ctx.sleep")
         lane = self._current_lane()
         key = lane.take("timer", "sleep")
-        work = timer.sleep(self._log, lane, key, seconds=seconds, park_after_s=self._park_after_s)
+        work = operations.timer.sleep(self._log, lane, key, seconds=seconds, park_after_s=self._park_after_s)
         await self._in_lane(lane, ("timer", key), work)
 
     async def sleep_until(self, moment: datetime) -> None:
         """Wait for a moment of the wall clock: an aware `datetime`. One that has passed is no wait."""
-        wake_at = timer.to_epoch(moment)
+        wake_at = operations.timer.to_epoch(moment)
         lane = self._current_lane()
         key = lane.take("timer", "sleep")
-        work = timer.sleep_for_moment(self._log, lane, key, wake_at=wake_at, park_after_s=self._park_after_s)
+        work = operations.timer.sleep_for_moment(self._log, lane, key, wake_at=wake_at, park_after_s=self._park_after_s)
         await self._in_lane(lane, ("timer", key), work)
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -102,10 +96,10 @@ class Operations:
         which of both happened is recorded.
         """
         check_key("wait", name)
-        seconds = None if timeout is None else timer.to_seconds(timeout, "timeout of ctx.wait_for")
+        seconds = None if timeout is None else operations.timer.to_seconds(timeout, "timeout of ctx.wait_for")
         lane = self._current_lane()
         key = lane.take("wait", name)
-        wait = event_wait.EventWait(self._log, self._journal, lane, key, name)
+        wait = operations.event_wait.EventWait(self._log, self._journal, lane, key, name)
         return await self._in_lane(lane, ("wait", key), wait.run(seconds, self._park_after_s))
 
     # -- children and compensation ------------------------------------------------------------------------------------
@@ -136,21 +130,23 @@ class Operations:
         Its id follows from this run's id and the place in the flow. If this run is cancelled, so is the child; if the
         child waits for a person, so does this run.
         """
-        name = child_flow.name_of(child)
+        name = operations.child_flow.name_of(child)
         check_key("child flow", name)
         lane = self._current_lane()
         key = lane.take("child", name)
-        run = child_flow.ChildRun(self._log, self._journal, lane, key, self._park_after_s)
+        run = operations.child_flow.ChildRun(self._log, self._journal, lane, key, self._park_after_s)
         work = run.run(child, args, kwargs, run_id=run_id)
         return await self._in_lane(lane, ("child", key), work)
 
-    def compensate(self, undo: Callable[_P, Any], *args: _P.args, **kwargs: _P.kwargs) -> "compensation.Compensation":
+    def compensate(
+        self, undo: Callable[_P, Any], *args: _P.args, **kwargs: _P.kwargs
+    ) -> "operations.compensation.Compensation":
         """Undo something if what comes after it fails or the run is cancelled: `async with ctx.compensate(undo, x):`.
 
         If the block is left by an error or a cancellation, `undo(*args, **kwargs)` is called as a step, and the error
         goes on. Blocks within each other undo from the inside out. A pause or a shutdown undoes nothing.
         """
-        return compensation.Compensation(self, undo, args, kwargs)  # type: ignore[arg-type]  # a Context
+        return operations.compensation.Compensation(self, undo, args, kwargs)  # type: ignore[arg-type]  # a Context
 
     # -- versions -----------------------------------------------------------------------------------------------------
 
@@ -168,7 +164,7 @@ class Operations:
                 return ancestor.versions[name]
             parent_id = ancestor.lane_id.rpartition("/")[0] or MAIN_LANE
             ancestor = None if ancestor.lane_id == MAIN_LANE else self._find_lane(parent_id)
-        work = version_marker.decide(self._log, lane, name, is_passed=self._has_passed(lane))
+        work = operations.version_marker.decide(self._log, lane, name, is_passed=self._has_passed(lane))
         return await self._in_lane(lane, ("version", lane.prefix + name), work)
 
     # -- what watchers see --------------------------------------------------------------------------------------------
@@ -187,7 +183,7 @@ class Operations:
 
     def _note(self, kind: EventKind, content: dict[str, Any]) -> None:
         lane = self._current_lane()
-        notes.note(self._log, lane, self._loop, kind, content, is_passed=self._has_passed)
+        operations.notes.note(self._log, lane, self._loop, kind, content, is_passed=self._has_passed)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -210,17 +206,17 @@ class Operations:
             if not self._log.is_cancel_held or lane.is_shielded:
                 lane.interrupted = request
                 raise
-            raise await cancel_delivery.deliver(self._log, lane, what, request) from None
+            raise await operations.cancel_delivery.deliver(self._log, lane, what, request) from None
         except Interrupted as interrupted:
             lane.interrupted = interrupted
             raise
         except asyncio.CancelledError:
             if self._log.is_cancel_held and self._log.records.cancel_request is not None:
-                cancel_delivery.forget_cancellation()
+                operations.cancel_delivery.forget_cancellation()
                 if lane.is_shielded:  # asked for again, while compensations run
                     lane.interrupted = lane.cancelled or CancelRun("", "")
                     raise lane.interrupted from None
-                raise await cancel_delivery.deliver(self._log, lane, what) from None
+                raise await operations.cancel_delivery.deliver(self._log, lane, what) from None
             lane.cut_off = what
             raise
         finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, RunBusy, RunCancelled, RunPaused
-from holdfast.flows.lane import LaneCursor
+from holdfast.flows.lane import ChildPaused, LaneCursor
 from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.flows.typed_values.value_codec import Codec
 from holdfast.runtime.checkpoint.base import check_run_id
@@ -21,18 +21,10 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.outcomes.failures import as_replayed, describe_whole, rebuild_error
 from holdfast.runtime.records import Record, Records, StepState, describe
 from holdfast.runtime.run_log import RunLog
-from holdfast.runtime.step import Stopped, Suspended
+from holdfast.runtime.step import Stopped
 
 _BUSY_LOOK_S = 1.0  # how often a child of another process is asked for, beside each of its appends
 _MAX_ID_CHARS = 180
-
-
-class ChildPaused(Suspended):
-    """A child waits for a person, and so does its parent: `error` says for what."""
-
-    def __init__(self, key: str, error: RunPaused) -> None:
-        super().__init__(key)
-        self.error = error
 
 
 def name_of(flow: Callable[..., Any]) -> str:

@@ -39,3 +39,7 @@ def new_uuid() -> str:
 
 def to_datetime(epoch_s: float) -> datetime:
     return datetime.fromtimestamp(epoch_s, UTC)
+
+
+def to_uuid(text: str) -> uuid.UUID:
+    return uuid.UUID(text)

@@ -15,6 +15,7 @@ startRouter({
 	"?": ["This help", showHelp],
 	"g r": goTo("Runs", "/"),
 	"g i": goTo("Inbox", "/inbox"),
+	"g f": goTo("Flows", "/flows"),
 	"g w": goTo("Workflows", "/workflows"),
 	"g p": goTo("Personas", "/personas"),
 	"g b": goTo("Budget", "/budget"),

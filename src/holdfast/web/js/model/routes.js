@@ -3,6 +3,7 @@ export const routes = [
 	{ path: "/", name: "runs" },
 	{ path: "/runs/:runId/:tab?", name: "runs", file: "run" },
 	{ path: "/inbox", name: "inbox" },
+	{ path: "/flows/:runId?", name: "flows" },
 	{ path: "/new", name: "new-run" },
 	{ path: "/workflows/:workflow?", name: "workflows" },
 	{ path: "/personas/:persona?", name: "personas" },
