@@ -278,7 +278,7 @@ class RunView {
 		if (params.runId !== this.runId) return false;
 		this.query = query;
 		// A run that is over opens on what it came to; whoever watches one to its end stays where they are.
-		this.#home ??= this.isOver ? "outcome" : "timeline";
+		this.#home ??= this.isOver ? "outcome" : this.run.workflow === "conversation" ? "activity" : "timeline";
 		const isRow = ["row", "open"].some((each) => query.has(each));
 		const name = Object.hasOwn(TABS, params.tab ?? "") ? params.tab : isRow ? "timeline" : this.#home;
 		if (name === this.#tabName) this.#tab?.query?.(query);
