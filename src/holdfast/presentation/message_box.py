@@ -25,9 +25,9 @@ def describe_message_box(run: RunFacts, workflow: str, role: Role) -> MessageBox
     why = None if role.includes(Role.OPERATOR) else f"This needs the role operator; you are {role.value}."
     is_running = run.state == RunStatus.RUNNING
     if workflow == CONVERSATION and run.state in (RunStatus.RUNNING, RunStatus.PENDING, RunStatus.PAUSED):
-        is_asked = run.state == RunStatus.PAUSED and run.pause_reason != PauseReason.MESSAGE
+        has_question = run.state == RunStatus.PAUSED and run.pause_reason != PauseReason.MESSAGE
         hint = "It is read before the agent's next call." if is_running else "@path/to/file takes a file along."
-        if is_asked:
+        if has_question:
             hint = "The agent reads it after your decision above."
         return MessageBox("Your message", hint, can_stop=is_running, why=why)
     working = [phase.key for phase in run.phases_in(RunPhaseState.RUNNING)]
