@@ -101,7 +101,7 @@ def test_a_failed_run_says_why_and_what_can_be_done(served: Served, open_page: O
     page = open_page(served, f"/runs/{run_id}")
 
     expect(page.locator(".run-status")).to_contain_text("Phase “draft” failed")
-    expect(page.get_by_role("button", name="Retry…")).to_be_visible()
+    expect(page.locator(".run-actions").get_by_role("button", name="Retry…")).to_be_visible()
     expect(page.locator(".tl-detail")).to_contain_text("Attempt 1 failed")
     page.keyboard.press("3")
     expect(page.locator(".artifact")).to_contain_text("Not valid")
