@@ -131,7 +131,7 @@ def test_a_failed_run_is_retried_at_the_phase_that_failed(served: Served, open_p
     served.wait_for(run_id, "failed")
     page = open_page(served, f"/runs/{run_id}")
 
-    page.get_by_role("button", name="Retry…").click()
+    page.locator(".run-actions").get_by_role("button", name="Retry…").click()
     expect(page.get_by_role("dialog")).to_contain_text("Phase “draft” starts again as attempt 2.")
     page.get_by_role("dialog").get_by_role("button", name="Retry").click()
 

@@ -98,10 +98,10 @@ def test_filters_live_in_the_address_and_an_empty_result_says_so(served: Served,
 def test_a_failed_run_says_why_and_what_can_be_done(served: Served, open_page: OpenPage) -> None:
     run_id = served.start_run("plain", title="Spoilt", persona_overrides={"author": "z-spoiler"})
     served.wait_for(run_id, "failed")
-    page = open_page(served, f"/runs/{run_id}")
+    page = open_page(served, f"/runs/{run_id}/timeline")
 
     expect(page.locator(".run-status")).to_contain_text("Phase “draft” failed")
-    expect(page.get_by_role("button", name="Retry…")).to_be_visible()
+    expect(page.locator(".run-actions").get_by_role("button", name="Retry…")).to_be_visible()
     expect(page.locator(".tl-detail")).to_contain_text("Attempt 1 failed")
     page.keyboard.press("3")
     expect(page.locator(".artifact")).to_contain_text("Not valid")

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 
 from holdfast.api.image_data import Images
 from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
+from holdfast.presentation.message_box import MessageBox
 from holdfast.presentation.status import Note, StatusLine
 from holdfast.presentation.tool_call import QuestionedCall
 from holdfast.workspace.refs import find_name_fault
@@ -326,6 +327,7 @@ class RunDetail(RunItem):
         description="What contains its commands where it was last driven; empty before.",
         examples=["commands run in bubblewrap"],
     )
+    message_box: MessageBox | None = Field(description="Where something can be said to its agent; nowhere if `null`.")
     telling: StatusLine = Field(description="What is happening and why, in one sentence.")
     refusals: dict[str, str | None] = Field(
         description="By verb why it would be refused now, for whoever asks; `null` where it would not be.",

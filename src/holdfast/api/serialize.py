@@ -26,6 +26,7 @@ from holdfast.persistence.listings import ListedRun
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
 from holdfast.persistence.runs import Spending, StoredRun
 from holdfast.presentation.format import cost, describe_sandbox
+from holdfast.presentation.message_box import describe_message_box
 from holdfast.presentation.status import (
     Note,
     OpenApproval,
@@ -173,6 +174,7 @@ def to_detail(record: RunRecord, *, reason: str | None, trace: RunTrace, role: R
             "sandbox": describe_sandbox(trace.progress.sandbox, trace.progress.unsandboxed_by),
             "telling": describe_run(facts, trace),
             "refusals": find_refusals(facts, role),
+            "message_box": describe_message_box(facts, run.workflow, role),
             "unsettled_usd": to_usd(record.spent.reserved_micros),
             "budget_usd": None if run.budget_micros is None else to_usd(run.budget_micros),
             "final_report_path": run.final_report_path,

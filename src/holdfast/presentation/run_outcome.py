@@ -22,7 +22,7 @@ _SEVERITIES = {"critical": "bad", "major": "bad", "minor": "waiting", "note": "i
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReviewFinding:
     tone: str
     severity: str
     where: str
@@ -38,7 +38,7 @@ class Review:
     text: str
     phase: str
     summary: str
-    findings: list[Finding]
+    findings: list[ReviewFinding]
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,9 @@ def _text(value: Mapping[str, Any], name: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _to_finding(facts: Mapping[str, Any]) -> Finding:
+def _to_finding(facts: Mapping[str, Any]) -> ReviewFinding:
     severity, where, what, remedy = (_text(facts, name) for name in ("severity", "where", "what", "remedy"))
-    return Finding(_SEVERITIES.get(severity, "idle"), severity, where, what, remedy)
+    return ReviewFinding(_SEVERITIES.get(severity, "idle"), severity, where, what, remedy)
 
 
 def _list_files(listed: Any) -> list[FileTotal]:

@@ -7,7 +7,7 @@ from holdfast.presentation.format import sentence_case
 from holdfast.runtime.run_fold.payload_text import first_line
 
 
-class Verdict(NamedTuple):
+class ReviewVerdict(NamedTuple):
     """What a review found: its tone, as a mark of a few words, and as a sentence."""
 
     tone: str
@@ -15,22 +15,22 @@ class Verdict(NamedTuple):
     sentence: str
 
 
-VERDICTS: Mapping[str, Verdict] = {
-    "approve": Verdict("good", "Approved by review", "The review approves it."),
-    "request_changes": Verdict("waiting", "Changes wanted", "The review asks for changes."),
-    "reject": Verdict("bad", "Rejected by review", "The review rejects it."),
-    "fixed": Verdict("good", "Fixed", "The fault is gone, as the verification saw it."),
-    "partly_fixed": Verdict("waiting", "Partly fixed", "The fault is only partly gone."),
-    "not_fixed": Verdict("bad", "Not fixed", "The fault is still there."),
+VERDICTS: Mapping[str, ReviewVerdict] = {
+    "approve": ReviewVerdict("good", "Approved by review", "The review approves it."),
+    "request_changes": ReviewVerdict("waiting", "Changes wanted", "The review asks for changes."),
+    "reject": ReviewVerdict("bad", "Rejected by review", "The review rejects it."),
+    "fixed": ReviewVerdict("good", "Fixed", "The fault is gone, as the verification saw it."),
+    "partly_fixed": ReviewVerdict("waiting", "Partly fixed", "The fault is only partly gone."),
+    "not_fixed": ReviewVerdict("bad", "Not fixed", "The fault is still there."),
 }
 
 
-def find_verdict(verdict: str | None) -> Verdict | None:
+def find_verdict(verdict: str | None) -> ReviewVerdict | None:
     """Return what to say of a verdict; a word of a workflow's own is passed on, and is neither good nor bad."""
     if not verdict:
         return None
     word = first_line(verdict, 40).replace("_", " ")
-    return VERDICTS.get(verdict, Verdict("idle", sentence_case(word), f"Its verdict is “{word}”."))
+    return VERDICTS.get(verdict, ReviewVerdict("idle", sentence_case(word), f"Its verdict is “{word}”."))
 
 
 def describe_merge(merged_into: str | None) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.cli.repl.files import include_files
 from holdfast.cli.repl.view import TalkView
 from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.engine import OpenEngine
@@ -23,6 +22,7 @@ from holdfast.engine.conversation.journal import (
     read_conversation,
     send_message,
 )
+from holdfast.engine.conversation.mentioned_files import include_files
 from holdfast.engine.results import RunResult
 from holdfast.engine.run.create import check_seen
 from holdfast.enums import RunStatus

@@ -148,14 +148,15 @@ def message_event(
     *,
     content: str = "",
     persona: AgentPersona | None = None,
+    phase: str = "",
     by: str = "",
     images: Sequence[Image] = (),
 ) -> Event:
-    """Make the event of a person's message; with `persona`, who answers from here on.
+    """Make the event of a person's message; with `persona`, who answers from here on; with `phase`, for its agent.
 
     The rows of its images are the caller's to write beside it.
     """
-    payload: dict[str, Any] = {"text": scrub_prompt(text), "by": by}
+    payload: dict[str, Any] = {"text": scrub_prompt(text), "by": by, **({"phase": phase} if phase else {})}
     if content and content != text:
         payload["content"] = scrub_prompt(content)
     if persona is not None:

@@ -24,6 +24,7 @@ from holdfast.engine.phase.artifact import (
 )
 from holdfast.engine.phase.command_shell import CommandKind
 from holdfast.engine.phase.commands import TemplateCommand, check_success, run_command, save_files
+from holdfast.engine.phase.person_messages import with_messages
 from holdfast.engine.phase.prompt import PhaseTask, render_envelope, render_repair
 from holdfast.engine.phase.repair import REPAIR_TURN, more_for_repair
 from holdfast.engine.scope import RunScope, utc_now
@@ -150,7 +151,8 @@ class PhaseAttempt:
         more = more_for_repair(scope, phase) if turn == REPAIR_TURN else None
 
         async def invoke() -> dict[str, Any]:
-            request = AgentTurn(phase, self._attempt, f"turn{turn}", messages, more or (lambda _journal: ()))
+            middleware = with_messages(scope, phase, f"{self._lane_id}/turn{turn}", more)
+            request = AgentTurn(phase, self._attempt, f"turn{turn}", messages, middleware)
             result = await invoke_agent(scope, request)
             said = last_text(result, limit=None)
             answer = await scope.on_disk(lambda: find_in_answer(said, phase, scope.registry)) if more else None

@@ -179,6 +179,7 @@ async def test_only_an_open_conversation_takes_messages(talking: Api) -> None:
     await wait_for_answers(talking, over, 1)
     await talking.operator.post(f"/api/runs/{over}/abort")
     workflow = await talking.start()
+    await talking.wait_for(workflow)
 
     refusals = [
         await talking.operator.post(f"/api/runs/{run_id}/messages", json={"text": "Hello?"})
@@ -187,7 +188,7 @@ async def test_only_an_open_conversation_takes_messages(talking: Api) -> None:
 
     assert [(answer.status_code, answer.json()["code"]) for answer in refusals] == [
         (409, "run_already_terminal"),
-        (409, "run_not_in_state"),
+        (409, "run_already_terminal"),
         (404, "run_not_found"),
     ]
 

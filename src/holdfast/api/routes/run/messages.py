@@ -1,9 +1,11 @@
-"""Messages of people in a conversation.
+"""Messages of people, in a conversation or to the agent of a phase that works.
 
 What a person says is an event of the run, so it is stored before anyone is woken, and an answer under way hears of it
 before its next step. The answers are read as any run's events are.
 """
 
+import asyncio
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -16,13 +18,15 @@ from holdfast.api.schemas import MessageText, RunIdPath, RunRef, ShortText
 from holdfast.api.server.run_requests import write_and_wake
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.engine.conversation.journal import ROLE, is_conversation, message_event, read_conversation
+from holdfast.engine.conversation.mentioned_files import include_files
 from holdfast.engine.conversation.persona_choice import with_model
 from holdfast.engine.run.create import check_seen
 from holdfast.engine.run.load import LoadedRun, load_run
-from holdfast.enums import RunStatus
-from holdfast.errors import RunNotInState
+from holdfast.enums import RunPhaseState, RunStatus
+from holdfast.errors import HoldfastError, RunNotInState
 from holdfast.persistence.statements import insert_images
 from holdfast.persona import AgentPersona
+from holdfast.workflow import Phase
 
 router = APIRouter(prefix="/api/runs", tags=["conversations"])
 
@@ -30,6 +34,7 @@ router = APIRouter(prefix="/api/runs", tags=["conversations"])
 class SendMessage(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"text": "And the tests?"}]})
     text: MessageText
+    phase: ShortText | None = Field(default=None, description="Whose agent is meant, where several phases work.")
     persona: ShortText | None = Field(default=None, description="Who answers from here on.")
     model: Annotated[ShortText | None, Field(min_length=1)] = Field(
         default=None, description="On which model, from here on."
@@ -41,22 +46,54 @@ class SentMessage(RunRef):
     seq: int = Field(description="The message's number in the journal; follow the events from here for the answer.")
 
 
-@router.post("/{run_id}/messages", status_code=202, responses=WRITE_ONE, summary="Say something in a conversation")
+@router.post("/{run_id}/messages", status_code=202, responses=WRITE_ONE, summary="Say something to an agent")
 async def send(run_id: RunIdPath, body: SendMessage, server: ServerDep, identity: Operator) -> SentMessage:
-    """Send a message. An answer under way is told before its next step; else the conversation goes on with this."""
+    """Send a message. An agent at work reads it before its next call; else the conversation goes on with this.
+
+    `@path` takes a file of the repository along, if its persona may read it.
+    """
     loaded = await load_run(server.db, run_id, ())
+    state = RunStatus(loaded.stored.run.state)
     if not is_conversation(loaded.template):
-        raise RunNotInState(
-            f"Run {run_id} is no conversation; its agents are told their phase and nothing else.",
-            hint="Ask for changes at an approval, or fork it with other requirements.",
-        )
-    images = to_images(body.images)
+        phase = _find_phase(loaded, body.phase)
+        content = await _with_files(server, loaded, body.text, loaded.personas.get(phase.role))
+        message = message_event(loaded.run_id, body.text, content=content, phase=phase.key, by=identity.name)
+        (stored,) = await server.journal.append(loaded.run_id, [message])
+        return SentMessage(run_id=loaded.run_id, state=state, seq=stored.seq)
     persona = await _find_persona(server, loaded, body)
+    content = await _with_files(server, loaded, body.text, persona or loaded.personas.get(ROLE))
+    images = to_images(body.images)
     if images:
         check_seen(images, [persona or await _find_partner(server, loaded)], server.config)
-    message = message_event(loaded.run_id, body.text, persona=persona, by=identity.name, images=images)
+    message = message_event(loaded.run_id, body.text, content=content, persona=persona, by=identity.name, images=images)
     seq = await write_and_wake(server, loaded.run_id, message, insert_images(loaded.run_id, images))
-    return SentMessage(run_id=loaded.run_id, state=RunStatus(loaded.stored.run.state), seq=seq)
+    return SentMessage(run_id=loaded.run_id, state=state, seq=seq)
+
+
+def _find_phase(loaded: LoadedRun, key: str | None) -> Phase:
+    """Return the phase whose agent is meant. Raises `RunNotInState` unless it works."""
+    rows = loaded.stored.phases.values() if loaded.stored.run.state == RunStatus.RUNNING else ()
+    working = [row.phase_key for row in rows if row.state == RunPhaseState.RUNNING]
+    if key in working or (key is None and len(working) == 1):
+        return loaded.template.phase(key or working[0])
+    if key is None and working:
+        raise RunNotInState("Several phases are at work.", hint=f"Say which is meant: {', '.join(working)}.")
+    raise RunNotInState(
+        f"Nobody works on {f'phase {key!r} of ' if key else ''}run {loaded.run_id} who could read a message.",
+        hint="Ask for changes at an approval, or fork it with other requirements.",
+    )
+
+
+async def _with_files(server: Server, loaded: LoadedRun, text: str, persona: AgentPersona | None) -> str:
+    """Return the message as the agent is told it: with the files that it mentions, as far as they may be read."""
+    if "@" not in text or persona is None:
+        return ""
+    try:
+        repo = await server.engines.resolve_repository(loaded.stored.run.repo_path)
+    except HoldfastError:
+        return ""  # it is not on this machine: the agent has the files in its own folder
+    mentioned = await asyncio.to_thread(include_files, text, Path(repo), persona.permissions)
+    return "\n".join([mentioned.content, *mentioned.refused])
 
 
 async def _find_partner(server: Server, loaded: LoadedRun) -> AgentPersona:

@@ -52,6 +52,10 @@ export class Activity {
 				return this.#keyed(event, payload, { type: "message", state: "open", text: "" });
 			case "model.response":
 				return this.#answer(event, payload);
+			case "message.received":
+				return this.#push(event, { type: "person", text: str(payload.text), by: str(payload.by), phase: str(payload.phase) });
+			case "step.completed":
+				return this.#deliver(payload);
 			case "reasoning.summary":
 				return this.#push(event, { type: "thought", text: str(payload.text) });
 			case "tool.started":
@@ -95,6 +99,15 @@ export class Activity {
 		entry.text += str(payload.text);
 		entry.version++;
 		return entry;
+	}
+
+	// An agent has got these messages; in a conversation a turn begins with them.
+	#deliver({ key, result }) {
+		if (!/\/inbox\d+$/.test(key)) return null;
+		for (const entry of this.entries) {
+			if (entry.type === "person" && result?.messages?.includes(entry.seq)) Object.assign(entry, { isRead: true, version: entry.version + 1 });
+		}
+		return null;
 	}
 
 	// Of a run that neither waited nor was over the process has died.

@@ -207,6 +207,9 @@ class RunView {
 		this.#drawHead();
 		this.#drawTabs();
 		this.#tab?.update?.(true);
+		if (this.#home !== "outcome" || this.isOver) return;
+		this.#home = "timeline"; // it was retried
+		this.turnTo(this);
 	}
 
 	#drawHead() {
@@ -276,9 +279,9 @@ class RunView {
 
 	turnTo({ params, query }) {
 		if (params.runId !== this.runId) return false;
-		this.query = query;
+		Object.assign(this, { params, query });
 		// A run that is over opens on what it came to; whoever watches one to its end stays where they are.
-		this.#home ??= this.isOver ? "outcome" : "timeline";
+		this.#home ??= this.isOver ? "outcome" : this.run.workflow === "conversation" ? "activity" : "timeline";
 		const isRow = ["row", "open"].some((each) => query.has(each));
 		const name = Object.hasOwn(TABS, params.tab ?? "") ? params.tab : isRow ? "timeline" : this.#home;
 		if (name === this.#tabName) this.#tab?.query?.(query);

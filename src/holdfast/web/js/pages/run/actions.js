@@ -10,7 +10,7 @@ export function actionBar(view) {
 	const offered = [
 		[state === "failed", "Retry…", "retry", "main"],
 		[isPaused && reason === "budget", "Give it more money…", "top_up", "main"],
-		[isPaused && !["approval", "budget", "outcome"].includes(reason), "Resume run", "resume", "main"],
+		[isPaused && !["approval", "budget", "outcome", "message"].includes(reason), "Resume run", "resume", "main"],
 		[state === "running", "Pause run", "pause"],
 		[!view.isOver, "Abort run…", "abort", "bad"],
 	];

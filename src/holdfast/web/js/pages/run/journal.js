@@ -3,6 +3,7 @@ import { fill, h, reconcile } from "../../h.js";
 import { brief } from "../../model/activity.js";
 import { longText, markdown, raw } from "../../parts/text.js";
 import { button, empty, facts, loading, mark, searchBox, shape } from "../../parts/ui.js";
+import { messageComposer } from "./composer.js";
 import { WindowedRows } from "../../parts/windowed.js";
 import { setQuery } from "../../router.js";
 
@@ -20,14 +21,17 @@ export function activity(panel, view) {
 	const jump = () => list.lastElementChild?.scrollIntoView({ block: "end" });
 	const box = followBox(() => box.checked && jump());
 	let shown = SHOWN;
-	panel.append(h("div.panel-bar", earlier, followLabel(box), button("Jump to the latest", jump, { kind: "tiny" })), list);
+	const composer = messageComposer(view);
+	panel.append(h("div.panel-bar", earlier, followLabel(box), button("Jump to the latest", jump, { kind: "tiny" })), list, composer.element);
 
 	function update() {
 		const { entries } = view.activity;
+		composer.update();
 		if (!entries.length) return fill(list, h("li", loading("Waiting for the first events…")));
 		const from = Math.max(0, entries.length - shown);
 		reconcile(list, entries.slice(from).map(nodeOf));
 		fill(earlier, from > 0 && button(`Show ${count(Math.min(from, MORE))} earlier of ${count(from)}`, () => ((shown += MORE), update()), { kind: "tiny" }));
+		composer.update();
 		if (box.checked) jump();
 	}
 
@@ -54,6 +58,8 @@ const DRAW = {
 		if (text) return h("div.said", markdown(text), state === "open" && h("span.caret", { "aria-hidden": "true" }));
 		return h("div.said", h("p.soft", state === "open" ? mark("busy", "The model is thinking…") : "(no text; see its calls)"));
 	},
+	person: ({ text, by, phase, isRead }) =>
+		h("div.person", h("p.small.soft", h("span.foreign", by || "Somebody"), phase && [` to “${phase}”`, isRead ? ", read" : ", not read yet"]), markdown(text)),
 	thought: ({ text }) => folded("What the model thought", text),
 	note: ({ tone, text }) => h(`p.mark.tone-${tone}`, shape(tone), h("span.foreign", text)),
 	tool({ state, name, args, output, outcome, took }, isOpen) {
