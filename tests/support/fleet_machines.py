@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.forked_command import Speaking
 
-FLOWS = '''
+FLOWS = """
 import asyncio
 from pathlib import Path
 from holdfast import flow
@@ -40,7 +40,7 @@ async def ask(ctx, name):
     await ctx.step(note, f"{name} before", name="before")
     await ctx.approve("Go on?", key="go")
     await ctx.step(note, f"{name} after", name="after")
-'''
+"""
 
 
 class Machine:
@@ -83,7 +83,7 @@ def machines(folder: Path, url: str, *names: str, arguments: tuple[str, ...] = (
         for machine in started:
             if machine.is_running:
                 os.kill(machine.pid, signal.SIGCONT)
-                machine.end()
+            machine.end()
 
 
 def main() -> None:
