@@ -30,6 +30,7 @@ STORED = {
 SHARED_MODULES = {
     # about one thing, each on its own layer: route, command, rows, engine, words
     *("approvals", "artifacts", "budget", "catalog", "cleanup", "conversation", "cost", "db", "deletion", "diff"),
+    *("fleet", "worker"),
     *(
         "doctor",
         "engine",

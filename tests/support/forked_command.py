@@ -85,7 +85,8 @@ class Speaking:
         return self._out.readline()
 
     def end(self, number: int) -> int:
-        self.process.send_signal(number)
+        if self.process.poll() is None:
+            self.process.send_signal(number)
         code = self.process.wait()
         self._out.close()
         return code

@@ -52,8 +52,8 @@ TOKENS = {
     "revoke": Entry("Revoke a token; it stops working at once.", "commands.token:revoke"),
 }
 WORKERS = {
-    "list": Entry("List the workers and what they drive.", "commands.workers:list_all"),
-    "drain": Entry("Let a worker take nothing more, and end.", "commands.workers:drain"),
+    "list": Entry("List the workers and what they drive.", "commands.worker:list_all"),
+    "drain": Entry("Let a worker take nothing more, and end.", "commands.worker:drain"),
 }
 APPROVALS = {
     "list": Entry("List what waits for a person.", "commands.approvals:approvals"),
@@ -92,7 +92,7 @@ SECTIONS = {
         "serve": Entry("Serve the API and the web pages, and drive runs.", "commands.serve:serve"),
         "worker": Entry("Drive runs and flows from Postgres, beside other workers.", "commands.worker:worker"),
         "workers": Entry(
-            "List the workers of the database, or let one end.", "commands.workers:list_all", members=WORKERS
+            "List the workers of the database, or let one end.", "commands.worker:list_all", members=WORKERS
         ),
         "token": Entry("Manage tokens for the API.", members=TOKENS),
         "explain": Entry("Explain an error code, or print a page of the documentation.", "commands.explain:explain"),

@@ -22,7 +22,7 @@ _EXTRAS: "dict[str, Extra]" = {
     "commands.workflows": "agents",
     **dict.fromkeys(("commands.personas.list", "commands.personas.show", "commands.personas.new"), "agents"),
     **dict.fromkeys(("commands.db:upgrade", "commands.db:check"), "agents"),
-    **dict.fromkeys(("commands.serve", "commands.token", "commands.worker", "commands.workers"), "server"),
+    **dict.fromkeys(("commands.serve", "commands.token", "commands.worker"), "server"),
 }
 
 

@@ -289,10 +289,10 @@ async def make_queue_tables(db: Database, schema_sql: str) -> None:
         await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SQL_LOCK})
         if not await session.scalar(text(_HAS_QUEUE)):
             connection = await session.connection()
-            await connection.exec_driver_sql(_DROP_QUEUE)
             raw = (await connection.get_raw_connection()).driver_connection
             assert raw is not None
-            await raw.execute(schema_sql)  # several statements, and percent signs that are no parameters
+            for sql in (_DROP_QUEUE, schema_sql):  # several statements, and percent signs that are no parameters
+                await raw.execute(sql)
         await session.commit()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.extras import name_missing_extra
 
 with name_missing_extra(__name__):
-    from sqlalchemy import BigInteger, Float, ForeignKey, Index, LargeBinary, Text, text
+    from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, Text, text
     from sqlalchemy.engine import Dialect
     from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
     from sqlalchemy.types import TypeDecorator
@@ -359,40 +359,6 @@ class TreePackRow(Base):
     """Names below the run's refs, and the commits they stand for."""
     pack: Mapped[bytes] = mapped_column(LargeBinary)
     created_at: Mapped[str] = _text()
-
-
-class WorkerRow(Base):
-    """A process that drives runs; times are seconds since 1970 by the database's clock."""
-
-    __tablename__ = "workers"
-
-    name: Mapped[str] = mapped_column(PlainText, primary_key=True)
-    process: Mapped[str] = _text()
-    """Which process it is, as `process_owner` writes it: names are used again."""
-    machine: Mapped[str] = _text()
-    version: Mapped[str] = _text()
-    queues: Mapped[Any] = mapped_column(JsonText, default="[]", server_default="[]")
-    flows: Mapped[Any] = mapped_column(JsonText, default="[]", server_default="[]")
-    slots: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
-    driven: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
-    is_draining: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
-    since: Mapped[float] = mapped_column(Float(53), default=0.0, server_default="0")
-    seen_at: Mapped[float] = mapped_column(Float(53), default=0.0, server_default="0")
-    sweeps_until: Mapped[float] = mapped_column(Float(53), default=0.0, server_default="0")
-    """Until then it is the one that looks for what is due."""
-
-
-class RunLookRow(Base):
-    """A worker looked at a run and could not drive it: why, and when it tries again."""
-
-    __tablename__ = "run_looks"
-
-    run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
-    worker: Mapped[str] = mapped_column(PlainText, primary_key=True)
-    missing: Mapped[str] = _text()
-    """The key or program that it lacks, if that is why."""
-    reason: Mapped[str] = _text()
-    again_at: Mapped[float] = mapped_column(Float(53), default=0.0, server_default="0")
 
 
 class TokenRow(Base):

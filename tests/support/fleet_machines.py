@@ -1,0 +1,96 @@
+"""Machines for tests: workers as processes, each with its own data directory and its own name as a machine.
+
+`main` is the program: its first argument is the folder of the gates, the others are those of `holdfast worker`.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.forked_command import Speaking
+
+FLOWS = """
+import asyncio
+from pathlib import Path
+from holdfast import flow
+
+EFFECTS = Path(__file__).with_name("effects")
+
+
+def note(word):
+    with EFFECTS.open("a") as file:
+        file.write(word + "\\n")
+    return word
+
+
+@flow("count")
+async def count(ctx, name, steps):
+    done = []
+    for number in range(steps):
+        done.append(await ctx.step(note, f"{name} {number}", name=f"step {number}"))
+        await asyncio.sleep(0.05)
+    return len(done)
+
+
+@flow("ask")
+async def ask(ctx, name):
+    await ctx.step(note, f"{name} before", name="before")
+    await ctx.approve("Go on?", key="go")
+    await ctx.step(note, f"{name} after", name="after")
+"""
+
+
+class Machine:
+    """A worker on a machine of its own."""
+
+    def __init__(self, folder: Path, url: str, name: str, *arguments: str, **settings: str) -> None:
+        self.name = name
+        self.data_dir = folder / f"data-{name}"
+        environment = {
+            **os.environ,
+            "HOLDFAST_DATABASE_URL": url,
+            "HOLDFAST_WORKSPACE_ROOT": str(folder / "work"),
+            "HOLDFAST_DATA_DIR": str(self.data_dir),
+            "HOLDFAST_CONFIG": str(folder / "config" / "config.toml"),
+            "HOLDFAST_TEST_MACHINE": name,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            **settings,
+        }
+        command = [str(folder / "gates"), "worker", "--name", name, *arguments]
+        self._process = Speaking(command, environment, folder / f"{name}.log", entry=f"{__name__}:main")
+        self._process.read_line()
+        self.pid = self._process.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.process.poll() is None
+
+    def end(self, sig: int = signal.SIGKILL) -> int:
+        return self._process.end(sig)
+
+
+@contextmanager
+def machines(folder: Path, url: str, *names: str, arguments: tuple[str, ...] = ()) -> Iterator[list[Machine]]:
+    (folder / "config").mkdir(exist_ok=True)
+    (folder / "config" / "config.toml").touch()
+    started = [Machine(folder, url, name, *arguments) for name in names]
+    try:
+        yield started
+    finally:
+        for machine in started:
+            if machine.is_running:
+                os.kill(machine.pid, signal.SIGCONT)
+            machine.end()
+
+
+def main() -> None:
+    from tests.support.api.server_world import use_note_agents
+
+    from holdfast.cli.app import main as command
+
+    use_note_agents(Path(sys.argv[1]))
+    sys.argv = ["holdfast", *sys.argv[2:]]
+    command()
