@@ -14,6 +14,7 @@ from holdfast.api.schemas import Decide, ForkRun, ResumeRun, RetryRun, StartRun,
 from holdfast.api.server.server import Server
 from holdfast.engine.approvals.questions import UNSET, to_question
 from holdfast.engine.run.change import ChangeRequest
+from holdfast.engine.run.create import RunOrder
 from holdfast.engine.run.load import get_run, load_run
 from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import RunStatus
@@ -29,7 +30,7 @@ from holdfast.persistence.access import find_answer, remember_answer
 from holdfast.persistence.fleet import RUN_QUEUE
 from holdfast.persistence.models import ApprovalRow, IdempotencyRow
 from holdfast.persistence.runs import StoredRun, find_approval
-from holdfast.persistence.statements import set_wake
+from holdfast.persistence.statements import set_wake, to_time_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 
@@ -81,6 +82,7 @@ async def start_run(server: Server, body: StartRun, *, by: str, key: str | None 
             title=body.title,
             started_by=by,
             is_unsandboxed=body.unsandboxed,
+            order=RunOrder(body.queue, body.priority, None if body.at is None else to_time_text(body.at)),
             beside=beside,
         )
 

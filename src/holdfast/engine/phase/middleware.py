@@ -120,7 +120,7 @@ def make_middleware(
         hooks=PhaseHooks(scope, phase, attempt) if scope.template.hooks else None,
         before_command=before_command,
         retries=RetryRules.of(persona, scope.config),
-        provider_slot=get_rate_limits(scope.config).slot(provider_of(persona), scope.run_id),
+        provider_slot=get_rate_limits(scope.config, scope.db).slot(provider_of(persona), scope.run_id),
         keeps_prompts=scope.config.keep_prompts,
     )
     journal = JournalMiddleware(

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Required, TypedDict
@@ -34,6 +34,8 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.step import SameCommit
 from holdfast.workflow import WorkflowTemplate
 
+DEFAULT_QUEUE = "runs"
+
 
 class RunOptions(TypedDict, total=False):
     """The keywords of `WorkflowEngine.run`."""
@@ -47,6 +49,24 @@ class RunOptions(TypedDict, total=False):
     title: str
     started_by: str
     is_unsandboxed: bool
+    order: "RunOrder"
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """When a run comes to be driven, and by whom: its queue, its priority among its user's runs, and its time."""
+
+    queue: str = ""
+    """Empty for the first of the setting `queues`."""
+    priority: int = 0
+    due_at: str | None = None
+    """Not before; a time as rows hold it."""
+    schedule: str | None = None
+    """The schedule that started it."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what differs from the usual."""
+        return {name: value for name, value in asdict(self).items() if value}
 
 
 @dataclass(frozen=True)
@@ -65,6 +85,7 @@ class RunRequest:
     started_by: str = ""
     is_unsandboxed: bool = False
     """The person who starts it chose that its commands run without a sandbox."""
+    order: RunOrder = RunOrder()
 
 
 @dataclass(frozen=True)
@@ -83,6 +104,7 @@ class NewRun:
     forked_from: str | None = None
     base_commit: str | None = None
     is_unsandboxed: bool = False
+    order: RunOrder = RunOrder()
     schemas: Mapping[str, Any] = field(default_factory=dict)
     """The artifact schemas that count for it from now on."""
 
@@ -101,6 +123,7 @@ class NewRun:
             "started_by": self.started_by,
             "bindings": {role: binding.explanation for role, binding in self.bindings.items()},
             **({"unsandboxed": True} if self.is_unsandboxed else {}),
+            **({"order": self.order.facts()} if self.order.facts() else {}),
         }
 
 
@@ -151,6 +174,10 @@ def _to_row(new: NewRun) -> NewRunRow:
         started_by=new.started_by,
         is_simulated=all(binding.backend is Backend.SIMULATED for binding in new.bindings.values()),
         forked_from=new.forked_from,
+        queue=new.order.queue or DEFAULT_QUEUE,
+        priority=new.order.priority,
+        due_at=new.order.due_at,
+        schedule=new.order.schedule,
     )
 
 
