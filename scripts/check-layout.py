@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "holdfast"
 MOST_MODULES = 21
+MOST_BY_FOLDER = {"cli/commands": 26}  # one for each command: the commands decide how many
 MOST_LINES, LEAST_LINES = 400, 25
 LONG_BY_INTENTION = {"errors.py"}
 GERUND_EXCEPTIONS = {"testing", "binding", "coding", "string"}  # nouns of the field: a role's binding, a coding agent
@@ -58,7 +59,7 @@ SHARED_MODULES = {
         "server",
         *("statistics", "list", "show"),
     ),
-    *("timeline", "trust", "workflow", "workflows", "workspace"),
+    *("limits", "schedules", "timeline", "trust", "workflow", "workflows", "workspace"),
     # the same part of several packages
     *("app", "append", "base", "driver", "schema", "store", "transaction"),
     # told apart by their folder alone
@@ -136,8 +137,8 @@ def check_folders(modules: list[Module]) -> Iterator[str]:
     for module in modules:
         sizes[module.folder] += module.file != "__init__.py"
     for folder, size in sorted(sizes.items()):
-        if size > MOST_MODULES:
-            yield f"{folder or 'holdfast'}: {size} modules, at most {MOST_MODULES}"
+        if size > (most := MOST_BY_FOLDER.get(folder, MOST_MODULES)):
+            yield f"{folder or 'holdfast'}: {size} modules, at most {most}"
 
 
 def check_sizes(module: Module) -> Iterator[str]:

@@ -41,6 +41,7 @@ class Config:
     run_budget_usd: float | None = None
     day_budget_usd: float | None = None
     max_parallel_runs: int = 4
+    queues: tuple[str, ...] = ("runs",)  # the names there are; the first is for runs that name none
     max_parallel_model_calls: PerProvider = (("*", 16),)
     model_calls_per_minute: PerProvider = ()
     model_answer_timeout_s: float | None = None
@@ -66,8 +67,7 @@ class Config:
     """The repositories, by the beginning of their URL, that a request to `serve` may name."""
     gc_at: str | None = None
     """When `serve` cleans up, by the clock of its machine: `HH:MM`."""
-    gc_older_than: float = 0.0
-    """Seconds, as the next one."""
+    gc_older_than: float = 0.0  # seconds, as the next one
     gc_runs_older_than: float | None = None
     gc_max_size: int | None = None
     """Bytes."""
@@ -384,7 +384,7 @@ _PARSERS: dict[str, Callable[[str, _RawValue], object]] = {
     "model_max_wait_s": _parse_wait,
     "keep_prompts": _parse_switch,
     "search_url": _parse_address,
-    "allowed_hosts": _parse_names,
+    **dict.fromkeys(("allowed_hosts", "queues"), _parse_names),
     "allow_unsandboxed": _parse_switch,
     "trusted_proxies": _parse_networks,
     "keep_worktrees": _parse_switch,

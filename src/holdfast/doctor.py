@@ -17,6 +17,7 @@ from holdfast.persistence.doctor_queries import (
     count_runs,
     find_damage,
     read_latest_update,
+    read_limit_rows,
     read_run_states,
     read_schema_version,
 )
@@ -45,7 +46,7 @@ def check_all(config: Config | None = None) -> Iterator[Check]:
         return
     yield Check("settings", "good", f"data in {config.data_dir}")
     looks: list[Callable[[Config], Iterator[Check]]] = [
-        *(_python, _packages, _git, _folder, _disk, _database, _clock, _worktrees, _sandbox, _models)
+        *(_python, _packages, _git, _folder, _disk, _database, _limits, _clock, _worktrees, _sandbox, _models)
     ]
     for look in looks:
         try:
@@ -123,6 +124,13 @@ def _database(config: Config) -> Iterator[Check]:
         yield Check("database", "bad", damage, "Restore a backup; see holdfast db check.")
     else:
         yield Check("database", "good", f"schema {found}, {plural(count_runs(config), 'run')}")
+
+
+def _limits(config: Config) -> Iterator[Check]:
+    from holdfast.fleet.limits import find_differences, to_limit
+
+    for difference in find_differences(config, [to_limit(row) for row in read_limit_rows(config)]):
+        yield Check("limits", "warning", difference, "Change the setting, or: holdfast limits set")
 
 
 def _clock(config: Config) -> Iterator[Check]:

@@ -7,7 +7,8 @@ HoldfastError
 │              TemplateNotFound  PersonaNotFound  SchemaNotFound
 ├── store      StoreError: StoreUnsupported  StoreNewer  StoreUnreadable  StoreFull  StoreBusy  StoreUnavailable
 │              JournalCorrupt  SequenceConflict  RowRefused
-├── owner      RunBusy  LeaseLost
+├── owner      RunBusy  LeaseLost  RunWaits
+├── order      QueueUnknown  LimitInvalid  ScheduleInvalid  ScheduleNotFound
 ├── run        RunNotFound  RunAlreadyTerminal  RunNotInState  RunMetadataMissing  TemplateLoadFailed
 │              RunPaused  RunCancelled  UnmergedResult  CleanupBusy
 ├── step       Nondeterminism  StepFailed  StepTimeout  EventTimeout  ToolOutcomeUnknown  ToolDenied
@@ -200,6 +201,34 @@ class RunBusy(HoldfastError):
     code = "run_busy"
     error_class = ErrorClass.RETRYABLE
     default_hint = "Wait for the process that owns the run, or end it."
+
+
+class RunWaits(HoldfastError):
+    """A limit has no place free for the run; it stays as it is."""
+
+    code = "run_waits"
+    error_class = ErrorClass.RETRYABLE
+    default_hint = "It stays as it is; holdfast serve starts it when there is a place, or resume it later."
+
+
+class QueueUnknown(HoldfastError):
+    code = "queue_unknown"
+    default_hint = "The setting `queues` lists them."
+
+
+class LimitInvalid(HoldfastError):
+    code = "limit_invalid"
+    default_hint = "`holdfast limits list` shows which there are."
+
+
+class ScheduleInvalid(HoldfastError):
+    code = "schedule_invalid"
+    default_hint = "A schedule is a cron line of five fields, such as '30 2 * * 1-5', and a time zone."
+
+
+class ScheduleNotFound(HoldfastError):
+    code = "schedule_not_found"
+    default_hint = "`holdfast schedule list` shows which there are."
 
 
 class LeaseLost(HoldfastError):

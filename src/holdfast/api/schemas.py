@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Path, Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
 from holdfast.api.image_data import Images
 from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
@@ -100,6 +100,11 @@ class StartRun(_Request):
         description="Commands run without a sandbox; refused unless the setting `allow_unsandboxed` is on.",
         examples=[False],
     )
+    queue: ShortText = Field(default="", description="One of the setting `queues`; else its first.", examples=["runs"])
+    priority: Annotated[int, Field(ge=-1000, le=1000, strict=True)] = Field(
+        default=0, description="Among the runs of one user the higher goes first."
+    )
+    at: AwareDatetime | None = Field(default=None, description="Not before this time.", examples=[None])
 
 
 class _ChangeRun(_Request):
@@ -207,6 +212,11 @@ class RunItem(RunRef):
     error: Any = None
     pause_reason: str | None = None
     waiting_for: str | None = Field(default=None, description="Why nothing moves, if nothing does.")
+    queue: str = "runs"
+    priority: int = 0
+    due_at: str | None = Field(default=None, description="Left alone until then.", examples=[None])
+    waits_for: str | None = Field(default=None, description="The place it waits for.", examples=[None])
+    schedule: str | None = Field(default=None, description="What started it.", examples=[None])
     cost_usd: float = Field(description="Real money alone.")
     reserved_usd: float = Field(description="The part of it that is held for calls without an answer.", examples=[0.04])
     perhaps_paid_usd: float = Field(

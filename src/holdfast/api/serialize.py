@@ -36,6 +36,7 @@ from holdfast.presentation.status import (
     describe_in_list,
     describe_question,
     describe_run,
+    describe_wait,
     explain_question,
     find_pause,
     find_refusals,
@@ -81,6 +82,7 @@ def _run_fields(run: RunRow, facts: RunFacts, spent: Spending) -> dict[str, Any]
 _SAME_NAMES = (
     *("state", "workflow", "title", "repo_path", "base_branch", "created_at", "updated_at", "started_at", "ended_at"),
     *("started_by", "is_simulated", "forked_from", "error", "pause_reason"),
+    *("queue", "priority", "due_at", "waits_for", "schedule"),
 )
 
 
@@ -103,7 +105,9 @@ def record_requests(
         started_at=run.started_at,
         ended_at=run.ended_at,
         pause_reason=run.pause_reason,
-        waiting_for=find_pause(run.pause_reason).sentence if run.state == RunStatus.PAUSED else reason,
+        waiting_for=find_pause(run.pause_reason).sentence
+        if run.state == RunStatus.PAUSED
+        else reason or describe_wait(run.waits_for, run.due_at),
         error=run.error,
         phases=[
             PhaseFacts(

@@ -55,6 +55,21 @@ WORKERS = {
     "list": Entry("List the workers and what they drive.", "commands.worker:list_all"),
     "drain": Entry("Let a worker take nothing more, and end.", "commands.worker:drain"),
 }
+SCHEDULES = {
+    "add": Entry("Start a workflow or a flow again and again, by a cron line.", "commands.schedule:add"),
+    "list": Entry("List schedules, and when each comes next.", "commands.schedule:list_schedules"),
+    "show": Entry(
+        "Show one schedule: what it starts, when, and what became of the last time.", "commands.schedule:show"
+    ),
+    "pause": Entry("Pause a schedule, or with --off let it go on.", "commands.schedule:pause"),
+    "remove": Entry("Remove a schedule. Its runs stay.", "commands.schedule:remove"),
+    "run": Entry("Start a run of a schedule now.", "commands.schedule:run_now"),
+}
+LIMITS = {
+    "set": Entry("Set a limit that holds for all processes.", "commands.limits:set_limit"),
+    "list": Entry("List the limits that hold for all processes.", "commands.limits:show_limits"),
+    "remove": Entry("Remove a limit.", "commands.limits:remove"),
+}
 APPROVALS = {
     "list": Entry("List what waits for a person.", "commands.approvals:approvals"),
     "show": Entry("Show what is to be approved, why, and how to answer.", "commands.approvals:show_approval"),
@@ -94,6 +109,8 @@ SECTIONS = {
         "workers": Entry(
             "List the workers of the database, or let one end.", "commands.worker:list_all", members=WORKERS
         ),
+        "schedule": Entry("Start runs by a cron line and a time zone.", members=SCHEDULES),
+        "limits": Entry("Set limits that hold for all processes.", members=LIMITS),
         "token": Entry("Manage tokens for the API.", members=TOKENS),
         "explain": Entry("Explain an error code, or print a page of the documentation.", "commands.explain:explain"),
         "doctor": Entry("Check this machine and name a remedy for what is missing.", "commands.doctor:doctor"),
@@ -197,6 +214,7 @@ def holdfast(
 
 
 _INTERRUPTED = 130
+_USAGE_CODES = ("queue_unknown", "limit_invalid", "schedule_invalid", "schedule_not_found")
 
 
 def main() -> None:
@@ -233,7 +251,7 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
         if is_debug:
             raise
         _report(_to_facts(error), _describe(error), arguments)
-        return 1
+        return 2 if getattr(error, "code", "") in _USAGE_CODES else 1
 
 
 def _report(facts: dict[str, Any], text: str, arguments: list[str]) -> None:

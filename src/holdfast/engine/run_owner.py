@@ -26,7 +26,8 @@ from holdfast.engine.run.stop import Paused, finish, pause_for_person
 from holdfast.engine.run.workspace import open_files
 from holdfast.engine.scope import ApprovalCallback, RunScope
 from holdfast.enums import RunStatus
-from holdfast.errors import HoldfastError, LeaseLost, RunMetadataMissing, TemplateLoadFailed
+from holdfast.errors import HoldfastError, LeaseLost, RunMetadataMissing, RunWaits, TemplateLoadFailed
+from holdfast.persistence.admission import admit
 from holdfast.persistence.carried_files import find_base
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import StoredRun
@@ -90,6 +91,8 @@ class RunOwner:
         elif (crashing := find_crash_loop(claim, events)) is not None:
             await finish(scope, Paused([crashing]))
             return
+        if (waits_for := await admit(self.db, claim)) is not None:
+            raise RunWaits(waits_for, run_id=claim.run_id)
         if start.opens_files:
             await open_files(scope)  # raises before anything is written: the run stays as it is
         await stop_left_commands(scope)

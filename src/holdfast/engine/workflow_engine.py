@@ -26,7 +26,7 @@ from holdfast.engine.phase.artifact import check_edited
 from holdfast.engine.results import RunResult
 from holdfast.engine.run.binder import RunBinder
 from holdfast.engine.run.change import ChangeRequest, RunChange, write_change
-from holdfast.engine.run.create import RunOptions, RunRequest, new_run_id, write_new
+from holdfast.engine.run.create import RunOptions, RunOrder, RunRequest, new_run_id, write_new
 from holdfast.engine.run.fork import Fork, ForkRequest, plan_fork
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
 from holdfast.engine.run.restoration import RestoredFiles, restore_files
@@ -87,6 +87,7 @@ class WorkflowEngine:
         started_by: str = "",
         is_unsandboxed: bool = False,
         images: Sequence[Image] = (),
+        order: RunOrder = RunOrder(),  # noqa: B008 - frozen
     ) -> RunResult:
         """Start a run and drive it until it is over or waits. Raises, with nothing written, if it cannot start.
 
@@ -105,6 +106,7 @@ class WorkflowEngine:
             started_by=started_by,
             is_unsandboxed=is_unsandboxed,
             images=images,
+            order=order,
         )
         new = await self._binder.bind_new(request)
         async with self._owner.owning(new.run_id) as (journal, claim):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from holdfast.engine.approvals.decisions import decide_overdue
 from holdfast.fleet.port import Queue, RunTaker
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import RUN_QUEUE, DueJob, WorkerFacts, beat, forget_gone, register
+from holdfast.persistence.fleet import DueJob, WorkerFacts, beat, forget_gone, register
 from holdfast.persistence.listings import list_due
 from holdfast.runtime.journal import Journal
 
@@ -68,7 +68,7 @@ class Sweep:
     async def _look_for_us(self, taker: RunTaker) -> None:
         await decide_overdue(self._db, self._journal)
         due = await list_due(self._db, limit=_MOST_DUE, but=taker.list_passed_over())
-        await self._queue.enqueue([DueJob(run.run_id, RUN_QUEUE) for run in due])
+        await self._queue.enqueue([DueJob(run.run_id, run.queue, run.priority) for run in due])
 
     async def _look_for_all(self, driven: int, on_drain: Callable[[], None]) -> None:
         heard = await beat(self._db, self._facts, driven=driven)

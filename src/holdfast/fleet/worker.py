@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from holdfast import __version__
 from holdfast.engine.run.foreign_commands import stop_foreign_commands
-from holdfast.errors import HoldfastError, LeaseLost, RunBusy, RunNotFound
+from holdfast.errors import HoldfastError, LeaseLost, RunBusy, RunNotFound, RunWaits
 from holdfast.fleet.port import Queue
 from holdfast.fleet.run_drive import Drive, RunDrives
 from holdfast.fleet.sweep import Sweep
@@ -206,6 +206,9 @@ class Worker:
             await drive.run()
         except (RunBusy, LeaseLost):
             self._hold_back(run_id, min(self._options.poll_s, _BUSY_S), "Another process drives it.")
+            return
+        except RunWaits as waits:  # another process was faster to take the place
+            self._hold_back(run_id, min(self._options.poll_s, _BUSY_S), waits.message)
             return
         except RunNotFound:
             return  # deleted since; nothing may be written to it

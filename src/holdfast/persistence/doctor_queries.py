@@ -1,6 +1,7 @@
 """What `holdfast doctor` asks of a database, with nothing heavier than the driver. One that is not there is empty."""
 
 import sqlite3
+from typing import Any
 
 from holdfast.config import Config
 from holdfast.persistence.raw_sql import query
@@ -25,6 +26,11 @@ def read_latest_update(config: Config) -> str | None:
 def read_run_states(config: Config) -> dict[str, str]:
     """Read the state of every run, by its id."""
     return {row["id"]: row["state"] for row in query("SELECT id, state FROM runs", config=config)}
+
+
+def read_limit_rows(config: Config) -> list[dict[str, Any]]:
+    """Read the limits that hold for all processes."""
+    return query("SELECT kind, name, amount, set_at, set_by FROM limits", config=config)
 
 
 def find_damage(config: Config) -> str | None:

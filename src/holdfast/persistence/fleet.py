@@ -146,7 +146,7 @@ async def beat(db: Database, facts: WorkerFacts, *, driven: int) -> Beat:
         if is_sweeper:
             has_queue = bool(await session.scalar(text(_HAS_QUEUE)))
             overdue_at = await session.scalar(text(_OVERDUE))
-            due = await _sweep(session, has_queue=has_queue)
+            due = await _sweep(db, session, has_queue=has_queue)
             found = replace(found, has_queue=has_queue, overdue_at=overdue_at, due=due)
         await session.commit()
     return found
@@ -211,7 +211,7 @@ DELETE FROM procrastinate_jobs AS q WHERE q.status <> 'todo' AND NOT EXISTS (
 _SILENT_S = 60.0
 
 
-async def _sweep(session: AsyncSession, *, has_queue: bool) -> list[DueJob]:
+async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool) -> list[DueJob]:
     """Read what is due, in nobody's hand, and not waiting in the queue."""
     conditions = [text(f"NOT ({_HELD.format(run_id='runs.id')})")]
     more = ""
@@ -219,7 +219,8 @@ async def _sweep(session: AsyncSession, *, has_queue: bool) -> list[DueJob]:
         conditions.append(text(f"NOT {_WAITS.format(run_id='runs.id')}"))
         more = f"AND NOT {_WAITS.format(run_id='f.run_id')}"
         await session.execute(text(_CLEAR), {"silent": _SILENT_S})
-    runs = [DueJob(run.run_id, RUN_QUEUE) for run in await read_unowned(session, *conditions, limit=_MOST_DUE)]
+    found = await read_unowned(db, session, *conditions, limit=_MOST_DUE)
+    runs = [DueJob(run.run_id, run.queue, run.priority) for run in found]
     sql = _DUE_FLOWS.format(held=_HELD.format(run_id="f.run_id"), more=more)
     flows = await session.execute(text(sql), {"most": _MOST_DUE})
     return runs + [DueJob(row.run_id, row.queue, row.priority, row.flow) for row in flows]

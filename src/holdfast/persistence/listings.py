@@ -4,10 +4,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, and_, column, func, or_, select, table, text, tuple_
+from sqlalchemy import Select, and_, column, func, literal, or_, select, table, text, tuple_, union_all
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from holdfast.enums import RunStatus
+from holdfast.persistence.admission import QueuedRun, clock_of, count_places, note_waits, order_fairly
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import DUE_INDEXES, LedgerRow, PastSpendingRow, RunPhaseRow, RunRow
 from holdfast.persistence.runs import Spending, is_unanswered
@@ -119,51 +120,138 @@ class DueRun:
     state: str
     repo_path: str
     wake: str | None
+    queue: str = "runs"
+    priority: int = 0
+
+
+_DUE_COLUMNS: Sequence[Any] = (
+    *(RunRow.id, RunRow.state, RunRow.repo_path, RunRow.wake, RunRow.created_at, RunRow.queue, RunRow.priority),
+    *(RunRow.started_by, RunRow.workflow, RunRow.schedule, RunRow.waits_for),
+)
 
 
 async def list_due(
-    db: Database, *, limit: int | None = None, but: Collection[str] = (), of: Collection[str] | None = None
+    db: Database,
+    *,
+    limit: int | None = None,
+    but: Collection[str] = (),
+    of: Collection[str] | None = None,
+    queues: Collection[str] | None = None,
 ) -> list[DueRun]:
-    """List runs that are pending or running, that a person asked to go on, or whose every question is answered.
+    """List runs that are pending or running, that a person asked to go on, whose every question is answered, or whose
+    pause is over; those first that are to be started first.
 
-    The oldest first, of all or of these. Left out are those in `but`, and those that a living process owns, as far as
-    is seen from here.
+    Of all, or of these. Left out are those in `but`, those of other `queues`, those whose time has not come, those that
+    a living process owns, as far as is seen from here, and those that have to wait for a place: what for is written at
+    them. Who passes no queues must be able to drive all: a run that is listed counts against the places of those after.
     """
     conditions = [RunRow.id.not_in(list(but)), *([] if of is None else [RunRow.id.in_(list(of))])]
+    if queues is not None:
+        conditions.append(RunRow.queue.in_(list(queues)))
     async with db.session() as session:
         if db.path is None:
-            return await read_unowned(session, *conditions, limit=limit)
-        rows = [row for part in _select_due(*conditions) for row in await session.execute(part)]
-    owned = find_held(lock_folder(db.path), [row.id for row in rows])
-    return _to_due([row for row in rows if row.id not in owned], limit)
+            found = await read_unowned(db, session, *conditions, limit=limit)
+        else:
+            rows = [row for part in _select_due(db, *conditions) for row in await session.execute(part)]
+            owned = find_held(lock_folder(db.path), [row.id for row in rows])
+            found = await _admit_in_turn(db, session, [row for row in rows if row.id not in owned])
+        await session.commit()
+    return found[:limit]
 
 
-def _select_due(*more: Any) -> list[Any]:
-    # Three parts, each with an index of its own: what waits or is over is not looked at.
-    columns = (RunRow.id, RunRow.state, RunRow.repo_path, RunRow.wake, RunRow.created_at)
+def _select_due(db: Database, *more: Any) -> list[Any]:
+    # Four parts, each with an index of its own: what waits or is over is not looked at.
+    now = clock_of(db)
     conditions = (
-        RunRow.state.in_((RunStatus.RUNNING.value, RunStatus.PENDING.value)),
+        and_(
+            RunRow.state.in_((RunStatus.RUNNING.value, RunStatus.PENDING.value)),
+            or_(RunRow.due_at.is_(None), RunRow.due_at <= now),
+        ),
         text(DUE_INDEXES["runs_requested"]),
         and_(text(DUE_INDEXES["runs_answered"]), RunRow.wake.is_(None)),
+        and_(text(DUE_INDEXES["runs_timed"]), RunRow.due_at <= now, RunRow.wake.is_(None)),
     )
-    return [select(*columns).where(condition, *more) for condition in conditions]
+    return [select(*_DUE_COLUMNS).where(condition, *more) for condition in conditions]
 
 
-async def read_unowned(session: AsyncSession, *conditions: Any, limit: int | None = None) -> list[DueRun]:
-    """Read the due runs on Postgres whose lease is over, and those of which this machine sees that the owner died."""
+async def read_unowned(db: Database, session: AsyncSession, *conditions: Any, limit: int | None = None) -> list[DueRun]:
+    """Read the due runs on Postgres whose lease is over, and those of which this machine sees that the owner died.
+
+    With a limit it is one for each user: nobody is crowded out by what another has queued. What others wait for is
+    written in this session; it lasts if the session commits.
+    """
     found: list[Any] = []
-    parts = _select_due(*conditions)
+    parts = _select_due(db, *conditions)
     for part in parts:
         query = part.outerjoin(_JOURNAL, _JOURNAL.c.run_id == RunRow.id)
         free = query.where(or_(_JOURNAL.c.owner.is_(None), _JOURNAL.c.lease_until <= func.clock_timestamp()))
-        found += await session.execute(free.order_by(RunRow.created_at, RunRow.id).limit(limit))
+        turn = func.row_number().over(
+            partition_by=RunRow.started_by, order_by=(RunRow.priority.desc(), RunRow.created_at, RunRow.id)
+        )
+        numbered = free.add_columns(turn.label("turn")).subquery()
+        chosen = select(numbered).order_by(numbered.c.turn, numbered.c.created_at, numbered.c.id).limit(limit)
+        found += await session.execute(chosen)
     here = parts[0].join(_JOURNAL, _JOURNAL.c.run_id == RunRow.id).add_columns(_JOURNAL.c.owner)
     leased = _JOURNAL.c.lease_until > func.clock_timestamp()
     of_machine = _JOURNAL.c.owner.contains(process_owner.machine_mark(), autoescape=True)
     found += [
         row for row in await session.execute(here.where(leased, of_machine)) if process_owner.is_dead_text(row.owner)
     ]
-    return _to_due(found, limit)
+    return await _admit_in_turn(db, session, found)
+
+
+async def _admit_in_turn(db: Database, session: AsyncSession, rows: Sequence[Any]) -> list[DueRun]:
+    """Return the runs that have a place, in the order of their turns; what the others wait for is written at them."""
+    by_id = {row.id: row for row in rows}
+    candidates = [
+        QueuedRun(row.id, row.started_by, row.workflow, row.repo_path, row.priority, row.created_at)
+        for row in by_id.values()
+    ]
+    places = await count_places(db, session)
+    waits = await _find_overlaps(session, rows)
+    startable = []
+    for candidate in order_fairly(candidates, await _read_last_served(session, {row.started_by for row in rows})):
+        if candidate.run_id in waits:
+            continue
+        if (full := places.describe_full(candidate)) is not None:
+            waits[candidate.run_id] = full
+            continue
+        places.take(candidate)
+        startable.append(by_id[candidate.run_id])
+    await note_waits(session, {key: wait for key, wait in waits.items() if by_id[key].waits_for != wait})
+    return [DueRun(row.id, row.state, row.repo_path, row.wake, row.queue, row.priority) for row in startable]
+
+
+async def _read_last_served(session: AsyncSession, users: Collection[str]) -> dict[str, str]:
+    """Read when a run of each of these users was last begun."""
+    if len(users) < 2:
+        return {}
+    # One look at the end of the index for each: a GROUP BY would read every run that they ever had.
+    reads = [
+        select(
+            literal(user).label("user"),
+            select(func.max(RunRow.driven_at)).where(RunRow.started_by == user).scalar_subquery().label("at"),
+        )
+        for user in sorted(users)
+    ]
+    return {row.user: row.at or "" for row in await session.execute(union_all(*reads))}
+
+
+async def _find_overlaps(session: AsyncSession, rows: Sequence[Any]) -> dict[str, str]:
+    """Find the runs of schedules that wait for an earlier one of the same schedule to end."""
+    waiting = [row for row in rows if row.schedule is not None and row.state == RunStatus.PENDING]
+    if not waiting:
+        return {}
+    query = select(RunRow.id, RunRow.schedule, RunRow.created_at).where(text(DUE_INDEXES["runs_scheduled"]))
+    query = query.where(RunRow.schedule.in_({row.schedule for row in waiting}))
+    first: dict[str, Any] = {}
+    for row in await session.execute(query.order_by(RunRow.created_at, RunRow.id)):
+        first.setdefault(row.schedule, row)
+    return {
+        row.id: f"Waits for run {first[row.schedule].id[:8]} of schedule {row.schedule} to end."
+        for row in waiting
+        if first[row.schedule].id != row.id
+    }
 
 
 async def list_owned_elsewhere(db: Database, run_ids: Collection[str]) -> set[str]:
@@ -174,11 +262,6 @@ async def list_owned_elsewhere(db: Database, run_ids: Collection[str]) -> set[st
     of_machine = _JOURNAL.c.owner.contains(process_owner.machine_mark(), autoescape=True)
     async with db.session() as session:
         return set(await session.scalars(select(_JOURNAL.c.run_id).where(leased, ~of_machine)))
-
-
-def _to_due(rows: Sequence[Any], limit: int | None) -> list[DueRun]:
-    rows = sorted(rows, key=lambda row: (row.created_at, row.id))[:limit]
-    return [DueRun(row.id, row.state, row.repo_path, row.wake) for row in rows]
 
 
 async def read_state(db: Database, run_id: str) -> str | None:

@@ -49,6 +49,9 @@ def _text(default: str = "") -> Mapped[str]:
 DUE_INDEXES = {
     "runs_requested": "wake IS NOT NULL AND state IN ('paused', 'failed')",
     "runs_answered": "open_questions = 0 AND state = 'paused' AND pause_reason = 'approval'",
+    "runs_timed": "due_at IS NOT NULL AND state = 'paused' AND pause_reason = 'budget'",
+    "runs_admitted": "admitted_epoch > 0",
+    "runs_scheduled": "schedule IS NOT NULL AND state IN ('pending', 'running', 'paused')",
 }
 
 
@@ -83,6 +86,7 @@ class RunRow(Base):
     __table_args__ = (
         Index("runs_by_state", "state", "created_at"),
         Index("runs_by_time", "created_at"),
+        Index("runs_by_user", "started_by", "driven_at"),
         *(
             Index(name, "created_at", sqlite_where=text(condition), postgresql_where=text(condition))
             for name, condition in DUE_INDEXES.items()
@@ -119,6 +123,13 @@ class RunRow(Base):
     """What the last review of a run that is over says, in the word of its artifact."""
     merged_into: Mapped[str | None] = mapped_column(PlainText, default=None)
     """The branch or folder that the result was brought to last."""
+    queue: Mapped[str] = _text("runs")
+    priority: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    due_at: Mapped[str | None] = mapped_column(PlainText, default=None)  # left alone before; a pause ends then
+    waits_for: Mapped[str | None] = mapped_column(PlainText, default=None)  # why it is due and yet not started
+    schedule: Mapped[str | None] = mapped_column(PlainText, default=None)
+    driven_at: Mapped[str | None] = mapped_column(PlainText, default=None)  # when a drive of it last began
+    admitted_epoch: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")  # the claim with a place
 
 
 class RunPhaseRow(Base):

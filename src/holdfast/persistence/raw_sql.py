@@ -111,6 +111,7 @@ _OPEN = f"state IN ({', '.join(repr(status.value) for status in RunStatus if not
 _SUM = "SELECT COALESCE(SUM(amount_micros), 0) FROM ledger WHERE run_id = runs.id AND"
 _RUN_COLUMNS = (
     "id AS run_id, state, workflow, title, repo_path, created_at, updated_at, ended_at, error, pause_reason, "
+    "queue, priority, due_at, waits_for, schedule, "
     f"verdict, merged_into, requirements_md, is_simulated, ({_SUM} is_simulated = 0) AS cost_micros, "
     f"({_SUM} is_simulated <> 0) AS simulated_micros, "
     f"({_SUM} is_simulated = 0 AND state = 'reserved') AS reserved_micros"

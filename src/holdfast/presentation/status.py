@@ -5,7 +5,7 @@ Rule: the words are made from rows and the journal alone, so that whoever asks, 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.enums import TERMINAL_STATES, PauseReason, Role, RunPhaseState, RunStatus
@@ -137,6 +137,13 @@ class StatusLine:
 def run_title(*, title: str, requirements_md: str, workflow: str, run_id: str) -> str:
     """Return what a run is called: its title, or else the first line of its requirements."""
     return first_line(title, 120) or first_line(requirements_md, 120) or f"{workflow or 'Run'} {run_id[:8]}"
+
+
+def describe_wait(waits_for: str | None, due_at: str | None) -> str | None:
+    """Say why a run that nobody drives is not started yet: its time has not come, or it waits for a place."""
+    if due_at and datetime.fromisoformat(due_at) > datetime.now(UTC):
+        return f"Starts at {due_at}."
+    return waits_for
 
 
 def describe_in_list(run: RunFacts) -> str:

@@ -11,8 +11,16 @@ from holdfast.persistence.fleet import ListedWorker, Look
 
 def worker(name: str, **changes: Any) -> ListedWorker:
     facts: dict[str, Any] = {
-        "name": name, "machine": name, "version": "1", "since": 0.0, "slots": 2, "driven": 0, "silent_s": 0.0,
-        "is_draining": False, "queues": ["runs"], "flows": [],
+        "name": name,
+        "machine": name,
+        "version": "1",
+        "since": 0.0,
+        "slots": 2,
+        "driven": 0,
+        "silent_s": 0.0,
+        "is_draining": False,
+        "queues": ["runs"],
+        "flows": [],
     }
     return ListedWorker(**(facts | changes))
 

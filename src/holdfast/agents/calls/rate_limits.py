@@ -1,24 +1,31 @@
-"""How the model calls of one process share their providers: so many at a time, so many a minute, and none while a
-provider asks to be left alone.
+"""How model calls share their providers: so many at a time, so many a minute, and none while a provider asks to be left
+alone; within a process, and by rows over all of them.
 
 Rule: first come, first served, over all runs of the process. A call waits before its request is journaled, so that no
-money is reserved for it; and whoever waits can be told why.
+money is reserved for it; and whoever waits can be told why. What holds for all processes is known for a second; while
+calls are under way or wait, the share of a limit is renewed, and who cannot renew it begins nothing new.
 """
 
 import asyncio
+import logging
 import time
+import uuid
 import weakref
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from holdfast.config import Config, PerProvider
+from holdfast.persistence.db import Database
+from holdfast.persistence.provider_shares import LEASE_S, drop_share, hold_provider, take_share
 from holdfast.persona import AgentPersona
 
 _REPORT_AFTER_S = 1.0  # a shorter wait is not worth an event
 _MAX_HOLD_S = 120.0  # of what a provider may ask for; a longer one is met again by the next call
 _MINUTE_S = 60.0
+_FRESH_S = 1.0
+_log = logging.getLogger("holdfast.agents")
 
 ReportWait = Callable[[str], Awaitable[None]]
 
@@ -35,6 +42,7 @@ class _Provider:
         self._begun: deque[float] = deque()
         self._held_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self.shared: SharedLimits | None = None
 
     def hold_off(self, seconds: float) -> None:
         self._held_until = max(self._held_until, time.monotonic() + min(seconds, _MAX_HOLD_S))
@@ -60,11 +68,30 @@ class _Provider:
         if self._held_until > time.monotonic():
             return f"{self.name} asked for a pause of its calls: {self._wait_s():.0f} s are left."
         if self._is_full():
+            if self._share() is not None:
+                return (
+                    f"{self.under_way} calls to {self.name} are under way, this process's share of the limit for all."
+                )
             return f"{self.under_way} calls to {self.name} are under way, the limit of this process."
         return f"{self._per_minute} calls to {self.name} were made within a minute, the limit of this process."
 
+    def _share(self) -> int | None:
+        return None if self.shared is None else self.shared.find_share(self.name)
+
     def _is_full(self) -> bool:
-        return self._max_parallel is not None and self.under_way >= self._max_parallel
+        share = self._share()
+        limit = self._max_parallel if share is None else share  # a limit for all counts, whatever is set here
+        return limit is not None and self.under_way >= limit
+
+    async def refresh(self) -> None:
+        """Find out what holds for all processes, unless that was done a moment ago."""
+        if self.shared is not None:
+            self._apply(await self.shared.refresh(self.name, lambda: self.under_way))
+
+    def _apply(self, hold_s: float) -> None:
+        if hold_s > 0:
+            self.hold_off(hold_s)
+        self.admit_next()
 
     def _wait_s(self) -> float:
         """Return how long it takes until another call may begin, as far as time alone decides."""
@@ -82,12 +109,93 @@ class _Provider:
         self._timer = asyncio.get_running_loop().call_later(seconds + 0.001, self.admit_next)
 
 
+@dataclass
+class _Terms:
+    share: int | None = None
+    known_at: float = float("-inf")
+    """When it was asked for, by the clock that never jumps."""
+
+
+class SharedLimits:
+    """One process's view of the limits for all."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self._holder = uuid.uuid4().hex
+        self._terms: dict[str, _Terms] = {}
+        self._keepers: dict[str, asyncio.Task[None]] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._holds: set[asyncio.Task[None]] = set()
+
+    def find_share(self, provider: str) -> int | None:
+        """Return how many calls may be under way here; `None` without a limit, 0 if the share could not be renewed."""
+        terms = self._terms.get(provider, _Terms())
+        if terms.share is None:
+            return None
+        return terms.share if time.monotonic() < terms.known_at + LEASE_S else 0
+
+    async def refresh(self, provider: str, under_way: Callable[[], int]) -> float:
+        """Ask for the share and the hold, unless that was done a moment ago; return how long the provider is held."""
+        async with self._locks[provider]:
+            terms, now = self._terms.setdefault(provider, _Terms()), time.monotonic()
+            if now < terms.known_at + _FRESH_S:
+                return 0.0
+            running = under_way()
+            if terms.share is not None:
+                terms.share = running  # none begins until it is known how many may
+            try:
+                found = await take_share(self.db, provider, self._holder, under_way=running)
+            except Exception:
+                _log.warning("The limits for all could not be read; it is tried again", exc_info=True)
+                return 0.0
+            self._terms[provider] = _Terms(found.share, now)
+            return found.hold_s
+
+    def hold_off(self, provider: str, seconds: float) -> None:
+        """Tell all processes that a provider asked for a pause."""
+        task = asyncio.create_task(self._hold(provider, seconds))
+        self._holds.add(task)
+        task.add_done_callback(self._holds.discard)
+
+    async def _hold(self, provider: str, seconds: float) -> None:
+        try:
+            await hold_provider(self.db, provider, seconds)
+        except Exception:
+            _log.warning("Others could not be told that a provider asked for a pause", exc_info=True)
+
+    def keep(self, provider: "_Provider") -> None:
+        """Renew a share as long as calls are under way or wait."""
+        if self.find_share(provider.name) is None or provider.name in self._keepers:
+            return
+        self._keepers[provider.name] = task = asyncio.create_task(self._keep(provider))
+        task.add_done_callback(lambda _task: self._keepers.pop(provider.name, None))
+
+    async def _keep(self, provider: "_Provider") -> None:
+        while True:
+            await asyncio.sleep(_FRESH_S)
+            async with self._locks[provider.name]:
+                if not provider.under_way and not provider.waiting:
+                    self._terms.pop(provider.name, None)
+                    # crash: the share is over when nobody renews it.
+                    await drop_share(self.db, provider.name, self._holder)
+                    return
+            await provider.refresh()
+
+
 class RateLimits:
     def __init__(self, max_parallel: PerProvider, per_minute: PerProvider) -> None:
         self._max_parallel = dict(max_parallel)
         self._per_minute = dict(per_minute)
         self._providers: dict[str, _Provider] = {}
         self._waiting: Counter[tuple[str, str]] = Counter()
+        self._shared: SharedLimits | None = None
+
+    def share_with(self, db: Database) -> None:
+        """Count also the limits that hold for all processes on this database."""
+        if self._shared is None or self._shared.db is not db:
+            self._shared = SharedLimits(db)
+            for provider in self._providers.values():
+                provider.shared = self._shared
 
     def slot(self, provider: str, run_id: str) -> "ProviderSlot":
         return ProviderSlot(self, provider, run_id)
@@ -108,6 +216,8 @@ class RateLimits:
 
     def hold_off(self, name: str, seconds: float) -> None:
         self._get(name).hold_off(seconds)
+        if self._shared is not None:
+            self._shared.hold_off(name, min(seconds, _MAX_HOLD_S))
 
     def leave(self, name: str) -> None:
         self._get(name).leave()
@@ -116,8 +226,12 @@ class RateLimits:
         """Wait until a call may begin; `leave` must follow. A long wait is reported once, through `report_wait`."""
         provider = self._get(name)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if provider.shared is not None:
+            await provider.refresh()
         provider.waiting.append(turn)
         provider.admit_next()
+        if provider.shared is not None:
+            provider.shared.keep(provider)
         if turn.done():
             return
         self._waiting[run_id, name] += 1
@@ -141,6 +255,7 @@ class RateLimits:
             self._providers[name] = _Provider(
                 name, _limit_of(self._max_parallel, name), _limit_of(self._per_minute, name)
             )
+            self._providers[name].shared = self._shared
         return self._providers[name]
 
 
@@ -201,10 +316,12 @@ _by_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[PerPr
 _by_loop = weakref.WeakKeyDictionary()
 
 
-def get_rate_limits(config: Config) -> RateLimits:
-    """Return the limits that all runs of this event loop share."""
+def get_rate_limits(config: Config, db: Database | None = None) -> RateLimits:
+    """Return the limits that all runs of this event loop share; with a database also those that hold for all on it."""
     settings = (config.max_parallel_model_calls, config.model_calls_per_minute)
     known = _by_loop.setdefault(asyncio.get_running_loop(), {})
     if settings not in known:
         known[settings] = RateLimits(*settings)
+    if db is not None:
+        known[settings].share_with(db)
     return known[settings]

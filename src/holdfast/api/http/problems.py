@@ -30,6 +30,7 @@ STATUSES: Mapping[str, int] = {
     "report_missing": 404,
     "token_not_found": 404,
     "worker_not_found": 404,
+    "schedule_not_found": 404,
     "body_too_slow": 408,
     "approval_answered": 409,
     "approval_stale": 409,
@@ -41,6 +42,7 @@ STATUSES: Mapping[str, int] = {
     "run_already_terminal": 409,
     "target_branch_missing": 409,
     "run_busy": 409,
+    "run_waits": 409,
     "run_metadata_missing": 409,
     "run_not_in_state": 409,
     "second_person_needed": 409,
@@ -59,11 +61,14 @@ STATUSES: Mapping[str, int] = {
     "idempotency_key_reused": 422,
     "image_invalid": 422,
     "image_unsupported": 422,
+    "limit_invalid": 422,
     "payload_invalid": 422,
     "persona_ineligible": 422,
     "persona_invalid": 422,
     "persona_not_found": 422,
+    "queue_unknown": 422,
     "request_invalid": 422,
+    "schedule_invalid": 422,
     "schema_invalid": 422,
     "schema_not_found": 422,
     "template_invalid": 422,
@@ -90,6 +95,7 @@ _FIELDS: Mapping[str, str] = {
     "persona_ineligible": "persona_overrides",
     "persona_not_found": "persona_overrides",
     "consent_required": "persona_overrides",
+    "queue_unknown": "queue",
 }
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 _HTTP_CODES = {400: "request_invalid", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}

@@ -15,6 +15,7 @@ from holdfast.api.schemas import Decide, ForkRun, ResumeRun, RetryRun, StartRun,
 from holdfast.api.server.server import Server
 from holdfast.engine.approvals.questions import UNSET, to_question
 from holdfast.engine.run.change import ChangeRequest
+from holdfast.engine.run.create import RunOrder
 from holdfast.engine.run.load import get_run, load_run
 from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import RunStatus
@@ -30,7 +31,7 @@ from holdfast.persistence.access import find_answer, remember_answer
 from holdfast.persistence.fleet import RUN_QUEUE
 from holdfast.persistence.models import ApprovalRow, IdempotencyRow
 from holdfast.persistence.runs import StoredRun, find_approval
-from holdfast.persistence.statements import set_wake
+from holdfast.persistence.statements import set_wake, to_time_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 
@@ -85,6 +86,7 @@ async def start_run(server: Server, body: StartRun, *, by: str, key: str | None 
             started_by=by,
             is_unsandboxed=body.unsandboxed,
             images=images,
+            order=RunOrder(body.queue, body.priority, None if body.at is None else to_time_text(body.at)),
             beside=beside,
         )
 

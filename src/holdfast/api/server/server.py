@@ -25,6 +25,7 @@ from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
 from holdfast.fleet.assembly import make_queue, make_worker
 from holdfast.fleet.port import Queue
+from holdfast.fleet.schedules import ScheduleClock
 from holdfast.fleet.stillness import explain_run
 from holdfast.fleet.worker import Worker, WorkerOptions
 from holdfast.flows.service.embedded_runtime import Runtime
@@ -75,6 +76,17 @@ async def clean_for_ever(journal: Journal, options: ServerOptions) -> None:
         except Exception:
             _log.warning("Old sessions and keys could not be deleted; it is tried again", exc_info=True)
         await asyncio.sleep(options.clean_every_s)
+
+
+async def fire_for_ever(clock: ScheduleClock, worker: Worker | None, options: ServerOptions) -> None:
+    """Start the runs of schedules when their times come, until cancelled. Servers on one database may all do so."""
+    while True:
+        try:
+            if await clock.fire_due() and worker is not None:
+                worker.wake()
+        except Exception:
+            _log.warning("Schedules could not be read; it is tried again", exc_info=True)
+        await asyncio.sleep(options.poll_s)
 
 
 async def clean(journal: Journal, options: ServerOptions, *, now: datetime) -> None:
@@ -194,6 +206,8 @@ class ServerHolder:
             flows = _make_runtime(db, config=config, options=options)
             if flows is not None:
                 await stack.enter_async_context(flows)
+            firing = asyncio.create_task(fire_for_ever(ScheduleClock(db, engines), worker, options))
+            stack.push_async_callback(_end, firing)
             run_streams = RunStreams(db, journal, max_queued=options.max_queued_events)
             stack.push_async_callback(run_streams.wait_closed)
             self._closing = stack.pop_all()

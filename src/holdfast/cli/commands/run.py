@@ -11,6 +11,8 @@ from holdfast.cli.terminal.completion import complete_workflows
 from holdfast.cli.terminal.requirements import (
     IMAGE,
     PERSONA,
+    PRIORITY,
+    QUEUE,
     REQUIREMENTS,
     REQUIREMENTS_FILE,
     UNSANDBOXED,
@@ -19,6 +21,7 @@ from holdfast.cli.terminal.requirements import (
     read_overrides,
     read_requirements,
     refuse_missing,
+    to_order,
 )
 from holdfast.errors import ConfigInvalid, PersonaIneligible, WorkspaceError
 
@@ -88,6 +91,11 @@ def run(
     budget: Annotated[
         float | None, typer.Option("--budget", metavar="USD", min=0, help="Spend no more than this.")
     ] = None,
+    queue: QUEUE = "",
+    priority: PRIORITY = 0,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="Start then, such as 03:30 or 2026-12-24T18:00+01:00.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Leave the run to holdfast serve.")] = False,
     as_json: JSON = False,
 ) -> None:
@@ -108,10 +116,11 @@ def run(
         "budget_usd": budget,
         "started_by": get_user(),
         "is_unsandboxed": unsandboxed,
+        "order": to_order(queue, priority, at),
     }
     request = _RunOptions(workflow, repo, options, simulate, yes, as_json)
     try:
-        code = asyncio.run(_create(request) if detach else _run(request))
+        code = asyncio.run(_create(request) if detach or at else _run(request))
     except PersonaIneligible as error:
         if missing := error.facts.get("missing"):
             error.hint = f"{_describe_remedy(missing)}\nOr rehearse without: {_rehearsal_command(request)}"
@@ -180,7 +189,8 @@ async def _create(request: _RunOptions) -> int:
         run_id = await engine.create(template, repo_path=request.repo, **request.options)
     if request.is_json:
         print_json({"run_id": run_id, "state": "pending"})
-    say(f"Run {run_id} waits for holdfast serve.")
+    due_at = request.options["order"].due_at
+    say(f"Run {run_id} waits for holdfast serve{f', which starts it at {due_at}' if due_at else ''}.")
     say(f"Watch it: holdfast runs watch {run_id[:8]}   Drive it here: holdfast resume {run_id[:8]}")
     return 0
 

@@ -1,10 +1,11 @@
-"""What is wanted of a run, from options or from the person at the terminal."""
+"""What is wanted of a run and when, from options or from the person at the terminal."""
 
 import select
 import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,9 @@ from holdfast.cli.terminal.answer_input import read_line
 from holdfast.cli.terminal.completion import complete_role_personas
 from holdfast.cli.terminal.output import say
 from holdfast.images import Image, check_images, read_image_file
+
+if TYPE_CHECKING:
+    from holdfast.engine.run.create import RunOrder
 
 REQUIREMENTS = Annotated[str | None, typer.Option("--requirements", metavar="TEXT", help="What the run is to do.")]
 REQUIREMENTS_FILE = Annotated[
@@ -32,6 +36,10 @@ UNSANDBOXED = Annotated[
 IMAGE = Annotated[
     list[Path] | None,
     typer.Option("--image", metavar="FILE", help="An image that goes with it; can be repeated."),
+]
+QUEUE = Annotated[str, typer.Option("--queue", metavar="NAME", help="The queue; one of the setting queues.")]
+PRIORITY = Annotated[
+    int, typer.Option("--priority", min=-1000, max=1000, help="Among your own runs the higher goes first.")
 ]
 _PASTE_WAIT_S = 0.05  # what a terminal pastes arrives at once; typing is slower
 _MISSING = "Say what is wanted with --requirements TEXT or --requirements-file FILE."
@@ -107,3 +115,24 @@ def _split(item: str) -> tuple[str, str]:
     if not separator or not role or not name:
         raise typer.BadParameter(f"It takes ROLE=NAME, not {item!r}.", param_hint="--persona")
     return role, name
+
+
+def to_order(queue: str, priority: int, at: str | None) -> "RunOrder":
+    """Return when the run is to be driven. Raises `BadParameter` for a time that is none."""
+    from holdfast.engine.run.create import RunOrder
+    from holdfast.persistence.statements import to_time_text
+
+    return RunOrder(queue, priority, None if at is None else to_time_text(parse_time(at)))
+
+
+def parse_time(word: str, *, now: datetime | None = None) -> datetime:
+    """Parse a date with a time, or a time of day, the next one; without an offset by this machine's clock."""
+    now = now or datetime.now().astimezone()
+    try:
+        if len(word) <= len("HH:MM:SS") and ":" in word:
+            moment = datetime.combine(now.date(), datetime.strptime(word[:5], "%H:%M").time()).astimezone()  # noqa: DTZ007
+            return (moment if moment > now else moment + timedelta(days=1)).astimezone(UTC)
+        return datetime.fromisoformat(word).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        hint = "It should be a time, such as 03:30 or 2026-12-24T18:00+01:00."
+        raise typer.BadParameter(f"{word!r} is no time. {hint}", param_hint="--at") from error

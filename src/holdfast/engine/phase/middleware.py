@@ -123,7 +123,7 @@ def make_middleware(
         before_command=before_command,
         read_image=lambda digest: read_image(scope, digest),
         retries=RetryRules.of(persona, scope.config),
-        provider_slot=get_rate_limits(scope.config).slot(provider_of(persona), scope.run_id),
+        provider_slot=get_rate_limits(scope.config, scope.db).slot(provider_of(persona), scope.run_id),
         keeps_prompts=scope.config.keep_prompts,
     )
     journal = JournalMiddleware(

@@ -1,7 +1,7 @@
 """Who works in a run and where it starts: decided before it is made, or for what a person changes in it."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from holdfast.config import Config
 from holdfast.definitions.files import is_folder
 from holdfast.engine.conversation.journal import is_conversation
 from holdfast.engine.run.change import ChangeRequest
-from holdfast.engine.run.create import NewRun, RunRequest, check_seen, new_run_id, without_secrets
+from holdfast.engine.run.create import DEFAULT_QUEUE, NewRun, RunRequest, check_seen, new_run_id, without_secrets
 from holdfast.engine.run.load import LoadedRun
 from holdfast.enums import Backend
-from holdfast.errors import ConfigInvalid
+from holdfast.errors import ConfigInvalid, QueueUnknown, did_you_mean
 from holdfast.images import check_images
 from holdfast.persona import AgentPersona
 from holdfast.workflow import check_schemas
@@ -39,6 +39,7 @@ class RunBinder:
         Raises `ConfigInvalid`, `TemplateInvalid`, `PersonaIneligible`, `ConsentRequired`, `BaseBranchMissing`,
         `ImageInvalid`, `ImageUnsupported`.
         """
+        order = replace(request.order, queue=self._check_queue(request.order.queue))
         repository, path = self._find_folder(request)
         schemas: dict[str, Any] = {}
         if not is_conversation(request.template):
@@ -76,11 +77,19 @@ class RunBinder:
             title=request.title,
             started_by=request.started_by,
             is_unsandboxed=request.is_unsandboxed,
+            order=order,
             schemas=schemas,
             images=images,
             labels=[image.label for image in images],
         )
         return without_secrets(new)
+
+    def _check_queue(self, queue: str) -> str:
+        """Return the queue of a run that names this one, or none. Raises `QueueUnknown`."""
+        if queue and queue not in self.config.queues:
+            known = f"The setting `queues` has {', '.join(self.config.queues)}."
+            raise QueueUnknown(f"There is no queue {queue!r}.{did_you_mean(queue, self.config.queues)}", hint=known)
+        return queue or next(iter(self.config.queues), DEFAULT_QUEUE)
 
     def _find_folder(self, request: RunRequest) -> tuple[str, Path]:
         """Return the repository as the run's row names it, and the folder that is or will be its copy here."""

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Required, TypedDict
@@ -37,6 +37,8 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.step import SameCommit
 from holdfast.workflow import WorkflowTemplate
 
+DEFAULT_QUEUE = "runs"
+
 
 class RunOptions(TypedDict, total=False):
     """The keywords of `WorkflowEngine.run`."""
@@ -51,6 +53,24 @@ class RunOptions(TypedDict, total=False):
     started_by: str
     is_unsandboxed: bool
     images: Sequence[Image]
+    order: "RunOrder"
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """When a run comes to be driven, and by whom: its queue, its priority among its user's runs, and its time."""
+
+    queue: str = ""
+    """Empty for the first of the setting `queues`."""
+    priority: int = 0
+    due_at: str | None = None
+    """Not before; a time as rows hold it."""
+    schedule: str | None = None
+    """The schedule that started it."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what differs from the usual."""
+        return {name: value for name, value in asdict(self).items() if value}
 
 
 @dataclass(frozen=True)
@@ -71,6 +91,7 @@ class RunRequest:
     """The person who starts it chose that its commands run without a sandbox."""
     images: Sequence[Image] = ()
     """What the requirements show."""
+    order: RunOrder = RunOrder()
 
 
 @dataclass(frozen=True)
@@ -89,6 +110,7 @@ class NewRun:
     forked_from: str | None = None
     base_commit: str | None = None
     is_unsandboxed: bool = False
+    order: RunOrder = RunOrder()
     schemas: Mapping[str, Any] = field(default_factory=dict)
     """The artifact schemas that count for it from now on."""
     images: Sequence[Image] = ()
@@ -111,6 +133,7 @@ class NewRun:
             "bindings": {role: binding.explanation for role, binding in self.bindings.items()},
             **({"images": [label.to_dict() for label in self.labels]} if self.labels else {}),
             **({"unsandboxed": True} if self.is_unsandboxed else {}),
+            **({"order": self.order.facts()} if self.order.facts() else {}),
         }
 
 
@@ -174,6 +197,10 @@ def _to_row(new: NewRun) -> NewRunRow:
         started_by=new.started_by,
         is_simulated=all(binding.backend is Backend.SIMULATED for binding in new.bindings.values()),
         forked_from=new.forked_from,
+        queue=new.order.queue or DEFAULT_QUEUE,
+        priority=new.order.priority,
+        due_at=new.order.due_at,
+        schedule=new.order.schedule,
     )
 
 

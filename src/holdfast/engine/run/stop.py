@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.engine.approvals.questions import OutcomeQuestion
@@ -12,7 +13,7 @@ from holdfast.engine.scope import RunScope, error_facts
 from holdfast.enums import PauseReason, RunStatus
 from holdfast.errors import RunAlreadyTerminal
 from holdfast.persistence.runs import read_approvals
-from holdfast.persistence.statements import end_run, pause_run
+from holdfast.persistence.statements import end_run, pause_run, to_time_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.step import CancelRun, PauseRun, Suspended
@@ -126,9 +127,21 @@ async def _pause(scope: RunScope, waiting: Sequence[Suspended]) -> RunStatus:
         **facts,
     )
     events = [event for suspended in waiting for event in suspended.events(scope.run_id)]
-    rows = [*(question.to_row() for question in questions), pause_run(scope.run_id, reason, error=error)]
+    rows = [
+        *(question.to_row() for question in questions),
+        pause_run(scope.run_id, reason, error=error, due_at=_end_of(waiting, reason)),
+    ]
     await scope.log.append(*events, paused, rows=rows)
     return RunStatus.PAUSED
+
+
+def _end_of(waiting: Sequence[Suspended], reason: PauseReason) -> str | None:
+    """Return when a pause ends by itself: one for the day's limit alone does when the next day (UTC) begins."""
+    limits = {getattr(suspended, "facts", {}).get("limit") for suspended in waiting if suspended.reason is reason}
+    if reason is not PauseReason.BUDGET or limits != {"day"}:
+        return None
+    tomorrow = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    return to_time_text(tomorrow)
 
 
 async def _ask_for_outcome(scope: RunScope, key: str) -> OutcomeQuestion | None:

@@ -39,10 +39,10 @@ WHERE (SELECT budget_micros IS NULL OR budget_micros >= :amount + (
 # One row a day, which every process locks until its commit: sums of other runs' rows would not see what is not
 # committed yet, and two calls would pass the limit together.
 _SPEND = """
-INSERT INTO budget_days (day, spent_micros) SELECT :day, :amount WHERE :day_limit < 0 OR :amount <= :day_limit
+INSERT INTO budget_days (day, spent_micros) SELECT :day, :amount WHERE {limit} < 0 OR :amount <= {limit}
 ON CONFLICT (day) DO UPDATE SET spent_micros = budget_days.spent_micros + excluded.spent_micros
-WHERE :day_limit < 0 OR budget_days.spent_micros + excluded.spent_micros <= :day_limit
-"""
+WHERE {limit} < 0 OR budget_days.spent_micros + excluded.spent_micros <= {limit}
+""".format(limit="COALESCE((SELECT l.amount FROM limits AS l WHERE l.kind = 'day'), :day_limit)")
 _SETTLE_DAY = """
 UPDATE budget_days SET spent_micros = spent_micros + :cost - (SELECT amount_micros FROM ledger WHERE id = :id)
 WHERE day = (SELECT day FROM ledger WHERE id = :id AND state = 'reserved' AND is_simulated = 0)
@@ -53,7 +53,8 @@ def reserve_money(entry: NewLedgerRow) -> list[Statement]:
     """Reserve money for a call; refused if a limit of the run, the phase or the day would be passed.
 
     The limits are checked inside the transaction, so that parallel calls cannot pass one together, in whichever
-    process. Play money counts against no day.
+    process. Of the day the limit that was set for all processes counts, else this one's. Play money counts against no
+    day.
     """
     now = now_text()
     values = {**vars(entry), "phase_limit": _to_limit(entry.phase_limit), "day": now[:10], "now": now}

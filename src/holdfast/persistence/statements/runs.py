@@ -26,13 +26,19 @@ class NewRunRow:
     started_by: str
     is_simulated: bool
     forked_from: str | None
+    queue: str = "runs"
+    priority: int = 0
+    due_at: str | None = None
+    schedule: str | None = None
 
 
 _INSERT_RUN = """
 INSERT INTO runs (id, template_id, template_hash, state, repo_path, base_branch, created_at, updated_at, title,
-                  workflow, requirements_md, budget_micros, started_by, is_simulated, forked_from, base_commit)
+                  workflow, requirements_md, budget_micros, started_by, is_simulated, forked_from, base_commit,
+                  queue, priority, due_at, schedule)
 SELECT :id, t.id, t.hash, :state, :repo_path, :base_branch, :now, :now, :title, :workflow,
-       :requirements_md, :budget_micros, :started_by, :is_simulated, :forked_from, :base_commit
+       :requirements_md, :budget_micros, :started_by, :is_simulated, :forked_from, :base_commit,
+       :queue, :priority, :due_at, :schedule
 FROM workflow_templates t WHERE t.hash = :template_hash
 """
 
@@ -68,30 +74,38 @@ def place_run(run_id: str, *, worktree_root: str, base_commit: str) -> Statement
 
 def start_run(run_id: str) -> Statement:
     """Record that a run has started."""
-    return _set_run(run_id, state=RunStatus.RUNNING, started_at=now_text())
+    return _drive_run(run_id, started_at=now_text())
 
 
 def resume_run(run_id: str, *, is_started_now: bool) -> Statement:
     """Record that a run goes on; with `is_started_now` that it never did before."""
     started = {"started_at": now_text()} if is_started_now else {}
-    return _set_run(run_id, state=RunStatus.RUNNING, pause_reason=None, error=None, **started)
+    return _drive_run(run_id, pause_reason=None, error=None, **started)
 
 
 def reopen_run(run_id: str) -> Statement:
     """Record that a failed run goes on, as if it had not ended."""
-    return _set_run(run_id, state=RunStatus.RUNNING, error=None, ended_at=None, final_report_path=None)
+    return _drive_run(run_id, error=None, ended_at=None, final_report_path=None)
 
 
-def pause_run(run_id: str, reason: str, *, error: Mapping[str, Any] | None = None) -> Statement:
-    """Record that a run waits, for what, and the error that made it wait if there is one."""
-    return _set_run(run_id, state=RunStatus.PAUSED, pause_reason=reason, error=error)
+def _drive_run(run_id: str, **values: Any) -> Statement:
+    order = {"driven_at": now_text(), "due_at": None, "waits_for": None}
+    return _set_run(run_id, state=RunStatus.RUNNING, **order, **values)
+
+
+def pause_run(
+    run_id: str, reason: str, *, error: Mapping[str, Any] | None = None, due_at: str | None = None
+) -> Statement:
+    """Record that a run waits, for what, the error that made it wait if there is one, and when it goes on by itself."""
+    return _set_run(run_id, state=RunStatus.PAUSED, pause_reason=reason, error=error, due_at=due_at, admitted_epoch=0)
 
 
 def end_run(
     run_id: str, state: RunStatus, *, report_path: str, error: Mapping[str, Any] | None, verdict: str | None = None
 ) -> Statement:
     """Record that a run is over; a merge before that had only a part of its result."""
-    result = {"final_report_path": report_path, "verdict": verdict, "merged_into": None}
+    result: dict[str, Any] = {"final_report_path": report_path, "verdict": verdict, "merged_into": None}
+    result |= {"waits_for": None, "admitted_epoch": 0}
     return _set_run(run_id, state=state, ended_at=now_text(), pause_reason=None, error=error, **result)
 
 

@@ -101,7 +101,8 @@ def _state_cell(row: dict[str, Any]) -> Cell:
 
 
 def _now(row: dict[str, Any]) -> str:
-    from holdfast.presentation.status import RunFacts, describe_in_list
+    from holdfast.presentation.status import RunFacts, describe_in_list, describe_wait
 
     names = ("state", "pause_reason", "is_driven", "error", "verdict", "merged_into")
-    return describe_in_list(RunFacts(**{name: row[name] for name in names}))
+    waits = None if row["is_driven"] else describe_wait(row["waits_for"], row["due_at"])
+    return describe_in_list(RunFacts(**{name: row[name] for name in names}, waiting_for=waits))

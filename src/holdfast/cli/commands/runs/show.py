@@ -61,6 +61,8 @@ def show_run(run_id: RUN_ID, as_json: JSON = False, store: STORE = None) -> None
     print_text(f"{mark(state)} {paint(facts['workflow'], 'bold')} · {state}{waits} · {money}")
     print_text(f"  {_describe(facts)}")
     print_text(f"  run {facts['run_id']}\n  on {facts['repo_path']} ({facts['base_branch']})")
+    if order := _describe_order(facts):
+        print_text(f"  {order}")
     if not is_over and facts["worktree_root"]:
         print_text(f"  worktree {facts['worktree_root']}")
     if facts["sandbox"]:
@@ -129,6 +131,12 @@ def read_run(run_id: str) -> dict[str, Any]:
     }
 
 
+def _describe_order(run: dict[str, Any]) -> str:
+    """Say what is unusual about when the run is driven, and by whom."""
+    parts = {"queue": run["queue"] != "runs", "priority": run["priority"], "schedule": run["schedule"]}
+    return " · ".join(f"{name} {run[name]}" for name, is_unusual in parts.items() if is_unusual)
+
+
 def _describe_sandbox(run_id: str) -> str:
     """Say what contains the commands of a run, by the last process that took it up."""
     from holdfast.presentation.format import describe_sandbox
@@ -152,12 +160,13 @@ def _sum_usd(rows: "Iterable[dict[str, Any]]") -> float:
 
 def _describe(run: dict[str, Any]) -> str:
     """Say what a run is doing and why, in the sentence that the pages say too."""
-    from holdfast.presentation.status import OpenApproval, PhaseFacts, RunFacts, describe_run
+    from holdfast.presentation.status import OpenApproval, PhaseFacts, RunFacts, describe_run, describe_wait
 
     open_questions = [item for item in run["approvals"] if item["state"] == "pending"]
     facts = RunFacts(
         **{name: run[name] for name in ("state", "created_at", "updated_at", "started_at", "ended_at")},
         pause_reason=run["pause_reason"],
+        waiting_for=None if run["is_driven"] else describe_wait(run["waits_for"], run["due_at"]),
         is_driven=run["is_driven"],
         error=run["error"],
         verdict=run.get("verdict"),

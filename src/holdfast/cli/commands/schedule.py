@@ -1,0 +1,226 @@
+"""The commands about schedules: workflows and flows that are started by a cron line."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.agent_command import refuse_inside_agent_command
+from holdfast.cli.commands.limits import with_database
+from holdfast.cli.terminal.arguments import JSON, get_user
+from holdfast.cli.terminal.requirements import (
+    PERSONA,
+    PRIORITY,
+    QUEUE,
+    REQUIREMENTS,
+    REQUIREMENTS_FILE,
+    read_overrides,
+    read_requirements,
+)
+
+if TYPE_CHECKING:
+    from holdfast.config import Config
+    from holdfast.persistence.db import Database
+    from holdfast.persistence.schedule_table import Schedule
+
+NAME = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+
+
+def add(
+    name: NAME,
+    target: Annotated[str, typer.Argument(metavar="WORKFLOW", help="A workflow's name; with --flow a flow's.")],
+    cron: Annotated[str, typer.Option("--cron", metavar="LINE", help="Minute, hour, day, month and weekday.")],
+    zone: Annotated[str, typer.Option("--zone", metavar="NAME", help="The time zone, such as Europe/Berlin.")] = "UTC",
+    missed: Annotated[
+        str, typer.Option("--missed", help="Of times when nothing ran: skip them, start once, or all.")
+    ] = "skip",
+    overlap: Annotated[
+        str, typer.Option("--overlap", help="While the run before is not over: skip the time, or queue the run.")
+    ] = "skip",
+    repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository, or any folder.")] = Path(),
+    base: Annotated[str | None, typer.Option("--base", metavar="BRANCH", help="The branch to start from.")] = None,
+    requirements: REQUIREMENTS = None,
+    requirements_file: REQUIREMENTS_FILE = None,
+    persona: PERSONA = None,
+    simulate: Annotated[bool, typer.Option("--simulate", help="Rehearse with the simulated model.")] = False,
+    budget: Annotated[
+        float | None, typer.Option("--budget", metavar="USD", min=0, help="Let each run spend no more than this.")
+    ] = None,
+    queue: QUEUE = "",
+    priority: PRIORITY = 0,
+    flow: Annotated[bool, typer.Option("--flow", help="Start a flow of this name instead of a workflow.")] = False,
+    arguments: Annotated[
+        str | None, typer.Option("--arguments", metavar="JSON", help="The flow's keyword arguments, as an object.")
+    ] = None,
+    as_json: JSON = False,
+) -> None:
+    """Start a workflow or a flow again and again, by a cron line and a time zone.
+
+    holdfast serve fires it. The id of each run follows from the schedule and the time, so that none is started twice.
+
+    Example: holdfast schedule add nightly spec-and-review --cron "30 2 * * 1-5" --zone Europe/Berlin --simulate
+    """
+    from holdfast.persistence.schedule_table import Schedule
+
+    refuse_inside_agent_command("holdfast schedule add")
+    options: dict[str, Any] = {
+        "base_branch": base,
+        "requirements_md": read_requirements(requirements, requirements_file),
+        "persona_overrides": read_overrides(persona),
+        "budget_usd": budget,
+        "simulate": simulate,
+        "queue": queue,
+        "priority": priority,
+        "arguments": _read_arguments(arguments),
+    }
+    schedule = Schedule(
+        name=name,
+        target=target,
+        kind="flow" if flow else "workflow",
+        cron=cron,
+        zone=zone,
+        missed=missed,
+        overlap=overlap,
+        repo_path="" if flow else str(repo.expanduser().resolve()),
+        options={key: value for key, value in options.items() if value},
+        created_by=get_user(),
+    )
+    stored = with_database(lambda db, config: _add(db, config, schedule))
+    _show(stored, is_json=as_json, text=f"Schedule {name} comes next at {stored.next_at}.")
+
+
+async def _add(db: "Database", config: "Config", schedule: "Schedule") -> "Schedule":
+    from holdfast.api.server.engines import Engines
+    from holdfast.fleet.schedules import add_schedule, check_schedule
+
+    check_schedule(config, schedule)
+    if schedule.kind == "workflow":  # what would refuse each of its runs is said now
+        options = schedule.options
+        await Engines(db, config).check_trust(
+            Path(schedule.repo_path),
+            schedule.target,
+            is_simulated=bool(options.get("simulate")),
+            overrides=options.get("persona_overrides") or {},
+        )
+    return await add_schedule(db, config, schedule)
+
+
+def _read_arguments(text: str | None) -> dict[str, Any] | None:
+    import json
+
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise typer.BadParameter("It should be a JSON object.", param_hint="--arguments")
+    return found
+
+
+def list_schedules(as_json: JSON = False) -> None:
+    """List schedules, and when each comes next.
+
+    Example: holdfast schedule list
+    """
+    from holdfast.cli.terminal.output import print_json, print_text, table
+    from holdfast.persistence.schedule_table import list_schedules as read
+
+    found = with_database(lambda db, _config: read(db))
+    if as_json:
+        print_json([vars(schedule) for schedule in found])
+    elif not found:
+        print_text("There are no schedules. Add one: holdfast schedule add NAME WORKFLOW --cron LINE")
+    else:
+        rows = [[each.name, each.target, each.cron, each.zone, _next(each)] for each in found]
+        print_text(table(rows, headings=["NAME", "STARTS", "CRON", "ZONE", "NEXT"]))
+
+
+def _next(schedule: "Schedule") -> str:
+    return "paused" if schedule.is_paused else schedule.problem or schedule.next_at or ""
+
+
+def show(name: NAME, as_json: JSON = False) -> None:
+    """Show one schedule: what it starts, when, and what became of the last time.
+
+    Example: holdfast schedule show nightly
+    """
+    from holdfast.fleet.schedules import get_schedule
+
+    found = with_database(lambda db, _config: get_schedule(db, name))
+    lines = [
+        f"{found.name}: {found.kind} {found.target}, {found.cron} ({found.zone})",
+        f"  missed: {found.missed} · overlap: {found.overlap} · by {found.created_by}",
+        *([f"  on {found.repo_path}"] if found.repo_path else []),
+        f"  next: {_next(found)}",
+        *([f"  last run: {found.last_run_id}"] if found.last_run_id else []),
+        *([f"  problem: {found.problem}"] if found.problem else []),
+    ]
+    _show(found, is_json=as_json, text="\n".join(lines))
+
+
+def pause(
+    name: NAME,
+    off: Annotated[bool, typer.Option("--off", help="Let it go on, with the next time from now.")] = False,
+    as_json: JSON = False,
+) -> None:
+    """Pause a schedule, or with --off let it go on.
+
+    Example: holdfast schedule pause nightly
+    """
+    from holdfast.fleet.schedules import hold_schedule
+
+    refuse_inside_agent_command("holdfast schedule pause")
+    found = with_database(lambda db, _config: hold_schedule(db, name, is_paused=not off))
+    text = f"Schedule {name} comes next at {found.next_at}." if off else f"Schedule {name} is paused."
+    _show(found, is_json=as_json, text=text)
+
+
+def remove(name: NAME, as_json: JSON = False) -> None:
+    """Remove a schedule. Its runs stay.
+
+    Example: holdfast schedule remove nightly
+    """
+    from holdfast.cli.terminal.output import print_json, print_text
+    from holdfast.fleet.schedules import remove_schedule
+
+    refuse_inside_agent_command("holdfast schedule remove")
+    with_database(lambda db, _config: remove_schedule(db, name))
+    if as_json:
+        print_json({"name": name, "state": "removed"})
+    else:
+        print_text(f"Schedule {name} is removed.")
+
+
+def run_now(name: NAME, as_json: JSON = False) -> None:
+    """Start a run of a schedule now, beside its times. holdfast serve drives it.
+
+    Example: holdfast schedule run nightly
+    """
+    from holdfast.cli.terminal.output import print_json, print_text
+
+    refuse_inside_agent_command("holdfast schedule run")
+    run_id = with_database(lambda db, config: _start(db, config, name))
+    if as_json:
+        print_json({"run_id": run_id, "state": "pending"})
+    else:
+        print_text(f"Run {run_id} waits for holdfast serve.")
+
+
+async def _start(db: "Database", config: "Config", name: str) -> str:
+    import uuid
+
+    from holdfast.api.server.engines import Engines
+    from holdfast.fleet.schedules import get_schedule, start_scheduled
+
+    run_id = str(uuid.uuid4())
+    await start_scheduled(db, Engines(db, config), await get_schedule(db, name), run_id, by=get_user())
+    return run_id
+
+
+def _show(schedule: "Schedule", *, is_json: bool, text: str) -> None:
+    from holdfast.cli.terminal.output import print_json, print_text
+
+    if is_json:
+        print_json(vars(schedule))
+    else:
+        print_text(text)

@@ -1,0 +1,107 @@
+"""Limits that hold for all processes: what may be set, and where this process's own settings say something else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.config import Config
+from holdfast.enums import Backend
+from holdfast.errors import LimitInvalid, did_you_mean
+from holdfast.persistence.admission import (
+    DAY_LIMIT,
+    PROVIDER_LIMIT,
+    RUN_LIMITS,
+    drop_limit,
+    list_limits,
+    put_limit,
+)
+from holdfast.persistence.db import Database
+
+KINDS = (*RUN_LIMITS, DAY_LIMIT, PROVIDER_LIMIT)
+_NAMELESS = ("runs", DAY_LIMIT)
+_MOST = 1_000_000
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit by its kind and the name of what it is for; `amount` is a number, or the dollars of a day."""
+
+    kind: str
+    name: str
+    amount: float
+    set_at: str = ""
+    set_by: str = ""
+
+    def describe(self) -> str:
+        """Say what is limited, and to what."""
+        if self.kind == DAY_LIMIT:
+            return f"${self.amount:.2f} a day"
+        unit = "calls at a time to" if self.kind == PROVIDER_LIMIT else "runs at a time"
+        of = {"runs": "in all", PROVIDER_LIMIT: self.name}.get(self.kind, f"of {self.kind} {self.name}")
+        return f"{self.amount:g} {unit} {of}"
+
+
+def check_limit(kind: str, name: str, amount: float | None = None) -> tuple[str, str]:
+    """Return kind and name as they are stored. Raises `LimitInvalid`."""
+    if kind not in KINDS:
+        raise LimitInvalid(f"{kind!r} is no kind of limit.{did_you_mean(kind, KINDS)}", hint=f"Use {', '.join(KINDS)}.")
+    if kind in _NAMELESS and name:
+        raise LimitInvalid(f"The limit {kind} has no name; it holds for all.", hint="Leave the name out.")
+    if kind not in _NAMELESS and not name.strip():
+        raise LimitInvalid(f"Whose limit is it? Name the {kind}.")
+    if kind == PROVIDER_LIMIT and name.partition("@")[0] not in list(Backend):
+        raise LimitInvalid(f"{name!r} is no backend.", hint=f"They are {', '.join(Backend)}.")
+    if amount is not None:
+        _check_amount(kind, amount)
+    return kind, str(Path(name).expanduser().resolve()) if kind == "repository" and "://" not in name else name
+
+
+def _check_amount(kind: str, amount: float) -> None:
+    if kind == DAY_LIMIT:
+        if not 0 < amount <= _MOST:
+            raise LimitInvalid(f"A day's limit is an amount of dollars above 0, not {amount:g}.")
+    elif not 1 <= amount <= _MOST or amount != int(amount):
+        raise LimitInvalid(f"A limit is a whole number from 1 on, not {amount:g}.")
+
+
+async def set_limit(db: Database, limit: Limit, *, by: str) -> Limit:
+    """Set a limit for all processes. Raises `LimitInvalid`, with nothing written."""
+    kind, name = check_limit(limit.kind, limit.name, limit.amount)
+    amount = round(limit.amount * 1_000_000) if kind == DAY_LIMIT else int(limit.amount)
+    await put_limit(db, kind, name, amount, by=by)
+    return Limit(kind, name, limit.amount)
+
+
+async def remove_limit(db: Database, kind: str, name: str) -> None:
+    """Remove a limit. Raises `LimitInvalid` if there is none."""
+    kind, name = check_limit(kind, name)
+    if not await drop_limit(db, kind, name):
+        raise LimitInvalid(f"There is no limit {f'{kind} {name}'.strip()}.")
+
+
+async def read_all(db: Database) -> list[Limit]:
+    """Read the limits that hold for all processes."""
+    return [to_limit(row) for row in await list_limits(db)]
+
+
+def to_limit(row: dict[str, Any]) -> Limit:
+    """Return a row as people set it: of a day in dollars."""
+    amount = int(row["amount"])
+    in_words = amount / 1_000_000 if row["kind"] == DAY_LIMIT else float(amount)
+    return Limit(row["kind"], row["name"], in_words, row["set_at"], row["set_by"])
+
+
+def find_differences(config: Config, limits: Sequence[Limit]) -> list[str]:
+    """Name the settings of this process that differ from a limit for all, which counts."""
+    found = []
+    for limit in limits:
+        setting, value = "", None
+        if limit.kind == DAY_LIMIT:
+            setting, value = "day_budget_usd", config.day_budget_usd
+        elif limit.kind == PROVIDER_LIMIT:
+            calls = dict(config.max_parallel_model_calls)
+            setting, value = "max_parallel_model_calls", calls.get(limit.name)
+        if value is not None and value != limit.amount:
+            found.append(f"{setting} is {value:g} here; {limit.describe()} was set for all processes, and counts.")
+    return found

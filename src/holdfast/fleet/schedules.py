@@ -1,0 +1,221 @@
+"""Schedules: which times are due, and that each starts one run, whoever fires it and whatever dies meanwhile.
+
+Rule: the id of a run follows from its schedule and its time. So whoever fires a time again, after a crash or beside
+another process, finds the run there; the row that says how far a schedule has come only saves looking.
+"""
+
+import contextlib
+import logging
+import re
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from holdfast.config import Config
+from holdfast.engine.run.create import RunOrder
+from holdfast.engine.workflow_engine import WorkflowEngine
+from holdfast.errors import HoldfastError, QueueUnknown, RunBusy, RunNotInState, ScheduleInvalid, ScheduleNotFound
+from holdfast.fleet.cron import CronLine
+from holdfast.persistence.admission import read_clock
+from holdfast.persistence.db import Database
+from holdfast.persistence.schedule_table import (
+    Schedule,
+    advance_schedule,
+    delete_schedule,
+    find_schedule,
+    find_unended_run,
+    insert_schedule,
+    list_due_schedules,
+    note_problem,
+    pause_schedule,
+)
+from holdfast.persistence.statements import to_time_text
+from holdfast.readiness import AgreedDefinitions
+from holdfast.workflow import WorkflowTemplate
+
+MISSED, OVERLAP, KINDS = ("skip", "once", "all"), ("skip", "queue"), ("workflow", "flow")
+GRACE = timedelta(seconds=60)  # a time that is this late was missed
+_NAMESPACE = uuid.UUID("6b1d1f5e-0d0b-4f55-9a43-5d4c8b2f7a10")
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
+_MOST_AT_ONCE = 100  # of the missed times of one schedule, at a look
+_TRY_AGAIN_S = 30.0
+_log = logging.getLogger("holdfast.fleet")
+
+
+class EngineSource(Protocol):
+    """Makes engines for repositories, with what they bring along and a person agreed to."""
+
+    async def check_trust(
+        self, repo: Path, name_or_file: str, *, is_simulated: bool, overrides: Mapping[str, str]
+    ) -> tuple[WorkflowTemplate, AgreedDefinitions]: ...
+
+    async def for_repository(
+        self, repo: Path | None, *, is_simulated: bool = False, agreed: AgreedDefinitions | None = None
+    ) -> WorkflowEngine: ...
+
+
+def run_id_of(name: str, at: str) -> str:
+    """Return the id of the run that a schedule starts at a time."""
+    return str(uuid.uuid5(_NAMESPACE, f"{name} {at}"))
+
+
+def choose_times(cron: CronLine, *, after: datetime, now: datetime, missed: str) -> list[datetime]:
+    """Return which of the times since the last one are to be fired now, the oldest first.
+
+    `missed` says what becomes of those that nobody fired when they came: none, the last of them, or all.
+    """
+    if missed == "all":
+        return list(islice(cron.between(after, now), _MOST_AT_ONCE))
+    since = max(after, now - GRACE) if missed == "skip" else after
+    last = cron.last_until(now, after=since)
+    return [] if last is None else [last]
+
+
+def check_schedule(config: Config, schedule: Schedule) -> CronLine:
+    """Check what a person wrote, and return its times. Raises `ScheduleInvalid`, `QueueUnknown`."""
+    if not _NAME.fullmatch(schedule.name):
+        hint = "Use letters, digits, dots, dashes and underscores, up to 100."
+        raise ScheduleInvalid(f"{schedule.name!r} is no name for a schedule.", hint=hint)
+    for value, known in ((schedule.missed, MISSED), (schedule.overlap, OVERLAP), (schedule.kind, KINDS)):
+        if value not in known:
+            raise ScheduleInvalid(f"{value!r} is none of {', '.join(known)}.", hint="")
+    queue = schedule.options.get("queue")
+    if queue and queue not in config.queues:
+        raise QueueUnknown(
+            f"There is no queue {queue!r}.", hint=f"The setting `queues` has {', '.join(config.queues)}."
+        )
+    return CronLine(schedule.cron, schedule.zone)
+
+
+async def add_schedule(db: Database, config: Config, schedule: Schedule) -> Schedule:
+    """Check and store a schedule; it counts from now on. Raises as `check_schedule` does, with nothing written."""
+    cron = check_schedule(config, schedule)
+    now = await read_clock(db)
+    next_at = to_time_text(cron.next_after(_to_moment(now)))
+    stored = replace(schedule, created_at=now, last_at=now, next_at=next_at)
+    if not await insert_schedule(db, stored):
+        hint = f"Remove it first: holdfast schedule remove {schedule.name}"
+        raise ScheduleInvalid(f"There is a schedule {schedule.name!r} already.", hint=hint)
+    return stored
+
+
+async def get_schedule(db: Database, name: str) -> Schedule:
+    """Read a schedule. Raises `ScheduleNotFound`."""
+    if (found := await find_schedule(db, name)) is None:
+        raise ScheduleNotFound(f"There is no schedule {name!r}.")
+    return found
+
+
+async def hold_schedule(db: Database, name: str, *, is_paused: bool) -> Schedule:
+    """Pause a schedule, or let it go on with the next time from now. Raises `ScheduleNotFound`."""
+    found = await get_schedule(db, name)
+    now = await read_clock(db)
+    next_at = to_time_text(CronLine(found.cron, found.zone).next_after(_to_moment(now)))
+    await pause_schedule(db, name, is_paused=is_paused, last_at=now, next_at=next_at)
+    return await get_schedule(db, name)
+
+
+async def remove_schedule(db: Database, name: str) -> None:
+    """Remove a schedule; its runs stay. Raises `ScheduleNotFound`."""
+    if not await delete_schedule(db, name):
+        raise ScheduleNotFound(f"There is no schedule {name!r}.")
+
+
+async def start_scheduled(
+    db: Database, engines: EngineSource, schedule: Schedule, run_id: str, *, by: str = ""
+) -> None:
+    """Write the run of a schedule under an id; one that is there already is left as it is.
+
+    Raises what keeps a run from being made, and `RunBusy` if another process is just making it.
+    """
+    options = schedule.options
+    if schedule.kind == "flow":
+        await _start_flow(db, schedule, run_id)
+        return
+    repo = Path(schedule.repo_path)
+    is_simulated, overrides = bool(options.get("simulate")), options.get("persona_overrides") or {}
+    template, agreed = await engines.check_trust(repo, schedule.target, is_simulated=is_simulated, overrides=overrides)
+    engine = await engines.for_repository(repo, is_simulated=is_simulated, agreed=agreed)
+    order = RunOrder(options.get("queue") or "", options.get("priority") or 0, schedule=schedule.name)
+    # crash: a run that is there was written before, and the schedule not advanced.
+    with contextlib.suppress(RunNotInState):
+        await engine.create(
+            template,
+            repo_path=repo,
+            base_branch=options.get("base_branch"),
+            requirements_md=options.get("requirements_md") or "",
+            pre_allocated_run_id=run_id,
+            persona_overrides=overrides,
+            budget_usd=options.get("budget_usd"),
+            title=options.get("title") or "",
+            started_by=by or schedule.created_by,
+            order=order,
+        )
+
+
+class ScheduleClock:
+    """Fires what is due, in any number of processes at once."""
+
+    def __init__(self, db: Database, engines: EngineSource) -> None:
+        self._db = db
+        self._engines = engines
+        self._not_before: dict[str, float] = {}
+
+    async def fire_due(self) -> int:
+        """Start a run for each time that has come, by the database's clock, and return how many.
+
+        What cannot be started is recorded at its schedule and tried again; the others are not kept from starting.
+        """
+        count = 0
+        for schedule in await list_due_schedules(self._db):
+            if self._not_before.get(schedule.name, 0.0) > time.monotonic():
+                continue
+            try:
+                count += await self._fire(schedule)
+                self._not_before.pop(schedule.name, None)
+            except RunBusy:
+                continue  # another process is just at it
+            except Exception as error:
+                self._not_before[schedule.name] = time.monotonic() + _TRY_AGAIN_S
+                _log.warning("A schedule could not start its run", exc_info=True, extra={"schedule": schedule.name})
+                problem = error.message if isinstance(error, HoldfastError) else type(error).__name__
+                await note_problem(self._db, schedule.name, problem)
+        return count
+
+    async def _fire(self, schedule: Schedule) -> int:
+        cron = CronLine(schedule.cron, schedule.zone)
+        now = _to_moment(await read_clock(self._db))
+        times = choose_times(cron, after=_to_moment(schedule.last_at), now=now, missed=schedule.missed)
+        count = 0
+        for at in times:
+            run_id: str | None = run_id_of(schedule.name, to_time_text(at))
+            if schedule.overlap == "skip" and await find_unended_run(self._db, schedule, but=str(run_id)):
+                run_id = None
+            else:
+                await start_scheduled(self._db, self._engines, schedule, str(run_id))
+                count += 1
+            # crash: the run is there; who fires this time again finds it by its id.
+            next_at = to_time_text(cron.next_after(at))
+            if not await advance_schedule(self._db, schedule, last_at=to_time_text(at), next_at=next_at, run_id=run_id):
+                return count  # another process goes on from here
+            schedule = replace(schedule, last_at=to_time_text(at), last_run_id=run_id or schedule.last_run_id)
+        if not times:  # all were missed, and are skipped
+            last_at, next_at = to_time_text(now), to_time_text(cron.next_after(now))
+            await advance_schedule(self._db, schedule, last_at=last_at, next_at=next_at)
+        return count
+
+
+def _to_moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+async def _start_flow(db: Database, schedule: Schedule, run_id: str) -> None:
+    from holdfast.flows.service.start import start_flow
+
+    arguments: dict[str, Any] = dict(schedule.options.get("arguments") or {})
+    await start_flow(schedule.target, run_id=run_id, store=db.address, **arguments)

@@ -1,0 +1,99 @@
+"""How processes share a limit of calls to a provider, and what a provider has asked all of them to wait.
+
+Rule: what a process may have under way is its share, a row. No share is enlarged beyond what the others leave, so their
+sum never passes the limit; a process that gives no sign of life for as long as a lease has none.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from holdfast.persistence.admission import PROVIDER_LIMIT, clock_of
+from holdfast.persistence.db import Database
+from holdfast.persistence.statements import to_time_text
+
+LEASE_S = 6.0
+_LOCK = 0x7368617265  # "share"
+
+
+@dataclass(frozen=True)
+class ProviderTerms:
+    """What holds for a process's calls to a provider now."""
+
+    share: int | None
+    """How many it may have under way; `None` if no limit was set for all."""
+    hold_s: float
+    """How long the provider has asked to be left alone."""
+
+
+async def take_share(db: Database, provider: str, holder: str, *, under_way: int) -> ProviderTerms:
+    """Take as much of a provider's limit as is fair and free, at least what is under way, and give back the rest."""
+    async with db.session() as session:
+        limit, now, hold_s = await _read_terms(db, session, provider)
+        if limit is None:
+            return ProviderTerms(None, hold_s)
+        await session.rollback()
+        if db.path is None:
+            await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        params: dict[str, Any] = {"provider": provider, "holder": holder}
+        params |= {"over": to_time_text(now - timedelta(seconds=LEASE_S)), "now": to_time_text(now)}
+        await session.execute(text("DELETE FROM provider_shares WHERE seen_at < :over"), params)  # locks SQLite
+        query = "SELECT holder, share FROM provider_shares WHERE provider = :provider AND holder <> :holder"
+        others = {row.holder: int(row.share) for row in await session.execute(text(query), params)}
+        share = max(under_way, min(_fair_part(limit, holder, [*others, holder]), limit - sum(others.values())))
+        await session.execute(
+            text(
+                "INSERT INTO provider_shares (provider, holder, share, seen_at) "
+                "VALUES (:provider, :holder, :share, :now) "
+                "ON CONFLICT (provider, holder) DO UPDATE SET share = excluded.share, seen_at = excluded.seen_at"
+            ),
+            {**params, "share": share},
+        )
+        await session.commit()
+        return ProviderTerms(share, hold_s)
+
+
+def _fair_part(limit: int, holder: str, holders: list[str]) -> int:
+    """Return the part of one of several; what cannot be divided goes to the first of them."""
+    part, rest = divmod(limit, len(holders))
+    return part + (sorted(holders).index(holder) < rest)
+
+
+async def _read_terms(db: Database, session: AsyncSession, provider: str) -> tuple[int | None, datetime, float]:
+    query = text(
+        f"SELECT {clock_of(db).text} AS now, "  # noqa: S608 - ours
+        "(SELECT MAX(hold_until) FROM provider_holds WHERE provider = :provider) AS hold_until, "
+        "(SELECT amount FROM limits WHERE kind = :kind AND name = :provider) AS own, "
+        "(SELECT amount FROM limits WHERE kind = :kind AND name = :backend) AS of_backend"
+    )
+    params = {"provider": provider, "kind": PROVIDER_LIMIT, "backend": provider.partition("@")[0]}
+    row = (await session.execute(query, params)).one()
+    now = datetime.fromisoformat(row.now)
+    hold_s = (datetime.fromisoformat(row.hold_until) - now).total_seconds() if row.hold_until else 0.0
+    limit = row.own if row.own is not None else row.of_backend
+    return None if limit is None else int(limit), now, max(hold_s, 0.0)
+
+
+async def drop_share(db: Database, provider: str, holder: str) -> None:
+    """Give a share back: nothing is under way."""
+    async with db.session() as session:
+        query = text("DELETE FROM provider_shares WHERE provider = :provider AND holder = :holder")
+        await session.execute(query, {"provider": provider, "holder": holder})
+        await session.commit()
+
+
+async def hold_provider(db: Database, provider: str, seconds: float) -> None:
+    """Let no process call a provider for a while; a longer hold stays."""
+    async with db.session() as session:
+        _, now, _ = await _read_terms(db, session, provider)
+        await session.rollback()
+        query = text(
+            "INSERT INTO provider_holds (provider, hold_until) VALUES (:provider, :until) "
+            "ON CONFLICT (provider) DO UPDATE SET hold_until = excluded.hold_until "
+            "WHERE provider_holds.hold_until < excluded.hold_until"
+        )
+        await session.execute(query, {"provider": provider, "until": to_time_text(now + timedelta(seconds=seconds))})
+        await session.commit()

@@ -1,0 +1,138 @@
+"""Rows of the table `schedules`: what is started again and again, and up to which time that was done."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+from holdfast.persistence.admission import clock_of
+from holdfast.persistence.db import Database
+
+_COLUMNS = (
+    *("name", "target", "kind", "cron", "zone", "missed", "overlap", "repo_path", "options", "is_paused"),
+    *("created_at", "created_by", "last_at", "next_at", "last_run_id", "problem"),
+)
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM schedules"  # noqa: S608 - names of ours
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """What to start, when, and how far it has come. Times are as rows hold them."""
+
+    name: str
+    target: str
+    """The name of a workflow, or of a flow."""
+    kind: str = "workflow"
+    cron: str
+    zone: str = "UTC"
+    missed: str = "skip"
+    overlap: str = "skip"
+    repo_path: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    is_paused: bool = False
+    created_at: str = ""
+    created_by: str = ""
+    last_at: str = ""
+    """All times up to this one are done with: fired or skipped."""
+    next_at: str | None = None
+    last_run_id: str | None = None
+    problem: str | None = None
+    """Why the next time could not be fired; it is tried again."""
+
+
+def _to_schedule(row: Any) -> Schedule:
+    values = dict(row._mapping)
+    return Schedule(**{**values, "options": json.loads(values["options"]), "is_paused": bool(values["is_paused"])})
+
+
+async def insert_schedule(db: Database, schedule: Schedule) -> bool:
+    """Insert a schedule; return false if there is one of this name."""
+    marks = ", ".join(f":{name}" for name in _COLUMNS)
+    values = {**vars(schedule), "options": json.dumps(schedule.options), "is_paused": int(schedule.is_paused)}
+    async with db.session() as session:
+        try:
+            await session.execute(
+                text(f"INSERT INTO schedules ({', '.join(_COLUMNS)}) VALUES ({marks})"),  # noqa: S608 - names of ours
+                values,
+            )
+            await session.commit()
+        except IntegrityError:
+            return False
+    return True
+
+
+async def list_schedules(db: Database) -> list[Schedule]:
+    """List all schedules by name."""
+    async with db.session() as session:
+        return [_to_schedule(row) for row in await session.execute(text(f"{_SELECT} ORDER BY name"))]
+
+
+async def find_schedule(db: Database, name: str) -> Schedule | None:
+    async with db.session() as session:
+        row = (await session.execute(text(f"{_SELECT} WHERE name = :name"), {"name": name})).one_or_none()
+        return None if row is None else _to_schedule(row)
+
+
+async def list_due_schedules(db: Database) -> list[Schedule]:
+    """List the schedules whose next time has come, by the database's clock."""
+    due = f"{_SELECT} WHERE is_paused = 0 AND next_at <= {clock_of(db).text} ORDER BY next_at, name"
+    async with db.session() as session:
+        return [_to_schedule(row) for row in await session.execute(text(due))]
+
+
+async def advance_schedule(
+    db: Database, schedule: Schedule, *, last_at: str, next_at: str, run_id: str | None = None
+) -> bool:
+    """Record that all times up to one are done with, and return true; false if another process has done so."""
+    change = (
+        "UPDATE schedules SET last_at = :last_at, next_at = :next_at, problem = NULL, "
+        "last_run_id = COALESCE(:run_id, last_run_id) WHERE name = :name AND last_at = :before RETURNING name"
+    )
+    params = {"last_at": last_at, "next_at": next_at, "run_id": run_id}
+    return await _change(db, change, {**params, "name": schedule.name, "before": schedule.last_at})
+
+
+async def note_problem(db: Database, name: str, problem: str) -> None:
+    """Record why a schedule could not start its run."""
+    change = "UPDATE schedules SET problem = :problem WHERE name = :name RETURNING name"
+    await _change(db, change, {"name": name, "problem": problem})
+
+
+async def pause_schedule(db: Database, name: str, *, is_paused: bool, last_at: str, next_at: str) -> bool:
+    """Pause a schedule, or let it go on from now on; return false if there is none of this name."""
+    change = (
+        "UPDATE schedules SET is_paused = :is_paused, last_at = :last_at, next_at = :next_at, problem = NULL "
+        "WHERE name = :name RETURNING name"
+    )
+    params = {"name": name, "is_paused": int(is_paused), "last_at": last_at, "next_at": next_at}
+    return await _change(db, change, params)
+
+
+async def delete_schedule(db: Database, name: str) -> bool:
+    """Delete a schedule; return false if there is none of this name."""
+    return await _change(db, "DELETE FROM schedules WHERE name = :name RETURNING name", {"name": name})
+
+
+async def _change(db: Database, sql: str, params: Mapping[str, Any]) -> bool:
+    async with db.session() as session:
+        found = (await session.execute(text(sql), dict(params))).all()
+        await session.commit()
+        return bool(found)
+
+
+async def find_unended_run(db: Database, schedule: Schedule, *, but: str) -> str | None:
+    """Find a run that a schedule started and that is not over yet, other than this one."""
+    if schedule.kind == "flow":
+        query = "SELECT run_id FROM journal_runs WHERE run_id = :last AND run_id <> :but AND status NOT IN "
+        query += "('completed', 'failed', 'cancelled')"
+    else:
+        query = "SELECT id FROM runs WHERE schedule = :name AND id <> :but "
+        query += "AND state IN ('pending', 'running', 'paused') ORDER BY created_at LIMIT 1"
+    params = {"name": schedule.name, "but": but, "last": schedule.last_run_id}
+    async with db.session() as session:
+        used = {key: value for key, value in params.items() if f":{key}" in query}
+        found = await session.scalar(text(query), used)
+        return None if found is None else str(found)

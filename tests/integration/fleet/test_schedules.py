@@ -1,0 +1,152 @@
+"""Schedules start each run once: two that fire at once, a crash after the start, missed times, overlaps, no clock's."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from holdfast.api.server.engines import Engines
+from holdfast.config import Config, load_config
+from holdfast.errors import QueueUnknown, ScheduleInvalid
+from holdfast.fleet import schedules
+from holdfast.fleet.schedules import ScheduleClock, add_schedule, get_schedule, hold_schedule, run_id_of
+from holdfast.persistence.db import Database
+from holdfast.persistence.listings import list_due
+from holdfast.persistence.schedule_table import Schedule, list_schedules
+from holdfast.runtime.stores import open_journal
+
+PAST = "2026-01-01T00:00:00.000Z"
+
+
+@pytest.fixture
+async def world(database_url: str, tmp_path: Path) -> AsyncIterator[tuple[Database, Config, Engines]]:
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo" / "a.txt").write_text("a\n")
+    config = load_config(data_dir=tmp_path / "data", database_url=database_url, workspace_root=tmp_path)
+    db = Database(database_url)
+    await db.init_schema()
+    yield db, config, Engines(db, config)
+    await db.dispose()
+
+
+def hourly(tmp_path: Path, **options: Any) -> Schedule:
+    values = {"name": "hourly", "target": "spec-and-review", "cron": "0 * * * *", "repo_path": str(tmp_path / "repo")}
+    return Schedule(**{**values, "missed": "once", "options": {"simulate": True, "requirements_md": "x"}, **options})
+
+
+async def add_overdue(world: Any, schedule: Schedule) -> None:
+    """Add a schedule that nobody has fired for a while."""
+    db, config, _ = world
+    await add_schedule(db, config, schedule)
+    await change(
+        db, "UPDATE schedules SET last_at = :at, next_at = :at WHERE name = :name", at=PAST, name=schedule.name
+    )
+
+
+async def change(db: Database, sql: str, **params: Any) -> None:
+    async with db.session() as session:
+        await session.execute(text(sql), params)
+        await session.commit()
+
+
+async def read_runs(db: Database) -> list[Any]:
+    async with db.session() as session:
+        return list(await session.execute(text("SELECT id, schedule, state FROM runs ORDER BY created_at")))
+
+
+async def test_two_servers_at_once_start_one_run_whose_id_is_known(world: Any, tmp_path: Path) -> None:
+    db, _, engines = world
+    await add_overdue(world, hourly(tmp_path))
+    other = Database(db.address if db.path is None else f"sqlite+aiosqlite:///{db.path}")
+    await asyncio.gather(*(ScheduleClock(each, engines).fire_due() for each in (db, other, db)))
+    await other.dispose()
+    await ScheduleClock(db, engines).fire_due()  # one that found the other busy looks again
+
+    (run,) = await read_runs(db)
+    stored = await get_schedule(db, "hourly")
+    assert run.id == stored.last_run_id == run_id_of("hourly", stored.last_at)
+    assert (run.schedule, run.state, stored.problem) == ("hourly", "pending", None)
+    assert [due.run_id for due in await list_due(db)] == [run.id]
+    assert await ScheduleClock(db, engines).fire_due() == 0
+
+
+async def test_a_crash_between_start_and_record_starts_nothing_again(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, _, engines = world
+    await add_overdue(world, hourly(tmp_path))
+
+    async def die(*_args: Any, **_kw: Any) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(schedules, "advance_schedule", die)
+    with pytest.raises(KeyboardInterrupt):
+        await ScheduleClock(db, engines).fire_due()
+    monkeypatch.undo()
+    assert len(await read_runs(db)) == 1
+
+    await ScheduleClock(db, engines).fire_due()
+    (run,) = await read_runs(db)
+    assert (await get_schedule(db, "hourly")).last_run_id == run.id
+
+
+async def test_overlaps_are_skipped_or_queued_and_all_missed_times_are_made_up_for(world: Any, tmp_path: Path) -> None:
+    db, _, engines = world
+    await add_overdue(world, hourly(tmp_path, cron="0 0 1 */3 *", missed="all", overlap="queue"))
+    await add_overdue(world, hourly(tmp_path, name="skipper", cron="0 0 1 */3 *", missed="all"))
+    await ScheduleClock(db, engines).fire_due()
+
+    runs = await read_runs(db)
+    queued = [run.id for run in runs if run.schedule == "hourly"]
+    assert len(queued) > 1
+    assert len([run for run in runs if run.schedule == "skipper"]) == 1
+    assert [due.run_id for due in await list_due(db) if due.run_id in queued] == queued[:1]
+
+
+async def test_what_cannot_be_started_is_told_and_keeps_no_other_from_starting(world: Any, tmp_path: Path) -> None:
+    db, _, engines = world
+    await add_overdue(world, hourly(tmp_path, name="a-broken", target="no-such-workflow"))
+    await add_overdue(world, hourly(tmp_path))
+
+    assert await ScheduleClock(db, engines).fire_due() == 1
+    assert "no-such-workflow" in str((await get_schedule(db, "a-broken")).problem)
+    assert (await get_schedule(db, "a-broken")).last_at == PAST  # it is tried again
+
+
+async def test_a_schedule_can_start_a_flow(world: Any, tmp_path: Path) -> None:
+    db, _, engines = world
+    await add_overdue(world, hourly(tmp_path, kind="flow", target="report", options={"arguments": {"day": 1}}))
+    await ScheduleClock(db, engines).fire_due()
+
+    stored = await get_schedule(db, "hourly")
+    async with open_journal(db.store) as journal:
+        (created, *_) = await journal.read(str(stored.last_run_id))
+    assert (created.payload["flow"], created.payload["kwargs"]) == ("report", {"day": 1})
+
+
+async def test_a_paused_schedule_fires_nothing_and_goes_on_from_now(world: Any, tmp_path: Path) -> None:
+    db, _, engines = world
+    await add_overdue(world, hourly(tmp_path, missed="all"))
+    await hold_schedule(db, "hourly", is_paused=True)
+    assert await ScheduleClock(db, engines).fire_due() == 0
+    await hold_schedule(db, "hourly", is_paused=False)
+    assert await ScheduleClock(db, engines).fire_due() == 0
+    assert await read_runs(db) == []
+
+
+async def test_a_wrong_schedule_is_refused_and_nothing_is_written(world: Any, tmp_path: Path) -> None:
+    db, config, _ = world
+    wrong = ({"cron": "61 * * * *"}, {"zone": "Mars/Olympus"}, {"missed": "never"}, {"overlap": "x"}, {"name": "a b"})
+    for values in wrong:
+        with pytest.raises(ScheduleInvalid):
+            await add_schedule(db, config, replace(hourly(tmp_path), **values))
+    with pytest.raises(QueueUnknown):
+        await add_schedule(db, config, hourly(tmp_path, options={"queue": "gpu"}))
+    assert await list_schedules(db) == []
+    await add_schedule(db, config, hourly(tmp_path))
+    with pytest.raises(ScheduleInvalid, match="already"):
+        await add_schedule(db, config, hourly(tmp_path))

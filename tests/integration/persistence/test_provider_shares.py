@@ -1,0 +1,77 @@
+"""Calls to a provider by several processes: together within the limit, and held together."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.agents.calls.rate_limits import RateLimits
+from holdfast.persistence.admission import put_limit
+from holdfast.persistence.db import Database
+from holdfast.persistence.provider_shares import drop_share, hold_provider, take_share
+
+PROVIDER = "openai"
+
+
+@pytest.fixture
+async def databases(database_url: str) -> AsyncIterator[list[Database]]:
+    made = [Database(database_url) for _ in range(3)]
+    await made[0].init_schema()
+    yield made
+    for db in made:
+        await db.dispose()
+
+
+async def no_word(_reason: str) -> None: ...
+
+
+async def test_shares_shrink_for_who_comes_and_their_sum_never_passes_the_limit(databases: list[Database]) -> None:
+    db = databases[0]
+    await put_limit(db, "provider", PROVIDER, 3, by="")
+    assert (await take_share(db, PROVIDER, "a", under_way=0)).share == 3
+    assert (await take_share(db, PROVIDER, "b", under_way=0)).share == 0  # nothing is free yet
+    assert (await take_share(db, PROVIDER, "a", under_way=3)).share == 3  # what is under way goes on
+    assert (await take_share(db, PROVIDER, "a", under_way=1)).share == 2
+    assert (await take_share(db, PROVIDER, "b", under_way=0)).share == 1
+    await drop_share(db, PROVIDER, "a")
+    assert (await take_share(db, PROVIDER, "b", under_way=1)).share == 3
+    assert (await take_share(db, "ollama", "b", under_way=0)).share is None
+
+
+async def test_calls_of_three_processes_are_never_more_than_the_limit_and_all_are_made(
+    databases: list[Database],
+) -> None:
+    await put_limit(databases[0], "provider", PROVIDER, 3, by="")
+    under_way = most = made = 0
+
+    async def call(limits: RateLimits, run_id: str) -> None:
+        nonlocal under_way, most, made
+        async with limits.slot(f"{PROVIDER}@server", run_id).reserve(no_word):
+            under_way += 1
+            most = max(most, under_way)
+            for _ in range(200):
+                await asyncio.sleep(0)
+            under_way -= 1
+            made += 1
+
+    processes = [RateLimits((("*", 16),), ()) for _ in databases]
+    for limits, db in zip(processes, databases, strict=True):
+        limits.share_with(db)
+    await asyncio.gather(*(call(limits, str(number)) for limits in processes for number in range(6)))
+
+    assert (most, made, under_way) == (3, 18, 0)
+
+
+async def test_what_a_provider_asks_of_one_process_holds_all(databases: list[Database]) -> None:
+    first, second, _ = databases
+    await hold_provider(first, PROVIDER, 60)
+    await hold_provider(first, PROVIDER, 1)  # a shorter one changes nothing
+
+    limits = RateLimits((("*", 16),), ())
+    limits.share_with(second)
+    waiting = asyncio.create_task(limits.enter(PROVIDER, "run", no_word))
+    while limits.find_reason("run") is None:
+        await asyncio.sleep(0.01)
+    assert "asked for a pause" in str(limits.find_reason("run"))
+    waiting.cancel()
+    await asyncio.wait((waiting,))
