@@ -1,6 +1,6 @@
 """The wire: what requests hold and what answers say. A request with a field that is not here is refused."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Header, Path, Query
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, StringConstraints
@@ -365,12 +365,6 @@ class CatalogList(BaseModel):
     items: list[CatalogItem]
 
 
-class Spent(BaseModel):
-    name: str
-    spent_usd: float
-    share: float = Field(description="The part of the whole, from 0 to 1.", examples=[0.25])
-
-
 class TokenItem(BaseModel):
     id: str
     name: str
@@ -399,9 +393,3 @@ class SessionInfo(BaseModel):
     name: str
     role: Role
     expires_at: str | None = None
-
-
-class Health(BaseModel):
-    status: Literal["ok", "unavailable"]
-    version: str
-    code: str | None = Field(default=None, description="Why it is not `ok`.", examples=["store_full"])

@@ -13,13 +13,7 @@ from holdfast.agents.tools.shell import probe_once
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability, Binding, PersonaConsentStore
 from holdfast.config import Config
-from holdfast.engine.approvals.decisions import (
-    check_action,
-    check_open,
-    decide_overdue,
-    write_decision,
-    write_top_up,
-)
+from holdfast.engine.approvals.decisions import check_action, check_open, decide_overdue, write_decision, write_top_up
 from holdfast.engine.approvals.questions import UNSET, ApprovalDecision, to_question
 from holdfast.engine.conversation.end import end_unchanged
 from holdfast.engine.phase.artifact import check_edited
@@ -91,7 +85,7 @@ class WorkflowEngine:
     ) -> RunResult:
         """Start a run and drive it until it is over or waits. Raises, with nothing written, if it cannot start.
 
-        It starts from `base_branch` as it is now; `None` is the one that is checked out. Every phase gets the `images`.
+        It starts from `base_branch` as it is now; `None`: the one that is checked out. Every phase gets the `images`.
         With `is_unsandboxed` its commands run without a sandbox, and the journal says that `started_by` chose so.
         """
         request = RunRequest(

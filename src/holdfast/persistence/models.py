@@ -61,7 +61,6 @@ class Base(DeclarativeBase):
 
 class WorkflowTemplateRow(Base):
     __tablename__ = "workflow_templates"
-
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     name: Mapped[str] = _text()
     version: Mapped[str] = _text()
@@ -72,7 +71,6 @@ class WorkflowTemplateRow(Base):
 
 class AgentPersonaRow(Base):
     __tablename__ = "agent_personas"
-
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     name: Mapped[str] = _text()
     version: Mapped[str] = _text()
@@ -134,7 +132,6 @@ class RunRow(Base):
 
 class RunPhaseRow(Base):
     __tablename__ = "run_phases"
-
     run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"), primary_key=True)
     phase_key: Mapped[str] = mapped_column(PlainText, primary_key=True)
     state: Mapped[str] = _text("pending")
@@ -153,7 +150,6 @@ class RunEventRow(Base):
 
     __tablename__ = "events"
     __table_args__ = ({"info": {"owner": "runtime"}},)
-
     run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     seq: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     type: Mapped[str] = _text()
@@ -171,7 +167,6 @@ class RunEventRow(Base):
 class RunBindingRow(Base):
     __tablename__ = "run_bindings"
     __table_args__ = (Index("run_bindings_by_run", "run_id"),)
-
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"))
     role_id: Mapped[str] = _text()
@@ -185,7 +180,6 @@ class RunBindingRow(Base):
 class ApprovalRow(Base):
     __tablename__ = "approvals"
     __table_args__ = (Index("approvals_by_state", "state", "requested_at"), Index("approvals_by_run", "run_id"))
-
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"))
     phase_key: Mapped[str] = _text()
@@ -207,7 +201,6 @@ class ArtifactRow(Base):
     """One version of an artifact as an attempt left it; the content itself is a blob of the journal or this text."""
 
     __tablename__ = "artifacts"
-
     run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"), primary_key=True)
     phase_key: Mapped[str] = mapped_column(PlainText, primary_key=True)
     attempt: Mapped[int] = mapped_column(BigInteger, primary_key=True)
@@ -226,7 +219,6 @@ class LedgerRow(Base):
 
     __tablename__ = "ledger"
     __table_args__ = (Index("ledger_by_run", "run_id"), Index("ledger_by_day", "day", "is_simulated"))
-
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"))
     phase_key: Mapped[str] = _text()
@@ -255,7 +247,6 @@ class FeedRow(Base):
 
     __tablename__ = "feed"
     __table_args__ = (Index("feed_by_run", "run_id", "last_seq"),)
-
     position: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     run_id: Mapped[str] = _text()
     first_seq: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
@@ -266,7 +257,6 @@ class PastSpendingRow(Base):
     """What deleted runs spent on one day, by what it was spent on: limits and totals go on counting it."""
 
     __tablename__ = "past_spending"
-
     day: Mapped[str] = mapped_column(PlainText, primary_key=True)
     workflow: Mapped[str] = mapped_column(PlainText, primary_key=True)
     persona: Mapped[str] = mapped_column(PlainText, primary_key=True)
@@ -279,7 +269,6 @@ class BudgetDayRow(Base):
     """The real money of one day (UTC), spent or reserved, of deleted runs too: what the day's limit is checked with."""
 
     __tablename__ = "budget_days"
-
     day: Mapped[str] = mapped_column(PlainText, primary_key=True)
     spent_micros: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
 
@@ -288,7 +277,6 @@ class DeletedRunRow(Base):
     """A run that is gone from the database, with files or refs that may still be there; gone itself when they are."""
 
     __tablename__ = "deleted_runs"
-
     run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     data_dir: Mapped[str] = _text()
     repo: Mapped[str] = _text()
@@ -300,7 +288,6 @@ class RunSchemaRow(Base):
     """An artifact schema as it was when the run was made: whoever drives the run checks by this one."""
 
     __tablename__ = "run_schemas"
-
     run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     schema_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     document: Mapped[Any] = mapped_column(JsonText, default="{}", server_default="{}")
@@ -310,7 +297,6 @@ class RunReportRow(Base):
     """The final report of a run that is over, as `common/final-report@1` has it."""
 
     __tablename__ = "run_reports"
-
     run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     report: Mapped[Any] = mapped_column(JsonText, default="{}", server_default="{}")
 
@@ -330,7 +316,6 @@ class RunBaseRow(Base):
 
     __tablename__ = "run_bases"
     __table_args__ = (Index("run_bases_by_digest", "digest"),)
-
     run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     origin: Mapped[str] = _text()
     """The place, by `find_place`, whose folder the run was started on."""
@@ -348,7 +333,6 @@ class BasePackRow(Base):
     """A part of the pack of a commit without its history, shared by all runs that start from it."""
 
     __tablename__ = "base_packs"
-
     digest: Mapped[str] = mapped_column(PlainText, primary_key=True)
     part: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     data: Mapped[bytes] = mapped_column(LargeBinary)
@@ -359,7 +343,6 @@ class TreePackRow(Base):
     """The objects by which a recorded tree differs from those before it, as a thin git pack."""
 
     __tablename__ = "tree_packs"
-
     run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     kind: Mapped[str] = _text("step")
@@ -376,7 +359,6 @@ class TokenRow(Base):
     """A program's right to use the API; the token itself is known only to whoever it was shown to."""
 
     __tablename__ = "tokens"
-
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     name: Mapped[str] = _text()
     role: Mapped[str] = _text("viewer")
@@ -393,7 +375,6 @@ class SessionRow(Base):
     """A browser that has logged in; `id` is the hash of what its cookie holds."""
 
     __tablename__ = "sessions"
-
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     token_id: Mapped[str | None] = mapped_column(PlainText, default=None)
     name: Mapped[str] = _text()
@@ -407,7 +388,6 @@ class IdempotencyRow(Base):
     """A request that was carried out under a key its sender chose, and the run it made."""
 
     __tablename__ = "idempotency_keys"
-
     actor: Mapped[str] = mapped_column(PlainText, primary_key=True)
     key: Mapped[str] = mapped_column(PlainText, primary_key=True)
     request_hash: Mapped[str] = _text()

@@ -82,7 +82,7 @@ class ModelCallDetail:
 
 
 @dataclass
-class _Lane:
+class _RequestState:
     names: list[str] = field(default_factory=list)
     system: str = ""
     tools: str = ""
@@ -116,10 +116,10 @@ class _Requests:
     """The requests of a run as its journal tells them, each by its difference to the one before."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[str, _RequestState] = {}
         self._parts: dict[str, Any] = {}
         self._answers: dict[str, Any] = {}
-        self._by_key: dict[str, tuple[_Lane, int]] = {}
+        self._by_key: dict[str, tuple[_RequestState, int]] = {}
 
     def add(self, event: Event) -> None:
         key, sent = event.payload.get("key"), event.payload.get("sent")
@@ -127,7 +127,7 @@ class _Requests:
             self._answers[key] = event.payload.get("result")
         if event.kind != EventKind.MODEL_REQUEST or not isinstance(sent, Mapping) or not isinstance(key, str):
             return
-        last = self._lanes.get(event.lane_id, _Lane())
+        last = self._lanes.get(event.lane_id, _RequestState())
         keeps = sent.get("keeps")
         keeps = keeps if isinstance(keeps, int) and keeps > 0 else 0
         adds = [name for name in _to_list(sent.get("adds")) if isinstance(name, str)]
@@ -135,7 +135,7 @@ class _Requests:
         before = self._by_key[key][0].names[: self._by_key[key][1]] if key in self._by_key else last.names
         names = [*before[:keeps], *[""] * (keeps - len(before)), *adds]
         settings = sent.get("settings", last.settings)
-        lane = _Lane(
+        lane = _RequestState(
             names,
             str(sent.get("system", last.system)),
             str(sent.get("tools", last.tools)),

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.api.http.auth import Approver, Operator, Viewer
 from holdfast.api.http.openapi import READ, WRITE_ONE
-from holdfast.api.schemas import IdempotencyKey, RunIdPath, RunRef, ShortText, Spent, TopUp
+from holdfast.api.schemas import IdempotencyKey, RunIdPath, RunRef, ShortText, TopUp
 from holdfast.api.serialize import to_usd
 from holdfast.api.server.run_requests import request_resume, top_up
 from holdfast.api.server.server import ServerDep
@@ -23,6 +23,12 @@ from holdfast.presentation.format import money
 from holdfast.presentation.status import Note
 
 router = APIRouter()
+
+
+class Spent(BaseModel):
+    name: str
+    spent_usd: float
+    share: float = Field(description="The part of the whole, from 0 to 1.", examples=[0.25])
 
 
 class BudgetChart(BaseModel):

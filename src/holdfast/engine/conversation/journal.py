@@ -7,7 +7,7 @@ process and a message in the middle of an answer are nothing special here.
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.agents.image_blocks import to_content
@@ -148,15 +148,14 @@ def message_event(
     *,
     content: str = "",
     persona: AgentPersona | None = None,
-    phase: str = "",
     by: str = "",
     images: Sequence[Image] = (),
 ) -> Event:
-    """Make the event of a person's message; with `persona`, who answers from here on; with `phase`, for its agent.
+    """Make the event of a person's message; with `persona`, who answers from here on.
 
     The rows of its images are the caller's to write beside it.
     """
-    payload: dict[str, Any] = {"text": scrub_prompt(text), "by": by, **({"phase": phase} if phase else {})}
+    payload: dict[str, Any] = {"text": scrub_prompt(text), "by": by}
     if content and content != text:
         payload["content"] = scrub_prompt(content)
     if persona is not None:
@@ -164,6 +163,12 @@ def message_event(
     if images:
         payload["images"] = list_labels(images)
     return create_event(run_id, EventKind.MESSAGE_RECEIVED, **payload)
+
+
+def phase_message_event(run_id: str, text: str, *, content: str, phase: str, by: str) -> Event:
+    """Make the event of a person's message to the agent of a running phase."""
+    event = message_event(run_id, text, content=content, by=by)
+    return replace(event, payload={**event.payload, "phase": phase})
 
 
 async def send_message(db: Database, run_id: str, text: str, *, images: Sequence[Image] = (), **options: Any) -> int:

@@ -8,7 +8,7 @@ from tests.support.engine_world import World, artifact, template
 from tests.support.model_server import ModelServer, Refuses, Says, asks
 
 import holdfast.engine
-from holdfast.engine.conversation.journal import message_event
+from holdfast.engine.conversation.journal import phase_message_event
 from holdfast.enums import Backend, RunStatus
 from holdfast.persona import AgentPersona
 
@@ -36,7 +36,10 @@ async def test_a_message_reaches_its_phase_once_also_over_a_pause(world: World) 
         )
         engine = world.engine(pool=(persona,), backends=frozenset({Backend.OPENAI_COMPATIBLE}))
         holdfast.engine.build_agent = REAL_BUILD_AGENT
-        said = [message_event(run_id, WORDS, phase="spec", by="me"), message_event(run_id, "Not you.", phase="other")]
+        said = [
+            phase_message_event(run_id, words, content="", phase=phase, by="me")
+            for words, phase in ((WORDS, "spec"), ("Not you.", "other"))
+        ]
         await engine.create(template("spec"), repo_path=world.repo, pre_allocated_run_id=run_id, then=said)
         paused = await engine.resume(run_id)
         done = await engine.resume(run_id)

@@ -17,7 +17,13 @@ from holdfast.api.image_data import Images, to_images
 from holdfast.api.schemas import MessageText, RunIdPath, RunRef, ShortText
 from holdfast.api.server.run_requests import write_and_wake
 from holdfast.api.server.server import Server, ServerDep
-from holdfast.engine.conversation.journal import ROLE, is_conversation, message_event, read_conversation
+from holdfast.engine.conversation.journal import (
+    ROLE,
+    is_conversation,
+    message_event,
+    phase_message_event,
+    read_conversation,
+)
 from holdfast.engine.conversation.mentioned_files import include_files
 from holdfast.engine.conversation.persona_choice import with_model
 from holdfast.engine.run.create import check_seen
@@ -57,7 +63,7 @@ async def send(run_id: RunIdPath, body: SendMessage, server: ServerDep, identity
     if not is_conversation(loaded.template):
         phase = _find_phase(loaded, body.phase)
         content = await _with_files(server, loaded, body.text, loaded.personas.get(phase.role))
-        message = message_event(loaded.run_id, body.text, content=content, phase=phase.key, by=identity.name)
+        message = phase_message_event(loaded.run_id, body.text, content=content, phase=phase.key, by=identity.name)
         (stored,) = await server.journal.append(loaded.run_id, [message])
         return SentMessage(run_id=loaded.run_id, state=state, seq=stored.seq)
     persona = await _find_persona(server, loaded, body)
