@@ -30,16 +30,16 @@ def note(word):
 async def count(ctx, name, steps):
     done = []
     for number in range(steps):
-        done.append(await ctx.step(note, f"{name} {number}", name=f"step {number}"))
+        done.append(await ctx.step(f"step {number}", note, f"{name} {number}"))
         await asyncio.sleep(0.05)
     return len(done)
 
 
 @flow("ask")
 async def ask(ctx, name):
-    await ctx.step(note, f"{name} before", name="before")
-    await ctx.approve("Go on?", key="go")
-    await ctx.step(note, f"{name} after", name="after")
+    await ctx.step("before", note, f"{name} before")
+    await ctx.approval("go")
+    await ctx.step("after", note, f"{name} after")
 """
 
 

@@ -1,7 +1,6 @@
 """The engine's verbs: run, resume, retry, abort, fork, decide. Each looks, claims, and lets a driver do the rest."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -344,20 +343,19 @@ class WorkflowEngine:
     async def recover(self) -> list[str]:
         """Drive every run that should be running and has no owner, all at once, in a program without a server.
 
-        Returns their ids. Approvals whose deadline has passed are answered first; no other verb resumes runs by itself.
+        Returns their ids. Approvals whose deadline has passed are answered first. No other verb resumes runs by itself.
         """
         recovered: list[str] = []
 
         async def try_one(run_id: str) -> None:
-            with contextlib.suppress(RunBusy, RunAlreadyTerminal):
-                try:
-                    await self.resume(run_id)
-                    recovered.append(run_id)
-                except (RunBusy, RunAlreadyTerminal):
-                    raise
-                except HoldfastError as error:
-                    # One run that cannot go on must not keep the others from it.
-                    _log.warning("a run could not be resumed", extra={"run_id": run_id, "code": error.code})
+            try:
+                await self.resume(run_id)
+                recovered.append(run_id)
+            except (RunBusy, RunAlreadyTerminal):
+                pass
+            except HoldfastError as error:
+                # One run that cannot go on must not keep the others from it.
+                _log.warning("a run could not be resumed", extra={"run_id": run_id, "code": error.code})
 
         await self.decide_overdue()
         await asyncio.gather(*(try_one(run.run_id) for run in await list_due(self._db) if run.wake is None))

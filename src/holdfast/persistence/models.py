@@ -113,10 +113,8 @@ class RunRow(Base):
     forked_from: Mapped[str | None] = mapped_column(PlainText, default=None)
     started_by: Mapped[str] = _text()
     is_simulated: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
-    wake: Mapped[str | None] = mapped_column(PlainText, default=None)
-    """A person asked to go on; unique per request, taken back by the driver that has seen it."""
-    open_questions: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
-    """How many approvals are pending; the database keeps it."""
+    wake: Mapped[str | None] = mapped_column(PlainText, default=None)  # a request to go on, each of its own
+    open_questions: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")  # kept by the database
     verdict: Mapped[str | None] = mapped_column(PlainText, default=None)
     """What the last review of a run that is over says, in the word of its artifact."""
     merged_into: Mapped[str | None] = mapped_column(PlainText, default=None)
@@ -317,10 +315,8 @@ class RunBaseRow(Base):
     __tablename__ = "run_bases"
     __table_args__ = (Index("run_bases_by_digest", "digest"),)
     run_id: Mapped[str] = mapped_column(PlainText, primary_key=True)
-    origin: Mapped[str] = _text()
-    """The place, by `find_place`, whose folder the run was started on."""
-    place: Mapped[str] = _text()
-    """The place whose worktree the run works in now."""
+    origin: Mapped[str] = _text()  # the place, by `find_place`, whose folder the run was started on
+    place: Mapped[str] = _text()  # the one whose worktree the run works in now
     commit_id: Mapped[str] = _text()
     digest: Mapped[str] = _text()
     """The base pack's; empty where the repository itself can be reached."""

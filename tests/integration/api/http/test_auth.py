@@ -49,6 +49,8 @@ LEAST_ROLE = {
     ("GET", "/api/runs/{run_id}/plan"): "viewer",
     ("GET", "/metrics"): "viewer",
     ("GET", "/api/tokens"): "admin",
+    ("GET", "/api/workers"): "viewer",
+    ("POST", "/api/workers/{name}/drain"): "admin",
     ("POST", "/api/tokens"): "admin",
     ("DELETE", "/api/tokens/{token_id}"): "admin",
     ("GET", "/api/session"): "viewer",
