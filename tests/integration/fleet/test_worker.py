@@ -61,8 +61,8 @@ async def test_a_run_goes_on_with_its_files_on_another_machine_when_its_own_dies
     assert [run["state"] for run in ended] == ["completed", "completed"]
     assert f'"host":"{first.name}"' not in taken_over
     assert took_s > 3  # nobody sees that it is dead; its lease ends
-    shown = [await office.viewer.get(f"/api/runs/{run_id}/{part}") for part in ("report", "diff", "changes")]
-    assert [answer.status_code for answer in shown] == [200, 200, 200]
+    answers = [await office.viewer.get(f"/api/runs/{run_id}/{part}") for part in ("report", "diff", "changes")]
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
     assert not (folder / "data" / "runs" / run_id).exists()  # the server never had the worktree
     kinds = [event.kind for event in await server.journal.read(run_id)]
     assert kinds.count("phase.completed") == 2
