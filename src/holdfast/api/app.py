@@ -26,11 +26,13 @@ from holdfast.api.routes import (
     flows,
     health,
     inbox,
+    limits,
     metrics,
     overview,
     personas,
     repositories,
     runs,
+    schedules,
     sessions,
     statistics,
     tokens,
@@ -59,7 +61,8 @@ from holdfast.errors import HoldfastError
 
 ROUTE_MODULES = (
     *(runs, control, preview, request, events, messages, merge, artifacts, diff, report, conversations, approvals),
-    *(flows, workflows, personas, health, budget, sessions, tokens, workers),
+    *(flows, workflows, personas, health, budget, sessions, tokens),
+    *(workers, limits, schedules),
     *(overview, inbox, plan, outcome, timeline, cost, changes, statistics, repositories, checks),  # for the pages
 )
 _DESCRIPTION = """Start, watch and steer runs of agent work.
