@@ -41,5 +41,7 @@ def make_worker(
     options = replace(options, queues=options.queues or QUEUES, flows=tuple(sorted(flows)))
     queue = make_queue(db, options)
     # On one machine there is nobody to leave a run to: it fails, and says what is missing.
-    drives = RunDrives(db, journal, config, make_engine, flows=flows, is_choosy=queue.describe().is_shared)
+    is_shared = queue.describe().is_shared
+    queues = options.queues if is_shared else None
+    drives = RunDrives(db, journal, config, make_engine, flows=flows, is_choosy=is_shared, queues=queues)
     return Worker(db, journal, queue, drives, options, on_end=on_end), queue

@@ -2,7 +2,7 @@
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -79,12 +79,14 @@ class RunDrives:
         *,
         flows: Mapping[str, FlowDefinition],
         is_choosy: bool,
+        queues: Collection[str] | None = None,
     ) -> None:
         self.spool_dir = config.data_dir / "spool"
         self._db = db
         self._journal = journal
         self._make_engine = make_engine
         self._flows = flows
+        self._queues = queues
         self._readiness = Readiness(config_dir=config.config_dir) if is_choosy else None
         self._loading: asyncio.Task[object] | None = None
 
@@ -93,7 +95,7 @@ class RunDrives:
 
         Raises `BackendUnavailable` with the fact `missing` if this machine lacks what the run needs.
         """
-        due = await list_due(self._db, of=[run_id])
+        due = await list_due(self._db, of=[run_id], queues=self._queues)
         if due:
             await self._check(run_id)
             await self._load_agents()

@@ -1,7 +1,7 @@
 """Why a run that should go on does not, from the database: it is the same sentence on every machine."""
 
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import RUN_QUEUE, ListedWorker, Look, list_workers, read_looks
+from holdfast.persistence.fleet import ListedWorker, Look, list_workers, read_looks
 from holdfast.persistence.listings import list_due
 
 _NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve")
@@ -9,9 +9,8 @@ _NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight"
 
 async def explain_run(db: Database, run_id: str) -> str | None:
     """Tell why a workflow's run is not driven; `None` if it is, if it is not due, or if somebody is about to."""
-    if db.path is not None or not await list_due(db, of=[run_id]):
-        return None
-    return await explain_job(db, run_id, queue=RUN_QUEUE)
+    due = await list_due(db, of=[run_id]) if db.path is None else []
+    return await explain_job(db, run_id, queue=due[0].queue) if due else None
 
 
 async def explain_job(db: Database, run_id: str, *, queue: str, flow: str = "") -> str | None:
