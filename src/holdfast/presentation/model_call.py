@@ -53,7 +53,7 @@ class RequestTool:
 
 
 @dataclass(frozen=True)
-class Try:
+class CallFailure:
     """An attempt that failed, in words."""
 
     text: str
@@ -78,7 +78,7 @@ class ModelCallDetail:
     calls: list[ToolRequest] = field(default_factory=list)
     usage: list[str] = field(default_factory=list)
     finish_reason: str = ""
-    tries: list[Try] = field(default_factory=list)
+    tries: list[CallFailure] = field(default_factory=list)
 
 
 @dataclass
@@ -101,7 +101,7 @@ def describe_model_call(events: Iterable[Event], key: str) -> ModelCallDetail:
         if event.kind == EventKind.MODEL_REQUEST:
             is_known = True
         elif event.kind == EventKind.MODEL_ERROR:
-            detail.tries.append(Try(error_text(event.payload.get("error")) or "failed", event.seq))
+            detail.tries.append(CallFailure(error_text(event.payload.get("error")) or "failed", event.seq))
         elif event.kind == EventKind.MODEL_RESPONSE:
             is_known = True
             _add_answer(detail, event.payload.get("result"))
