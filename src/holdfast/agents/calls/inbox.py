@@ -59,4 +59,7 @@ class InboxMiddleware(AgentMiddleware[Any, Any, Any]):
         return {"messages": [HumanMessage(waiting[seq].blocks) for seq in delivery["messages"]]}
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        return await handler(request)
+        """Pass the call on; driven without the journal around it, as other programs do, it is recorded all the same."""
+        if self._journal.is_recording:
+            return await handler(request)
+        return await self._journal.awrap_tool_call(request, handler)

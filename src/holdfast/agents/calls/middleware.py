@@ -6,6 +6,7 @@ Nothing an agent does may depend on anything but its messages and the results of
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -24,6 +25,8 @@ from holdfast.agents.calls.tool_costs import ToolPrice
 from holdfast.agents.sent_requests import SentRequests
 from holdfast.agents.tools.rules import ToolRule
 from holdfast.runtime.run_log import RunLog
+
+_recorded_here: ContextVar[object] = ContextVar("holdfast_recorded_here", default=None)
 
 
 class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -62,7 +65,16 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable["ToolMessage | Command[Any]"]]
     ) -> "ToolMessage | Command[Any]":
-        return await self._tools.call(request, handler)
+        token = _recorded_here.set(self)
+        try:
+            return await self._tools.call(request, handler)
+        finally:
+            _recorded_here.reset(token)
+
+    @property
+    def is_recording(self) -> bool:
+        """True inside a tool call that this middleware records."""
+        return _recorded_here.get() is self
 
     async def ask_aside(self, model: BaseChatModel, prompt: str) -> str:
         """Ask a model something that is not part of the conversation; recorded as every other call."""
