@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -116,6 +117,7 @@ def test_an_image_is_there_again_after_a_kill_and_for_another_process(
 ) -> None:
     data = png(noise=os.urandom(50_000))
     (tmp_path / "shot.png").write_bytes(data)
+    repo = shutil.copytree(plain_repo, tmp_path / "repo")
     folder = tmp_path / "config" / "holdfast" / "personas"
     folder.mkdir(parents=True)
     env = {**os.environ, "HOLDFAST_DATABASE_URL": database_url, "XDG_CONFIG_HOME": str(tmp_path / "config")}
@@ -124,7 +126,7 @@ def test_an_image_is_there_again_after_a_kill_and_for_another_process(
     workflow.write_text(json.dumps(template("spec").model_dump(by_alias=True)))
     with ModelServer({"": [LOOK, [Hangs(), WRITE], Says("Written.")]}) as server:
         (folder / "mine.yaml").write_text(own_persona(server.address, "spec_write"))
-        options = ["--repo", str(plain_repo), "--requirements", "As in the picture.", "--persona", "author=mine"]
+        options = ["--repo", str(repo), "--requirements", "As in the picture.", "--persona", "author=mine"]
         started = _start(["run", str(workflow), *options, "--image", str(tmp_path / "shot.png"), "--yes"], env)
         while len(server.received) < 2:
             server.has_request.clear()
