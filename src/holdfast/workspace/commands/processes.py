@@ -63,7 +63,7 @@ def _read_stat(pid: int) -> list[str]:
 
 
 def find_members(leader: ProcessIdentity, tag: str) -> list[int]:
-    """Find the living processes of the leader's session, and those that left it but still carry the tag."""
+    """Find the leader and the living processes of its session, and those that left it but still carry the tag."""
     if not _PROC.joinpath("self/stat").exists():
         return [leader.pid] if is_alive(leader) else []
     if leader.boot_id != read_boot_id():
@@ -81,7 +81,7 @@ def _belongs(pid: int, session: int | None, tag: str) -> bool:
     fields = _read_stat(pid)
     if not fields or fields[0] in "ZX":
         return False
-    if session is not None and int(fields[3]) == session:
+    if session in (pid, int(fields[3])):  # just forked, a leader is still in the session of its runner
         return True
     try:
         return f"{TAG}={tag}".encode() in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")

@@ -26,12 +26,17 @@ class Spooled:
     tag: str
 
     @property
+    def end_path(self) -> Path:
+        return self.folder / "rc.json"
+
+    @property
     def members(self) -> list[int]:
         return find_members(self.leader, self.tag)
 
     @property
     def is_running(self) -> bool:
-        return is_alive(self.runner) or bool(self.members)
+        # A runner that has recorded the end takes a moment more to end itself.
+        return (is_alive(self.runner) and not self.end_path.exists()) or bool(self.members)
 
     @property
     def is_overdue(self) -> bool:
@@ -55,7 +60,7 @@ def read_spooled(folder: Path) -> Spooled | None:
 
 
 def find_end(spooled: Spooled) -> dict[str, Any] | None:
-    path = spooled.folder / "rc.json"
+    path = spooled.end_path
     result: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
     return result
 

@@ -17,11 +17,12 @@ from holdfast.workspace import (
     Outcome,
     SpoolOptions,
     clean_environment,
+    list_commands,
     remove_spooled,
     run_spooled,
     stop_spooled,
 )
-from holdfast.workspace.commands.processes import ProcessIdentity, identify, is_alive
+from holdfast.workspace.commands.processes import ProcessIdentity, find_members, identify, is_alive
 from holdfast.workspace.commands.spool import spool_folder
 
 Run = Callable[..., Awaitable[Outcome]]
@@ -277,6 +278,34 @@ async def test_killed_runner_means_lost_and_waits_for_the_command_to_end(
     assert (outcome.state, outcome.exit_code) == (CommandState.LOST, None)
     assert _lines(tmp_path / "effects") == ["x", "y"]
     assert (await run("k", command)).state is CommandState.LOST
+
+
+async def test_a_command_whose_end_is_recorded_runs_no_more_though_its_runner_still_ends(
+    run: Run, spool_dir: Path
+) -> None:
+    await run("k", "true")
+    folder = spool_folder(spool_dir, "k")
+    record = json.loads((folder / "pid.json").read_text())
+    runner = identify(os.getpid())
+    assert runner is not None
+    record["runner"] = [runner.pid, runner.started, runner.boot_id]  # alive, and so as one that has not ended yet
+    (folder / "pid.json").write_text(json.dumps(record))
+
+    assert list_commands(spool_dir) == []
+    (folder / "rc.json").rename(folder / "rc.json.away")
+    assert list_commands(spool_dir) == ["k"]
+    (folder / "rc.json.away").rename(folder / "rc.json")
+
+
+def test_a_leader_that_has_no_session_of_its_own_yet_is_found() -> None:
+    child = subprocess.Popen(["sleep", "300"])
+    try:
+        leader = identify(child.pid)
+        assert leader is not None
+        assert find_members(leader, "no such tag") == [child.pid]
+    finally:
+        child.kill()
+        child.wait()
 
 
 @pytest.mark.parametrize("stale", ["reboot", "pid used again"])
