@@ -127,6 +127,9 @@ def _database(config: Config) -> Iterator[Check]:
 
 
 def _limits(config: Config) -> Iterator[Check]:
+    """Compare this process's settings with the limits for all. They hold for runs of agents, not for flows."""
+    if not is_installed("agents"):
+        return
     from holdfast.fleet.limits import find_differences, to_limit
 
     for difference in find_differences(config, [to_limit(row) for row in read_limit_rows(config)]):

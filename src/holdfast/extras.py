@@ -17,9 +17,10 @@ Extra = Literal["agents", "server"]
 _PACKAGES: dict[str, tuple[str, ...]] = {
     "agents": (
         *("pydantic", "yaml", "jsonschema", "referencing", "re2", "sqlalchemy", "alembic", "aiosqlite"),
-        *("greenlet", "prompt_toolkit", "deepagents", "langchain", "langchain_core", "langchain_openai", "langgraph"),
+        *("greenlet", "croniter", "prompt_toolkit"),
+        *("deepagents", "langchain", "langchain_core", "langchain_openai", "langgraph"),
     ),
-    "server": ("fastapi", "starlette", "uvicorn", "httptools"),
+    "server": ("fastapi", "starlette", "uvicorn", "httptools", "procrastinate", "pygments"),
 }
 
 

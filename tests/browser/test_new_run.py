@@ -142,7 +142,7 @@ def test_what_was_typed_survives_a_reload_and_its_preview_is_only_text(served: S
 
 
 def test_one_like_a_run_is_filled_in_with_real_models_after_a_rehearsal(served: Served, open_page: OpenPage) -> None:
-    run_id = served.start_run("plain", title="The first", requirements_md="Say hello.", budget_usd=2.5)
+    run_id = served.start_run("plain", title="The first", requirements_md="Say hello.", budget_usd=2.5, priority=7)
 
     page = open_page(served, f"/new?like={run_id}")
 
@@ -151,6 +151,7 @@ def test_one_like_a_run_is_filled_in_with_real_models_after_a_rehearsal(served: 
     expect(page.get_by_label("What should be done")).to_have_value("Say hello.")
     expect(page.get_by_label("Repository", exact=True)).to_have_value(str(served.repo))
     expect(page.get_by_label("Limit in dollars")).to_have_value("2.5")
+    expect(page.get_by_text("the same queue, “runs”, with priority 7.")).to_be_visible()
     expect(page.get_by_role("radio", name=re.compile("^Real models"))).to_be_checked()
     expect(page.get_by_role("radio", name=re.compile("^plain"))).to_be_checked()
 

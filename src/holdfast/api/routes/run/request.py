@@ -11,16 +11,20 @@ from holdfast.binding import explains_override
 from holdfast.engine.run.load import get_run
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
+# Chosen anew for every run: a time passes, images are megabytes, and no sandbox is a person's decision each time.
+_CHOSEN_ANEW = {"at", "images", "unsandboxed"}
 
 
 @router.get(
     "/{run_id}/request",
     responses=READ_ONE,
     summary="What a run was started with",
-    response_model_exclude={"unsandboxed"},  # a person chooses that anew for every run
+    response_model_exclude=_CHOSEN_ANEW,
 )
 async def show_request(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> StartRun:
-    """Answer with a body for `POST /api/runs`, to start one like it. Personas only where they were asked for."""
+    """Answer with a body for `POST /api/runs`, to start one like it. Personas only where they were asked for; no
+    images, no time and no leave to go without a sandbox, which are chosen anew.
+    """
     stored = await get_run(server.db, run_id)
     run = stored.run
     overrides = {
@@ -38,4 +42,6 @@ async def show_request(run_id: RunIdPath, server: ServerDep, _identity: Viewer) 
         simulate=bool(run.is_simulated),
         budget_usd=None if run.budget_micros is None else to_usd(run.budget_micros),
         title=run.title,
+        queue=run.queue,
+        priority=run.priority,
     )

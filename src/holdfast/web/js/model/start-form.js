@@ -48,6 +48,6 @@ export function toProblems(problems, { hasRepository }) {
 
 // A form like a run that was: its request, with real models if it was a rehearsal.
 export function fromRequest(request) {
-	const { budget_usd: budget, persona_overrides: personas, simulate, ...rest } = request;
+	const { budget_usd: budget, persona_overrides: personas, simulate, queue, priority, ...rest } = request;
 	return { ...EMPTY, ...rest, budget_usd: String(budget || ""), persona_overrides: simulate ? {} : personas };
 }

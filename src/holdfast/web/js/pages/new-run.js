@@ -20,11 +20,12 @@ export async function render(main, { query, signal, setTitle }) {
 	setTitle(name);
 	main.append(h("h1.page-title", { tabindex: "-1" }, name), place);
 	if (!session.isKnown) await loadSession();
-	const draft = like ? { form: fromRequest(await getJson(`/api${runUrl(like, "/request")}`, signal)) } : readDraft();
+	const request = like && (await getJson(`/api${runUrl(like, "/request")}`, signal));
+	const draft = like ? { form: fromRequest(request) } : readDraft();
 	const form = { ...EMPTY, ...draft?.form };
 	const workflow = query.get("workflow");
 	if (workflow && workflow !== form.workflow) Object.assign(form, { workflow, persona_overrides: {} });
-	return open(place, form, { key: draft?.key ?? newKey(), like, signal });
+	return open(place, form, { key: draft?.key ?? newKey(), like, order: like ? { queue: request.queue, priority: request.priority } : {}, signal });
 }
 
 // What was typed survives a reload, a lost connection and a login; with it the key under which it is sent.
@@ -44,7 +45,7 @@ function keepDraft(draft) {
 	}
 }
 
-async function open(place, form, { key, like, signal }) {
+async function open(place, form, { key, like, order, signal }) {
 	const why = whyNot("operator");
 	const [trouble, lookTrouble, act] = ["div", "div", "div.buttons"].map((tag) => h(tag));
 	const plan = h("aside.card.padded.plan", { "aria-label": "What will happen" });
@@ -75,7 +76,7 @@ async function open(place, form, { key, like, signal }) {
 			"form.stack",
 			{ novalidate: true, onsubmit: (event) => (event.preventDefault(), start()) },
 			why && note("waiting", h("strong", "You can look, but not start. "), why),
-			like && note("idle", "Filled in from ", h("a", { href: runUrl(like) }, "that run"), ", which stays as it is."),
+			like && note("idle", "Filled in from ", h("a", { href: runUrl(like) }, "that run"), `, which stays as it is. Goes into the same queue, “${order.queue}”, with priority ${order.priority}.`),
 			part(null, fields.workflow.element),
 			part("The work", fields.requirements_md.element, fields.title.element),
 			part("Where", h("div.where", fields.repo_path.element, fields.base_branch.element)),
@@ -177,7 +178,7 @@ async function open(place, form, { key, like, signal }) {
 	async function post() {
 		fill(trouble);
 		try {
-			const { run_id: runId } = await send("POST", "/api/runs", toRequest(form), { key, signal });
+			const { run_id: runId } = await send("POST", "/api/runs", { ...toRequest(form), ...order }, { key, signal });
 			keepDraft(null);
 			say("The run is started");
 			navigate(runUrl(runId));

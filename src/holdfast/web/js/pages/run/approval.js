@@ -68,13 +68,11 @@ export function approvalCard(approval, view) {
 const SUBJECTS = {
 	tool({ call, reason }, shown, _view, _url, edited) {
 		const facts = [call.folder && ["In", h("code.foreign", call.folder)], ["Asked because", reason], call.rule && ["Rule", h("code.foreign", call.rule)]];
-		const isCommand = call.line.startsWith("$ ") && typeof shown.args?.command === "string";
-		const subject = isCommand ? longText(`$ ${shown.args.command}`, { lines: 30, chars: 6000, className: "code.command" }) : [h("p", h("code", call.tool)), raw(shown.args, { lines: 30, chars: 6000 })];
-		return h("div.stack.tight", subject, pairs(facts.filter(Boolean)), edited?.element);
+		return h("div.stack.tight", callSubject(call, shown), pairs(facts.filter(Boolean)), edited?.element);
 	},
-	outcome({ call }, { args }) {
+	outcome({ call }, shown) {
 		const told = "It was in flight when its process died. Nobody but you can find out whether it had its effect.";
-		return h("div.stack.tight", h("p", told), h("pre.code.foreign", call.line), args !== undefined && raw(args));
+		return h("div.stack.tight", h("p", told), callSubject(call, shown), call.line.startsWith("$ ") && pairs([["Tool", h("code.foreign", call.tool)]]));
 	},
 	phase({ phase_key: key, attempt }, shown, view, url) {
 		const content = typeof shown.content === "string" ? shown.content : "";
@@ -100,6 +98,14 @@ const SUBJECTS = {
 		return h("div.stack.tight", changed, verdict(versions.findLast((each) => each.attempt === attempt)), tabs, place);
 	},
 };
+
+// A command as one types it; of any other call the tool and its arguments.
+function callSubject({ tool, line }, { args, argv }) {
+	const size = { lines: 30, chars: 6000 };
+	if (typeof args?.command === "string") return longText(`$ ${args.command}`, { ...size, className: "code.command" });
+	const given = args ?? argv;
+	return [line.startsWith("$ ") ? h("pre.code.foreign", line) : h("p", h("code", tool)), given !== undefined && raw(given, size)];
+}
 
 // The arguments, to be changed before the call is allowed: `read()` gives them if they were.
 function argumentsEditor({ call, shown }) {
