@@ -77,9 +77,9 @@ class Journal:
         except BaseException:
             self.writers -= 1
             raise
-        if run_id in self._claims:
-            self.writers -= 1  # taken from ourselves, by force
+        self.writers -= run_id in self._claims  # taken from ourselves, by force
         self._claims[run_id] = claim
+        self._note_head(run_id, claim.head)  # another process's events, of which the watcher would tell nobody any more
         self._heads[run_id] = claim.head
         return claim
 

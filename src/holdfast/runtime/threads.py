@@ -79,13 +79,13 @@ class Watcher:
         looked_at = time.monotonic()
         while not self._is_stopped.is_set():
             try:
-                watched = self._watched()
-                is_due = self._is_look_due.is_set() or self._hears_of(watched)
+                is_due = self._is_look_due.is_set() or self._hears_of(self._watched())
                 # A notice may be lost: its sender died between the commit and the notice.
                 if not is_due and (self._store.is_local or time.monotonic() - looked_at < _LOOK_EVERY_S):
                     continue
                 self._is_look_due.clear()
                 looked_at = time.monotonic()
+                watched = self._watched()  # after the clearing: whoever came while we waited has asked for this look
                 heads = self._store.read_heads(watched) if watched else {}
                 self._loop.call_soon_threadsafe(self._report, heads, is_due)
             except StoreError:
