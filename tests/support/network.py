@@ -16,15 +16,18 @@ class Wire:
     """Connections to one server. What is kept back belongs to the connections of that time; later ones are whole."""
 
     url: str
-    questions: bytearray = field(default_factory=bytearray)
-    """What clients have sent since `keep`, and the server has not got."""
     answers: bytearray = field(default_factory=bytearray)
     is_flowing: threading.Event = field(default_factory=threading.Event)
     """While it is not set, nothing is taken from anyone."""
     _pairs: list[tuple[socket.socket, socket.socket]] = field(default_factory=list)
     _mute_clients: set[socket.socket] = field(default_factory=set)
     _mute_servers: set[socket.socket] = field(default_factory=set)
-    _silenced: set[socket.socket] = field(default_factory=set)
+    _held_back: dict[socket.socket, bytearray] = field(default_factory=dict)
+
+    @property
+    def questions(self) -> bytes:
+        """What clients have sent since `keep_questions`, and the server has not got."""
+        return b"".join(bytes(data) for data in list(self._held_back.values()))
 
     def keep_questions(self) -> None:
         self._mute_clients = {client for client, _ in self._pairs}
@@ -38,11 +41,12 @@ class Wire:
             with contextlib.suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
 
-    def deliver_questions(self) -> None:
-        """The network was only slow: the server gets what one of its former clients has sent, and answers nobody."""
-        (server,) = (server for client, server in self._pairs if client in self._silenced)
+    def deliver_questions(self, text: bytes) -> None:
+        """The network was only slow: the server gets what the client has sent that sent `text`, and answers nobody."""
+        (client,) = (client for client, data in self._held_back.items() if text in data)
+        (server,) = (server for known, server in self._pairs if known is client)
         self._mute_servers = {server}
-        server.sendall(self.questions)
+        server.sendall(self._held_back[client])
 
     def join(self, client: socket.socket, server: socket.socket) -> None:
         self._pairs.append((client, server))
@@ -54,8 +58,7 @@ class Wire:
             while data := source.recv(65536):
                 self.is_flowing.wait()
                 if source in self._mute_clients:
-                    self._silenced.add(source)
-                    self.questions += data
+                    self._held_back.setdefault(source, bytearray()).extend(data)
                 elif source in self._mute_servers:
                     self.answers += data
                 else:

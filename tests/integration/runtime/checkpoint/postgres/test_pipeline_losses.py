@@ -90,7 +90,7 @@ async def test_an_error_while_the_fate_of_a_batch_is_open_says_so(
         with pytest.raises(StoreBusy) as refused:
             await waiting
     assert refused.value.facts["may_be_written"] is True
-    wire.deliver_questions()
+    wire.deliver_questions(b"ours")
     await until(lambda: len(seqs(open_store())) == 2)
 
 
@@ -128,7 +128,7 @@ async def test_a_statement_that_arrives_after_it_was_given_up_writes_nothing(
     await until(lambda: b"ours" in wire.questions)
     wire.cut()
     await waiting
-    wire.deliver_questions()
+    wire.deliver_questions(b"ours")
     await until(lambda: b"SELECT" in wire.answers)  # the late statement was carried out, and has found nothing to do
 
     assert sent == [2]
