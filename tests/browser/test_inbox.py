@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.test_everyone import check_access
 from tests.support.browser_world import HARM, Served
+from tests.support.progress_limit import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -101,5 +102,5 @@ def test_new_ones_are_notified_if_that_is_allowed(inbox: Served, open_page: Open
     run_id = inbox.start_run("asking", title="New one")
     inbox.wait_for(run_id, "paused")
 
-    page.wait_for_function("() => window.notices.length > 0")
+    wait_until(lambda: page.evaluate("window.notices.length > 0"), "a notice is shown")
     assert page.evaluate("window.notices") == ["Approve “draft”?"]

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.browser.conftest import OpenPage
 from tests.support.browser_world import Served
+from tests.support.progress_limit import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,8 @@ def test_pages_not_seen_yet_open_without_a_server(
     server = Served(tmp_path_factory.mktemp("away")).start()
     page = open_page(server)
     expect(page.get_by_text("No runs yet")).to_be_visible()
-    page.wait_for_function("performance.getEntriesByType('resource').some((each) => each.name.endsWith('/budget.js'))")
+    loaded = "performance.getEntriesByType('resource').some((each) => each.name.endsWith('/budget.js'))"
+    wait_until(lambda: page.evaluate(loaded), "the other pages are loaded")
 
     server.kill()
     page.get_by_role("link", name="Budget", exact=True).click()

@@ -222,6 +222,8 @@ class Served:
         self._process = Speaking(arguments, environment, self.folder / "server.log")
         output = self._process.read_line() + self._process.read_line()
         found = re.search(r"http://\S+/login\?code=\S+", output)
+        if found is None:
+            self.stop()
         assert found is not None, output
         self.login_link = found.group(0)
         return self
@@ -230,12 +232,15 @@ class Served:
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        if self._process is not None and self._process.process.poll() is None:
+        if self._process is not None:
             self._end(signal.SIGINT)
 
     def _end(self, sig: int) -> None:
         assert self._process is not None
-        self._process.end(sig)
+        process, self._process = self._process, None
+        has_died = process.process.poll() is not None
+        code = process.end(sig)
+        assert not has_died, f"the server ended by itself with {code}: {(self.folder / 'server.log').read_text()}"
 
     def token(self, role: str) -> str:
         """A token named after its role: an admin's made with the command, all others by the admin."""

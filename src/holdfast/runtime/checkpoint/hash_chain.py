@@ -20,6 +20,8 @@ from holdfast.runtime.jsondata import from_json
 from holdfast.runtime.state import status_after
 
 _AT_ONCE = 500  # rows; more is no quicker, and one odd row makes all of its chunk slow
+# What reading a row raises that is not the event it was.
+_DAMAGE = (PayloadInvalid, AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 RawRow = tuple[int, str, bytes, bytes]
 """seq, kind, body, hash as they lie in the store; the hash is empty if no journal wrote the row."""
 
@@ -115,13 +117,27 @@ def decode(
                 for index, seq, content in marked:
                     put_back(content, blobs, f"run {run_id!r} event {seq}")
                     events[index] = from_content(run_id, seq, content)
-        except (PayloadInvalid, KeyError, TypeError, ValueError, RecursionError) as error:
+        except (
+            PayloadInvalid,
+            AttributeError,
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise corrupt(run_id, seq, "it is not an event") from error
     return events, before
 
 
 def _decode_one(run_id: str, seq: int, kind: str, body: bytes) -> Event:
     return from_body(run_id, seq, body) if body else Event(run_id, seq=seq, kind=kind, ts=0.0, span_id="")
+
+
+def check_number(run_id: str, head: object) -> None:
+    """Raise `JournalCorrupt` for a head that a damaged page has made into something else than a number."""
+    if not isinstance(head, int):
+        raise corrupt(run_id, None, "the number of its last event is not a number")
 
 
 def corrupt(run_id: str, seq: int | None, why: str) -> JournalCorrupt:

@@ -49,6 +49,15 @@ def test_numbers_go_up_by_one_or_as_given(steps: list[int]) -> None:
     assert head.seq == (expected[-1] if expected else 0)
 
 
+@pytest.mark.parametrize("seq", [None, "2", b"2", -1, 1 << 64])
+def test_a_number_that_damage_made_is_an_error(seq: object) -> None:
+    rows, _ = raw_rows(0, 0)
+    damaged: list[RawRow] = [rows[0], (seq, *rows[1][1:])]  # type: ignore[arg-type]
+
+    with pytest.raises(JournalCorrupt):
+        read(damaged)
+
+
 @pytest.mark.parametrize("seqs", [(5,), (4,), (1,), (6, 6), (7, 0, 8), (0, 0, 3)])
 def test_a_number_that_comes_too_late_leaves_the_head_as_it_was(seqs: tuple[int, ...]) -> None:
     head = new_head(5)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from holdfast.errors import HoldfastError, JournalCorrupt, RunBusy, StoreBusy, StoreUnreadable
 from holdfast.runtime.checkpoint.append import write_batch
 from holdfast.runtime.checkpoint.base import MAX_SEQ, Append, AppendResult, Claim, Statement, check_run_id, prepare
-from holdfast.runtime.checkpoint.hash_chain import Head, corrupt, decode, genesis
+from holdfast.runtime.checkpoint.hash_chain import Head, check_number, corrupt, decode, genesis
 from holdfast.runtime.checkpoint.run_lock import RunLock, find_held, lock_run
 from holdfast.runtime.checkpoint.sqlite.transaction import (
     SQLiteTx,
@@ -297,6 +297,8 @@ class SQLiteCheckpointer:
 
     def _read_events(self, connection: sqlite3.Connection, run_id: str, since_seq: int) -> list[Event]:
         found = connection.execute("SELECT head, head_hash FROM journal_runs WHERE run_id = ?", (run_id,)).fetchone()
+        if found:
+            check_number(run_id, found[0])
         before = connection.execute(
             "SELECT hash FROM events WHERE run_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1", (run_id, since_seq)
         ).fetchone()

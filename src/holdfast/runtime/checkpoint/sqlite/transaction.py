@@ -11,7 +11,7 @@ from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, JournalCorrupt, RowRefused, StoreBusy, StoreError, StoreFull, StoreUnreadable
 from holdfast.runtime.checkpoint.append import check_changed
 from holdfast.runtime.checkpoint.base import Append, Claim, Statement
-from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, check_epoch, genesis
+from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, check_epoch, check_number, genesis
 from holdfast.runtime.checkpoint.private_files import make_private_database
 from holdfast.runtime.checkpoint.sqlite.schema import upgrade
 
@@ -126,6 +126,9 @@ class SQLiteTx:
         last = self._connection.execute(
             "SELECT seq, hash FROM events WHERE run_id = ? ORDER BY seq DESC LIMIT 1", (run_id,)
         ).fetchone()
+        check_number(run_id, head.seq)
+        if last is not None:
+            check_number(run_id, last[0])
         if last is not None and last[0] > head.seq:
             head.seq, head.hash = last
         if row is None:

@@ -135,11 +135,14 @@ class RunsView {
 	}
 
 	async load() {
+		const asked = this.query;
 		try {
-			this.#list.reset(await this.#fetchFirst());
+			const page = await this.#fetchFirst();
+			if (asked !== this.query) return; // an answer to other filters; theirs is on its way
+			this.#list.reset(page);
 			fill(this.trouble);
 		} catch (error) {
-			if (this.signal.aborted) return;
+			if (this.signal.aborted || asked !== this.query) return;
 			// What was there stays; without anything the whole place says what is wrong.
 			if (this.#list.items.length) fill(this.trouble, problemNote(error));
 			else fill(this.after, problemState(error, () => this.load()));
@@ -163,11 +166,14 @@ class RunsView {
 	async #loadMore() {
 		if (this.#isLoadingMore || !this.#list.cursor) return;
 		this.#isLoadingMore = true;
+		const asked = this.query;
 		try {
-			this.#list.append(await this.#fetch(this.#list.cursor));
+			const page = await this.#fetch(this.#list.cursor);
+			if (asked !== this.query) return;
+			this.#list.append(page);
 			this.#drawRows();
 		} catch (error) {
-			if (!this.signal.aborted) fill(this.after, problemNote(error));
+			if (!this.signal.aborted && asked === this.query) fill(this.after, problemNote(error));
 		} finally {
 			this.#isLoadingMore = false;
 		}
@@ -187,10 +193,12 @@ class RunsView {
 	}
 
 	async #refresh() {
+		const asked = this.query;
 		try {
 			const isStale = this.#isStale;
 			this.#isStale = false;
 			const page = await (isStale ? this.#fetchFirst() : this.#fetch());
+			if (asked !== this.query) return;
 			this.#list.refresh(page);
 			for (const run of page.items) this.#changed.delete(run.run_id);
 			const others = [...this.#changed].filter((id) => this.#list.has(id)).slice(0, 3);

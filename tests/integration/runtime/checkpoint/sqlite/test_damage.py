@@ -90,6 +90,23 @@ def test_a_schema_whose_text_is_damaged_is_unreadable(tmp_path: Path) -> None:
         SQLiteCheckpointer(path).list_events("r")
 
 
+@pytest.mark.parametrize("head", ["text", b"bytes"])
+def test_a_head_that_is_not_a_number_is_an_error(tmp_path: Path, head: object) -> None:
+    path = tmp_path / "holdfast.db"
+    store = SQLiteCheckpointer(path)
+    fill(store, 3)
+    store.close()
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE journal_runs SET head = ?", (head,))
+    connection.commit()
+    connection.close()
+
+    with pytest.raises(JournalCorrupt, match="not a number"):
+        SQLiteCheckpointer(path).list_events("r")
+    with pytest.raises(JournalCorrupt, match="not a number"):
+        SQLiteCheckpointer(path).save_event(progress("r", n=3))
+
+
 def test_a_damaged_page_never_gives_a_wrong_event(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     store = SQLiteCheckpointer(path)
