@@ -192,7 +192,7 @@ async def interrupt_run(stage: Stage, activity: str, interrupt: str) -> None:
 
     assert await act(scene, task) is state
 
-    if state is RunStatus.RUNNING:  # and whoever is next can have it at once
+    if state is not RunStatus.CANCELLED:  # whoever is next can have it at once, and ends what it left at work
         assert (await scene.engine.open().abort(RUN_ID)).state is RunStatus.CANCELLED
 
 
