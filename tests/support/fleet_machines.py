@@ -3,6 +3,7 @@
 `main` is the program: its first argument is the folder of the gates, the others are those of `holdfast worker`.
 """
 
+import importlib
 import os
 import signal
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from tests.support.forked_command import Speaking
 
+DIES_IN = "HOLDFAST_TEST_DIES_IN"
+"""Names a function, as `module:name`; a machine that calls it is gone."""
 FLOWS = """
 import asyncio
 from pathlib import Path
@@ -73,10 +76,12 @@ class Machine:
 
 
 @contextmanager
-def machines(folder: Path, url: str, *names: str, arguments: tuple[str, ...] = ()) -> Iterator[list[Machine]]:
+def machines(
+    folder: Path, url: str, *names: str, arguments: tuple[str, ...] = (), **settings: str
+) -> Iterator[list[Machine]]:
     (folder / "config").mkdir(exist_ok=True)
     (folder / "config" / "config.toml").touch()
-    started = [Machine(folder, url, name, *arguments) for name in names]
+    started = [Machine(folder, url, name, *arguments, **settings) for name in names]
     try:
         yield started
     finally:
@@ -86,11 +91,18 @@ def machines(folder: Path, url: str, *names: str, arguments: tuple[str, ...] = (
             machine.end()
 
 
+def _die(*_args: object, **_kw: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main() -> None:
     from tests.support.api.server_world import use_note_agents
 
     from holdfast.cli.app import main as command
 
     use_note_agents(Path(sys.argv[1]))
+    if place := os.environ.get(DIES_IN):
+        module, _, name = place.partition(":")
+        setattr(importlib.import_module(module), name, _die)
     sys.argv = ["holdfast", *sys.argv[2:]]
     command()

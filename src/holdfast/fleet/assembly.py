@@ -6,7 +6,8 @@ from dataclasses import replace
 from holdfast.config import Config
 from holdfast.fleet.in_process import InProcessQueue
 from holdfast.fleet.port import Queue
-from holdfast.fleet.run_drive import EngineMaker, RunDrives
+from holdfast.fleet.run_drive import RunDrives
+from holdfast.fleet.schedules import EngineSource, ScheduleClock
 from holdfast.fleet.worker import Worker, WorkerOptions
 from holdfast.flows.service.flow_registry import FlowDefinition, load_flows, to_definitions
 from holdfast.persistence.db import Database
@@ -28,7 +29,7 @@ def make_worker(
     db: Database,
     journal: Journal,
     config: Config,
-    make_engine: EngineMaker,
+    engines: EngineSource,
     options: WorkerOptions,
     *,
     on_end: Callable[[str], Awaitable[None]] | None = None,
@@ -43,5 +44,5 @@ def make_worker(
     # On one machine there is nobody to leave a run to: it fails, and says what is missing.
     is_shared = queue.describe().is_shared
     queues = options.queues if is_shared else None
-    drives = RunDrives(db, journal, config, make_engine, flows=flows, is_choosy=is_shared, queues=queues)
-    return Worker(db, journal, queue, drives, options, on_end=on_end), queue
+    drives = RunDrives(db, journal, config, engines.for_repository, flows=flows, is_choosy=is_shared, queues=queues)
+    return Worker(db, journal, queue, drives, ScheduleClock(db, engines), options, on_end=on_end), queue

@@ -218,4 +218,4 @@ async def _start_flow(db: Database, schedule: Schedule, run_id: str) -> None:
     from holdfast.flows.service.start import start_flow
 
     arguments: dict[str, Any] = dict(schedule.options.get("arguments") or {})
-    await start_flow(schedule.target, run_id=run_id, store=db.address, **arguments)
+    await start_flow(schedule.target, run_id=run_id, store=db.store, **arguments)

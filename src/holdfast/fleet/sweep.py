@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from holdfast.engine.approvals.decisions import decide_overdue
 from holdfast.fleet.port import Queue, RunTaker
+from holdfast.fleet.schedules import ScheduleClock
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import DueJob, WorkerFacts, beat, forget_gone, register
 from holdfast.persistence.listings import list_due
@@ -27,11 +28,23 @@ _log = logging.getLogger("holdfast.fleet")
 class Sweep:
     """Looks until cancelled; on Postgres each look is also the worker's sign of life."""
 
-    def __init__(self, db: Database, journal: Journal, queue: Queue, facts: WorkerFacts, *, poll_s: float) -> None:
+    def __init__(
+        self,
+        db: Database,
+        journal: Journal,
+        queue: Queue,
+        facts: WorkerFacts,
+        schedules: ScheduleClock,
+        *,
+        poll_s: float,
+    ) -> None:
         self._db = db
         self._journal = journal
         self._queue = queue
         self._facts = facts
+        self._schedules = schedules
+        self._firing: asyncio.Task[None] | None = None
+        self._fire_at = 0.0
         self._poll_s = poll_s
         self._woken = asyncio.Event()
         self._hearing = contextlib.ExitStack()
@@ -64,9 +77,13 @@ class Sweep:
                         await self._woken.wait()
         finally:
             self._hearing.close()
+            if self._firing is not None:
+                self._firing.cancel()  # crash: what it has started is found by its id
+                await asyncio.wait([self._firing])
 
     async def _look_for_us(self, taker: RunTaker) -> None:
         await decide_overdue(self._db, self._journal)
+        self._fire_schedules()
         due = await list_due(self._db, limit=_MOST_DUE, but=taker.list_passed_over())
         await self._queue.enqueue([DueJob(run.run_id, run.queue, run.priority) for run in due])
 
@@ -85,11 +102,27 @@ class Sweep:
         if heard.overdue_at is not None:
             await decide_overdue(self._db, self._journal, now=heard.overdue_at)
             self._woken.set()
+        if heard.has_schedule:
+            self._fire_schedules()
         if heard.due:
             await self._queue.enqueue(heard.due)
         if time.monotonic() >= self._forget_at:
             self._forget_at = time.monotonic() + _FORGET_EVERY_S
             await forget_gone(self._db)
+
+    def _fire_schedules(self) -> None:
+        """Start what schedules have due, beside the looks: to make a run may take longer than a sign of life."""
+        is_busy = self._firing is not None and not self._firing.done()
+        if not is_busy and time.monotonic() >= self._fire_at:
+            self._fire_at = time.monotonic() + self._poll_s
+            self._firing = asyncio.create_task(self._fire(), name="holdfast-schedules")
+
+    async def _fire(self) -> None:
+        try:
+            if await self._schedules.fire_due():
+                self.wake()
+        except Exception:
+            _log.warning("Schedules could not be read; it is tried again", exc_info=True)
 
     def _hear(self, *, is_sweeper: bool) -> None:
         """Hear of every commit while it falls to us to look for all; others need not."""

@@ -18,6 +18,7 @@ from holdfast.engine.run.foreign_commands import stop_foreign_commands
 from holdfast.errors import HoldfastError, LeaseLost, RunBusy, RunNotFound, RunWaits
 from holdfast.fleet.port import Queue
 from holdfast.fleet.run_drive import Drive, RunDrives
+from holdfast.fleet.schedules import ScheduleClock
 from holdfast.fleet.sweep import Sweep
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import ListedWorker, Look, WorkerFacts, drop_look, note_look, register, unregister
@@ -53,6 +54,7 @@ class Worker:
         journal: Journal,
         queue: Queue,
         drives: RunDrives,
+        schedules: ScheduleClock,
         options: WorkerOptions,
         *,
         on_end: Callable[[str], Awaitable[None]] | None = None,
@@ -61,6 +63,7 @@ class Worker:
         self._journal = journal
         self._queue = queue
         self._drives = drives
+        self._schedules = schedules
         self._options = options
         self._on_end = on_end
         self._owner = process_owner.new_owner()
@@ -92,7 +95,8 @@ class Worker:
             # Two of one name would be one row: the second gets a name of its own.
             self.facts = replace(self.facts, name=f"{self.facts.name}-{secrets.token_hex(2)}")
             await register(self._db, self.facts)
-        self._sweep = Sweep(self._db, self._journal, self._queue, self.facts, poll_s=self._options.poll_s)
+        poll_s = self._options.poll_s
+        self._sweep = Sweep(self._db, self._journal, self._queue, self.facts, self._schedules, poll_s=poll_s)
         looking = self._sweep.run(self, count_driven=self.count_driven, on_drain=self.drain)
         self._background = [
             asyncio.create_task(self._queue.serve(self, self._options.slots), name="holdfast-queue-loop"),

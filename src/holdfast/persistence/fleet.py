@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import read_unowned
+from holdfast.persistence.models import RunRow
 from holdfast.persistence.statements.table import to_params
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.base import Statement
@@ -79,6 +80,8 @@ class Beat:
     has_queue: bool = True
     overdue_at: str | None = None
     """The time, as rows hold it, if an approval's deadline has passed by then."""
+    has_schedule: bool = False
+    """The time of a schedule has come."""
     due: Sequence[DueJob] = ()
     """What nobody has in hand; for the one that looks for all, or for itself where the queue is its own."""
 
@@ -128,10 +131,14 @@ async def unregister(db: Database, facts: WorkerFacts) -> None:
 
 
 _HAS_QUEUE = "SELECT to_regclass('procrastinate_jobs') IS NOT NULL"
-_OVERDUE = """
-SELECT moment.now FROM (SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS now)
-AS moment WHERE EXISTS (SELECT 1 FROM approvals AS a WHERE a.state = 'pending' AND a.deadline_at <= moment.now)
-"""
+_FOR_ALL = f"""
+SELECT ({_HAS_QUEUE}) AS has_queue, moment.now AS now,
+EXISTS (SELECT 1 FROM approvals AS a WHERE a.state = 'pending' AND a.deadline_at <= moment.now) AS is_overdue,
+EXISTS (SELECT 1 FROM schedules AS s WHERE s.is_paused = 0 AND s.next_at <= moment.now) AS has_schedule,
+(SELECT coalesce(json_agg(DISTINCT queue), '[]')\\:\\:text FROM workers AS w, json_array_elements_text(w.queues\\:\\:json) AS queue
+ WHERE w.is_draining = 0 AND w.seen_at > {_NOW} - {ALIVE_S}) AS queues
+FROM (SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24\\:MI\\:SS.MS"Z"') AS now) AS moment
+"""  # noqa: S608 - ours
 
 
 async def beat(db: Database, facts: WorkerFacts, *, driven: int) -> Beat:
@@ -144,10 +151,12 @@ async def beat(db: Database, facts: WorkerFacts, *, driven: int) -> Beat:
         is_draining, is_sweeper = bool(row[0]), bool(row[1])
         found = Beat(True, is_draining, is_sweeper)
         if is_sweeper:
-            has_queue = bool(await session.scalar(text(_HAS_QUEUE)))
-            overdue_at = await session.scalar(text(_OVERDUE))
-            due = await _sweep(db, session, has_queue=has_queue)
-            found = replace(found, has_queue=has_queue, overdue_at=overdue_at, due=due)
+            told = (await session.execute(text(_FOR_ALL))).one()
+            due = await _sweep(db, session, has_queue=told.has_queue, queues=json.loads(told.queues))
+            overdue_at = told.now if told.is_overdue else None
+            found = replace(
+                found, has_queue=told.has_queue, overdue_at=overdue_at, has_schedule=told.has_schedule, due=due
+            )
         await session.commit()
     return found
 
@@ -211,9 +220,12 @@ DELETE FROM procrastinate_jobs AS q WHERE q.status <> 'todo' AND NOT EXISTS (
 _SILENT_S = 60.0
 
 
-async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool) -> list[DueJob]:
-    """Read what is due, in nobody's hand, and not waiting in the queue."""
-    conditions = [text(f"NOT ({_HELD.format(run_id='runs.id')})")]
+async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool, queues: Sequence[str]) -> list[DueJob]:
+    """Read what is due, in nobody's hand, and not waiting in the queue; of workflows' runs those that somebody takes.
+
+    A run that nobody takes has no place of those that a limit has, however long it waits.
+    """
+    conditions = [text(f"NOT ({_HELD.format(run_id='runs.id')})"), RunRow.queue.in_(queues)]
     more = ""
     if has_queue:
         conditions.append(text(f"NOT {_WAITS.format(run_id='runs.id')}"))

@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     make_repository(tmp_path / "work" / "repo")
     (tmp_path / "gates").mkdir()
     (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "config.toml").touch()
+    (tmp_path / "config" / "config.toml").write_text('queues = ["runs", "gpu"]\n')
     return tmp_path
 
 

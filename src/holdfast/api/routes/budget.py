@@ -113,7 +113,7 @@ async def give_more(
     """Raise the run's limit; a run that waits for it goes on. The same `Idempotency-Key` again adds nothing."""
     stored = await top_up(server, run_id, body, by=identity.name, key=idempotency_key)
     if stored.run.pause_reason == "budget":
-        await request_resume(server, stored.run.id, by=identity.name, verb="resume")
+        await request_resume(server, stored.run, by=identity.name, verb="resume")
     return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
 
 

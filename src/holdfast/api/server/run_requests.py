@@ -5,6 +5,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,7 +30,7 @@ from holdfast.errors import (
 )
 from holdfast.persistence.access import find_answer, remember_answer
 from holdfast.persistence.fleet import RUN_QUEUE
-from holdfast.persistence.models import ApprovalRow, IdempotencyRow
+from holdfast.persistence.models import ApprovalRow, IdempotencyRow, RunRow
 from holdfast.persistence.runs import StoredRun, find_approval
 from holdfast.persistence.statements import set_wake, to_time_text
 from holdfast.runtime.checkpoint.base import Statement
@@ -67,6 +68,7 @@ async def start_run(server: Server, body: StartRun, *, by: str, key: str | None 
         )
 
     images = to_images(body.images)
+    order = RunOrder(body.queue, body.priority, None if body.at is None else to_time_text(body.at))
 
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
         repo = await server.engines.resolve_repository(body.repo_path)
@@ -86,11 +88,11 @@ async def start_run(server: Server, body: StartRun, *, by: str, key: str | None 
             started_by=by,
             is_unsandboxed=body.unsandboxed,
             images=images,
-            order=RunOrder(body.queue, body.priority, None if body.at is None else to_time_text(body.at)),
+            order=order,
             beside=beside,
         )
 
-    return await start_once(server, body, make, RequestKey(by, key))
+    return await start_once(server, body, make, RequestKey(by, key), order=order)
 
 
 async def fork_run(server: Server, run_id: str, body: ForkRun, *, by: str, key: str | None) -> str:
@@ -110,7 +112,7 @@ async def fork_run(server: Server, run_id: str, body: ForkRun, *, by: str, key: 
             requirements_md=change.requirements_md,
         )
 
-    return await start_once(server, body, make, RequestKey(by, key, about=f"fork {stored.run.id}"))
+    return await start_once(server, body, make, RequestKey(by, key, about=f"fork {stored.run.id}"), order=_order_of(stored.run))
 
 
 async def top_up(server: Server, run_id: str, body: TopUp, *, by: str, key: str | None) -> StoredRun:
@@ -122,7 +124,7 @@ async def top_up(server: Server, run_id: str, body: TopUp, *, by: str, key: str 
         await engine.top_up(stored.run.id, body.amount_usd, by=by, beside=beside)
 
     request = RequestKey(by, key, about=f"top up {stored.run.id}")
-    await start_once(server, body, make, request, run_id=stored.run.id)
+    await start_once(server, body, make, request, run_id=stored.run.id, order=_order_of(stored.run))
     return stored
 
 
@@ -133,10 +135,11 @@ async def start_once(
     request: RequestKey,
     *,
     run_id: str | None = None,
+    order: RunOrder = RunOrder(),
 ) -> str:
     """Make a run for a request and return its id, or that of the run that was made for it before under its key.
 
-    `run_id` is the run that the request is about, if none is made. Raises `IdempotencyKeyReused`.
+    `run_id` is the run that the request is about, if none is made; `order` is the run's. Raises `IdempotencyKeyReused`.
     """
     by, key = request.by, request.key
     request_hash = request.to_hash(body)
@@ -145,7 +148,7 @@ async def start_once(
     run_id = run_id or str(uuid.uuid4())
     try:
         key_row = () if key is None else (remember_answer(by, key, request_hash, run_id),)
-        await make(run_id, (*key_row, *server.queue.beside(run_id, queue=RUN_QUEUE)))
+        await make(run_id, (*key_row, *_to_job(server, run_id, order)))
     except RowRefused:
         # Key and run are one transaction: if the same request was faster elsewhere, this one has written nothing.
         if key is None or (answer := await find_answer(server.db, by, key)) is None:
@@ -181,9 +184,9 @@ async def check_failed(server: Server, run_id: str) -> StoredRun:
     return stored
 
 
-async def request_resume(server: Server, run_id: str, *, by: str, verb: str, **facts: Any) -> None:
+async def request_resume(server: Server, run: RunRow, *, by: str, verb: str, **facts: Any) -> None:
     """Record who wants the run to go on, durably, and look at once whether somebody can drive it."""
-    await write_and_wake(server, run_id, _resume_requested(run_id, by=by, verb=verb, **facts))
+    await write_and_wake(server, run, _resume_requested(run.id, by=by, verb=verb, **facts))
 
 
 async def change_and_go_on(
@@ -191,7 +194,7 @@ async def change_and_go_on(
 ) -> None:
     """Change a run and record who wants it to go on, both or neither. Raises what `WorkflowEngine.change` raises."""
     if not change:
-        await request_resume(server, stored.run.id, by=change.by, verb=verb, **facts)
+        await request_resume(server, stored.run, by=change.by, verb=verb, **facts)
         return
     engine = await _engine_for_change(server, stored, change)
     event = _resume_requested(stored.run.id, by=change.by, verb=verb, **facts)
@@ -202,7 +205,7 @@ async def change_and_go_on(
         by=change.by,
         is_retry=verb == "retry",
         then=[event],
-        beside=_wake_rows(server, stored.run.id),
+        beside=_wake_rows(server, stored.run),
     )
     server.wake()
 
@@ -224,13 +227,24 @@ def _resume_requested(run_id: str, **facts: Any) -> Event:
     return create_event(run_id, EventKind.RUN_RESUME_REQUESTED, **facts)
 
 
-def _wake_rows(server: Server, run_id: str) -> list[Statement]:
-    return [set_wake(run_id), *server.queue.beside(run_id, queue=RUN_QUEUE)]
+def _wake_rows(server: Server, run: RunRow) -> list[Statement]:
+    return [set_wake(run.id), *_to_job(server, run.id, _order_of(run))]
 
 
-async def write_and_wake(server: Server, run_id: str, event: Event, beside: Sequence[Statement] = ()) -> int:
+def _order_of(run: RunRow) -> RunOrder:
+    return RunOrder(run.queue, run.priority)
+
+
+def _to_job(server: Server, run_id: str, order: RunOrder) -> Sequence[Statement]:
+    """Return what brings a run to a worker of its queue, in the transaction that makes it due."""
+    queue = order.queue or next(iter(server.config.queues), RUN_QUEUE)
+    at = None if order.due_at is None else datetime.fromisoformat(order.due_at)
+    return server.queue.beside(run_id, queue=queue, priority=order.priority, at=at)
+
+
+async def write_and_wake(server: Server, run: RunRow, event: Event, beside: Sequence[Statement] = ()) -> int:
     """Append what somebody has to act on, see that somebody does, and return the event's number."""
-    (stored,) = await server.journal.append(run_id, [event], rows=[*_wake_rows(server, run_id), *beside])
+    (stored,) = await server.journal.append(run.id, [event], rows=[*_wake_rows(server, run), *beside])
     server.wake()
     return stored.seq
 
@@ -256,7 +270,7 @@ async def decide(server: Server, approval_id: str, body: Decide, *, by: str, is_
     decided = _get(await find_approval(server.db, approval_id), approval_id)
     # crash: the answer is there without the request; a run whose every question is answered is due all the same.
     if decided.state != "pending":
-        await request_resume(server, row.run_id, by=by, verb="resume")
+        await request_resume(server, stored.run, by=by, verb="resume")
     return decided
 
 

@@ -78,12 +78,11 @@ async def clean_for_ever(journal: Journal, options: ServerOptions) -> None:
         await asyncio.sleep(options.clean_every_s)
 
 
-async def fire_for_ever(clock: ScheduleClock, worker: Worker | None, options: ServerOptions) -> None:
-    """Start the runs of schedules when their times come, until cancelled. Servers on one database may all do so."""
+async def fire_for_ever(clock: ScheduleClock, options: ServerOptions) -> None:
+    """Start the runs of schedules when their times come, until cancelled, where no worker does so."""
     while True:
         try:
-            if await clock.fire_due() and worker is not None:
-                worker.wake()
+            await clock.fire_due()
         except Exception:
             _log.warning("Schedules could not be read; it is tried again", exc_info=True)
         await asyncio.sleep(options.poll_s)
@@ -206,8 +205,10 @@ class ServerHolder:
             flows = _make_runtime(db, config=config, options=options)
             if flows is not None:
                 await stack.enter_async_context(flows)
-            firing = asyncio.create_task(fire_for_ever(ScheduleClock(db, engines), worker, options))
-            stack.push_async_callback(_end, firing)
+            if worker is None:
+                # It may have repositories that no worker has; what a worker fires too is one run all the same.
+                firing = asyncio.create_task(fire_for_ever(ScheduleClock(db, engines), options))
+                stack.push_async_callback(_end, firing)
             run_streams = RunStreams(db, journal, max_queued=options.max_queued_events)
             stack.push_async_callback(run_streams.wait_closed)
             self._closing = stack.pop_all()
@@ -249,7 +250,7 @@ def _make_worker(
     async def observe(run_id: str) -> None:
         await observe_run(db, journal, run_id, metrics)
 
-    worker, queue = make_worker(db, journal, config, engines.for_repository, how, on_end=observe)
+    worker, queue = make_worker(db, journal, config, engines, how, on_end=observe)
     return queue, worker
 
 

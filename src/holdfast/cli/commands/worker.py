@@ -69,7 +69,7 @@ async def _run(config: Any, options: Any, metrics_port: int | None) -> None:
         stack.push_async_callback(db.dispose)
         await db.init_schema()
         journal = await stack.enter_async_context(open_journal(db.store))
-        driving, _ = make_worker(db, journal, config, Engines(db, config).for_repository, options)
+        driving, _ = make_worker(db, journal, config, Engines(db, config), options)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, driving.drain)

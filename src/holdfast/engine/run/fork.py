@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from holdfast.binding import Binding
 from holdfast.config import Config
 from holdfast.engine.history import find_images
-from holdfast.engine.run.create import NewRun, creation_rows, without_secrets
+from holdfast.engine.run.create import NewRun, RunOrder, creation_rows, without_secrets
 from holdfast.engine.run.load import LoadedRun
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid, RunNotInState
@@ -149,4 +149,5 @@ def _to_new_run(loaded: LoadedRun, base_commit: str, request: ForkRequest) -> Ne
         forked_from=stored.run.id,
         base_commit=base_commit,
         is_unsandboxed=request.is_unsandboxed,
+        order=RunOrder(stored.run.queue, stored.run.priority),
     )

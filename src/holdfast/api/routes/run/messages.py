@@ -72,7 +72,7 @@ async def send(run_id: RunIdPath, body: SendMessage, server: ServerDep, identity
     if images:
         check_seen(images, [persona or await _find_partner(server, loaded)], server.config)
     message = message_event(loaded.run_id, body.text, content=content, persona=persona, by=identity.name, images=images)
-    seq = await write_and_wake(server, loaded.run_id, message, insert_images(loaded.run_id, images))
+    seq = await write_and_wake(server, loaded.stored.run, message, insert_images(loaded.run_id, images))
     return SentMessage(run_id=loaded.run_id, state=state, seq=seq)
 
 
