@@ -24,6 +24,8 @@ _MAX_NAME_BYTES = 40  # with the queue's own prefix it is the name of a channel,
 _AGAIN_S = 1.0
 _POLL_S = 20.0  # a notice that was lost is made good by the sweep, which is sooner
 _HEARTBEAT_S = 20.0
+_ABORT_S = 300.0  # nobody aborts a job: what ends a run is written in its journal
+_IDLE_S = 10.0
 _NETWORK = "connect_timeout=5 keepalives_idle=5 keepalives_interval=2 keepalives_count=3 tcp_user_timeout=10000"
 _log = logging.getLogger("holdfast.fleet")
 
@@ -72,7 +74,7 @@ class ProcrastinateQueue:
 
     async def _serve(self, taker: RunTaker, slots: int) -> None:
         conninfo = f"{self._db.address}{'&' if '?' in self._db.address else '?'}{_NETWORK.replace(' ', '&')}"
-        connector = procrastinate.PsycopgConnector(conninfo=conninfo, min_size=1, max_size=2, timeout=5.0)
+        connector = procrastinate.PsycopgConnector(conninfo=conninfo, min_size=1, max_size=2, max_idle=_IDLE_S, timeout=5.0)
         app = procrastinate.App(connector=connector)
 
         @app.task(name="drive")
@@ -87,7 +89,7 @@ class ProcrastinateQueue:
                 install_signal_handlers=False,
                 delete_jobs="always",
                 fetch_job_polling_interval=_POLL_S,
-                abort_job_polling_interval=_POLL_S,
+                abort_job_polling_interval=_ABORT_S,
                 update_heartbeat_interval=_HEARTBEAT_S,
                 stalled_worker_timeout=_HEARTBEAT_S * 3,
                 shutdown_graceful_timeout=0.0,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import select
 import tempfile
 import threading
 import time
@@ -34,8 +35,8 @@ with name_missing_extra(__name__):
     from holdfast.persistence.schema import upgrade_rows
 
 
-_QUIET_S = 30.0
-_IDLE_MOST = 2  # connections; with the store's three an idle process has five
+_QUIET_S = 10.0
+_IDLE_MOST = 1  # connection: with the journal's two, and two of the queue, an idle worker has five
 
 
 class Database:
@@ -114,6 +115,8 @@ class Database:
         if self._in_use or self.path is not None or self._engine is None or time.monotonic() < self._look_at:
             return
         most, self._most_in_use, self._look_at = self._most_in_use, 0, time.monotonic() + _QUIET_S
+        if (give_back := getattr(self._store, "give_back", None)) is not None:
+            give_back()
         pool: Any = self._engine.pool
         if most <= _IDLE_MOST < pool.checkedin():
             await self._engine.dispose()
@@ -147,7 +150,9 @@ class Database:
 
     def _make_engine(self) -> AsyncEngine:
         if self.path is None:
-            return create_async_engine(self._engine_url(is_async=True), pool_pre_ping=True, **self._pool)
+            engine = create_async_engine(self._engine_url(is_async=True), pool_pre_ping=True, **self._pool)
+            _ping_on_suspicion(engine)
+            return engine
         engine = create_async_engine(self._engine_url(is_async=True), async_creator=self._open_file, **self._pool)
         event.listen(engine.sync_engine, "connect", set_pragmas)
         return engine
@@ -168,6 +173,26 @@ class Database:
             # Given as a part, not inside a URL: a path may hold '?' and '%'.
             return URL.create("sqlite+aiosqlite" if is_async else "sqlite", database=self.path)
         return make_url(self._url).set(drivername="postgresql+psycopg")
+
+
+def _ping_on_suspicion(engine: AsyncEngine) -> None:
+    """Ask the server whether a connection still works only if it has said something meanwhile: what an idle one hears
+    is that it is closed. Asking each time would be a transaction for every one that does something."""
+    dialect: Any = engine.sync_engine.dialect
+    ask = dialect.do_ping
+
+    def ping(connection: Any) -> bool:
+        return not _has_news(connection.driver_connection) or bool(ask(connection))
+
+    dialect.do_ping = ping
+
+
+def _has_news(connection: Any) -> bool:
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _thread_of(connection: Any) -> threading.Thread:

@@ -14,6 +14,7 @@ from holdfast.errors import StoreError
 from holdfast.runtime.checkpoint.base import AppendResult, JournalStore
 
 _LOOK_EVERY_S = 1.0
+_NAP_S = 0.2  # how soon the thread sees that it is to stop
 Outcome = list[AppendResult] | BaseException
 
 
@@ -95,5 +96,9 @@ class Watcher:
                 return  # the loop is gone
 
     def _hears_of(self, watched: list[str]) -> bool:
-        of = None if self._hears_all() else set(watched) or None
-        return self._store.wait_for_change(0.2, but_by=self._own_sender(), of=of)
+        hears_all = self._hears_all()
+        if not watched and not hears_all:
+            # Nobody is told: a connection that only listens for nobody can be given back.
+            return self._is_look_due.wait(_NAP_S)
+        of = None if hears_all else set(watched)
+        return self._store.wait_for_change(_NAP_S, but_by=self._own_sender(), of=of)

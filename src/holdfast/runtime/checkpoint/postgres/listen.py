@@ -25,12 +25,14 @@ class ChangeListener:
         self._session = session
         self._is_listening = False
         self._heard = 0
+        self._waited_at = 0.0
         self._last: deque[Notice] = deque(maxlen=1000)
         self._seen = threading.local()
 
     def wait(self, timeout_s: float, but_by: int | None, of: Set[str] | None) -> bool:
         with self._session.lock:
             try:
+                self._waited_at = time.monotonic() + timeout_s
                 return self._wait_until(time.monotonic() + timeout_s, but_by, of)
             finally:
                 if self._session.is_closed:
@@ -69,6 +71,14 @@ class ChangeListener:
             heard = [ANY]
         self._last.extend(heard)
         self._heard += len(heard)
+
+    def give_back(self, idle_s: float) -> None:
+        """Close the connection if nobody has waited for so long; who waits again hears of a change first."""
+        if time.monotonic() - self._waited_at >= idle_s and self._session.lock.acquire(blocking=False):
+            try:
+                self.drop()
+            finally:
+                self._session.lock.release()
 
     def drop(self) -> None:
         self._is_listening = False

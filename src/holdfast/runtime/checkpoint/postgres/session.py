@@ -154,6 +154,7 @@ class Session:
         self._patience_s = patience_s
         self._on_loss = on_loss
         self._connection: Connection | None = None
+        self._used_at = 0.0
         self.is_closed = False
         self.lock = threading.RLock()
 
@@ -194,6 +195,7 @@ class Session:
             raise StoreUnreadable(f"The store {self._target.label} is closed.", hint="Open a new one.")
         if self._connection is None:
             self._connection = connect(self._target, self._lease_s)
+        self._used_at = time.monotonic()
         return self._connection
 
     def _clean_up(self, connection: Connection) -> None:
@@ -220,6 +222,11 @@ class Session:
                 self.drop()
             finally:
                 self.lock.release()
+
+    def drop_idle(self, idle_s: float) -> None:
+        """Close the connection if it was not used for so long; the next use opens another."""
+        if time.monotonic() - self._used_at >= idle_s:
+            self.drop_unused()
 
     def close(self, *, is_waiting: bool = True) -> None:
         """Close the connection; one that another thread uses is waited for, or left for that thread to drop."""

@@ -39,6 +39,7 @@ from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
 
 _T = TypeVar("_T")
+_IDLE_S = 10.0  # to open one again takes some 10 ms
 _stores: "weakref.WeakSet[PostgresCheckpointer]" = weakref.WeakSet()
 _keep_alive: list[Any] = []
 
@@ -153,6 +154,12 @@ class PostgresCheckpointer:
         for session in (self._writer, self._reader):
             session.close()
         self._listening.close(is_waiting=False)
+
+    def give_back(self, idle_s: float = _IDLE_S) -> None:
+        """Close the connections that were not used for a while; the next use opens them again."""
+        for session in (self._writer, self._reader):
+            session.drop_idle(idle_s)
+        self._listener.give_back(idle_s)
 
     def __del__(self) -> None:
         try:  # noqa: SIM105 - at the end of the interpreter `contextlib` may be gone already
