@@ -16,6 +16,7 @@ from holdfast.extras import is_installed
 from holdfast.persistence.doctor_queries import (
     count_runs,
     find_damage,
+    read_clock_off,
     read_latest_update,
     read_limit_rows,
     read_run_states,
@@ -23,6 +24,7 @@ from holdfast.persistence.doctor_queries import (
 )
 from holdfast.presentation.format import moment, plural
 from holdfast.runtime.checkpoint.private_files import is_open_to_others
+from holdfast.runtime.clock import describe_off
 
 _MIN_GIT = (2, 31)
 _LOW_BYTES = 2 * 1024**3
@@ -137,6 +139,15 @@ def _limits(config: Config) -> Iterator[Check]:
 
 
 def _clock(config: Config) -> Iterator[Check]:
+    off_s = 0.0 if config.database_path is not None else read_clock_off(config)
+    if off_s:
+        yield Check(
+            "clock",
+            "warning",
+            f"it is {describe_off(off_s)}",
+            "Set the clock; timers and schedules go by the database's.",
+        )
+        return
     latest = read_latest_update(config)
     now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     if latest and latest[:19] > now:

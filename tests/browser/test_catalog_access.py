@@ -13,6 +13,7 @@ PATHS = (
     "/budget",
     "/settings",
     "/health",
+    "/workers",
     "/flows",
     "/sign-in",
 )

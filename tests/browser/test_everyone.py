@@ -102,6 +102,7 @@ def test_at_twice_the_size_nothing_is_cut_off(
         "/budget",
         "/settings",
         "/health",
+        "/workers",
         "/flows",
     )
     for path in ("/", f"/runs/{runs['waiting']}", f"/runs/{runs['done']}/changes", *others):

@@ -1,5 +1,6 @@
 """Limits that hold for all processes: what may be set, and where this process's own settings say something else."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from holdfast.persistence.db import Database
 KINDS = (*RUN_LIMITS, DAY_LIMIT, PROVIDER_LIMIT)
 _NAMELESS = ("runs", DAY_LIMIT)
 _MOST = 1_000_000
+_log = logging.getLogger("holdfast.fleet")
 
 
 @dataclass(frozen=True)
@@ -105,3 +107,9 @@ def find_differences(config: Config, limits: Sequence[Limit]) -> list[str]:
         if value is not None and value != limit.amount:
             found.append(f"{setting} is {value:g} here; {limit.describe()} was set for all processes, and counts.")
     return found
+
+
+async def warn_of_differences(db: Database, config: Config) -> None:
+    """Log where this process's settings do not count."""
+    for difference in find_differences(config, await read_all(db)):
+        _log.warning(difference)

@@ -74,7 +74,9 @@ class ProcrastinateQueue:
 
     async def _serve(self, taker: RunTaker, slots: int) -> None:
         conninfo = f"{self._db.address}{'&' if '?' in self._db.address else '?'}{_NETWORK.replace(' ', '&')}"
-        connector = procrastinate.PsycopgConnector(conninfo=conninfo, min_size=1, max_size=2, max_idle=_IDLE_S, timeout=5.0)
+        connector = procrastinate.PsycopgConnector(
+            conninfo=conninfo, min_size=1, max_size=2, max_idle=_IDLE_S, timeout=5.0
+        )
         app = procrastinate.App(connector=connector)
 
         @app.task(name="drive")

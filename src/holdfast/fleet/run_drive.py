@@ -10,7 +10,14 @@ from holdfast.config import Config
 from holdfast.engine.run.load import LoadedRun, load_run
 from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import RunPhaseState, RunStatus
-from holdfast.errors import BackendUnavailable, RunAlreadyTerminal, RunNotInState, StoreError, WorkspaceError
+from holdfast.errors import (
+    BackendUnavailable,
+    RunAlreadyTerminal,
+    RunNotInState,
+    RunWaits,
+    StoreError,
+    WorkspaceError,
+)
 from holdfast.flows.service.flow_drive import FlowDrive
 from holdfast.flows.service.flow_registry import FlowDefinition
 from holdfast.persistence.db import Database
@@ -67,6 +74,32 @@ class WorkflowDrive:
         return self._engine.drain(self._run.run_id)
 
 
+class FlowPlaces:
+    """How many runs of each flow this process drives, and which it has turned away. Rows say what is due: who forgets
+    one that waits costs it seconds."""
+
+    def __init__(self) -> None:
+        self._driven: dict[str, str] = {}
+        self._waiting: dict[str, dict[str, None]] = {}
+
+    def take(self, definition: FlowDefinition, run_id: str) -> None:
+        """Take a place for a run. Raises `RunWaits` if the flow has none free."""
+        name, most = definition.name, definition.max_parallel
+        taken = sum(flow == name for flow in self._driven.values())
+        if most is not None and taken >= most:
+            self._waiting.setdefault(name, {})[run_id] = None
+            raise RunWaits(f"Waits for a place of flow {name}, {taken} of {most} are taken.", flow=name)
+        self._driven[run_id] = name
+
+    def give_back(self, run_id: str) -> str | None:
+        """Free a run's place; returns the run that has waited longest for it."""
+        waiting = self._waiting.get(self._driven.pop(run_id, ""), {})
+        first = next(iter(waiting), None)
+        if first is not None:
+            del waiting[first]
+        return first
+
+
 class RunDrives:
     """Looks at runs by their ids and makes their drives; with `is_choosy` it leaves those that it lacks a key for."""
 
@@ -87,13 +120,15 @@ class RunDrives:
         self._make_engine = make_engine
         self._flows = flows
         self._queues = queues
+        self._places = FlowPlaces()
         self._readiness = Readiness(config_dir=config.config_dir) if is_choosy else None
         self._loading: asyncio.Task[object] | None = None
 
     async def find(self, run_id: str) -> Drive | None:
         """Return the drive of a run; `None` if it is not due, over, or of a flow that is not known here.
 
-        Raises `BackendUnavailable` with the fact `missing` if this machine lacks what the run needs.
+        Raises `BackendUnavailable` with the fact `missing` if this machine lacks what the run needs, and `RunWaits`
+        with the fact `flow` if as many runs of its flow are driven here as may be.
         """
         due = await list_due(self._db, of=[run_id], queues=self._queues)
         if due:
@@ -105,7 +140,13 @@ class RunDrives:
             return None
         if not (row.is_due or row.is_driven):
             return None
-        return FlowDrive(self._journal, self._flows[row.flow], run_id, park_after_s=_PARK_AFTER_S)
+        definition = self._flows[row.flow]
+        self._places.take(definition, run_id)
+        return FlowDrive(self._journal, definition, run_id, park_after_s=_PARK_AFTER_S)
+
+    def end(self, run_id: str) -> str | None:
+        """Note that a run is driven no more; returns one that waited here for its place."""
+        return self._places.give_back(run_id)
 
     async def _check(self, run_id: str) -> None:
         if self._readiness is None:

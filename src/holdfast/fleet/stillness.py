@@ -2,15 +2,27 @@
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import ListedWorker, Look, list_workers, read_looks
-from holdfast.persistence.listings import list_due
+from holdfast.persistence.listings import describe_newer, find_newer_format, list_due
+from holdfast.runtime.flow_rows import FlowRow
 
 _NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve")
 
 
 async def explain_run(db: Database, run_id: str) -> str | None:
     """Tell why a workflow's run is not driven; `None` if it is, if it is not due, or if somebody is about to."""
+    newer = await find_newer_format(db, run_id)
+    if newer is not None:
+        return describe_newer(newer)
     due = await list_due(db, of=[run_id]) if db.path is None else []
     return await explain_job(db, run_id, queue=due[0].queue) if due else None
+
+
+async def explain_flow(db: Database, row: FlowRow, *, is_owned: bool) -> str | None:
+    """Tell why a flow's run is not driven; `None` as for `explain_run`."""
+    is_ripe = (row.is_due or row.is_driven) and row.parent_run_id is None
+    if db.path is not None or is_owned or not is_ripe:
+        return None
+    return await explain_job(db, row.run_id, queue=row.queue, flow=row.flow)
 
 
 async def explain_job(db: Database, run_id: str, *, queue: str, flow: str = "") -> str | None:

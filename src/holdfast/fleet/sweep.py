@@ -16,6 +16,7 @@ from holdfast.fleet.schedules import ScheduleClock
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import DueJob, WorkerFacts, beat, forget_gone, register
 from holdfast.persistence.listings import list_due
+from holdfast.runtime.clock import MOST_OFF_S, describe_off, measure_off, set_right
 from holdfast.runtime.journal import Journal
 
 _MOST_DUE = 500
@@ -49,6 +50,7 @@ class Sweep:
         self._woken = asyncio.Event()
         self._hearing = contextlib.ExitStack()
         self._is_sweeper = False
+        self._clock_off_s = 0.0
         self._forget_at = 0.0
 
     def wake(self) -> None:
@@ -88,10 +90,12 @@ class Sweep:
         await self._queue.enqueue([DueJob(run.run_id, run.queue, run.priority) for run in due])
 
     async def _look_for_all(self, driven: int, on_drain: Callable[[], None]) -> None:
-        heard = await beat(self._db, self._facts, driven=driven)
+        began = time.time()
+        heard = await beat(self._db, self._facts, driven=driven, clock_off_s=self._clock_off_s)
         if not heard.is_known:  # it was silent for so long that it was forgotten
             await register(self._db, self._facts)
             return
+        self._compare_clocks(heard.now, began, time.time())
         if heard.is_draining:
             on_drain()
         self._hear(is_sweeper=heard.is_sweeper)
@@ -123,6 +127,16 @@ class Sweep:
                 self.wake()
         except Exception:
             _log.warning("Schedules could not be read; it is tried again", exc_info=True)
+
+    def _compare_clocks(self, now: float, began: float, ended: float) -> None:
+        """Go by the database's clock from here on if this machine's is off by more than an answer can take."""
+        off_s = measure_off(now, began, ended)
+        if abs(off_s - self._clock_off_s) < MOST_OFF_S:
+            return
+        self._clock_off_s = off_s
+        set_right(off_s)
+        if off_s:
+            _log.warning("This machine's clock is %s; timers go by the database's", describe_off(off_s))
 
     def _hear(self, *, is_sweeper: bool) -> None:
         """Hear of every commit while it falls to us to look for all; others need not."""

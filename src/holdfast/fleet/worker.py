@@ -27,6 +27,7 @@ from holdfast.runtime.journal import Journal
 
 _MAX_BACK_OFF_S = 300.0
 _LACKING_S = 60.0  # until a worker that lacks a key looks at the run again
+_FULL_S = 60.0  # until a run that waits for a place of its flow is looked at again by itself
 _BUSY_S = 0.5  # its owner may let go of it at any moment
 _LAST_S = 15.0  # for what is given up to let go of its run
 _log = logging.getLogger("holdfast.fleet")
@@ -153,6 +154,7 @@ class Worker:
 
     def find_reason(self, run_id: str) -> str | None:
         """Tell why a run that should go on does not, as far as this worker knows."""
+        self._end_holds()
         if run_id in self._crowded:
             return f"This server works on {self._options.slots} runs already, its limit."
         return self._reasons.get(run_id)
@@ -178,15 +180,18 @@ class Worker:
 
     def list_passed_over(self) -> Set[str]:
         self._crowded.clear()
+        self._end_holds()
+        return {*self._tasks, *self._not_before}
+
+    def _end_holds(self) -> None:
         now = time.monotonic()
         for run_id in [run_id for run_id, at in self._not_before.items() if at <= now]:
             del self._not_before[run_id]
             self._reasons.pop(run_id, None)
-        return {*self._tasks, *self._not_before}
 
     def take(self, run_id: str) -> "asyncio.Task[None] | None":
-        is_held_back = self._not_before.get(run_id, 0.0) > time.monotonic()
-        if self._stopping is not None or run_id in self._tasks or is_held_back:
+        self._end_holds()
+        if self._stopping is not None or run_id in self._tasks or run_id in self._not_before:
             return None
         if len(self._tasks) >= self._options.slots:
             self._crowded.add(run_id)
@@ -199,6 +204,10 @@ class Worker:
     def _end_drive(self, run_id: str) -> None:
         self._tasks.pop(run_id, None)
         self._open.pop(run_id, None)
+        if (waiting := self._drives.end(run_id)) is not None:
+            self._not_before.pop(waiting, None)
+            self._reasons.pop(waiting, None)
+            self.take(waiting)
         self._sweep.wake()
 
     async def _drive(self, run_id: str) -> None:
@@ -212,7 +221,10 @@ class Worker:
             self._hold_back(run_id, min(self._options.poll_s, _BUSY_S), "Another process drives it.")
             return
         except RunWaits as waits:  # another process was faster to take the place
-            self._hold_back(run_id, min(self._options.poll_s, _BUSY_S), waits.message)
+            if waits.facts.get("flow"):  # it is taken as soon as one of the flow's runs ends
+                await self._note_look(run_id, waits.message, wait_s=_FULL_S)
+            else:
+                self._hold_back(run_id, min(self._options.poll_s, _BUSY_S), waits.message)
             return
         except RunNotFound:
             return  # deleted since; nothing may be written to it
@@ -235,6 +247,10 @@ class Worker:
             is_ours = isinstance(error, HoldfastError)
             _log.warning("A run could not be driven: %s", cause, exc_info=not is_ours, extra={"run_id": run_id})
         reason = f"It could not be driven and is tried again in {wait_s:g} s: {cause}"
+        await self._note_look(run_id, reason, wait_s=wait_s, missing=missing)
+
+    async def _note_look(self, run_id: str, reason: str, *, wait_s: float, missing: str = "") -> None:
+        """Pass a run over for a while, and say why where everybody can read it."""
         self._hold_back(run_id, wait_s, reason)
         if self._queue.describe().is_shared:
             await note_look(self._db, run_id, Look(self.facts.name, missing, reason), wait_s=wait_s)

@@ -108,6 +108,16 @@ async def read_limits(session: AsyncSession, kinds: Sequence[str]) -> dict[tuple
     return {(row.kind, row.name): int(row.amount) for row in rows}
 
 
+async def read_day_limit(db: Database, own_usd: float | None) -> tuple[float | None, bool]:
+    """Read what may be spent in a day, in dollars, and whether that was set for all processes.
+
+    A limit for all counts, whatever this process's own setting says.
+    """
+    async with db.session() as session:
+        amount = (await read_limits(session, (DAY_LIMIT,))).get((DAY_LIMIT, ""))
+    return (own_usd, False) if amount is None else (amount / 1_000_000, True)
+
+
 _DRIVEN = """
 SELECT r.id, r.workflow, r.repo_path, r.started_by, j.owner FROM runs AS r JOIN journal_runs AS j ON j.run_id = r.id
 WHERE (r.state = 'running' OR (r.admitted_epoch > 0 AND r.admitted_epoch = j.epoch)) AND r.id <> :but

@@ -1,10 +1,12 @@
 """What `holdfast doctor` asks of a database, with nothing heavier than the driver. One that is not there is empty."""
 
 import sqlite3
+import time
 from typing import Any
 
 from holdfast.config import Config
 from holdfast.persistence.raw_sql import query
+from holdfast.runtime.clock import measure_off
 
 
 def read_schema_version(config: Config) -> str | None:
@@ -21,6 +23,13 @@ def read_latest_update(config: Config) -> str | None:
     """Read when a run was written last; `None` if there is no run."""
     rows = query("SELECT MAX(updated_at) AS latest FROM runs", config=config)
     return rows[0]["latest"] if rows else None
+
+
+def read_clock_off(config: Config) -> float:
+    """Read how many seconds this machine's clock is ahead of that of a database's server; 0 if that is not much."""
+    began = time.time()
+    rows = query("SELECT extract(epoch FROM clock_timestamp())::float8 AS now", config=config)
+    return measure_off(float(rows[0]["now"]), began, time.time()) if rows else 0.0
 
 
 def read_run_states(config: Config) -> dict[str, str]:

@@ -54,6 +54,8 @@ class ListedWorker:
     is_draining: bool
     queues: Sequence[str]
     flows: Sequence[str]
+    clock_off_s: float = 0.0
+    """How far its clock is ahead of the database's."""
 
     @property
     def is_alive(self) -> bool:
@@ -75,6 +77,8 @@ class Beat:
     """What a worker hears when it gives a sign of life."""
 
     is_known: bool
+    now: float = 0.0
+    """The time in epoch seconds by the database's clock."""
     is_draining: bool = False
     is_sweeper: bool = False
     has_queue: bool = True
@@ -103,9 +107,9 @@ NOT EXISTS (SELECT 1 FROM workers AS o WHERE o.name <> workers.name AND o.sweeps
             AND (o.name < workers.name OR workers.sweeps_until <= {_NOW}))
 """  # noqa: S608 - ours
 _BEAT = f"""
-UPDATE workers SET seen_at = {_NOW}, driven = :driven,
+UPDATE workers SET seen_at = {_NOW}, driven = :driven, clock_off_s = :clock_off_s,
 sweeps_until = CASE WHEN is_draining = 0 AND {_IS_SWEEPER} THEN {_NOW} + :alive ELSE 0 END
-WHERE name = :name AND process = :process RETURNING is_draining, sweeps_until > {_NOW}
+WHERE name = :name AND process = :process RETURNING is_draining, sweeps_until > {_NOW}, {_NOW}
 """  # noqa: S608 - ours
 
 
@@ -135,34 +139,36 @@ _FOR_ALL = f"""
 SELECT ({_HAS_QUEUE}) AS has_queue, moment.now AS now,
 EXISTS (SELECT 1 FROM approvals AS a WHERE a.state = 'pending' AND a.deadline_at <= moment.now) AS is_overdue,
 EXISTS (SELECT 1 FROM schedules AS s WHERE s.is_paused = 0 AND s.next_at <= moment.now) AS has_schedule,
-(SELECT coalesce(json_agg(DISTINCT queue), '[]')\\:\\:text FROM workers AS w, json_array_elements_text(w.queues\\:\\:json) AS queue
+(SELECT coalesce(json_agg(DISTINCT queue), '[]')::text
+ FROM workers AS w, json_array_elements_text(w.queues::json) AS queue
  WHERE w.is_draining = 0 AND w.seen_at > {_NOW} - {ALIVE_S}) AS queues
 FROM (SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24\\:MI\\:SS.MS"Z"') AS now) AS moment
 """  # noqa: S608 - ours
 
 
-async def beat(db: Database, facts: WorkerFacts, *, driven: int) -> Beat:
+async def beat(db: Database, facts: WorkerFacts, *, driven: int, clock_off_s: float = 0.0) -> Beat:
     """Give a sign of life, and if it falls to this worker look for all what is due; one transaction."""
     async with db.session() as session:
         params = {"name": facts.name, "process": facts.process, "driven": driven, "alive": ALIVE_S}
+        params["clock_off_s"] = clock_off_s
         row = (await session.execute(text(_BEAT), params)).first()
         if row is None:
             return Beat(is_known=False)
         is_draining, is_sweeper = bool(row[0]), bool(row[1])
-        found = Beat(True, is_draining, is_sweeper)
+        found = Beat(True, float(row[2]), is_draining, is_sweeper)
         if is_sweeper:
-            told = (await session.execute(text(_FOR_ALL))).one()
-            due = await _sweep(db, session, has_queue=told.has_queue, queues=json.loads(told.queues))
-            overdue_at = told.now if told.is_overdue else None
+            for_all = (await session.execute(text(_FOR_ALL))).one()
+            due = await _sweep(db, session, has_queue=for_all.has_queue, queues=json.loads(for_all.queues))
+            overdue_at = for_all.now if for_all.is_overdue else None
             found = replace(
-                found, has_queue=told.has_queue, overdue_at=overdue_at, has_schedule=told.has_schedule, due=due
+                found, has_queue=for_all.has_queue, overdue_at=overdue_at, has_schedule=for_all.has_schedule, due=due
             )
         await session.commit()
     return found
 
 
 _LIST = f"""
-SELECT name, machine, version, since, slots, driven, {_NOW} - seen_at, is_draining, queues, flows
+SELECT name, machine, version, since, slots, driven, {_NOW} - seen_at, is_draining, queues, flows, clock_off_s
 FROM workers ORDER BY name
 """  # noqa: S608 - ours
 
@@ -176,10 +182,10 @@ async def list_workers(db: Database) -> list[ListedWorker]:
 
 
 def _to_listed(row: Any) -> ListedWorker:
-    name, machine, version, since, slots, driven, silent_s, is_draining, queues, flows = row
+    name, machine, version, since, slots, driven, silent_s, is_draining, queues, flows, off_s = row
     return ListedWorker(
         *(name, machine, version, float(since), slots, driven, max(0.0, float(silent_s)), bool(is_draining)),
-        *(json.loads(queues), json.loads(flows)),
+        *(json.loads(queues), json.loads(flows), float(off_s)),
     )
 
 
@@ -194,12 +200,15 @@ async def drain_worker(db: Database, name: str) -> bool:
 
 # -- what is due ------------------------------------------------------------------------------------------------------
 
-# What every living worker has looked at in vain, and does not want to look at again yet.
+# What every living worker that takes it has looked at in vain, and does not want to look at again yet.
 _HELD = f"""
-(SELECT count(*) FROM run_looks AS l JOIN workers AS w ON w.name = l.worker AND w.seen_at > {_NOW} - {ALIVE_S}
- WHERE l.run_id = {{run_id}} AND l.again_at > {_NOW})
->= (SELECT count(*) FROM workers AS w WHERE w.seen_at > {_NOW} - {ALIVE_S})
+EXISTS (SELECT 1 FROM run_looks AS l WHERE l.run_id = {{run_id}} AND l.again_at > {_NOW})
+AND NOT EXISTS (SELECT 1 FROM workers AS w WHERE w.seen_at > {_NOW} - {ALIVE_S} AND w.is_draining = 0 AND {{takes}}
+    AND NOT EXISTS (SELECT 1 FROM run_looks AS l
+                    WHERE l.run_id = {{run_id}} AND l.worker = w.name AND l.again_at > {_NOW}))
 """  # noqa: S608 - ours
+_TAKES_RUN = "jsonb_exists(w.queues::jsonb, runs.queue)"
+_TAKES_FLOW = "jsonb_exists(w.queues::jsonb, f.queue) AND jsonb_exists(w.flows::jsonb, f.flow)"
 _WAITS = "EXISTS (SELECT 1 FROM procrastinate_jobs AS q WHERE q.queueing_lock = {run_id} AND q.status = 'todo')"
 _DUE_FLOWS = f"""
 SELECT f.run_id, f.queue, f.priority, f.flow FROM flow_runs AS f LEFT JOIN journal_runs AS j ON j.run_id = f.run_id
@@ -225,7 +234,7 @@ async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool, queues
 
     A run that nobody takes has no place of those that a limit has, however long it waits.
     """
-    conditions = [text(f"NOT ({_HELD.format(run_id='runs.id')})"), RunRow.queue.in_(queues)]
+    conditions = [text(f"NOT ({_HELD.format(run_id='runs.id', takes=_TAKES_RUN)})"), RunRow.queue.in_(queues)]
     more = ""
     if has_queue:
         conditions.append(text(f"NOT {_WAITS.format(run_id='runs.id')}"))
@@ -233,7 +242,7 @@ async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool, queues
         await session.execute(text(_CLEAR), {"silent": _SILENT_S})
     found = await read_unowned(db, session, *conditions, limit=_MOST_DUE)
     runs = [DueJob(run.run_id, run.queue, run.priority) for run in found]
-    sql = _DUE_FLOWS.format(held=_HELD.format(run_id="f.run_id"), more=more)
+    sql = _DUE_FLOWS.format(held=_HELD.format(run_id="f.run_id", takes=_TAKES_FLOW), more=more)
     flows = await session.execute(text(sql), {"most": _MOST_DUE})
     return runs + [DueJob(row.run_id, row.queue, row.priority, row.flow) for row in flows]
 

@@ -27,6 +27,8 @@ class WorkerRow(Base):
     seen_at: Mapped[float] = mapped_column(Float(53), default=0.0, server_default="0")
     sweeps_until: Mapped[float] = mapped_column(Float(53), default=0.0, server_default="0")
     """Until then it is the one that looks for what is due."""
+    clock_off_s: Mapped[float] = mapped_column(Float(53), default=0.0, server_default="0")
+    """How far its clock is ahead of the database's, as it found itself."""
 
 
 class RunLookRow(Base):

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from holdfast.enums import RunStatus
 from holdfast.persistence.admission import QueuedRun, clock_of, count_places, note_waits, order_fairly
 from holdfast.persistence.db import Database
-from holdfast.persistence.models import DUE_INDEXES, LedgerRow, PastSpendingRow, RunPhaseRow, RunRow
+from holdfast.persistence.models import DUE_INDEXES, RUN_FORMAT, LedgerRow, PastSpendingRow, RunPhaseRow, RunRow
 from holdfast.persistence.runs import Spending, is_unanswered
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.run_lock import find_held, lock_folder
@@ -141,9 +141,10 @@ async def list_due(
     """List runs that are pending or running, that a person asked to go on, whose every question is answered, or whose
     pause is over; those first that are to be started first.
 
-    Of all, or of these. Left out are those in `but`, those of other `queues`, those whose time has not come, those that
-    a living process owns, as far as is seen from here, and those that have to wait for a place: what for is written at
-    them. Who passes no queues must be able to drive all: a run that is listed counts against the places of those after.
+    Of all, or of these. Left out are those of a newer format, those in `but`, those of other `queues`, those whose time
+    has not come, those that a living process owns, as far as is seen from here, and those that have to wait for a
+    place: what for is written at them. Who passes no queues must be able to drive all: a run that is listed counts
+    against the places of those after.
     """
     conditions = [RunRow.id.not_in(list(but)), *([] if of is None else [RunRow.id.in_(list(of))])]
     if queues is not None:
@@ -171,7 +172,8 @@ def _select_due(db: Database, *more: Any) -> list[Any]:
         and_(text(DUE_INDEXES["runs_answered"]), RunRow.wake.is_(None)),
         and_(text(DUE_INDEXES["runs_timed"]), RunRow.due_at <= now, RunRow.wake.is_(None)),
     )
-    return [select(*_DUE_COLUMNS).where(condition, *more) for condition in conditions]
+    known = RunRow.format <= RUN_FORMAT
+    return [select(*_DUE_COLUMNS).where(condition, known, *more) for condition in conditions]
 
 
 async def read_unowned(db: Database, session: AsyncSession, *conditions: Any, limit: int | None = None) -> list[DueRun]:
@@ -262,6 +264,20 @@ async def list_owned_elsewhere(db: Database, run_ids: Collection[str]) -> set[st
     of_machine = _JOURNAL.c.owner.contains(process_owner.machine_mark(), autoescape=True)
     async with db.session() as session:
         return set(await session.scalars(select(_JOURNAL.c.run_id).where(leased, ~of_machine)))
+
+
+async def find_newer_format(db: Database, run_id: str) -> int | None:
+    """Return the format of a run that is not over and that this version cannot drive; `None` of any other."""
+    async with db.session() as session:
+        query = select(RunRow.format).where(RunRow.id == run_id, RunRow.format > RUN_FORMAT)
+        return await session.scalar(query.where(RunRow.ended_at.is_(None)))
+
+
+def describe_newer(run_format: int) -> str:
+    return (
+        f"A newer holdfast has written it, in format {run_format}; this one drives formats up to {RUN_FORMAT}, and "
+        "leaves it alone."
+    )
 
 
 async def read_state(db: Database, run_id: str) -> str | None:

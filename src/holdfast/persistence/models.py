@@ -46,6 +46,8 @@ def _text(default: str = "") -> Mapped[str]:
     return mapped_column(PlainText, default=default, server_default=default)
 
 
+RUN_FORMAT = 1
+"""The newest format of runs that this version can drive; it leaves runs of a newer one alone."""
 DUE_INDEXES = {
     "runs_requested": "wake IS NOT NULL AND state IN ('paused', 'failed')",
     "runs_answered": "open_questions = 0 AND state = 'paused' AND pause_reason = 'approval'",
@@ -126,6 +128,7 @@ class RunRow(Base):
     schedule: Mapped[str | None] = mapped_column(PlainText, default=None)
     driven_at: Mapped[str | None] = mapped_column(PlainText, default=None)  # when a drive of it last began
     admitted_epoch: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")  # the claim with a place
+    format: Mapped[int] = mapped_column(BigInteger, default=RUN_FORMAT, server_default="1")
 
 
 class RunPhaseRow(Base):

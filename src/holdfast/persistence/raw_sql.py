@@ -341,6 +341,12 @@ def sum_day(day: str) -> tuple[int, int]:
     return real, simulated
 
 
+def find_day_limit(own_usd: float | None) -> float | None:
+    """Return what may be spent in a day: the limit for all processes if there is one, else this one's own."""
+    rows = query("SELECT amount FROM limits WHERE kind = 'day'")
+    return rows[0]["amount"] / 1_000_000 if rows else own_usd
+
+
 def read_run_costs(limit: int) -> list[Row]:
     """Return the newest runs that spent something, with what they may spend and what they did."""
     return query(

@@ -25,13 +25,13 @@ def upgrade_rows(url: URL) -> None:
     engine = _make_engine(url)
     try:
         with engine.connect().execution_options(is_read_only=True) as connection:
-            if read_version(connection) == HEAD:
+            if _is_current(connection, read_version(connection)):
                 return
         with engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
             found = read_version(connection)
-            if found != HEAD:
+            if not _is_current(connection, found):
                 _check_known(found)
                 _migrate(connection)
             # crash: before this commit nothing has changed; after it everything has.
@@ -43,6 +43,20 @@ def read_version(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def _is_current(connection: Connection, found: str | None) -> bool:
+    """Tell whether this version can work with the tables as they are.
+
+    On a server others may be newer. An upgrade that only adds says in `holdfast_version` from which one on the older
+    ones go on; where nobody says so, none does.
+    """
+    if found is None or found <= HEAD or connection.dialect.name != "postgresql":
+        return found == HEAD
+    if not inspect(connection).has_table("holdfast_version"):
+        return False
+    oldest = connection.execute(text("SELECT to_jsonb(v) ->> 'oldest_rows' FROM holdfast_version AS v")).scalar()
+    return oldest is not None and oldest <= HEAD
 
 
 def _check_known(found: str | None) -> None:

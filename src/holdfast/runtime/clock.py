@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 
+MOST_OFF_S = 2.0  # of a machine's clock: more is told to people
 _MAX_NAP_S = 30.0  # a long wait looks at the clock this often, since clocks jump
 
 
@@ -14,7 +15,7 @@ class FlowClock:
 
     def now(self) -> float:
         """Return the time in epoch seconds."""
-        return time.time()
+        return wall_time()
 
     async def sleep_until(self, epoch_s: float, *, at_most_s: float = math.inf) -> None:
         """Wait for a moment; if the clock is set back meanwhile, no longer than was ever meant."""
@@ -24,6 +25,31 @@ class FlowClock:
 
 
 _current = FlowClock()
+_ahead_s = 0.0
+
+
+def wall_time() -> float:
+    """Return the time in epoch seconds by this machine's clock, set right as far as it is known to be wrong."""
+    return time.time() - _ahead_s
+
+
+def measure_off(now: float, began: float, ended: float) -> float:
+    """Return how many seconds this machine's clock is ahead of another, which said `now` between two of its times.
+
+    It is 0 if the difference is small, or no more than the answer may have taken.
+    """
+    is_right = began - MOST_OFF_S <= now <= ended + MOST_OFF_S
+    return 0.0 if is_right else round((began + ended) / 2 - now, 1)
+
+
+def describe_off(off_s: float) -> str:
+    return f"{abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} the database's"
+
+
+def set_right(ahead_s: float) -> None:
+    """Take this much off what the machine's clock says: timers and dates go by a clock that many machines share."""
+    global _ahead_s
+    _ahead_s = ahead_s
 
 
 def now() -> float:

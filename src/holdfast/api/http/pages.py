@@ -31,6 +31,7 @@ PAGE_PATHS = (
     "/budget",
     "/settings",
     "/health",
+    "/workers",
     "/sign-in",
 )
 _MEDIA_TYPES = {

@@ -1,6 +1,7 @@
 """What is spent, against the limits, day by day and by what it was spent on; and more money for a run."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated
@@ -14,10 +15,10 @@ from holdfast.api.schemas import IdempotencyKey, RunIdPath, RunRef, ShortText, T
 from holdfast.api.serialize import to_usd
 from holdfast.api.server.run_requests import request_resume, top_up
 from holdfast.api.server.server import ServerDep
-from holdfast.config import Config
 from holdfast.engine.run.load import get_run
 from holdfast.engine.settlement import settle_by_person
 from holdfast.enums import RunStatus
+from holdfast.persistence.admission import read_day_limit
 from holdfast.persistence.listings import read_money
 from holdfast.presentation.format import money
 from holdfast.presentation.status import Note
@@ -64,19 +65,23 @@ async def show_budget(
     spent = await read_money(server.db, since_day=since.isoformat())
     spent_today = to_usd(spent.by_day.get(today.isoformat(), 0))
     simulated_today = to_usd(spent.simulated_by_day.get(today.isoformat(), 0))
+    limit, is_for_all = await read_day_limit(server.db, server.config.day_budget_usd)
+    note = _describe_today(spent_today, simulated_today, limit, each=server.config.run_budget_usd)
+    if is_for_all:
+        note = replace(note, text=f"{note.text} The day's limit was set for all processes (holdfast limits).")
     return BudgetReport(
         day=today.isoformat(),
         spent_today_usd=spent_today,
         simulated_today_usd=simulated_today,
         simulated_usd=to_usd(sum(spent.simulated_by_day.values())),
-        day_limit_usd=server.config.day_budget_usd,
+        day_limit_usd=limit,
         run_limit_usd=server.config.run_budget_usd,
         days=_to_spent(spent.by_day),
         by_workflow=_dearest_first(spent.by_workflow),
         by_persona=_dearest_first(spent.by_persona),
         by_model=_dearest_first(spent.by_model),
-        chart=_to_chart(spent.by_day, since, days, server.config.day_budget_usd),
-        today=_describe_today(spent_today, simulated_today, server.config),
+        chart=_to_chart(spent.by_day, since, days, limit),
+        today=note,
     )
 
 
@@ -153,11 +158,10 @@ def to_scale(largest: float) -> list[float]:
     return [float(f"{n * step:.6g}") for n in range(math.ceil(largest / step - 1e-9) + 1)]
 
 
-def _describe_today(spent: float, simulated: float, config: Config) -> Note:
-    limit, each = config.day_budget_usd, config.run_budget_usd
+def _describe_today(spent: float, simulated: float, limit: float | None, *, each: float | None) -> Note:
     share = spent / limit if limit else 0.0
     if share >= 1:
-        of_day = "The day's limit is used up: runs wait until tomorrow (UTC), or until day_budget_usd is raised."
+        of_day = "The day's limit is used up: runs wait until tomorrow (UTC), or until it is raised."
     elif limit is None:
         of_day = "There is no limit per day; set day_budget_usd to have one."
     else:

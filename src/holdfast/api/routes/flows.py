@@ -11,6 +11,7 @@ from holdfast.api.schemas import AbortRun, RunRef, ShortText
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalStale, RunNotFound
+from holdfast.fleet.stillness import explain_flow
 from holdfast.flows.answers import cancel_flow, decide
 from holdfast.flows.service.handle import FlowHandle
 from holdfast.presentation.flow_run import to_wire, view_flow
@@ -41,7 +42,10 @@ async def get_flow(run_id: FlowIdPath, server: ServerDep, _identity: Viewer) -> 
         raise RunNotFound(f"There is no flow run {run_id!r}.", run_id=run_id)
     (facts,) = await _to_facts(server, [row])
     view = to_wire(view_flow(run_id, await server.journal.read(run_id)))
-    reason = None if server.flows is None else server.flows.find_reason(run_id)
+    if server.flows is not None:
+        reason = server.flows.find_reason(run_id)
+    else:
+        reason = await explain_flow(server.db, row, is_owned=facts["is_driven"])
     return FlowDetail(**{**view, **facts, "reason": reason})
 
 

@@ -80,6 +80,7 @@ def metrics_route(http: HttpMetrics) -> APIRouter:
                 "counter",
             ),
             *server.metrics.lines(),
+            *server.drive_metrics.lines(),
             *http.lines(),
         ]
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")

@@ -13,6 +13,8 @@ from holdfast.api.schemas import ShortText
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.errors import WorkerNotFound
 from holdfast.persistence.fleet import ALIVE_S, ListedWorker, drain_worker, list_workers
+from holdfast.presentation.status import Note
+from holdfast.runtime.clock import describe_off
 
 router = APIRouter(tags=["catalog"])
 
@@ -29,16 +31,20 @@ class WorkerItem(BaseModel):
     is_draining: bool = Field(description="It takes nothing more, and ends.")
     queues: list[str]
     flows: list[str]
+    clock_off_s: float = Field(description="How far its clock is ahead of the database's; timers go by the latter.")
+    status: Note = Field(description="How it is, in words, with a warning if something is wrong.")
 
 
 class WorkerList(BaseModel):
     items: list[WorkerItem]
+    is_shared: bool = Field(description="Others than this server can drive runs here: the database is Postgres.")
 
 
 @router.get("/api/workers", responses=READ, summary="Who drives runs")
 async def show_workers(server: ServerDep, _identity: Viewer) -> WorkerList:
     """List the workers of this database; on SQLite the server itself, if it drives runs."""
-    return WorkerList(items=[_to_item(worker) for worker in await _list(server)])
+    items = [_to_item(worker) for worker in await _list(server)]
+    return WorkerList(items=items, is_shared=server.db.path is None)
 
 
 @router.post("/api/workers/{name}/drain", status_code=202, responses=WRITE_ONE, summary="Let a worker end")
@@ -55,6 +61,15 @@ async def _list(server: Server) -> list[ListedWorker]:
     return await list_workers(server.db)
 
 
+def describe_worker(worker: ListedWorker) -> Note:
+    """Say how a worker is, and what is wrong with it."""
+    if not worker.is_alive:
+        return Note("bad", f"Silent for {worker.silent_s:.0f} s: its runs go on elsewhere.")
+    if worker.clock_off_s:
+        return Note("waiting", f"Its clock is {describe_off(worker.clock_off_s)}; timers go by the latter.")
+    return Note("waiting", "Takes nothing more, and ends.") if worker.is_draining else Note("good", "Takes runs.")
+
+
 def _to_item(worker: ListedWorker) -> WorkerItem:
     return WorkerItem(
         name=worker.name,
@@ -68,4 +83,6 @@ def _to_item(worker: ListedWorker) -> WorkerItem:
         is_draining=worker.is_draining,
         queues=list(worker.queues),
         flows=list(worker.flows),
+        clock_off_s=worker.clock_off_s,
+        status=describe_worker(worker),
     )

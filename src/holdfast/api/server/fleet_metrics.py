@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-from holdfast.api.server.metrics import gauge
+from holdfast.api.server.metrics import Labels, gauge
+from holdfast.errors import HoldfastError
 from holdfast.fleet.worker import Worker
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import count_due, list_workers
+from holdfast.persistence.statements import measure_pack
+from holdfast.runtime.checkpoint.base import Append, AppendResult, Leases
 
 _MOST_BYTES = 8192
 
@@ -27,8 +31,44 @@ async def list_fleet_figures(db: Database) -> list[str]:
     ]
 
 
+class DriveMetrics:
+    """What happened to the runs that this process drives: taken over, refused, carried."""
+
+    def __init__(self, leases: Leases | None) -> None:
+        self._leases = leases
+        self._refused: Counter[str] = Counter()
+        self._packs = self._pack_bytes = 0
+
+    def note_commit(self, batch: Sequence[Append], results: Sequence[AppendResult], _took_s: float) -> None:
+        """Count what of a commit of the journal was refused, and the packs in it."""
+        for append, result in zip(batch, results, strict=True):
+            if isinstance(result, HoldfastError):
+                self._refused[result.code] += 1
+                continue
+            sizes = [size for row in append.rows if (size := measure_pack(row)) is not None]
+            self._packs += len(sizes)
+            self._pack_bytes += sum(sizes)
+
+    def lines(self) -> Iterable[str]:
+        leases = self._leases
+        takeovers, missed = (leases.takeovers, leases.missed) if leases is not None else (0, 0)
+        counts: Mapping[str, tuple[str, Mapping[Labels, float]]] = {
+            "takeovers": ("Runs taken over from an owner that was gone.", {(): takeovers}),
+            "appends_refused": ("Appends that were refused.", _by_code(self._refused)),
+            "renewals_missed": ("Renewals of leases that failed.", {(): missed}),
+            "packs_carried": ("Packs of files that went into the database.", {(): self._packs}),
+            "pack_bytes_carried": ("Bytes of these packs.", {(): self._pack_bytes}),
+        }
+        for name, (help_text, values) in counts.items():
+            yield from gauge(f"holdfast_{name}_total", help_text, values, "counter")
+
+
+def _by_code(counts: Mapping[str, int]) -> dict[Labels, float]:
+    return {(("code", code),): count for code, count in sorted(counts.items())}
+
+
 @contextlib.asynccontextmanager
-async def serve_metrics(db: Database, worker: Worker, port: int) -> AsyncIterator[int]:
+async def serve_metrics(db: Database, worker: Worker, metrics: DriveMetrics, port: int) -> AsyncIterator[int]:
     """Answer `GET /metrics` on this machine alone, until left; yields the port."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,7 +76,11 @@ async def serve_metrics(db: Database, worker: Worker, port: int) -> AsyncIterato
             async with asyncio.timeout(10):
                 request = await reader.readuntil(b"\r\n\r\n")
                 is_right = request.startswith((b"GET /metrics ", b"GET /metrics?"))
-                lines = [*await list_fleet_figures(db), *_of_worker(worker)] if is_right else ["Not found."]
+                lines = (
+                    [*await list_fleet_figures(db), *_of_worker(worker), *metrics.lines()]
+                    if is_right
+                    else ["Not found."]
+                )
                 body = ("\n".join(lines) + "\n").encode()
                 status = "200 OK" if is_right else "404 Not Found"
                 kind = "text/plain; version=0.0.4; charset=utf-8"

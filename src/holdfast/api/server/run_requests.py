@@ -112,7 +112,9 @@ async def fork_run(server: Server, run_id: str, body: ForkRun, *, by: str, key: 
             requirements_md=change.requirements_md,
         )
 
-    return await start_once(server, body, make, RequestKey(by, key, about=f"fork {stored.run.id}"), order=_order_of(stored.run))
+    return await start_once(
+        server, body, make, RequestKey(by, key, about=f"fork {stored.run.id}"), order=_order_of(stored.run)
+    )
 
 
 async def top_up(server: Server, run_id: str, body: TopUp, *, by: str, key: str | None) -> StoredRun:
@@ -135,7 +137,7 @@ async def start_once(
     request: RequestKey,
     *,
     run_id: str | None = None,
-    order: RunOrder = RunOrder(),
+    order: RunOrder | None = None,
 ) -> str:
     """Make a run for a request and return its id, or that of the run that was made for it before under its key.
 
@@ -148,7 +150,7 @@ async def start_once(
     run_id = run_id or str(uuid.uuid4())
     try:
         key_row = () if key is None else (remember_answer(by, key, request_hash, run_id),)
-        await make(run_id, (*key_row, *_to_job(server, run_id, order)))
+        await make(run_id, (*key_row, *_to_job(server, run_id, order or RunOrder())))
     except RowRefused:
         # Key and run are one transaction: if the same request was faster elsewhere, this one has written nothing.
         if key is None or (answer := await find_answer(server.db, by, key)) is None:

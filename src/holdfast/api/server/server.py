@@ -17,6 +17,7 @@ from holdfast.api.live.feed import Feed
 from holdfast.api.live.run_stream import RunStreams
 from holdfast.api.options import ServerOptions
 from holdfast.api.server.engines import Engines
+from holdfast.api.server.fleet_metrics import DriveMetrics
 from holdfast.api.server.health_probe import HealthProbe
 from holdfast.api.server.metrics import RunMetrics, observe_run
 from holdfast.api.server.nightly_cleanup import clean_every_night
@@ -24,6 +25,7 @@ from holdfast.api.server.shared_work import SharedWork
 from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
 from holdfast.fleet.assembly import make_queue, make_worker
+from holdfast.fleet.limits import warn_of_differences
 from holdfast.fleet.port import Queue
 from holdfast.fleet.schedules import ScheduleClock
 from holdfast.fleet.stillness import explain_run
@@ -113,6 +115,7 @@ class Server:
     run_streams: RunStreams
     feed: Feed
     metrics: RunMetrics
+    drive_metrics: DriveMetrics
     rate_limits: RateLimits
     traces: TraceCache
     tasks: TaskTracker
@@ -183,11 +186,14 @@ class ServerHolder:
             db = Database(config.database_url, connections=config.database_connections)
             stack.push_async_callback(db.dispose)
             await db.init_schema()
+            await warn_of_differences(db, config)
             metrics = RunMetrics()
             journal = await stack.enter_async_context(open_journal(db.store))
             feed = Feed(db, journal, max_queued=options.max_queued_events)
             stack.push_async_callback(feed.wait_closed)
             journal.add_commit_listener(metrics.note_commit)
+            drive_metrics = DriveMetrics(journal.store.leases)
+            journal.add_commit_listener(drive_metrics.note_commit)
             journal.add_commit_listener(feed.note_commit)
             cleaning = asyncio.create_task(clean_for_ever(journal, options), name="holdfast-cleaning")
             stack.push_async_callback(_end, cleaning)
@@ -224,6 +230,7 @@ class ServerHolder:
                 run_streams=run_streams,
                 feed=feed,
                 metrics=metrics,
+                drive_metrics=drive_metrics,
                 rate_limits=get_rate_limits(config),
                 traces=TraceCache(journal),
                 tasks=tasks,

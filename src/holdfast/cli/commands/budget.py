@@ -10,6 +10,7 @@ from holdfast.cli.terminal.completion import complete_runs
 from holdfast.cli.terminal.output import Cell, describe_cost, paint, print_json, print_text, table
 from holdfast.enums import RunStatus
 from holdfast.persistence.raw_sql import (
+    find_day_limit,
     find_last_payload,
     get_run,
     list_unanswered,
@@ -74,7 +75,7 @@ def read_day() -> dict[str, Any]:
         "day": today,
         "spent_usd": _usd(real),
         "simulated_usd": _usd(simulated),
-        "day_limit_usd": config.day_budget_usd,
+        "day_limit_usd": find_day_limit(config.day_budget_usd),
         "run_limit_usd": config.run_budget_usd,
         "runs": [
             {

@@ -59,8 +59,9 @@ def worker(
 async def _run(config: Any, options: Any, metrics_port: int | None) -> None:
     """Drive until a signal, or until somebody drains it."""
     from holdfast.api.server.engines import Engines
-    from holdfast.api.server.fleet_metrics import serve_metrics
+    from holdfast.api.server.fleet_metrics import DriveMetrics, serve_metrics
     from holdfast.fleet.assembly import make_worker
+    from holdfast.fleet.limits import warn_of_differences
     from holdfast.persistence.db import Database
     from holdfast.runtime.stores import open_journal
 
@@ -69,13 +70,16 @@ async def _run(config: Any, options: Any, metrics_port: int | None) -> None:
         stack.push_async_callback(db.dispose)
         await db.init_schema()
         journal = await stack.enter_async_context(open_journal(db.store))
+        await warn_of_differences(db, config)
         driving, _ = make_worker(db, journal, config, Engines(db, config), options)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, driving.drain)
         await driving.start()
         if metrics_port is not None:
-            port = await stack.enter_async_context(serve_metrics(db, driving, metrics_port))
+            metrics = DriveMetrics(journal.store.leases)
+            journal.add_commit_listener(metrics.note_commit)
+            port = await stack.enter_async_context(serve_metrics(db, driving, metrics, metrics_port))
             typer.echo(f"Figures for Prometheus: http://127.0.0.1:{port}/metrics")
         typer.echo(f"Worker {driving.facts.name} takes runs from {', '.join(driving.facts.queues)}.")
         await driving.stopped.wait()
@@ -150,9 +154,12 @@ async def _read(config: Any) -> list[Any]:
 
 
 def describe(worker: Any) -> str:
+    from holdfast.runtime.clock import describe_off
+
     if not worker.is_alive:
         return f"silent for {worker.silent_s:.0f} s"
-    return "draining" if worker.is_draining else "working"
+    state = "draining" if worker.is_draining else "working"
+    return f"{state}; its clock is {describe_off(worker.clock_off_s)}" if worker.clock_off_s else state
 
 
 def to_facts(worker: Any) -> dict[str, Any]:

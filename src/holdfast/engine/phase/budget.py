@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.catalog.model_table import ModelCard, ModelTable, load_model_table
 from holdfast.engine.scope import RunScope
 from holdfast.enums import Backend, PauseReason
+from holdfast.persistence.admission import read_day_limit
 from holdfast.persistence.runs import read_budget, read_spent_in_scopes
 from holdfast.persistence.statements import NewLedgerRow, now_text, reserve_money, settle_money
 from holdfast.persona import AgentPersona
@@ -60,7 +61,7 @@ class PhaseBudget:
 
     @property
     def day_limit_micros(self) -> int | None:
-        """The day's limit on real money; a rehearsal has none."""
+        """The day's limit of this process on real money; one for all counts before it. A rehearsal has none."""
         return None if self.is_simulated else _to_micros(self.scope.config.day_budget_usd)
 
     @functools.cached_property
@@ -93,9 +94,10 @@ class PhaseBudget:
         spent = await scope.from_rows(
             read_spent_in_scopes(scope.db, scope.run_id, self.phase.key, day, is_simulated=self.is_simulated)
         )
+        day_usd, is_for_all = await scope.from_rows(read_day_limit(scope.db, scope.config.day_budget_usd))
         limits = {
             "phase": self.phase_limit_micros,
-            "day": self.day_limit_micros,
+            "day": None if self.is_simulated else _to_micros(day_usd),
             "run": await scope.from_rows(read_budget(scope.db, scope.run_id)),
         }
         for name, limit in limits.items():
@@ -106,6 +108,8 @@ class PhaseBudget:
             f"${(limit or 0) / 1e6:.4f} are ${spent[name] / 1e6:.4f} spent or reserved."
         )
         facts = {"limit_micros": limit, "spent_micros": spent[name], "needed_micros": needed}
+        if name == "day" and is_for_all:
+            facts["for_all"] = True
         message = f"{message} {advise_on_budget(scope.run_id, {'limit': name, **facts})}"
         return BudgetPause(message, limit=name, phase=self.phase.key, **facts)
 

@@ -11,10 +11,11 @@ from pydantic import ValidationError
 
 from holdfast.engine.results import PhaseResult, RunError, RunResult
 from holdfast.enums import RunPhaseState, RunStatus
-from holdfast.errors import RunAlreadyTerminal, RunMetadataMissing, RunNotFound, TemplateLoadFailed
+from holdfast.errors import RunAlreadyTerminal, RunMetadataMissing, RunNotFound, StoreNewer, TemplateLoadFailed
 from holdfast.persistence.carried_files import read_schemas
 from holdfast.persistence.db import Database
-from holdfast.persistence.models import RunPhaseRow
+from holdfast.persistence.listings import describe_newer
+from holdfast.persistence.models import RUN_FORMAT, RunPhaseRow
 from holdfast.persistence.runs import StoredRun, find_run, read_artifacts, read_exhausted, read_spent
 from holdfast.persona import AgentPersona
 from holdfast.workflow import WorkflowTemplate
@@ -53,11 +54,14 @@ async def load_run(
 ) -> LoadedRun:
     """Read a run back with all its parts.
 
-    Raises, in this order, `RunNotFound`, `RunAlreadyTerminal`, `RunMetadataMissing`, `TemplateLoadFailed`.
+    Raises, in this order, `RunNotFound`, `RunAlreadyTerminal`, `StoreNewer` if a newer holdfast has written it,
+    `RunMetadataMissing`, `TemplateLoadFailed`.
     """
     stored = await get_run(db, run_id)
     if not may_be_over:
         check_not_over(stored)
+    if stored.run.format > RUN_FORMAT:
+        raise StoreNewer(describe_newer(stored.run.format), hint="Drive it with the holdfast that has written it.")
     if not stored.bindings:
         raise RunMetadataMissing(f"Run {run_id} has no bindings.", hint="Start a new run.", run_id=stored.run.id)
     template = read_template(stored)

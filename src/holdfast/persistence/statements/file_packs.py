@@ -111,6 +111,12 @@ def insert_tree_pack(pack: NewTreePack) -> Statement:
     return insert("tree_packs", {**vars(pack), "created_at": now_text()})
 
 
+def measure_pack(statement: Statement) -> int | None:
+    """Return the bytes of the pack that a statement inserts; `None` if it inserts none."""
+    is_pack = statement.sql.startswith("INSERT INTO tree_packs")
+    return len(statement.params["pack"]) if is_pack and "pack" in statement.params else None
+
+
 def drop_step_packs(run_id: str, before: int) -> Statement:
     """Delete the packs of single steps before a number, whose place a phase's pack takes."""
     sql = "DELETE FROM tree_packs WHERE run_id = :run_id AND kind = 'step' AND number < :before"

@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.clock import wall_time
 
 
 def now_text() -> str:
     """Return the time as rows hold it: ISO 8601, UTC, sortable as text."""
-    return to_time_text(datetime.now(UTC))
+    return to_time_text(datetime.fromtimestamp(wall_time(), UTC))
 
 
 def to_time_text(moment: datetime) -> str:

@@ -160,6 +160,16 @@ class Leases(Protocol):
         """True while they are known to hold, or there are none: only then may a call begin."""
         ...
 
+    @property
+    def missed(self) -> int:
+        """How many renewals have failed so far."""
+        ...
+
+    @property
+    def takeovers(self) -> int:
+        """How many runs this process has taken so far from an owner that had not given them up."""
+        ...
+
     def note_outage(self) -> None:
         """Take no run from an owner whose lease is over for as long as a lease: it may have been cut off with us."""
         ...

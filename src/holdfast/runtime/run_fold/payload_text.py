@@ -16,8 +16,10 @@ def advise_on_budget(run_id: str, exhausted: Mapping[str, Any]) -> str:
     """Say what to do about the limit that was hit, with the command; `exhausted` is its event's payload."""
     short = run_id[:8]
     if exhausted.get("limit") == "day":
-        raised = f"raise day_budget_usd in the settings (or HOLDFAST_DAY_BUDGET_USD) and holdfast resume {short}"
-        return f"Tomorrow (UTC): holdfast resume {short}. Sooner: {raised}"
+        raised = "raise day_budget_usd in the settings (or HOLDFAST_DAY_BUDGET_USD)"
+        if exhausted.get("for_all"):
+            raised = "holdfast limits set day USD"
+        return f"Tomorrow (UTC): holdfast resume {short}. Sooner: {raised} and holdfast resume {short}"
     amounts = [exhausted.get(name) for name in ("spent_micros", "needed_micros", "limit_micros")]
     spent, needed, limit = (int(amount) if isinstance(amount, int | float) else 0 for amount in amounts)
     cents = max(1, -(-(spent + needed - limit) // 10_000))

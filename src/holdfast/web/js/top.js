@@ -39,6 +39,7 @@ function userMenu() {
 		h("small", `Signed in as ${name}, ${role}`),
 		h("a", { href: "/settings" }, "Settings"),
 		h("a", { href: "/health" }, "Health"),
+		h("a", { href: "/workers" }, "Workers"),
 		act("Commands (Ctrl or ⌘ K)", openPalette),
 		act("Keys", showHelp),
 		act("Log out", logOut),

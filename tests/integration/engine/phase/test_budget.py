@@ -13,6 +13,7 @@ from tests.support.engine_world import Turn, World, phase, template
 from holdfast.catalog import load_model_table
 from holdfast.enums import Backend, RunStatus
 from holdfast.errors import HoldfastError
+from holdfast.persistence.admission import put_limit
 from holdfast.persistence.listings import RunFilter, list_page, read_money, read_total_micros
 from holdfast.persistence.runs import Spending, read_spent, read_spent_in_scopes
 from holdfast.persistence.statements import now_text
@@ -89,6 +90,20 @@ async def test_a_limit_pauses_the_run_before_the_call_and_it_goes_on_after_a_top
     assert len(await world.ledger(paused.run_id)) == 20
 
 
+async def test_the_days_limit_for_all_counts_and_is_what_the_pause_says(world: World) -> None:
+    card = load_model_table().models[REAL_MODEL]
+    limit = card.cost_micros(input_tokens=0, output_tokens=1000) + 1_000
+    await put_limit(world.db, "day", "", limit, by="ann")
+
+    paused = await world.run(calls(20, REAL_MODEL), engine={**REAL, "day_budget_usd": 100.0})
+
+    [exhausted] = world.events(paused.run_id, "budget.exhausted")
+    facts = {name: exhausted.payload.get(name) for name in ("limit", "limit_micros", "for_all")}
+    assert facts == {"limit": "day", "limit_micros": limit, "for_all": True}
+    assert f"of the day's ${limit / 1e6:.4f}" in exhausted.payload["message"]
+    assert exhausted.payload["message"].endswith(advise_on_budget(str(paused.run_id), exhausted.payload))
+
+
 async def test_a_rehearsal_touches_no_limit_of_real_money(world: World) -> None:
     tight = {"day_budget_usd": 0.000001, "run_budget_usd": 0.000001}
 
@@ -132,6 +147,11 @@ async def test_real_money_is_not_less_for_a_rehearsal_before_it(world: World) ->
             {"limit": "day", "spent_micros": 1, "needed_micros": 1, "limit_micros": 1},
             "Tomorrow (UTC): holdfast resume 3f2a1b2c. Sooner: raise day_budget_usd in the settings "
             "(or HOLDFAST_DAY_BUDGET_USD) and holdfast resume 3f2a1b2c",
+        ),
+        (
+            {"limit": "day", "spent_micros": 1, "needed_micros": 1, "limit_micros": 1, "for_all": True},
+            "Tomorrow (UTC): holdfast resume 3f2a1b2c. Sooner: holdfast limits set day USD and holdfast resume "
+            "3f2a1b2c",
         ),
         ({}, "Give the run more: holdfast budget 3f2a1b2c --add 0.01, then holdfast resume 3f2a1b2c"),
     ],

@@ -23,6 +23,7 @@ from holdfast.api.workflow_statistics import to_statistics
 from holdfast.catalog.model_table import load_model_table
 from holdfast.consent import open_consents
 from holdfast.errors import HoldfastError, PersonaIneligible, TemplateNotFound
+from holdfast.persistence.admission import read_day_limit
 from holdfast.persistence.listings import read_money
 from holdfast.persistence.statistics import read_past_runs
 from holdfast.persona import AgentPersona
@@ -227,7 +228,7 @@ async def _estimate(
 async def _limits(server: Server, body: StartRun, guess: Estimate | None) -> LimitsPreview:
     config = server.config
     today = datetime.now(UTC).date().isoformat()
-    limit = config.day_budget_usd
+    limit, _ = await read_day_limit(server.db, config.day_budget_usd)
     spent = (await read_money(server.db, since_day=today)).by_day.get(today, 0) if limit is not None else 0
     budget = config.run_budget_usd if body.budget_usd is None and not body.simulate else body.budget_usd
     left = None if limit is None else max(0.0, limit - to_usd(spent))

@@ -57,6 +57,7 @@ class LeaseKeeper:
         self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._good_until = float("inf")
+        self.missed = self.takeovers = 0
 
     @property
     def is_holding(self) -> bool:
@@ -69,6 +70,7 @@ class LeaseKeeper:
             if not self._claims:
                 self._confirm(sent_at)
             self._claims.update({claim.run_id: claim for claim in claims})
+            self.takeovers += sum(claim.is_takeover for claim in claims)
             if self._claims and self._thread is None and not self._is_closed.is_set():
                 self._thread = threading.Thread(target=self._run, name="holdfast-leases", daemon=True)
                 self._thread.start()
@@ -123,6 +125,7 @@ class LeaseKeeper:
         try:
             renewed, lost = self._session.run(lambda connection: renew(connection, claims, self._lease_s), patience_s=0)
         except (HoldfastError, psycopg.Error):
+            self.missed += len(claims)
             return list(claims)
         self._outages.note_delay(sent_at)
         with self._lock:
@@ -133,4 +136,6 @@ class LeaseKeeper:
             for listener in list(self._listeners):
                 if (call := listener()) is not None:
                     call(claim)
-        return [claim for claim in claims if claim not in renewed and claim not in lost]
+        skipped = [claim for claim in claims if claim not in renewed and claim not in lost]
+        self.missed += len(skipped)
+        return skipped

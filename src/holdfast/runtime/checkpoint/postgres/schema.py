@@ -70,14 +70,14 @@ def upgrade(connection: Connection, label: str) -> None:
 
     On an error the connection is of no further use.
     """
-    if _is_current(read_version(connection), label):
+    if _is_current(connection, read_version(connection), label):
         return
     # Taken before the transaction begins, not inside it: a session looks again at what it has cached about tables that
     # do not exist only when a transaction begins. A killed process gives the lock up with its session.
     connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
     connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
     found = read_version(connection)
-    if not _is_current(found, label):
+    if not _is_current(connection, found, label):
         try:
             _apply(connection, found)
         except psycopg.errors.DuplicateTable as error:
@@ -105,7 +105,16 @@ def _apply(connection: Connection, found: int) -> None:
     )
 
 
-def _is_current(found: int, label: str) -> bool:
-    if found > VERSION:
+def _is_current(connection: Connection, found: int, label: str) -> bool:
+    if found > VERSION and not _read_oldest(connection, found) <= VERSION:
         raise StoreNewer(f"{label} has store version {found}; this holdfast knows versions up to {VERSION}.")
-    return found == VERSION
+    return found >= VERSION
+
+
+def _read_oldest(connection: Connection, found: int) -> int:
+    """Read the oldest version that may still work here: an upgrade that only adds leaves it as it was.
+
+    A database that no such upgrade has reached does not say it.
+    """
+    row = connection.execute("SELECT to_jsonb(v) ->> 'oldest' FROM holdfast_version AS v").fetchone()
+    return int(row[0]) if row and row[0] is not None else found

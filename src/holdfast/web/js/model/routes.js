@@ -10,6 +10,7 @@ export const routes = [
 	{ path: "/budget", name: "budget" },
 	{ path: "/settings", name: "settings" },
 	{ path: "/health", name: "health" },
+	{ path: "/workers", name: "workers" },
 	{ path: "/sign-in", name: "login" },
 ];
 
