@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from tests.support.forked_command import Speaking
 
 DIES_IN = "HOLDFAST_TEST_DIES_IN"
 """Names a function, as `module:name`; a machine that calls it is gone."""
+AHEAD_S = "HOLDFAST_TEST_AHEAD_S"
+"""How many seconds a machine's clock is ahead."""
 FLOWS = """
 import asyncio
 from pathlib import Path
@@ -36,6 +39,19 @@ async def count(ctx, name, steps):
         done.append(await ctx.step(f"step {number}", note, f"{name} {number}"))
         await asyncio.sleep(0.05)
     return len(done)
+
+
+@flow("nap")
+async def nap(ctx):
+    await ctx.sleep(3600)
+
+
+@flow("one", max_parallel=1)
+async def one(ctx, name):
+    await ctx.step("begin", note, f"{name} begins")
+    while EFFECTS.with_name(f"{name}.closed").exists():
+        await asyncio.sleep(0.01)
+    await ctx.step("end", note, f"{name} ends")
 
 
 @flow("ask")
@@ -64,7 +80,7 @@ class Machine:
         }
         command = [str(folder / "gates"), "worker", "--name", name, *arguments]
         self._process = Speaking(command, environment, folder / f"{name}.log", entry=f"{__name__}:main")
-        self._process.read_line()
+        self.greeting = self._process.read_line()
         self.pid = self._process.process.pid
 
     @property
@@ -101,6 +117,9 @@ def main() -> None:
     from holdfast.cli.app import main as command
 
     use_note_agents(Path(sys.argv[1]))
+    if ahead_s := float(os.environ.get(AHEAD_S, 0)):
+        real = time.time
+        time.time = lambda: real() + ahead_s
     if place := os.environ.get(DIES_IN):
         module, _, name = place.partition(":")
         setattr(importlib.import_module(module), name, _die)

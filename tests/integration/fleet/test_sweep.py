@@ -1,20 +1,25 @@
 """What one worker does for all: it brings runs to those who take their queue, fires schedules, answers deadlines."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import text
 from tests.support.api.server_world import Api
-from tests.support.fleet_machines import DIES_IN, machines
+from tests.support.fleet_machines import AHEAD_S, DIES_IN, FLOWS, machines
 from tests.support.progress_limit import until, waiting_until
 
+from holdfast.api.routes.workers import describe_worker
 from holdfast.config import load_config
 from holdfast.fleet.limits import Limit, set_limit
 from holdfast.fleet.schedules import add_schedule, get_schedule, run_id_of
+from holdfast.flows.service.start import start_flow
 from holdfast.persistence.db import Database
+from holdfast.persistence.fleet import list_workers
 from holdfast.persistence.schedule_table import Schedule
 
 PAST = "2026-01-01T00:00:00.000Z"
@@ -65,6 +70,21 @@ async def test_a_run_waits_in_its_queue_with_its_priority_and_takes_no_place_fro
             assert (await office.wait_for(run_id))["state"] == "completed"
 
 
+async def test_a_deadline_is_answered_by_a_worker_when_the_database_says_it_is_over(
+    office: Api, folder: Path, fleet_url: str
+) -> None:
+    server = await office.app.state.holder.get()
+    with machines(folder, fleet_url, "alpha"):
+        run_id = await office.start(workflow="asking-notes")
+        await office.wait_for(run_id, "paused")
+        overdue = "UPDATE approvals SET deadline_at = :at WHERE run_id = :id AND state = 'pending' RETURNING id"
+        ((approval_id,),) = await read(server.db, overdue, at=PAST, id=run_id)
+        detail = await office.wait_for(run_id, "failed", "cancelled", "completed")
+    ((action, by),) = await read(server.db, "SELECT action, decided_by FROM approvals WHERE id = :id", id=approval_id)
+    assert (action, detail["state"]) == ("reject", "failed")
+    assert "deadline" in by
+
+
 async def test_a_fleet_without_a_server_fires_a_schedule_once_also_when_who_fires_it_dies(
     db: Database, folder: Path, fleet_url: str
 ) -> None:
@@ -85,3 +105,127 @@ async def test_a_fleet_without_a_server_fires_a_schedule_once_also_when_who_fire
     stored = await get_schedule(db, "hourly")
     assert (run_id, schedule) == (started, "hourly")
     assert run_id == stored.last_run_id == run_id_of("hourly", stored.last_at)
+
+
+async def test_a_worker_whose_clock_is_an_hour_ahead_says_so_and_goes_by_the_databases(
+    db: Database, folder: Path, fleet_url: str
+) -> None:
+    (folder / "counting.py").write_text(FLOWS)
+    repo = str(folder / "work" / "repo")
+    await add_overdue(db, folder, name="later", repo_path=repo, options={"simulate": True})
+    ((in_an_hour,),) = await read(
+        db,
+        "UPDATE schedules SET next_at = to_char((clock_timestamp() + interval '30 minutes') AT TIME ZONE 'UTC', "
+        """'YYYY-MM-DD"T"HH24\\:MI\\:SS.MS"Z"') RETURNING next_at""",
+    )
+    flows = ("--flows", str(folder / "counting.py"))
+    with machines(folder, fleet_url, "early", arguments=flows, **{AHEAD_S: "3600"}):
+        with waiting_until("the worker has told of its clock"):
+            while not [worker for worker in await list_workers(db) if worker.clock_off_s]:
+                await asyncio.sleep(0.05)
+        (early,) = await list_workers(db)
+        await start_flow("nap", run_id="nap", store=db.store)
+        with waiting_until("the flow sleeps"):
+            while not await read(db, "SELECT wake_at FROM flow_runs WHERE waits_for IS NOT NULL"):
+                await asyncio.sleep(0.05)
+        ((left_s, count),) = await read(
+            db,
+            "SELECT wake_at - extract(epoch FROM clock_timestamp()), (SELECT count(*) FROM runs) FROM flow_runs",
+        )
+    assert 3590 < early.clock_off_s < 3610
+    assert describe_worker(early).text.startswith("Its clock is 36")
+    assert 0 < left_s < 3610  # not an hour more
+    assert (count, (await get_schedule(db, "later")).next_at) == (0, in_an_hour)
+
+
+async def test_an_idle_worker_has_five_connections_at_most_and_makes_one_transaction_a_second(
+    folder: Path, postgres_url: str, fleet_url: str, db: Database
+) -> None:
+    watcher = await psycopg.AsyncConnection.connect(postgres_url, dbname="template1", autocommit=True)
+    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'idle'"
+    commits = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'postgres'"
+
+    async def ask(sql: str) -> int:
+        (value,) = await (await watcher.execute(sql)).fetchone() or (0,)
+        return int(value)
+
+    await start_flow("count", "a", 1, run_id="once", store=db.store)
+    (folder / "counting.py").write_text(FLOWS)
+    flows = ("--flows", str(folder / "counting.py"))
+    try:
+        with machines(folder, f"{fleet_url}&application_name=idle", "idle", arguments=flows):
+            with waiting_until("the flow is over and the worker idle"):  # after it had all its connections in use
+                while await read(db, "SELECT 1 FROM flow_runs WHERE status <> 'completed'"):
+                    await asyncio.sleep(0.05)
+            await db.dispose()
+            with waiting_until("it has given back what it does not need"):
+                while await ask(count) > 5:
+                    await asyncio.sleep(0.1)
+            first, began = await ask(commits), time.monotonic()
+            with waiting_until("it has made ten transactions"):
+                while (made := await ask(commits) - first) < 10:
+                    await asyncio.sleep(0.1)
+            took_s = time.monotonic() - began
+            assert await ask(count) <= 5
+    finally:
+        await watcher.close()
+    # The server tells of transactions up to a second late, several at once.
+    assert made / (took_s + 2) <= 1
+
+
+async def test_a_run_that_kills_its_workers_is_paused_and_harms_no_other(
+    office: Api, folder: Path, fleet_url: str
+) -> None:
+    server = await office.app.state.holder.get()
+    poison = await office.start()
+    (office.gates / f"{poison}.kills").touch()
+    others = [await office.start() for _ in range(19)]
+    deaths = 0
+    # Restarted on the same machine, as a service is: that its owner is dead is seen at once there.
+    for _ in range(20):
+        with machines(folder, fleet_url, "alpha", arguments=("--slots", "6")) as (alpha,):
+            with waiting_until("the worker dies, or everything is done"):
+                while alpha.is_running and await read(
+                    server.db, "SELECT 1 FROM runs WHERE state NOT IN ('completed', 'paused')"
+                ):
+                    await asyncio.sleep(0.05)
+            if alpha.is_running:
+                break
+            deaths += 1
+    states = dict(await read(server.db, "SELECT id, state FROM runs"))
+    assert (states.pop(poison), deaths) == ("paused", 3)
+    assert states == dict.fromkeys(others, "completed")
+    ((reason,),) = await read(server.db, "SELECT pause_reason FROM runs WHERE id = :id", id=poison)
+    assert reason == "crashing"
+    # Nothing that was recorded was done again.
+    for run_id in others:
+        kinds = [event.kind for event in await server.journal.read(run_id)]
+        assert kinds.count("phase.completed") == 2
+
+
+async def test_a_flow_has_as_many_runs_at_a_time_as_it_says_and_the_next_comes_at_once(
+    office: Api, folder: Path, fleet_url: str
+) -> None:
+    (folder / "counting.py").write_text(FLOWS)
+    server = await office.app.state.holder.get()
+    for name in ("a", "b"):
+        (folder / f"{name}.closed").touch()
+    without = await start_flow("one", "a", run_id="a", store=server.journal.store)
+    detail = (await office.viewer.get(f"/api/flows/{without.run_id}")).json()
+    assert detail["reason"] == "No worker is taking runs. Start one with `holdfast worker`."
+    effects = folder / "effects"
+    with machines(folder, fleet_url, "alpha", arguments=("--flows", str(folder / "counting.py"))):
+        await until(lambda: effects.exists() and "a begins" in effects.read_text(), "the first begins")
+        await start_flow("one", "b", run_id="b", store=server.journal.store)
+        reason = None
+        with waiting_until("the second waits for its place"):
+            while reason is None:
+                reason = (await office.viewer.get("/api/flows/b")).json()["reason"]
+                await asyncio.sleep(0.05)
+        assert reason == "Worker alpha: Waits for a place of flow one, 1 of 1 are taken."
+        assert effects.read_text().splitlines() == ["a begins"]
+        (folder / "a.closed").unlink()
+        await until(lambda: "b begins" in effects.read_text(), "the second begins")
+        (folder / "b.closed").unlink()
+        await until(lambda: "b ends" in effects.read_text(), "the second ends")
+    assert effects.read_text().splitlines() == ["a begins", "a ends", "b begins", "b ends"]

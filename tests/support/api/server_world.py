@@ -5,7 +5,9 @@ The agent waits where it is told to: a phase whose gate is closed goes on when t
 
 import asyncio
 import json
+import os
 import re
+import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -64,7 +66,7 @@ SCHEMA = {
 
 
 class NoteAgent:
-    """Writes its note once its gate is open, and fails while a file says so."""
+    """Writes its note once its gate is open, and fails, or kills who drives it, while a file says so."""
 
     def __init__(self, root: Path, gates: Path, note: str) -> None:
         self._root = root
@@ -79,6 +81,8 @@ class NoteAgent:
         (self._gates / f"{run_id}.{phase}.reached").touch()
         while (self._gates / f"{phase}.closed").exists():
             await asyncio.sleep(0.01)
+        if (self._gates / f"{run_id}.kills").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
         if (self._gates / f"{phase}.fails").exists():
             raise RuntimeError("the agent was told to fail")
         (self._root / f"{phase}.json").write_text(json.dumps({"note": self._note}))
