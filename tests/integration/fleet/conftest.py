@@ -27,6 +27,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def shared_work(folder: Path) -> Path:
+    """The folder of the repositories, which all machines are said to see."""
+    config = folder / "config" / "config.toml"
+    config.write_text(f'{config.read_text()}shared_roots = ["{folder / "work"}"]\n')
+    return folder / "work"
+
+
+@pytest.fixture
 async def office(folder: Path, fleet_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
     """The API of a server that drives no runs."""
     monkeypatch.setattr(engine, "build_agent", engine.build_agent)

@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import re
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
+import httpx
+import pytest
 from sqlalchemy import text
 from tests.support.api.server_world import Api
 from tests.support.fleet_machines import FLOWS, machines
@@ -137,3 +140,87 @@ async def test_a_stopped_worker_that_wakes_up_late_writes_nothing(office: Api, f
             events = await server.journal.read(run_id)
     kinds = [event.kind for event in events]
     assert (kinds.count("phase.completed"), kinds.count("run.completed")) == (2, 1)
+
+
+async def test_workers_that_lack_a_key_give_the_run_back_and_say_so_until_one_has_it(
+    office: Api, folder: Path, fleet_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await office.app.state.holder.get()
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "of the server")
+    personas = {"author": "anthropic-sonnet-spec-writer"}
+    with machines(folder, fleet_url, "alpha", "beta", "gamma", ANTHROPIC_API_KEY=""):
+        run_id = await office.start(simulate=False, persona_overrides=personas)
+        reason = ""
+        with waiting_until("all three have looked"):
+            while "Three" not in reason:
+                detail = (await office.viewer.get(f"/api/runs/{run_id}")).json()
+                reason = detail["waiting_for"] or ""
+                await asyncio.sleep(0.05)
+        assert reason == "Three workers looked; none has ANTHROPIC_API_KEY."
+        assert (detail["state"], await owner_of(server.db, run_id)) == ("pending", "")
+        with machines(folder, fleet_url, "delta", ANTHROPIC_API_KEY="of delta"):
+            assert (await office.wait_for(run_id))["state"] == "completed"
+
+
+async def test_a_repository_out_of_reach_backs_off_with_its_reason_and_no_claim(
+    shared_work: Path, office: Api, folder: Path, fleet_url: str
+) -> None:
+    server = await office.app.state.holder.get()
+    run_id = await office.start()
+    office.repo.rename(shared_work / "away")
+    with machines(folder, fleet_url, "alpha"):
+        reasons: set[str] = set()
+        with waiting_until("it was tried twice, later each time"):
+            while len(reasons) < 2:
+                detail = (await office.viewer.get(f"/api/runs/{run_id}")).json()
+                assert detail["state"] == "pending"
+                if "could not be driven" in (detail["waiting_for"] or ""):
+                    reasons.add(detail["waiting_for"])
+                await asyncio.sleep(0.05)
+        assert await owner_of(server.db, run_id) == ""
+        (shared_work / "away").rename(office.repo)
+        assert (await office.wait_for(run_id))["state"] == "completed"
+    told = {re.sub(r"in \d+ s: The repository \S+", "in N s: The repository R", reason) for reason in reasons}
+    cause = "The repository R is a folder of another machine, and not carried."
+    assert told == {f"Worker alpha: It could not be driven and is tried again in N s: {cause}"}
+
+
+async def test_a_worker_shows_its_figures_on_a_port_of_its_own(office: Api, folder: Path, fleet_url: str) -> None:
+    with machines(folder, fleet_url, "alpha", arguments=("--metrics-port", "0")) as (alpha,):
+        url = alpha.greeting.split()[-1]
+        await office.wait_for(await office.start())
+        async with httpx.AsyncClient() as client:
+            answer, wrong = await client.get(url), await client.get(url.replace("metrics", "other"))
+    figures = dict(line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#"))
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert wrong.status_code == 404
+    expected = {
+        "holdfast_fleet_due": 0,
+        "holdfast_fleet_oldest_due_seconds": 0,
+        "holdfast_fleet_workers": 1,
+        "holdfast_worker_slots": 8,
+        "holdfast_takeovers_total": 0,
+        "holdfast_renewals_missed_total": 0,
+    }
+    assert {name: float(figures[name]) for name in expected} == expected
+    assert float(figures["holdfast_fleet_free_slots"]) <= 8
+    assert float(figures["holdfast_packs_carried_total"]) > 0
+    assert float(figures["holdfast_pack_bytes_carried_total"]) > 100
+    server = await office.viewer.get("/metrics")
+    assert "holdfast_packs_carried_total 0" in server.text  # it drives nothing
+
+
+async def test_a_run_of_a_newer_format_is_left_alone_and_says_so(office: Api, folder: Path, fleet_url: str) -> None:
+    server = await office.app.state.holder.get()
+    newer = await office.start()
+    async with server.db.session() as session:
+        await session.execute(text("UPDATE runs SET format = 9 WHERE id = :id"), {"id": newer})
+        await session.commit()
+    with machines(folder, fleet_url, "alpha"):
+        await office.wait_for(await office.start())
+        detail = (await office.viewer.get(f"/api/runs/{newer}")).json()
+        answer = await office.operator.post(f"/api/runs/{newer}/resume")
+    assert detail["state"] == "pending"
+    assert detail["waiting_for"].startswith("A newer holdfast has written it, in format 9;")
+    assert (answer.status_code, answer.json()["code"]) == (409, "run_not_in_state")
+    assert [event.kind for event in await server.journal.read(newer)] == ["run.created"]

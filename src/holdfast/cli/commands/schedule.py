@@ -56,7 +56,7 @@ def add(
 ) -> None:
     """Start a workflow or a flow again and again, by a cron line and a time zone.
 
-    holdfast serve fires it. The id of each run follows from the schedule and the time, so that none is started twice.
+    holdfast serve fires it, or a worker. The id of each run follows from the schedule and the time, so that none is started twice.
 
     Example: holdfast schedule add nightly spec-and-review --cron "30 2 * * 1-5" --zone Europe/Berlin --simulate
     """
@@ -192,7 +192,7 @@ def remove(name: NAME, as_json: JSON = False) -> None:
 
 
 def run_now(name: NAME, as_json: JSON = False) -> None:
-    """Start a run of a schedule now, beside its times. holdfast serve drives it.
+    """Start a run of a schedule now, beside its times. holdfast serve drives it, or a worker.
 
     Example: holdfast schedule run nightly
     """
@@ -203,7 +203,7 @@ def run_now(name: NAME, as_json: JSON = False) -> None:
     if as_json:
         print_json({"run_id": run_id, "state": "pending"})
     else:
-        print_text(f"Run {run_id} waits for holdfast serve.")
+        print_text(f"Run {run_id} waits for holdfast serve, or a worker.")
 
 
 async def _start(db: "Database", config: "Config", name: str) -> str:

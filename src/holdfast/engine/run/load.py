@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from holdfast.engine.results import PhaseResult, RunError, RunResult
 from holdfast.enums import RunPhaseState, RunStatus
-from holdfast.errors import RunAlreadyTerminal, RunMetadataMissing, RunNotFound, StoreNewer, TemplateLoadFailed
+from holdfast.errors import RunAlreadyTerminal, RunMetadataMissing, RunNotFound, RunNotInState, TemplateLoadFailed
 from holdfast.persistence.carried_files import read_schemas
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import describe_newer
@@ -54,14 +54,14 @@ async def load_run(
 ) -> LoadedRun:
     """Read a run back with all its parts.
 
-    Raises, in this order, `RunNotFound`, `RunAlreadyTerminal`, `StoreNewer` if a newer holdfast has written it,
+    Raises, in this order, `RunNotFound`, `RunAlreadyTerminal`, `RunNotInState` if a newer holdfast has written it,
     `RunMetadataMissing`, `TemplateLoadFailed`.
     """
     stored = await get_run(db, run_id)
     if not may_be_over:
         check_not_over(stored)
     if stored.run.format > RUN_FORMAT:
-        raise StoreNewer(describe_newer(stored.run.format), hint="Drive it with the holdfast that has written it.")
+        raise RunNotInState(describe_newer(stored.run.format), hint="Drive it with the holdfast that has written it.")
     if not stored.bindings:
         raise RunMetadataMissing(f"Run {run_id} has no bindings.", hint="Start a new run.", run_id=stored.run.id)
     template = read_template(stored)

@@ -1,0 +1,72 @@
+"""Limits for all processes and workers from the shell: set, listed beside a setting that differs, removed, refused."""
+
+from pathlib import Path
+
+import pytest
+from tests.acceptance.cli.conftest import Command
+from tests.support.pooler import running_pooler
+
+
+def test_limits_are_set_listed_with_what_differs_here_and_removed(
+    holdfast: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert holdfast("limits", "set", "workflow", "release", "2").out == "Limit: 2 runs at a time of workflow release.\n"
+    holdfast("limits", "set", "day", "3.5")
+    monkeypatch.setenv("HOLDFAST_DAY_BUDGET_USD", "20")
+
+    listed = holdfast("limits", "list").out
+    assert "day_budget_usd is 20 here; $3.50 a day was set for all processes, and counts." in listed
+    assert holdfast("budget", "--json").json["day_limit_usd"] == 3.5
+    assert "$3.50 a day was set for all processes" in holdfast("doctor").out
+    limits = holdfast("limits", "list", "--json").json
+    assert [(limit["kind"], limit["name"], limit["amount"]) for limit in limits] == [
+        ("day", "", 3.5),
+        ("workflow", "release", 2),
+    ]
+
+    assert holdfast("limits", "remove", "workflow", "release").code == 0
+    assert holdfast("limits", "remove", "day", "--json").json == {"kind": "day", "name": "", "state": "removed"}
+    assert holdfast("limits", "list", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("set", "runs", "0"), "A limit is a whole number from 1 on, not 0."),
+        (("set", "workflow", "release", "1.5"), "A limit is a whole number from 1 on, not 1.5."),
+        (("set", "day", "0"), "A day's limit is an amount of dollars above 0, not 0."),
+        (("set", "workflow", "3"), "Name the workflow."),
+        (("set", "runs", "many"), "'many' is no number."),
+        (("set", "wokflow", "release", "2"), "Did you mean 'workflow'?"),
+        (("set", "provider", "nobody", "2"), "'nobody' is no backend."),
+        (("remove", "runs"), "There is no limit runs."),
+    ],
+)
+def test_what_is_no_limit_is_one_line_and_nothing_is_written(
+    holdfast: Command, words: tuple[str, ...], message: str
+) -> None:
+    refused = holdfast("limits", *words)
+    assert (refused.code, message in refused.err) == (2, True), refused.err
+    assert holdfast("limits", "list", "--json").json == []
+
+
+def test_a_worker_needs_postgres_and_a_name_that_is_there(holdfast: Command, tmp_path: Path) -> None:
+    refused = holdfast("worker")
+    assert refused.code == 1
+    assert "config_invalid: A worker needs a Postgres database" in refused.err
+    assert "holdfast serve" in refused.err
+    assert not (tmp_path / "data").exists()
+    assert "On SQLite holdfast serve drives runs itself" in holdfast("workers").out
+    gone = holdfast("workers", "drain", "nobody")
+    assert (gone.code, "There is no worker 'nobody'." in gone.err) == (2, True)
+
+
+def test_a_worker_behind_a_pooler_in_transaction_mode_does_not_start(
+    holdfast: Command, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_pooler(postgres_url, "transaction") as url:
+        monkeypatch.setenv("HOLDFAST_DATABASE_URL", url)
+        refused = holdfast("worker")
+    assert refused.code != 0
+    assert "behind a pooler in transaction mode" in refused.err
+    assert "session mode" in refused.err

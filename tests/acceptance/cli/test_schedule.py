@@ -1,0 +1,57 @@
+"""Schedules from the shell: added, listed, shown, paused, started by hand, removed; and what is refused."""
+
+from pathlib import Path
+
+import pytest
+from tests.acceptance.cli.conftest import Command
+
+
+def test_a_schedule_from_its_first_line_to_its_last(holdfast: Command, repo: Path) -> None:
+    when = ("--cron", "30 2 * * 1-5", "--zone", "Europe/Berlin", "--missed", "once")
+    what = ("--repo", str(repo), "--requirements", "Add numbers", "--simulate")
+    added = holdfast("schedule", "add", "nightly", "spec-and-review", *when, *what, "--json").json
+    assert (added["cron"], added["zone"], added["missed"], added["overlap"]) == (*when[1::2], "skip")
+    assert added["next_at"] > added["created_at"]
+
+    (listed,) = holdfast("schedule", "list", "--json").json
+    assert (listed["name"], listed["next_at"]) == ("nightly", added["next_at"])
+    assert added["next_at"] in holdfast("schedule", "list").out
+    assert f"on {repo}" in holdfast("schedule", "show", "nightly").out
+
+    assert holdfast("schedule", "pause", "nightly").out == "Schedule nightly is paused.\n"
+    assert "paused" in holdfast("schedule", "list").out
+    assert "comes next at" in holdfast("schedule", "pause", "nightly", "--off").out
+
+    started = holdfast("schedule", "run", "nightly", "--json").json
+    (run,) = holdfast("runs", "list", "--json").json
+    assert (run["run_id"], run["state"], started["state"]) == (started["run_id"], "pending", "pending")
+
+    assert holdfast("schedule", "remove", "nightly").out == "Schedule nightly is removed.\n"
+    assert holdfast("schedule", "list", "--json").json == []
+    assert len(holdfast("runs", "list", "--json").json) == 1  # its runs stay
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--cron", "61 * * * *"), "61 * * * *"),
+        (("--cron", "0 0 30 2 *"), "0 0 30 2 *"),
+        (("--cron", "0 * * * *", "--zone", "Mars/Olympus"), "Mars/Olympus"),
+        (("--cron", "0 * * * *", "--queue", "gpu"), "There is no queue 'gpu'."),
+        (("--cron", "0 * * * *", "--missed", "never"), "'never' is none of skip, once, all."),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_nothing_is_written(
+    holdfast: Command, repo: Path, words: tuple[str, ...], message: str
+) -> None:
+    refused = holdfast("schedule", "add", "nightly", "spec-and-review", "--repo", str(repo), "--simulate", *words)
+    assert refused.code == 2
+    assert message in refused.err
+    assert len(refused.err.strip().splitlines()) <= 2  # what is the case, and what to do
+    assert holdfast("schedule", "list", "--json").json == []
+
+
+def test_a_schedule_that_is_not_there_is_told(holdfast: Command) -> None:
+    for command in ("show", "pause", "run", "remove"):
+        refused = holdfast("schedule", command, "nightly")
+        assert (refused.code, "There is no schedule 'nightly'." in refused.err) == (2, True)
