@@ -43,6 +43,7 @@ class BudgetChart(BaseModel):
 class BudgetReport(BaseModel):
     day: str
     spent_today_usd: float = Field(description="Real money alone, as in all that follows.")
+    perhaps_paid_today_usd: float = Field(description="The part of it for calls that ended without an answer.")
     simulated_today_usd: float = Field(description="What rehearsals made up today; it counts against no limit.")
     simulated_usd: float = Field(description="What they made up in all these days.")
     day_limit_usd: float | None
@@ -64,9 +65,11 @@ async def show_budget(
     spent = await read_money(server.db, since_day=since.isoformat())
     spent_today = to_usd(spent.by_day.get(today.isoformat(), 0))
     simulated_today = to_usd(spent.simulated_by_day.get(today.isoformat(), 0))
+    perhaps_paid = to_usd(spent.unanswered_by_day.get(today.isoformat(), 0))
     return BudgetReport(
         day=today.isoformat(),
         spent_today_usd=spent_today,
+        perhaps_paid_today_usd=perhaps_paid,
         simulated_today_usd=simulated_today,
         simulated_usd=to_usd(sum(spent.simulated_by_day.values())),
         day_limit_usd=server.config.day_budget_usd,
@@ -76,7 +79,7 @@ async def show_budget(
         by_persona=_dearest_first(spent.by_persona),
         by_model=_dearest_first(spent.by_model),
         chart=_to_chart(spent.by_day, since, days, server.config.day_budget_usd),
-        today=_describe_today(spent_today, simulated_today, server.config),
+        today=_describe_today(spent_today, simulated_today, perhaps_paid, server.config),
     )
 
 
@@ -153,7 +156,7 @@ def to_scale(largest: float) -> list[float]:
     return [float(f"{n * step:.6g}") for n in range(math.ceil(largest / step - 1e-9) + 1)]
 
 
-def _describe_today(spent: float, simulated: float, config: Config) -> Note:
+def _describe_today(spent: float, simulated: float, perhaps_paid: float, config: Config) -> Note:
     limit, each = config.day_budget_usd, config.run_budget_usd
     share = spent / limit if limit else 0.0
     if share >= 1:
@@ -168,4 +171,6 @@ def _describe_today(spent: float, simulated: float, config: Config) -> Note:
     counts = "Rehearsals count against no limit."
     if simulated:
         counts = f"Rehearsals, {money(simulated)} simulated today, count against no limit."
+    if perhaps_paid:
+        counts = f"{money(perhaps_paid)} of it is perhaps paid, for calls that ended without an answer. {counts}"
     return Note("bad" if share >= 1 else "waiting" if share >= 0.8 else "good", f"{of_day} {of_run} {counts}")
