@@ -257,12 +257,17 @@ def find_artifact_text(run_id: str, phase_key: str, attempt: int, digest: str | 
 
 def find_last_payload(run_id: str, kind: str) -> dict[str, Any]:
     """Return the payload of a run's last event of a kind; empty if there is none."""
+    return next(iter(read_payloads(run_id, kind, order="DESC LIMIT 1")), {})
+
+
+def read_payloads(run_id: str, kind: str, *, having: str = "", order: Literal["", "DESC LIMIT 1"] = "") -> list[Row]:
+    """Return the payloads of a run's events of a kind, in their order; only those with this text in them."""
     rows = query(
-        "SELECT body FROM events WHERE run_id = :id AND type = :kind ORDER BY seq DESC LIMIT 1",
-        {"id": run_id, "kind": str(kind)},
+        f"SELECT body FROM events WHERE run_id = :id AND type = :kind AND body LIKE :text ORDER BY seq {order}",  # noqa: S608
+        {"id": run_id, "kind": str(kind), "text": f"%{having}%"},
     )
-    payload = json.loads(rows[0]["body"]).get("payload") if rows else {}
-    return payload if isinstance(payload, dict) else {}
+    payloads = [json.loads(row["body"]).get("payload") for row in rows]
+    return [payload for payload in payloads if isinstance(payload, dict)]
 
 
 def read_approvals(
@@ -376,12 +381,8 @@ def sum_estimated(run_id: str) -> int:
     """Return the part of what a run spent that is estimated from the tokens of a program, in millionths."""
     from holdfast.runtime.events import EventKind  # not above: it costs the listings their start
 
-    rows = query(
-        "SELECT body FROM events WHERE run_id = :id AND type = :kind AND body LIKE :mark",
-        {"id": run_id, "kind": str(EventKind.BUDGET_SETTLED), "mark": '%"estimated"%'},
-    )
-    payloads = [json.loads(row["body"])["payload"] for row in rows]
-    return sum(payload["amount_micros"] for payload in payloads if payload.get("estimated") is True)
+    payloads = read_payloads(run_id, EventKind.BUDGET_SETTLED, having='"estimated"')
+    return sum(int(payload["amount_micros"]) for payload in payloads if payload.get("estimated") is True)
 
 
 def read_tokens() -> list[Row]:

@@ -173,7 +173,7 @@ async def test_every_listing_shows_apart_what_was_perhaps_paid(
 
     killed, day = read_run_budget(RUN_ID), read_day()
     [listed] = read_runs(RunQuery(), limit=5)
-    shown = read_run(RUN_ID)
+    facts = read_run(RUN_ID)
     list_runs(limit=5)
     table = capsys.readouterr().out
     budget()
@@ -181,7 +181,7 @@ async def test_every_listing_shows_apart_what_was_perhaps_paid(
 
     assert (under_way["reserved_usd"], under_way["perhaps_paid_usd"], under_way["perhaps_paid"]) == (usd, 0, [])
     assert (killed["perhaps_paid_usd"], [one["call"] for one in killed["perhaps_paid"]]) == (usd, [entry.id])
-    assert {listed["perhaps_paid_usd"], shown["perhaps_paid_usd"], day["perhaps_paid_usd"]} == {usd}
+    assert {listed["perhaps_paid_usd"], facts["perhaps_paid_usd"], day["perhaps_paid_usd"]} == {usd}
     assert f"$0.0000 + ${usd:.4f}?" in table
     assert "? perhaps paid" in table
     assert f"of it ${usd:.4f} perhaps paid" in of_day

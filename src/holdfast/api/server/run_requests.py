@@ -108,6 +108,7 @@ async def fork_run(server: Server, run_id: str, body: ForkRun, *, by: str, key: 
             beside=beside,
             persona_overrides=change.persona_overrides,
             requirements_md=change.requirements_md,
+            images=change.images,
         )
 
     return await start_once(server, body, make, RequestKey(by, key, about=f"fork {stored.run.id}"))
@@ -199,6 +200,7 @@ async def change_and_go_on(
         stored.run.id,
         persona_overrides=change.persona_overrides,
         requirements_md=change.requirements_md,
+        images=change.images,
         by=change.by,
         is_retry=verb == "retry",
         then=[event],
@@ -208,7 +210,7 @@ async def change_and_go_on(
 
 
 def to_change(body: ResumeRun | RetryRun | ForkRun, *, by: str) -> ChangeRequest:
-    return ChangeRequest(body.persona_overrides, body.requirements_md, by)
+    return ChangeRequest(body.persona_overrides, body.requirements_md, to_images(body.images), by)
 
 
 async def _engine_for_change(server: Server, stored: StoredRun, change: ChangeRequest) -> WorkflowEngine:

@@ -23,6 +23,7 @@ from holdfast.persistence.raw_sql import (
     get_run,
     read_approvals,
     read_artifacts,
+    read_payloads,
     read_phases,
     sum_costs,
     sum_estimated,
@@ -157,7 +158,9 @@ def _describe_images(run_id: str) -> list[str]:
     from holdfast.images import read_labels
     from holdfast.runtime.events import EventKind
 
-    return [str(label) for label in read_labels(find_last_payload(run_id, EventKind.RUN_CREATED).get("images"))]
+    payloads = read_payloads(run_id, EventKind.RUN_CREATED) + read_payloads(run_id, EventKind.RUN_CHANGED)
+    labels = [str(label) for payload in payloads for label in read_labels(payload.get("images"))]
+    return list(dict.fromkeys(labels))
 
 
 def _sum_usd(rows: "Iterable[dict[str, Any]]") -> float:
