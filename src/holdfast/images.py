@@ -64,6 +64,11 @@ def read_labels(facts: object) -> tuple[ImageLabel, ...]:
     return tuple(ImageLabel.from_dict(entry) for entry in entries if isinstance(entry, Mapping))
 
 
+def unite_labels(labels: Iterable[ImageLabel]) -> tuple[ImageLabel, ...]:
+    """Return the labels in their order, each image once."""
+    return tuple({label.digest: label for label in labels}.values())
+
+
 def find_media_type(data: bytes) -> str | None:
     """Tell by its first bytes what kind of image this is; `None` for anything else."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.test_everyone import check_access
 from tests.support.browser_world import HARM, Served
@@ -56,11 +56,17 @@ def test_a_phase_at_work_hears_a_person_before_its_next_call(slow: Served, open_
     run_id = slow.start_run("plain", title="Spoken to", persona_overrides={"author": "z-streamer"})
     page = open_page(slow, f"/runs/{run_id}/activity")
 
+    page.get_by_label("Images").set_input_files(
+        files=[FilePayload(name="shot.png", mimeType="image/png", buffer=b"\x89PNG\r\n\x1a\n")]
+    )
+    expect(page.get_by_role("button", name="shot.png")).to_be_visible()
     page.get_by_label("Say something to the agent").fill("Mind the rounding.")
     page.get_by_role("button", name="Send").press("Enter")
 
     said = page.locator(".person")
     expect(said).to_contain_text("Mind the rounding.")
+    expect(said).to_contain_text("with shot.png")
     expect(said).to_contain_text("to “draft”, read")
+    expect(page.get_by_role("button", name="shot.png")).to_have_count(0)
     slow.wait_for(run_id, "completed")
     expect(page.get_by_role("form", name="Message to the agent")).to_be_hidden()

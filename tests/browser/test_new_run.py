@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 from tests.browser.conftest import OpenPage
 from tests.support.browser_world import Served
 
@@ -40,8 +40,15 @@ def test_a_run_is_started_from_the_form_and_its_page_opens(served: Served, open_
     expect(page.get_by_text("It covers spec_write and backend simulated is choice 1 of the role.")).to_be_visible()
     shoot(page, "new-run")
     page.get_by_label("Title").fill("From the form")
+    for name in ("shot.png", "other.png"):
+        file = {"name": name, "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n" + name.encode()}
+        page.get_by_label("Images").set_input_files(files=[FilePayload(**file)])
+    page.get_by_role("button", name="other.png").click()
     page.get_by_role("button", name="Start rehearsal").click()
     page.wait_for_url(re.compile("/runs/"))
+    with served.client() as client:
+        detail = client.get(f"/api{page.url.removeprefix(served.url)}").json()
+    assert detail["images"] == ["image shot.png (PNG, 16 B)"]
     expect(page.get_by_role("heading", level=1)).to_contain_text("From the form")
     (served.repo / "draft.txt").unlink()
 

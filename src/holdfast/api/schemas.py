@@ -114,6 +114,7 @@ class _ChangeRun(_Request):
         default_factory=dict, description="Other personas, by role.", examples=[{}]
     )
     requirements_md: Text | None = Field(default=None, description="Other requirements.", examples=[None])
+    images: Images = Field(default_factory=list, description="More images, beside those that it has.")
 
 
 class ResumeRun(_ChangeRun):

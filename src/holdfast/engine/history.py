@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from holdfast.enums import RunStatus
-from holdfast.images import ImageLabel, read_labels
+from holdfast.images import ImageLabel, read_labels, unite_labels
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.calls import CallLog, CallSpan
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, find_tree, to_number, to_text
@@ -116,9 +116,9 @@ class _HistoryFold(EventFold):
         if event.payload.get("unsandboxed") is True:
             self._history.unsandboxed_by = to_text(event.payload.get("by") or event.payload.get("started_by"))
 
-    def _create(self, event: Event) -> None:
+    def _change(self, event: Event) -> None:
         self._choose_sandbox(event)
-        self._history.images = find_images([event])
+        self._history.images = unite_labels([*self._history.images, *find_images([event])])
 
     def _request_resume(self, event: Event) -> None:
         self._history.accepts_drift |= event.payload.get("accept_drift") is True
@@ -188,8 +188,8 @@ class _HistoryFold(EventFold):
         return {idempotency_key(self._run_id, call.key)} if call.tool in _AGENT_COMMANDS else set()
 
     TABLE: ClassVar[EventTable] = {
-        EventKind.RUN_CREATED: _create,
-        EventKind.RUN_CHANGED: _choose_sandbox,
+        EventKind.RUN_CREATED: _change,
+        EventKind.RUN_CHANGED: _change,
         EventKind.RUN_RESUME_REQUESTED: _request_resume,
         EventKind.RUN_RESUMED: _resume,
         EventKind.WORKSPACE_PREPARED: _prepare,
@@ -203,9 +203,10 @@ class _HistoryFold(EventFold):
 
 
 def find_images(events: Iterable[Event]) -> tuple[ImageLabel, ...]:
-    """Find the images that a run was made with."""
-    created = next((event.payload for event in events if event.kind == EventKind.RUN_CREATED), {})
-    return read_labels(created.get("images"))
+    """Find the images that go with a run's requirements: those it was made with, and those that a change added."""
+    kinds = (EventKind.RUN_CREATED, EventKind.RUN_CHANGED)
+    payloads = [event.payload for event in events if event.kind in kinds]
+    return unite_labels(label for payload in payloads for label in read_labels(payload.get("images")))
 
 
 def _to_phase(event: Event) -> str:

@@ -59,10 +59,16 @@ class RunResult:
     """What the simulated model made up."""
     exhausted: Mapping[str, Any] = field(default_factory=dict)
     """Of a run that waits for money: which limit was hit, and by how much."""
+    perhaps_paid_micros: int = 0
+    """The part of the real money that is reserved for calls that ended without an answer."""
 
     @property
     def cost_usd(self) -> float:
         return self.cost_micros / 1_000_000
+
+    @property
+    def perhaps_paid_usd(self) -> float:
+        return self.perhaps_paid_micros / 1_000_000
 
     @property
     def simulated_usd(self) -> float:

@@ -18,7 +18,7 @@ from holdfast.engine.conversation.end import end_unchanged
 from holdfast.engine.phase.artifact import check_edited
 from holdfast.engine.results import RunResult
 from holdfast.engine.run.binder import RunBinder
-from holdfast.engine.run.change import ChangeRequest, RunChange, write_change
+from holdfast.engine.run.change import ChangeOptions, ChangeRequest, RunChange, write_change
 from holdfast.engine.run.create import RunOptions, RunOrder, RunRequest, new_run_id, write_new
 from holdfast.engine.run.fork import Fork, ForkRequest, plan_fork
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
@@ -130,10 +130,7 @@ class WorkflowEngine:
         run_id: RunId,
         *,
         accept_drift: bool = False,
-        persona_overrides: Mapping[str, str] | None = None,
-        requirements_md: str | None = None,
-        by: str = "",
-        is_unsandboxed: bool = False,
+        **change: Unpack[ChangeOptions],
     ) -> RunResult:
         """Go on with a run that is running without an owner, pending, or paused.
 
@@ -145,8 +142,8 @@ class WorkflowEngine:
         """
         loaded = await self._owner.load(run_id)
         async with self._owner.owning(loaded.run_id) as (journal, claim):
-            if change := ChangeRequest(persona_overrides or {}, requirements_md, by, is_unsandboxed):
-                await self._write_change(journal, claim, change)
+            if request := ChangeRequest(**change):
+                await self._write_change(journal, claim, request)
             await decide_overdue(self._db, journal, run_id=loaded.run_id)
             await self._owner.drive(journal, claim, ResumeStart(accept_drift))
         return await self.result(loaded.run_id)
@@ -154,11 +151,7 @@ class WorkflowEngine:
     async def retry(
         self,
         run_id: RunId,
-        *,
-        persona_overrides: Mapping[str, str] | None = None,
-        requirements_md: str | None = None,
-        by: str = "",
-        is_unsandboxed: bool = False,
+        **change: Unpack[ChangeOptions],
     ) -> RunResult:
         """Open a failed run again at the phase that failed, with other personas or requirements if they are given.
 
@@ -167,8 +160,8 @@ class WorkflowEngine:
         stored = await get_run(self._db, run_id)
         check_failed(stored)
         async with self._owner.owning(stored.run.id) as (journal, claim):
-            if change := ChangeRequest(persona_overrides or {}, requirements_md, by, is_unsandboxed):
-                await self._write_change(journal, claim, change, is_retry=True)
+            if request := ChangeRequest(**change):
+                await self._write_change(journal, claim, request, is_retry=True)
             await self._owner.drive(journal, claim, RetryStart())
         return await self.result(stored.run.id)
 
@@ -176,24 +169,20 @@ class WorkflowEngine:
         self,
         run_id: RunId,
         *,
-        persona_overrides: Mapping[str, str] | None = None,
-        requirements_md: str | None = None,
-        by: str = "",
-        is_unsandboxed: bool = False,
         is_retry: bool = False,
         beside: Sequence[Statement] = (),
         then: Sequence[Event] = (),
+        **change: Unpack[ChangeOptions],
     ) -> RunChange:
         """Give a run other personas or requirements before it is resumed, or retried. The journal says who did.
 
         All of it is written or nothing, with rows `beside` it and the events that come `then`. Raises what `resume`
         (or `retry`) raises, `PersonaIneligible`, `ConsentRequired`.
         """
-        change = ChangeRequest(persona_overrides or {}, requirements_md, by, is_unsandboxed)
         stored = await get_run(self._db, run_id)
         async with self._owner.owning(stored.run.id) as (journal, claim):
             also = SameCommit(then, beside)
-            return await self._write_change(journal, claim, change, is_retry=is_retry, also=also)
+            return await self._write_change(journal, claim, ChangeRequest(**change), is_retry=is_retry, also=also)
 
     async def restore_files(self, run_id: RunId, *, before: int, by: str = "") -> RestoredFiles:
         """Put a run's files back as they were before one of its events; a phase under way starts anew from them.
@@ -243,17 +232,14 @@ class WorkflowEngine:
         *,
         title: str = "",
         started_by: str = "",
-        persona_overrides: Mapping[str, str] | None = None,
-        requirements_md: str | None = None,
-        is_unsandboxed: bool = False,
+        **change: Unpack[ChangeOptions],
     ) -> RunResult:
         """Start a new run from the state before a phase, files included; the original stays as it is.
 
-        Other personas or requirements count in the new run, from this phase on.
+        Other personas, requirements and images count in the new run, from this phase on.
         """
-        change = ChangeRequest(persona_overrides or {}, requirements_md)
-        request = ForkRequest(phase_key, new_run_id(None), title, started_by, is_unsandboxed=is_unsandboxed)
-        fork = await self._plan_fork(run_id, request, change)
+        request = ForkRequest(phase_key, new_run_id(None), title, started_by)
+        fork = await self._plan_fork(run_id, request, ChangeRequest(**change))
         async with self._owner.owning(fork.run_id) as (journal, claim):
             await journal.append(fork.run_id, fork.events, claim=claim, rows=fork.rows)
             await self._owner.drive(journal, claim, NewStart())
@@ -268,13 +254,11 @@ class WorkflowEngine:
         started_by: str = "",
         pre_allocated_run_id: RunId | None = None,
         beside: Sequence[Statement] = (),
-        persona_overrides: Mapping[str, str] | None = None,
-        requirements_md: str | None = None,
+        **change: Unpack[ChangeOptions],
     ) -> str:
         """Write a fork as a pending run, ready to be driven by anyone, and return its id; `beside` as for `create`."""
-        change = ChangeRequest(persona_overrides or {}, requirements_md)
         request = ForkRequest(phase_key, new_run_id(pre_allocated_run_id), title, started_by)
-        fork = await self._plan_fork(run_id, request, change)
+        fork = await self._plan_fork(run_id, request, ChangeRequest(**change))
         async with self._owner.owning(fork.run_id) as (journal, claim):
             await journal.append(fork.run_id, fork.events, claim=claim, rows=[*fork.rows, *beside])
         return fork.run_id
@@ -282,7 +266,7 @@ class WorkflowEngine:
     async def _plan_fork(self, run_id: RunId, request: ForkRequest, change: ChangeRequest) -> Fork:
         loaded = await self._owner.load(run_id, may_be_over=True)
         bindings = self._binder.bind_changed(loaded, change)
-        request = replace(request, bindings=bindings, requirements_md=change.requirements_md)
+        request = replace(request, bindings=bindings, change=change)
         return await plan_fork(self._db, self._config, loaded, request)
 
     async def decide(

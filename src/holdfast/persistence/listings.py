@@ -320,7 +320,7 @@ async def read_phase_times(db: Database, run_id: str) -> Sequence[RunPhaseRow]:
 class Money:
     """Real micro-dollars per day, and since the first of those days per workflow, persona and model.
 
-    Those that rehearsals made up are apart, by day.
+    Those that rehearsals made up are apart, by day, and so is the part that was perhaps paid.
     """
 
     by_day: dict[str, int]
@@ -328,6 +328,7 @@ class Money:
     by_persona: dict[str, int]
     by_model: dict[str, int]
     simulated_by_day: dict[str, int]
+    unanswered_by_day: dict[str, int]
 
 
 async def read_money(db: Database, *, since_day: str) -> Money:
@@ -346,12 +347,15 @@ async def read_money(db: Database, *, since_day: str) -> Money:
                 totals[name] = totals.get(name, 0) + int(total or 0)
             return dict(sorted(totals.items()))
 
+        unanswered = select(LedgerRow.day, amount).group_by(LedgerRow.day)
+        unanswered = unanswered.where(LedgerRow.day >= since_day, LedgerRow.is_simulated == 0, is_unanswered())
         return Money(
             await read(LedgerRow.day, PastSpendingRow.day),
             await read(RunRow.workflow, PastSpendingRow.workflow),
             await read(LedgerRow.persona, PastSpendingRow.persona),
             await read(LedgerRow.model, PastSpendingRow.model),
             await read(LedgerRow.day, PastSpendingRow.day, is_simulated=1),
+            {day: int(total) for day, total in await session.execute(unanswered)},
         )
 
 

@@ -154,7 +154,9 @@ def read_runs(selection: RunQuery, *, limit: int) -> list[Row]:
         {**dict(filters.values()), "limit": limit},
     )
     driven = find_driven([row["run_id"] for row in found if row["state"] == RunStatus.RUNNING])
+    unanswered = sum_unanswered([row["run_id"] for row in found if row["reserved_micros"]])
     for row in found:
+        row["perhaps_paid_usd"] = unanswered.get(row["run_id"], 0) / 1_000_000
         for name in ("cost", "simulated", "reserved"):
             row[f"{name}_usd"] = int(row.pop(f"{name}_micros") or 0) / 1_000_000
         row["is_simulated"] = bool(row["is_simulated"])
@@ -255,12 +257,17 @@ def find_artifact_text(run_id: str, phase_key: str, attempt: int, digest: str | 
 
 def find_last_payload(run_id: str, kind: str) -> dict[str, Any]:
     """Return the payload of a run's last event of a kind; empty if there is none."""
+    return next(iter(read_payloads(run_id, kind, order="DESC LIMIT 1")), {})
+
+
+def read_payloads(run_id: str, kind: str, *, having: str = "", order: Literal["", "DESC LIMIT 1"] = "") -> list[Row]:
+    """Return the payloads of a run's events of a kind, in their order; only those with this text in them."""
     rows = query(
-        "SELECT body FROM events WHERE run_id = :id AND type = :kind ORDER BY seq DESC LIMIT 1",
-        {"id": run_id, "kind": str(kind)},
+        f"SELECT body FROM events WHERE run_id = :id AND type = :kind AND body LIKE :text ORDER BY seq {order}",  # noqa: S608
+        {"id": run_id, "kind": str(kind), "text": f"%{having}%"},
     )
-    payload = json.loads(rows[0]["body"]).get("payload") if rows else {}
-    return payload if isinstance(payload, dict) else {}
+    payloads = [json.loads(row["body"]).get("payload") for row in rows]
+    return [payload for payload in payloads if isinstance(payload, dict)]
 
 
 def read_approvals(
@@ -304,24 +311,42 @@ def sum_costs(run_id: str, *columns: Literal["phase_key", "attempt", "state", "i
     )
 
 
-_UNANSWERED = """
-FROM ledger l WHERE l.run_id = :id AND l.is_simulated = 0
-AND l.state = 'reserved' AND (:is_driven = 0 OR EXISTS (SELECT 1 FROM ledger n WHERE n.run_id = l.run_id
-AND n.step_key = l.step_key AND n.created_at > l.created_at))
-"""
+_FOLLOWED = """EXISTS (SELECT 1 FROM ledger n WHERE n.run_id = l.run_id AND n.step_key = l.step_key
+AND n.created_at > l.created_at)"""
+_HELD = "FROM ledger l WHERE l.state = 'reserved' AND l.is_simulated = 0"
 
 
-def sum_unanswered(run_id: str, *, is_driven: bool) -> int:
-    """Return what is reserved for calls that are over without an answer, and so perhaps paid, in millionths."""
-    total = f"SELECT COALESCE(SUM(l.amount_micros), 0) AS total {_UNANSWERED}"
-    return int(query(total, {"id": run_id, "is_driven": int(is_driven)})[0]["total"])
+def sum_unanswered(run_ids: Collection[str] | None = None, *, day: str | None = None) -> dict[str, int]:
+    """Return by run what is reserved for calls that are over without an answer, and so perhaps paid, in millionths.
+
+    They are over if nobody drives the run, or if another attempt at the same call came after. Of these runs, or of all;
+    of one day, or of all.
+    """
+    names = {f"run{number}": run_id for number, run_id in enumerate(run_ids or ())}
+    conditions = {
+        f"AND l.run_id IN ({', '.join(f':{name}' for name in names)})": run_ids is not None,
+        "AND l.day = :day": day is not None,
+    }
+    if run_ids is not None and not names:
+        return {}
+    rows = query(
+        f"SELECT l.run_id, SUM(l.amount_micros) AS held, "
+        f"SUM(CASE WHEN {_FOLLOWED} THEN l.amount_micros ELSE 0 END) AS followed {_HELD} "
+        f"{' '.join(sql for sql, is_set in conditions.items() if is_set)} GROUP BY l.run_id",
+        {**names, "day": day},
+    )
+    driven = find_driven([str(row["run_id"]) for row in rows])
+    return {row["run_id"]: int(row["followed" if row["run_id"] in driven else "held"] or 0) for row in rows}
 
 
-def list_unanswered(run_id: str, *, is_driven: bool, limit: int) -> list[Row]:
+def list_unanswered(run_id: str, *, limit: int) -> list[Row]:
     """Return the calls that are over without an answer, the newest first, with what is reserved for each."""
-    rows = f"SELECT l.id, l.step_key, l.model, l.amount_micros {_UNANSWERED}"
-    parameters = {"id": run_id, "is_driven": int(is_driven), "limit": limit}
-    return query(f"{rows} AND l.amount_micros > 0 ORDER BY l.created_at DESC LIMIT :limit", parameters)
+    is_over = _FOLLOWED if find_driven([run_id]) else "1 = 1"
+    return query(
+        f"SELECT l.id, l.step_key, l.model, l.created_at, l.amount_micros {_HELD} AND l.run_id = :id "
+        f"AND {is_over} AND l.amount_micros > 0 ORDER BY l.created_at DESC LIMIT :limit",
+        {"id": run_id, "limit": limit},
+    )
 
 
 _SUMS = (
@@ -350,11 +375,20 @@ def find_day_limit(own_usd: float | None) -> float | None:
 def read_run_costs(limit: int) -> list[Row]:
     """Return the newest runs that spent something, with what they may spend and what they did."""
     return query(
-        f"SELECT r.id AS run_id, r.state, r.workflow, r.budget_micros, {_SUMS} "  # noqa: S608 - ours
+        f"SELECT r.id AS run_id, r.state, r.workflow, r.budget_micros, {_SUMS}, "  # noqa: S608 - ours
+        "SUM(CASE WHEN l.is_simulated = 0 AND l.state = 'reserved' THEN l.amount_micros ELSE 0 END) AS held_micros "
         "FROM ledger l JOIN runs r ON r.id = l.run_id "
         "GROUP BY r.id, r.state, r.workflow, r.budget_micros, r.created_at ORDER BY r.created_at DESC LIMIT :limit",
         {"limit": limit},
     )
+
+
+def sum_estimated(run_id: str) -> int:
+    """Return the part of what a run spent that is estimated from the tokens of a program, in millionths."""
+    from holdfast.runtime.events import EventKind  # not above: it costs the listings their start
+
+    payloads = read_payloads(run_id, EventKind.BUDGET_SETTLED, having='"estimated"')
+    return sum(int(payload["amount_micros"]) for payload in payloads if payload.get("estimated") is True)
 
 
 def read_tokens() -> list[Row]:

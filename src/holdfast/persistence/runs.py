@@ -186,6 +186,14 @@ def is_unanswered() -> Any:
     return and_(LedgerRow.state == "reserved", or_(is_followed, is_still.correlate(LedgerRow).exists()))
 
 
+async def list_unanswered(db: Database, run_id: str, *, limit: int) -> Sequence[LedgerRow]:
+    """List the calls of a run that are over without an answer, the newest first."""
+    query = select(LedgerRow).where(LedgerRow.run_id == run_id, LedgerRow.is_simulated == 0, is_unanswered())
+    query = query.where(LedgerRow.amount_micros > 0).order_by(LedgerRow.created_at.desc()).limit(limit)
+    async with db.session() as session:
+        return list(await session.scalars(query))
+
+
 async def list_overdue(db: Database, now: str, *, run_id: str | None = None) -> Sequence[ApprovalRow]:
     """List the open approvals whose deadline has passed, of runs that are not over, the earliest first."""
     is_overdue = (ApprovalRow.state == "pending", ApprovalRow.deadline_at <= now)

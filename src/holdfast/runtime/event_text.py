@@ -121,7 +121,7 @@ def find_detail(event: Event) -> str:
     if event.kind == EventKind.RUN_CREATED:
         return ", ".join(_describe_images(payload))
     if event.kind == EventKind.RUN_CHANGED:
-        return str(payload.get("requirements_md") or "")
+        return "\n".join(filter(None, [str(payload.get("requirements_md") or ""), *_describe_images(payload)]))
     if event.kind == EventKind.AGENT_FINISHED and isinstance(result, dict):
         return str(result.get("text") or "")
     if event.kind in (EventKind.MODEL_RESPONSE, EventKind.TOOL_RESULT):

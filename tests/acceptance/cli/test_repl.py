@@ -1,5 +1,6 @@
 """The conversation in a terminal, with a real model server on loopback: chat, kill, interrupt, questions, files."""
 
+import base64
 import json
 import subprocess
 import threading
@@ -188,14 +189,18 @@ def test_files_that_are_mentioned_go_along_but_no_secrets(world: Open) -> None:
     (here.repo / ".env").write_text("PASSWORD=do-not-tell-me\n")
     (here.repo / "notes.txt").write_text(f"the key is {KEY}\n")
     (here.repo / "big.txt").write_text("x" * 200_000)
+    picture = b"\x89PNG\r\n\x1a\n" + b"a picture"
+    (here.repo / "shot.png").write_bytes(picture)
     terminal = here.open()
 
-    terminal.type("Compare @calc.py, @notes.txt, @.env and @big.txt; mail me@example.com.\r")
+    terminal.type("Compare @calc.py, @notes.txt, @.env, @shot.png and @big.txt; mail me@example.com.\r")
     wait_for_answer(terminal, WORD)
     leave(terminal)
 
     request = here.last_request()
     assert "return a - b" in request
+    assert f"data:image/png;base64,{base64.b64encode(picture).decode()}" in request
+    assert "image shot.png (PNG, 17 B)" in terminal.screen
     assert "do-not-tell-me" not in request
     assert KEY not in request
     assert "xxxx" in request

@@ -1,5 +1,6 @@
 """One question, one answer: `holdfast -p`, and a question by pipe."""
 
+import base64
 import json
 import subprocess
 from pathlib import Path
@@ -17,7 +18,10 @@ def ask(here: World, *arguments: str, stdin: str | None = None) -> subprocess.Co
 def test_a_question_is_answered_on_standard_output_and_a_kept_conversation_stays(world: Open) -> None:
     here = world([asks(("read_file", {"file_path": "/calc.py"})), Says("It **subtracts**."), Says(f"Yes: {WORD}.")])
 
-    first = ask(here, "--keep", "-p", "What does add do?")
+    picture = b"\x89PNG\r\n\x1a\n" + b"a picture"
+    (here.repo.parent / "shot.png").write_bytes(picture)
+
+    first = ask(here, "--keep", "-p", "What does add do?", "--image", str(here.repo.parent / "shot.png"))
     assert (first.returncode, first.stdout) == (0, "It **subtracts**.\n")
     assert "▸ read_file /calc.py" in first.stderr
     again = ask(here, "--resume", "-p", "Is that wrong?", "--json")
@@ -29,6 +33,7 @@ def test_a_question_is_answered_on_standard_output_and_a_kept_conversation_stays
     assert answer["cost_usd"] == run["cost_usd"]
 
     request = here.last_request()
+    assert f"data:image/png;base64,{base64.b64encode(picture).decode()}" in request
     assert request.index("What does add do?") < request.index("It **subtracts**.") < request.index("Is that wrong?")
     with here.open("--resume") as terminal:
         terminal.wait_for("It ")  # what was said, drawn

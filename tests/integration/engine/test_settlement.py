@@ -13,9 +13,14 @@ from tests.support.model_server import Hangs, ModelServer, Reply, Says, asks
 from tests.support.progress_limit import until
 from tests.support.served_engine import RUN_ID, ServedEngine
 
+from holdfast.cli.commands.budget import budget, read_day, read_run_budget
+from holdfast.cli.commands.runs.list import list_runs
+from holdfast.cli.commands.runs.show import read_run
 from holdfast.engine.settlement import settle_by_person
 from holdfast.enums import Backend, RunStatus
 from holdfast.errors import ConfigInvalid, RunBusy, RunNotInState
+from holdfast.persistence.models import RunRow
+from holdfast.persistence.raw_sql import RunQuery, read_runs
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 WRITES = asks(("write_file", {"file_path": "/out/spec.json", "content": json.dumps(artifact(RUN_ID, "spec"))}))
@@ -149,3 +154,35 @@ async def test_the_command_lists_the_calls_and_settles_one(world: World, monkeyp
     assert "$0.0100" in after.stdout
     assert "perhaps paid" not in after.stdout
     assert wrong.returncode == 2
+
+
+async def test_every_listing_shows_apart_what_was_perhaps_paid(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DATA_DIR", str(world.data_dir))
+    with serve(Hangs()) as server:
+        task = open_engine(world, server).start("spec")
+        await until(lambda: bool(server.received), "the call")
+        under_way = read_run_budget(RUN_ID)
+        task.cancel()  # as a kill does: the run's row still says that it runs
+        await asyncio.gather(task, return_exceptions=True)
+    [entry] = await world.ledger(RUN_ID)
+    usd = entry.amount_micros / 1_000_000
+    async with world.db.session() as session, session.begin():
+        (await session.get_one(RunRow, RUN_ID)).state = RunStatus.RUNNING.value
+
+    killed, day = read_run_budget(RUN_ID), read_day()
+    [listed] = read_runs(RunQuery(), limit=5)
+    facts = read_run(RUN_ID)
+    list_runs(limit=5)
+    table = capsys.readouterr().out
+    budget()
+    of_day = capsys.readouterr().out
+
+    assert (under_way["reserved_usd"], under_way["perhaps_paid_usd"], under_way["perhaps_paid"]) == (usd, 0, [])
+    assert (killed["perhaps_paid_usd"], [one["call"] for one in killed["perhaps_paid"]]) == (usd, [entry.id])
+    assert {listed["perhaps_paid_usd"], facts["perhaps_paid_usd"], day["perhaps_paid_usd"]} == {usd}
+    assert f"$0.0000 + ${usd:.4f}?" in table
+    assert "? perhaps paid" in table
+    assert f"of it ${usd:.4f} perhaps paid" in of_day
+    assert f"$0.0000 spent, ${usd:.4f} perhaps paid" in of_day

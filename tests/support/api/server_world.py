@@ -74,7 +74,8 @@ class NoteAgent:
         self._note = note
 
     async def ainvoke(self, state: dict[str, Any], **_kw: Any) -> dict[str, Any]:
-        text = state["messages"][0]["content"]
+        content = state["messages"][0]["content"]
+        text = content if isinstance(content, str) else content[0]["text"]  # images come behind it
         found = re.search(r"You do phase `(\w+)` of run `([^`]+)`", text)
         assert found is not None
         phase, run_id = found.groups()

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.agents.policy.file_policy import WRITING_TOOLS
 from holdfast.agents.policy.judgement import Judgement, needs_approval
+from holdfast.agents.policy.web_policy import WEB_FETCH, find_place
 from holdfast.persona import ApprovalMode, Verdict
 
 Judge = Callable[[str, Mapping[str, Any]], Judgement]
@@ -35,9 +36,13 @@ def with_mode(judge: Judge, mode: ApprovalMode) -> Judge:
 def kind_of(name: str, args: Mapping[str, Any], rule: str) -> dict[str, str] | None:
     """Return what a call has in common with those that one answer may cover, or `None` for one that stands alone.
 
-    Of a command that is its program and subcommand (`git push`). A line that does more than run one plain command, or
-    that names its program by a path, is of no kind: nobody could foresee what else the answer would cover.
+    Of a command that is its program and subcommand (`git push`), of a page its host and port. A line that does more
+    than run one plain command, or that names its program by a path, is of no kind: nobody could foresee what else the
+    answer would cover.
     """
+    if name == WEB_FETCH:
+        place = find_place(args.get("url"))
+        return None if place is None else {"tool": name, "rule": rule, "words": f"{place[0]}:{place[1]}"}
     if name != "execute":
         return {"tool": name, "rule": rule, "words": ""}
     line = args.get("command")
@@ -52,4 +57,6 @@ def kind_of(name: str, args: Mapping[str, Any], rule: str) -> dict[str, str] | N
 
 def describe_kind(kind: Mapping[str, str]) -> str:
     """Describe a kind of call for the person who may allow it."""
+    if kind["tool"] == WEB_FETCH and kind["words"]:
+        return f"pages of {kind['words']}"
     return f"commands that begin with {kind['words']!r}" if kind["words"] else f"calls of {kind['tool']}"

@@ -44,6 +44,7 @@ class BudgetChart(BaseModel):
 class BudgetReport(BaseModel):
     day: str
     spent_today_usd: float = Field(description="Real money alone, as in all that follows.")
+    perhaps_paid_today_usd: float = Field(description="The part of it for calls that ended without an answer.")
     simulated_today_usd: float = Field(description="What rehearsals made up today; it counts against no limit.")
     simulated_usd: float = Field(description="What they made up in all these days.")
     day_limit_usd: float | None
@@ -65,13 +66,15 @@ async def show_budget(
     spent = await read_money(server.db, since_day=since.isoformat())
     spent_today = to_usd(spent.by_day.get(today.isoformat(), 0))
     simulated_today = to_usd(spent.simulated_by_day.get(today.isoformat(), 0))
+    perhaps_paid = to_usd(spent.unanswered_by_day.get(today.isoformat(), 0))
     limit, is_for_all = await read_day_limit(server.db, server.config.day_budget_usd)
-    note = _describe_today(spent_today, simulated_today, limit, each=server.config.run_budget_usd)
+    note = _describe_today(spent_today, simulated_today, perhaps_paid, limit, each=server.config.run_budget_usd)
     if is_for_all:
         note = replace(note, text=f"{note.text} The day's limit was set for all processes (holdfast limits).")
     return BudgetReport(
         day=today.isoformat(),
         spent_today_usd=spent_today,
+        perhaps_paid_today_usd=perhaps_paid,
         simulated_today_usd=simulated_today,
         simulated_usd=to_usd(sum(spent.simulated_by_day.values())),
         day_limit_usd=limit,
@@ -158,7 +161,9 @@ def to_scale(largest: float) -> list[float]:
     return [float(f"{n * step:.6g}") for n in range(math.ceil(largest / step - 1e-9) + 1)]
 
 
-def _describe_today(spent: float, simulated: float, limit: float | None, *, each: float | None) -> Note:
+def _describe_today(
+    spent: float, simulated: float, perhaps_paid: float, limit: float | None, *, each: float | None
+) -> Note:
     share = spent / limit if limit else 0.0
     if share >= 1:
         of_day = "The day's limit is used up: runs wait until tomorrow (UTC), or until it is raised."
@@ -172,4 +177,6 @@ def _describe_today(spent: float, simulated: float, limit: float | None, *, each
     counts = "Rehearsals count against no limit."
     if simulated:
         counts = f"Rehearsals, {money(simulated)} simulated today, count against no limit."
+    if perhaps_paid:
+        counts = f"{money(perhaps_paid)} of it is perhaps paid, for calls that ended without an answer. {counts}"
     return Note("bad" if share >= 1 else "waiting" if share >= 0.8 else "good", f"{of_day} {of_run} {counts}")

@@ -110,6 +110,7 @@ async def fork_run(server: Server, run_id: str, body: ForkRun, *, by: str, key: 
             beside=beside,
             persona_overrides=change.persona_overrides,
             requirements_md=change.requirements_md,
+            images=change.images,
         )
 
     return await start_once(
@@ -204,6 +205,7 @@ async def change_and_go_on(
         stored.run.id,
         persona_overrides=change.persona_overrides,
         requirements_md=change.requirements_md,
+        images=change.images,
         by=change.by,
         is_retry=verb == "retry",
         then=[event],
@@ -213,7 +215,7 @@ async def change_and_go_on(
 
 
 def to_change(body: ResumeRun | RetryRun | ForkRun, *, by: str) -> ChangeRequest:
-    return ChangeRequest(body.persona_overrides, body.requirements_md, by)
+    return ChangeRequest(body.persona_overrides, body.requirements_md, to_images(body.images), by)
 
 
 async def _engine_for_change(server: Server, stored: StoredRun, change: ChangeRequest) -> WorkflowEngine:

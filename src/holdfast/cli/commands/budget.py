@@ -17,6 +17,7 @@ from holdfast.persistence.raw_sql import (
     read_run_costs,
     sum_costs,
     sum_day,
+    sum_estimated,
     sum_unanswered,
 )
 
@@ -71,9 +72,12 @@ def read_day() -> dict[str, Any]:
     config = load_config()
     today = datetime.now(UTC).date().isoformat()
     real, simulated = sum_day(today)
+    rows = read_run_costs(limit=_MOST_RUNS)
+    unanswered = sum_unanswered([row["run_id"] for row in rows if row["held_micros"]])
     return {
         "day": today,
         "spent_usd": _usd(real),
+        "perhaps_paid_usd": _usd(sum(sum_unanswered(day=today).values())),
         "simulated_usd": _usd(simulated),
         "day_limit_usd": find_day_limit(config.day_budget_usd),
         "run_limit_usd": config.run_budget_usd,
@@ -83,10 +87,12 @@ def read_day() -> dict[str, Any]:
                 "state": row["state"],
                 "workflow": row["workflow"],
                 "spent_usd": _usd(row["spent_micros"]),
+                "reserved_usd": _usd(row["held_micros"]),
+                "perhaps_paid_usd": _usd(unanswered.get(row["run_id"], 0)),
                 "simulated_usd": _usd(row["simulated_micros"]),
                 "limit_usd": _usd(row["budget_micros"]),
             }
-            for row in read_run_costs(limit=_MOST_RUNS)
+            for row in rows
         ],
     }
 
@@ -108,11 +114,18 @@ def read_run_budget(run_id: str) -> dict[str, Any]:
         "spent_usd": _usd(real),
         "simulated_usd": _usd(simulated),
         "reserved_usd": _usd(_sum(row for row in real_rows if row["state"] == "reserved")),
-        "perhaps_paid_usd": _usd(sum_unanswered(run_id, is_driven=run["state"] == RunStatus.RUNNING)),
+        "perhaps_paid_usd": _usd(sum_unanswered([run_id]).get(run_id, 0)),
         "perhaps_paid": [
-            {"call": row["id"], "step": row["step_key"], "model": row["model"], "usd": _usd(row["amount_micros"])}
-            for row in list_unanswered(run_id, is_driven=run["state"] == RunStatus.RUNNING, limit=_MOST_RUNS)
+            {
+                "call": row["id"],
+                "step": row["step_key"],
+                "model": row["model"],
+                "since": row["created_at"],
+                "usd": _usd(row["amount_micros"]),
+            }
+            for row in list_unanswered(run_id, limit=_MOST_RUNS)
         ],
+        "estimated_usd": _usd(sum_estimated(run_id)),
         "limit_usd": _usd(limit),
         "left_usd": None if limit is None else _usd(max(limit - counted, 0)),
         "phases": [
@@ -147,6 +160,9 @@ def _show_all(facts: dict[str, Any], *, is_json: bool) -> None:
         return
     limit = facts["day_limit_usd"]
     print_text(f"today     ${facts['spent_usd']:.4f} of {'no limit' if limit is None else f'${limit:.2f}'}")
+    if facts["perhaps_paid_usd"]:
+        perhaps = f"${facts['perhaps_paid_usd']:.4f} perhaps paid: for calls that ended without an answer"
+        print_text(f"          of it {perhaps}")
     if facts["simulated_usd"]:
         print_text(f"          and ${facts['simulated_usd']:.4f} simulated, in rehearsals; it counts against no limit")
     each = facts["run_limit_usd"]
@@ -178,6 +194,8 @@ def _show_run(facts: dict[str, Any], *, is_added: bool, is_json: bool) -> None:
         if not is_added:
             first = facts["perhaps_paid"][0]["call"][:8] if rows else "CALL"
             print_text(f"  If you know what one has cost: holdfast budget {facts['run_id'][:8]} --settle {first}=USD")
+    if facts["estimated_usd"]:
+        print_text(f"  of it ${facts['estimated_usd']:.4f} estimated, from the tokens that a coding agent reported")
     if is_added and facts["limit_hit"] == "day":
         from holdfast.runtime.run_fold.payload_text import advise_on_budget
 
@@ -188,7 +206,8 @@ def _show_run(facts: dict[str, Any], *, is_added: bool, is_json: bool) -> None:
 
 def _describe_spent(facts: dict[str, Any]) -> str:
     limit = facts.get("limit_usd")
-    cost = describe_cost(facts["spent_usd"], facts["simulated_usd"])
+    apart = (facts.get("reserved_usd", 0.0), facts.get("perhaps_paid_usd", 0.0))
+    cost = describe_cost(facts["spent_usd"], facts["simulated_usd"], *apart)
     return cost + (f" of ${limit:.2f}" if limit is not None else "")
 
 

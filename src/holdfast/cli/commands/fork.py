@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, YES, find_repository, find_run_id, get_user
-from holdfast.cli.terminal.requirements import PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, UNSANDBOXED, read_change
+from holdfast.cli.terminal.requirements import IMAGE, PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, UNSANDBOXED, read_change
 
 
 def fork(
@@ -15,12 +15,13 @@ def fork(
     requirements: REQUIREMENTS = None,
     requirements_file: REQUIREMENTS_FILE = None,
     persona: PERSONA = None,
+    image: IMAGE = None,
     unsandboxed: UNSANDBOXED = False,
     as_json: JSON = False,
 ) -> None:
     """Start a new run from where another stood before a phase, files included.
 
-    Other personas and requirements apply to the new run, from that phase on.
+    Other personas and requirements, and more images, apply to the new run, from that phase on.
 
     Example: holdfast fork 3f2a implement --requirements "Add a --quiet flag instead"
     """
@@ -28,7 +29,7 @@ def fork(
 
     full_id = find_run_id(run_id)
     _check_phase(full_id, phase)
-    change = read_change(requirements, requirements_file, persona, is_unsandboxed=unsandboxed)
+    change = read_change(requirements, requirements_file, personas=persona, images=image, is_unsandboxed=unsandboxed)
     raise typer.Exit(asyncio.run(_fork(full_id, phase, change, is_yes=yes, is_json=as_json)))
 
 

@@ -17,7 +17,7 @@ from holdfast.cli.terminal.output import (
     say,
     waiting_notice,
 )
-from holdfast.cli.terminal.requirements import PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, UNSANDBOXED, read_change
+from holdfast.cli.terminal.requirements import IMAGE, PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, UNSANDBOXED, read_change
 from holdfast.cli.terminal.store import name_configured_store, read_events
 from holdfast.errors import ConfigInvalid, HoldfastError, RunPaused
 from holdfast.persistence.flow_listings import find_flow_run
@@ -32,21 +32,22 @@ def resume(
     requirements: REQUIREMENTS = None,
     requirements_file: REQUIREMENTS_FILE = None,
     persona: PERSONA = None,
+    image: IMAGE = None,
     unsandboxed: UNSANDBOXED = False,
     as_json: JSON = False,
     store: STORE = None,
 ) -> None:
     """Continue a run that was interrupted, or that waited for you.
 
-    A flow goes on in this process; the setting flows names its module. Other personas or requirements start a new
-    attempt of the phase that is running.
+    A flow goes on in this process; the setting flows names its module. Other personas or requirements, and more images,
+    start a new attempt of the phase that is running.
 
     Example: holdfast resume 3f2a
     """
     if find_flow_run(full_id := find_run_id(run_id)):
         raise typer.Exit(_resume_flow(full_id, is_json=as_json))
     options = {"accept_drift": True} if accept_drift else {}
-    change = read_change(requirements, requirements_file, persona, is_unsandboxed=unsandboxed)
+    change = read_change(requirements, requirements_file, personas=persona, images=image, is_unsandboxed=unsandboxed)
     drive_on(run_id, "resume", is_yes=yes, is_json=as_json, change=change, **options)
 
 

@@ -24,7 +24,7 @@ from holdfast.cli.terminal.questions import ApprovalInput
 from holdfast.consent import open_consents
 from holdfast.engine.conversation.persona_choice import Entries, get_persona, with_model
 from holdfast.errors import ConfigInvalid
-from holdfast.persistence.raw_sql import read_approvals, sum_costs
+from holdfast.persistence.raw_sql import read_approvals, sum_costs, sum_unanswered
 
 _MOST_RUNS = 10
 _EXPANDED_LINES = 60
@@ -163,7 +163,9 @@ class Commands:
         real, simulated = (
             sum(int(row["total"] or 0) for row in rows if bool(row["is_simulated"]) is kind) for kind in (False, True)
         )
-        self._talk.tell(f"  in all {describe_cost(real / 1_000_000, simulated / 1_000_000)}")
+        perhaps_paid = sum(sum_unanswered([self._talk.run_id or ""]).values()) / 1_000_000
+        spent = describe_cost(real / 1_000_000, simulated / 1_000_000, perhaps_paid, perhaps_paid)
+        self._talk.tell(f"  in all {spent}")
 
     async def _drop(self, _rest: str) -> None:
         self._talk.tell("  It is left out." if self._shell.take() else "  There is no output that would go along.")

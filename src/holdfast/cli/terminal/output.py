@@ -111,6 +111,7 @@ def to_json(result: "RunResult") -> dict[str, Any]:
             for phase in result.phases
         ],
         "cost_usd": result.cost_usd,
+        "perhaps_paid_usd": result.perhaps_paid_usd,
         "simulated_usd": result.simulated_usd,
         "final_report_path": result.final_report_path,
         "error": result.error.to_dict() if result.error else None,
@@ -137,7 +138,8 @@ def show_result(result: "RunResult") -> None:
     from holdfast.runtime.run_fold.payload_text import phase_status
 
     state = result.state.value
-    spent = describe_cost(result.cost_usd, result.simulated_usd)
+    perhaps_paid = result.perhaps_paid_usd
+    spent = describe_cost(result.cost_usd, result.simulated_usd, perhaps_paid, perhaps_paid)
     print_text(f"{mark(state)} {state} · {spent} · run {result.run_id}")
     phases = [vars(phase) | {"status": phase_status(phase.state.value, state)} for phase in result.phases]
     print_text(table([phase_row(phase) for phase in phases]))

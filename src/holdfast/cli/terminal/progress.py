@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.terminal.output import say
 from holdfast.cli.terminal.run_view import RunView, describe_call
+from holdfast.images import read_labels
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
@@ -121,6 +122,7 @@ def _tool_line(event: Event) -> str | None:
 def _describe_change(payload: dict[str, Any]) -> str:
     personas = payload.get("personas") if isinstance(payload.get("personas"), dict) else {}
     parts = ["the requirements"] if "requirements_md" in payload else []
+    parts += [str(label) for label in read_labels(payload.get("images"))]
     parts += [f"{role} is {one.get('name')}" for role, one in (personas or {}).items() if isinstance(one, dict)]
     parts += ["commands run without a sandbox"] if payload.get("unsandboxed") else []
     restored = payload.get("restored")

@@ -2,7 +2,7 @@
 
 import select
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,12 +66,19 @@ def read_overrides(personas: list[str] | None) -> dict[str, str]:
 
 
 def read_change(
-    text: str | None, file: str | None, personas: list[str] | None, *, is_unsandboxed: bool = False
+    text: str | None,
+    file: str | None,
+    *,
+    personas: list[str] | None,
+    images: Sequence[Path] | None,
+    is_unsandboxed: bool = False,
 ) -> dict[str, Any]:
     """Read what is to be different, as the engine takes it; empty if nothing is. Raises `BadParameter`."""
     change: dict[str, Any] = {}
     if overrides := read_overrides(personas):
         change["persona_overrides"] = overrides
+    if added := read_images(images):
+        change["images"] = added
     if is_unsandboxed:
         change["is_unsandboxed"] = True
     new_text = read_requirements(text, file)

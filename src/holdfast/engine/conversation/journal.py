@@ -165,10 +165,9 @@ def message_event(
     return create_event(run_id, EventKind.MESSAGE_RECEIVED, **payload)
 
 
-def phase_message_event(run_id: str, text: str, *, content: str, phase: str, by: str) -> Event:
-    """Make the event of a person's message to the agent of a running phase."""
-    event = message_event(run_id, text, content=content, by=by)
-    return replace(event, payload={**event.payload, "phase": phase})
+def to_phase_message(message: Event, phase: str) -> Event:
+    """Return the event of a message as one to the agent of a running phase."""
+    return replace(message, payload={**message.payload, "phase": phase})
 
 
 async def send_message(db: Database, run_id: str, text: str, *, images: Sequence[Image] = (), **options: Any) -> int:

@@ -107,7 +107,7 @@ class RunBinder:
     def bind_changed(self, loaded: LoadedRun, change: ChangeRequest) -> dict[str, Binding]:
         """Bind the roles that a change names. A rehearsal stays one: its money is not counted as money."""
         rehearsal = BackendAvailability(available_backends=frozenset({Backend.SIMULATED}))
-        return bind_personas(
+        bindings = bind_personas(
             loaded.template,
             self.personas,
             rehearsal if loaded.stored.run.is_simulated else self.available,
@@ -115,3 +115,6 @@ class RunBinder:
             consent_store=self.consent,
             is_partial=True,
         )
+        personas = {**loaded.personas, **{role: binding.persona for role, binding in bindings.items()}}
+        check_seen(change.images, [*personas.values()], self.config)
+        return bindings

@@ -5,8 +5,8 @@ works from what was there before. What is completed stays; a phase that was unde
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
 from holdfast.agents.redaction import learn_keys, scrub_prompt
 from holdfast.binding import Binding
@@ -15,10 +15,11 @@ from holdfast.engine.run.create import persona_rows
 from holdfast.engine.run.load import LoadedRun
 from holdfast.enums import RunPhaseState
 from holdfast.errors import RowRefused, RunNotInState
+from holdfast.images import Image, ImageLabel, check_images, list_labels
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, RunPhaseRow
 from holdfast.persistence.runs import find_approval, read_approvals
-from holdfast.persistence.statements import change_run, rebind, reopen_phase, supersede_approval
+from holdfast.persistence.statements import change_run, insert_images, rebind, reopen_phase, supersede_approval
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
@@ -29,12 +30,24 @@ REOPENED = "run_changed"
 UNDER_WAY = (RunPhaseState.RUNNING, RunPhaseState.AWAITING_APPROVAL)
 
 
+class ChangeOptions(TypedDict, total=False):
+    """The keywords with which the verbs of an engine take a change; fields of `ChangeRequest`."""
+
+    persona_overrides: Mapping[str, str] | None
+    requirements_md: str | None
+    images: Sequence[Image]
+    by: str
+    is_unsandboxed: bool
+
+
 @dataclass(frozen=True)
 class ChangeRequest:
-    """What a person wants to be different: personas by role, and the requirements if they are given."""
+    """What a person wants to be different: personas by role, the requirements if they are given, and more images."""
 
-    persona_overrides: Mapping[str, str] = field(default_factory=dict)
+    persona_overrides: Mapping[str, str] | None = None
     requirements_md: str | None = None
+    images: Sequence[Image] = ()
+    """They are added to those that the run has."""
     by: str = ""
     is_unsandboxed: bool = False
     """From here on the run's commands run without a sandbox; nobody can take that back for it."""
@@ -44,7 +57,7 @@ class ChangeRequest:
 
     @property
     def has_new_task(self) -> bool:
-        return bool(self.persona_overrides) or self.requirements_md is not None
+        return bool(self.persona_overrides or self.images) or self.requirements_md is not None
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,7 @@ class RunChange:
     events: tuple[Event, ...] = ()
     rows: tuple[Statement, ...] = ()
     is_unsandboxed: bool = False
+    images: tuple[ImageLabel, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.events)
@@ -66,6 +80,7 @@ class RunChange:
         if not self:
             return "Nothing is different: the run has these personas and requirements already."
         parts = ["the requirements"] if self.has_requirements else []
+        parts += [str(label) for label in self.images]
         parts += [f"{role} is {name}" for role, name in self.personas.items()]
         parts += ["commands run without a sandbox"] if self.is_unsandboxed else []
         again = f" Starts anew: {', '.join(self.reopened)}." if self.reopened else ""
@@ -83,9 +98,12 @@ def plan_change(
     learn_keys(binding.persona.key_variable for binding in changed.values())
     text = None if request.requirements_md is None else scrub_prompt(request.requirements_md).replace("\0", "")
     text = None if text == stored.run.requirements_md else text
-    if text is None and not changed and not request.is_unsandboxed:
+    images = check_images(request.images)
+    if text is None and not changed and not images and not request.is_unsandboxed:
         return RunChange({}, has_requirements=False, reopened=())
-    reopened = [row for row in stored.phases.values() if _is_concerned(loaded, row, changed, text)]
+    is_new_task = text is not None or bool(images)
+    under_way = [row for row in stored.phases.values() if _is_under_way(loaded, row)]
+    reopened = [row for row in under_way if is_new_task or loaded.template.phase(row.phase_key).role in changed]
     keys = [row.phase_key for row in reopened]
     superseded = [row.id for row in approvals if row.phase_key in keys]
     facts: dict[str, Any] = {
@@ -94,6 +112,7 @@ def plan_change(
         "reopened": keys,
         "superseded": superseded,
         **({} if text is None else {"requirements_md": text}),
+        **({"images": list_labels(images)} if images else {}),
         **({"unsandboxed": True} if request.is_unsandboxed else {}),
     }
     events = [create_event(run_id, EventKind.RUN_CHANGED, **facts), *(to_reopened(run_id, row) for row in reopened)]
@@ -103,10 +122,12 @@ def plan_change(
         *(reopen_phase(run_id, phase_key) for phase_key in keys),
         # If somebody has just answered one of them, the whole change is refused.
         *(supersede_approval(approval_id, must_be_open=True) for approval_id in superseded),
+        *insert_images(run_id, images),
         change_run(run_id, requirements_md=text),
     ]
     names = {role: binding.persona.name for role, binding in changed.items()}
-    return RunChange(names, text is not None, tuple(keys), tuple(events), tuple(rows), request.is_unsandboxed)
+    labels = tuple(image.label for image in images)
+    return RunChange(names, text is not None, tuple(keys), tuple(events), tuple(rows), request.is_unsandboxed, labels)
 
 
 async def write_change(
@@ -145,12 +166,9 @@ async def _has_changed(db: Database, waiting: Iterable[ApprovalRow]) -> bool:
     return any(row is None or row.state != "pending" for row in rows)
 
 
-def _is_concerned(loaded: LoadedRun, row: RunPhaseRow, changed: Mapping[str, Binding], text: str | None) -> bool:
-    """Return whether a phase is under way with something that is different now; what it started from is pinned."""
-    phases: Sequence[str] = [phase.key for phase in loaded.template.phases]
-    if row.state not in UNDER_WAY or row.phase_key not in phases:
-        return False
-    return text is not None or loaded.template.phase(row.phase_key).role in changed
+def _is_under_way(loaded: LoadedRun, row: RunPhaseRow) -> bool:
+    """Return whether a phase has begun and is not over; what it started from is pinned."""
+    return row.state in UNDER_WAY and any(phase.key == row.phase_key for phase in loaded.template.phases)
 
 
 def _describe(loaded: LoadedRun, role: str, binding: Binding) -> dict[str, str]:

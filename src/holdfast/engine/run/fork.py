@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from holdfast.binding import Binding
 from holdfast.config import Config
 from holdfast.engine.history import find_images
+from holdfast.engine.run.change import ChangeRequest
 from holdfast.engine.run.create import NewRun, RunOrder, creation_rows, without_secrets
 from holdfast.engine.run.load import LoadedRun
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid, RunNotInState
+from holdfast.images import check_images, list_labels, unite_labels
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ArtifactRow
 from holdfast.persistence.runs import StoredRun, read_artifacts
@@ -48,9 +50,8 @@ class ForkRequest:
     title: str = ""
     started_by: str = ""
     bindings: Mapping[str, Binding] = field(default_factory=dict)
-    requirements_md: str | None = None
-    is_unsandboxed: bool = False
-    """Chosen for the new run; that the original has no sandbox says nothing about it."""
+    change: ChangeRequest = field(default_factory=ChangeRequest)
+    """For the new run. That the original has no sandbox says nothing about it."""
 
 
 async def plan_fork(db: Database, config: Config, loaded: LoadedRun, request: ForkRequest) -> Fork:
@@ -63,15 +64,17 @@ async def plan_fork(db: Database, config: Config, loaded: LoadedRun, request: Fo
         raise ConfigInvalid(f"Workflow {template.name} has no phase {phase_key}; it has {names}.", key="phase_key")
     events = await asyncio.to_thread(db.store.list_events, stored.run.id)
     point = _find_point(events, stored, template, phase_key)
-    labels = find_images(events)
+    images = check_images(request.change.images)
+    labels = unite_labels([*find_images(events), *(image.label for image in images)])
     base_commit = stored.run.base_commit  # of a run that has no commit yet, what its first drive made of its folder
     if base_commit is None:
         base_commit = (await asyncio.to_thread(open_workspace, config.data_dir, stored.run.id)).base_commit
-    new = replace(_to_new_run(loaded, base_commit, request), labels=labels)
+    new = replace(_to_new_run(loaded, base_commit, request), images=images, labels=labels)
     others = {
         role: one for role, one in request.bindings.items() if one.persona_hash != new.bindings[role].persona_hash
     }
-    text = new.requirements_md if request.requirements_md is None else request.requirements_md
+    new_text = request.change.requirements_md
+    text = new.requirements_md if new_text is None else new_text
     has_requirements = text != new.requirements_md
     new = without_secrets(replace(new, bindings={**new.bindings, **others}, requirements_md=text))
     copied = [row for row in await read_artifacts(db, stored.run.id) if row.phase_key in point.done]
@@ -81,6 +84,7 @@ async def plan_fork(db: Database, config: Config, loaded: LoadedRun, request: Fo
         "changed": {
             "personas": {role: binding.persona.name for role, binding in others.items()},
             "requirements": has_requirements,
+            **({"images": list_labels(images)} if images else {}),
         },
         "tree": point.tree,
         "artifacts": [{"key": _artifact_key(row), "hash": row.hash, "state": row.state} for row in copied],
@@ -148,6 +152,6 @@ def _to_new_run(loaded: LoadedRun, base_commit: str, request: ForkRequest) -> Ne
         started_by=request.started_by,
         forked_from=stored.run.id,
         base_commit=base_commit,
-        is_unsandboxed=request.is_unsandboxed,
+        is_unsandboxed=request.change.is_unsandboxed,
         order=RunOrder(stored.run.queue, stored.run.priority),
     )

@@ -121,6 +121,7 @@ async def read_result(db: Database, run_id: RunId) -> RunResult:
         cost_micros=spent.total_micros,
         waiting_for=stored.run.pause_reason,
         simulated_micros=spent.simulated_micros,
+        perhaps_paid_micros=spent.unanswered_micros,
         exhausted=await read_exhausted(db, stored.run.id) if stored.run.pause_reason == "budget" else {},
     )
 

@@ -132,11 +132,12 @@ _COPIED = {
 
 
 def copy_files(run_id: str, origin: str) -> list[Statement]:
-    """Insert for a fork the schemas and files that the run it came from has."""
+    """Insert for a fork the schemas and files that the run it came from has; one that is there is the same."""
     return [
         Statement(
             f"INSERT INTO {table} (run_id, {columns}) "  # noqa: S608 - names of ours
-            f"SELECT :run_id, {columns} FROM {table} WHERE run_id = :origin",
+            f"SELECT :run_id, {columns} FROM {table} WHERE run_id = :origin "
+            "ON CONFLICT DO NOTHING",
             {"run_id": run_id, "origin": origin},
             expect=None,
         )

@@ -55,7 +55,11 @@ class RunProgress(EventFold):
 
     def _create(self, event: Event) -> None:
         self.workflow = str(event.payload.get("workflow", ""))
-        self.images = tuple(map(str, read_labels(event.payload.get("images"))))
+        self._add_images(event)
+
+    def _add_images(self, event: Event) -> None:
+        labels = map(str, read_labels(event.payload.get("images")))
+        self.images = tuple(dict.fromkeys([*self.images, *labels]))
 
     def _move(self, event: Event) -> None:
         payload = event.payload
@@ -91,6 +95,7 @@ class RunProgress(EventFold):
 
     TABLE: ClassVar[EventTable] = {
         EventKind.RUN_CREATED: _create,
+        EventKind.RUN_CHANGED: _add_images,
         EventKind.RUN_STARTED: _move,
         EventKind.RUN_RESUMED: _move,
         EventKind.RUN_PAUSED: _move,

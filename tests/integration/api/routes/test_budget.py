@@ -71,10 +71,12 @@ async def test_a_person_settles_what_was_perhaps_paid(api: Api) -> None:
         await session.commit()
     await server.journal.append(run_id, events)
 
+    before = (await api.viewer.get(f"/api/runs/{run_id}/cost")).json()
     settled = await api.approver.post(where, json={"call": "abc", "cost_usd": 0.02})
 
+    assert [(one["call"], one["phase"], one["usd"]) for one in before["perhaps_paid"]] == [("abc", "first", 0.5)]
     assert settled.status_code == 200, settled.text
     costs = (await api.viewer.get(f"/api/runs/{run_id}/cost")).json()
-    assert (costs["spent_usd"], costs["perhaps_paid_usd"]) == (0.02, 0)
+    assert (costs["spent_usd"], costs["perhaps_paid_usd"], costs["perhaps_paid"]) == (0.02, 0, [])
     [event] = [event for event in await server.journal.read(run_id) if event.kind == EventKind.BUDGET_SETTLED]
     assert event.payload["by"] == "approver"

@@ -1,11 +1,13 @@
 """Where a run starts, and what it goes on with, over HTTP."""
 
+import base64
 import subprocess
 from typing import Any
 
 from tests.support.api.server_world import Api
 
 from holdfast.engine.audit import check_database
+from holdfast.persistence.carried_files import find_image
 
 
 def git(api: Api, *words: str) -> str:
@@ -17,6 +19,11 @@ def git(api: Api, *words: str) -> str:
 async def detail(api: Api, run_id: str) -> dict[str, Any]:
     found: dict[str, Any] = (await api.viewer.get(f"/api/runs/{run_id}")).json()
     return found
+
+
+def image(name: str) -> dict[str, str]:
+    data = b"\x89PNG\r\n\x1a\n" + name.encode()
+    return {"name": name, "data": base64.b64encode(data).decode()}
 
 
 async def wait_for_another_question(api: Api, run_id: str, approval_id: str) -> None:
@@ -49,14 +56,17 @@ async def test_a_base_branch_that_is_not_there_makes_no_run(api: Api) -> None:
 
 
 async def test_resume_takes_other_requirements_and_starts_the_phase_anew(api: Api) -> None:
-    run_id = await api.start(workflow="asking-notes", requirements_md="Do this.")
+    run_id = await api.start(workflow="asking-notes", requirements_md="Do this.", images=[image("a.png")])
     await api.wait_for(run_id, "paused")
     [before] = (await api.viewer.get("/api/approvals")).json()["items"]
 
-    answer = await api.operator.post(f"/api/runs/{run_id}/resume", json={"requirements_md": "Do that."})
+    change = {"requirements_md": "Do that.", "images": [image("b.png")]}
+    answer = await api.operator.post(f"/api/runs/{run_id}/resume", json=change)
 
     assert answer.status_code == 202, answer.text
-    assert (await detail(api, run_id))["requirements_md"] == "Do that."
+    changed = await detail(api, run_id)
+    assert changed["requirements_md"] == "Do that."
+    assert changed["images"] == ["image a.png (PNG, 13 B)", "image b.png (PNG, 13 B)"]
     late = await api.approver.post(f"/api/approvals/{before['approval_id']}", json={"action": "approve"})
     assert late.status_code in (404, 409)
     await wait_for_another_question(api, run_id, before["approval_id"])
@@ -79,14 +89,34 @@ async def test_who_cannot_be_had_is_refused_and_the_run_is_as_it_was(api: Api) -
 
 
 async def test_a_fork_has_its_own_requirements(api: Api) -> None:
-    run_id = await api.start(requirements_md="Do this.")
+    run_id = await api.start(requirements_md="Do this.", images=[image("a.png")])
     await api.wait_for(run_id, "completed")
 
-    answer = await api.operator.post(
-        f"/api/runs/{run_id}/fork", json={"phase_key": "second", "requirements_md": "Do that."}
-    )
+    change = {"requirements_md": "Do that.", "images": [image("a.png"), image("b.png")]}
+    answer = await api.operator.post(f"/api/runs/{run_id}/fork", json={"phase_key": "second", **change})
 
     forked = answer.json()["run_id"]
     await api.wait_for(forked, "completed")
     assert (await detail(api, forked))["requirements_md"] == "Do that."
+    assert [words[:11] for words in (await detail(api, forked))["images"]] == ["image a.png", "image b.png"]
     assert (await detail(api, run_id))["requirements_md"] == "Do this."
+
+
+async def test_an_image_in_a_message_to_a_phase_is_stored_with_it(api: Api) -> None:
+    (api.gates / "first.closed").touch()
+    run_id = await api.start()
+    await api.wait_until_reached(run_id, "first")
+    (api.repo / "shot.png").write_bytes(base64.b64decode(image("b.png")["data"]))
+
+    body = {"text": "As in @shot.png, not as here.", "images": [image("a.png")]}
+    sent = await api.operator.post(f"/api/runs/{run_id}/messages", json=body)
+    wrong = await api.operator.post(f"/api/runs/{run_id}/messages", json={"text": "x", "images": [{"data": "AAAA"}]})
+    (api.gates / "first.closed").unlink()
+    await api.wait_for(run_id, "completed")
+
+    assert sent.status_code == 202, sent.text
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "image_invalid")
+    server = await api.app.state.holder.get()
+    [said] = [event for event in await server.journal.read(run_id) if event.kind == "message.received"]
+    assert [one["name"] for one in said.payload["images"]] == ["a.png", "shot.png"]
+    assert all([await find_image(server.db, run_id, one["digest"]) for one in said.payload["images"]])

@@ -14,6 +14,7 @@ from holdfast.agents.build import build_agent
 from holdfast.catalog.model_table import load_model_table
 from holdfast.engine import RunResult, WorkflowEngine
 from holdfast.enums import Backend, RunStatus
+from holdfast.persistence.raw_sql import sum_estimated
 from holdfast.persona import AgentPersona
 
 CONTENT = json.dumps(artifact("00000000-0000-0000-0000-000000000000", "spec"))
@@ -123,8 +124,14 @@ GEMINI = [
 )
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_tokens_of_a_known_agent_are_priced_by_the_table_and_called_an_estimate(
-    world: World, adapter: str, lines: list[dict[str, Any]], model: str, is_priced: bool
+    world: World,
+    adapter: str,
+    lines: list[dict[str, Any]],
+    model: str,
+    is_priced: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("HOLDFAST_DATA_DIR", str(world.data_dir))
     program = world.folder / adapter
     printed = "\n".join(map(json.dumps, lines))
     program.write_text(f"#!/bin/sh\n{HAND_IN}\ncat <<'END'\n{printed}\nEND\n")
@@ -144,6 +151,7 @@ async def test_tokens_of_a_known_agent_are_priced_by_the_table_and_called_an_est
     assert result.cost_micros == pytest.approx(expected if is_priced else 0, abs=1)
     [settled] = world.events(result.run_id, "budget.settled")
     assert settled.payload.get("estimated", False) is is_priced
+    assert sum_estimated(str(result.run_id)) == result.cost_micros
 
 
 async def _until_there(folder: Path, name: str) -> Path:

@@ -52,8 +52,8 @@ def _blocks(message: Any) -> list[Any]:
     return message["content"] if isinstance(message.get("content"), list) else []
 
 
-async def run_on(server: ModelServer, world: World, images: list[Image], **fields: Any) -> RunResult:
-    persona = AgentPersona.model_validate(
+def persona_on(server: ModelServer, **fields: Any) -> AgentPersona:
+    return AgentPersona.model_validate(
         {
             "name": "mine",
             "version": 1,
@@ -65,7 +65,10 @@ async def run_on(server: ModelServer, world: World, images: list[Image], **field
             **fields,
         }
     )
-    engine = world.engine(pool=(persona,), backends=frozenset({Backend.OPENAI_COMPATIBLE}))
+
+
+async def run_on(server: ModelServer, world: World, images: list[Image], **fields: Any) -> RunResult:
+    engine = world.engine(pool=(persona_on(server, **fields),), backends=frozenset({Backend.OPENAI_COMPATIBLE}))
     holdfast.engine.build_agent = REAL_BUILD_AGENT  # the last word, for the world's engines bring agents of their own
     return await engine.run(template("spec"), repo_path=world.repo, requirements_md="As in the picture.", images=images)
 
@@ -85,6 +88,25 @@ async def test_every_call_of_a_phase_gets_the_bytes_and_the_journal_has_none_of_
     journal = json.dumps([event.to_dict() for event in world.events(result.run_id)])
     assert base64.b64encode(data).decode()[100:200] not in journal
     assert len(journal) < 100_000
+
+
+@ON_SQLITE
+async def test_an_image_that_is_given_later_reaches_the_attempt_that_starts_anew_and_forks(world: World) -> None:
+    first, second = to_image(png(), "a.png"), to_image(png(3), "b.png")
+    with ModelServer({"": [[Refuses(401), WRITE, WRITE], Says("Written.")]}) as server:
+        paused = await run_on(server, world, [first])
+        engine = world.engine(pool=(persona_on(server),), backends=frozenset({Backend.OPENAI_COMPATIBLE}))
+        holdfast.engine.build_agent = REAL_BUILD_AGENT
+        done = await engine.resume(paused.run_id, images=[second], by="ann")
+        count = len(server.received)
+        fork = await engine.fork(paused.run_id, "spec", images=[second, to_image(png(4), "c.png")])
+
+    assert (paused.state, done.state, fork.state) == (RunStatus.PAUSED, RunStatus.COMPLETED, RunStatus.COMPLETED)
+    seen = [images_in(received.body) for received in server.received]
+    assert seen[:count] == [[first.data], *[[first.data, second.data]] * (count - 1)]
+    assert seen[count:] == [[first.data, second.data, png(4)]] * (len(seen) - count)
+    [changed] = world.events(paused.run_id, "run.changed")
+    assert ([one["name"] for one in changed.payload["images"]], changed.payload["reopened"]) == (["b.png"], ["spec"])
 
 
 @ON_SQLITE

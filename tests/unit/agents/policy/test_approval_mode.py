@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.policy.approval_mode import kind_of, with_mode
+from holdfast.agents.policy.approval_mode import describe_kind, kind_of, with_mode
 from holdfast.agents.policy.judgement import Judgement, allowed, denied
 from holdfast.persona import ApprovalMode, Verdict
 
@@ -74,3 +74,26 @@ def test_a_line_that_may_do_more_is_of_no_kind(line: Any) -> None:
 def test_kinds_differ_by_the_rule_that_asked() -> None:
     args = {"command": "git push"}
     assert kind_of("execute", args, "publish") != kind_of("execute", args, "network")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("https://docs.python.org/3/", "docs.python.org:443"),
+        ("https://Docs.Python.org./other?x=1", "docs.python.org:443"),
+        ("http://docs.python.org/3/", "docs.python.org:80"),
+        ("https://docs.python.org:8443/", "docs.python.org:8443"),
+        ("https://docs.python.org@evil.example/", "evil.example:443"),
+        ("https://docs.python.org.evil.example/", "docs.python.org.evil.example:443"),
+    ],
+)
+def test_an_answer_about_a_page_covers_its_host_and_no_other(url: str, words: str) -> None:
+    kind = kind_of("web_fetch", {"url": url}, "network")
+
+    assert kind == {"tool": "web_fetch", "rule": "network", "words": words}
+    assert describe_kind(kind) == f"pages of {words}"
+
+
+def test_an_address_that_is_none_stands_alone() -> None:
+    assert kind_of("web_fetch", {"url": "file:///etc/passwd"}, "network") is None
+    assert kind_of("web_fetch", {}, "network") is None

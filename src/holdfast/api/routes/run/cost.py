@@ -11,13 +11,15 @@ from holdfast.api.schemas import RunIdPath
 from holdfast.api.serialize import find_template, to_usd
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.run.load import get_run
-from holdfast.persistence.runs import StoredRun, read_spent
+from holdfast.persistence.models import LedgerRow
+from holdfast.persistence.runs import StoredRun, list_unanswered, read_spent
 from holdfast.presentation.format import cost
 from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.run_fold.money import UsageTotal
 from holdfast.workflow import WorkflowTemplate
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
+_MOST_CALLS = 100
 
 
 class CostRow(BaseModel):
@@ -36,6 +38,15 @@ class CostTable(BaseModel):
     rows: list[CostRow] = Field(description="The dearest first.")
 
 
+class OpenCall(BaseModel):
+    call: str = Field(description="Its name in `POST /api/runs/{run_id}/budget/settlement`.", examples=["1a2b3c4d"])
+    step: str = Field(examples=["plan/1/turn1/m3"])
+    phase: str
+    model: str
+    since: str
+    usd: float = Field(description="What is reserved for it.")
+
+
 class RunCost(BaseModel):
     spent_usd: float = Field(description="Real money alone; that of a rehearsal is in `simulated_usd`.")
     simulated_usd: float
@@ -43,6 +54,7 @@ class RunCost(BaseModel):
     spent: str = Field(description="What was spent, in words.", examples=["$1.12", "rehearsal, $0.12 simulated"])
     reserved_usd: float = Field(description="For calls without an answer: under way, or over and perhaps paid.")
     perhaps_paid_usd: float = Field(description="The part of it whose calls are over without an answer.")
+    perhaps_paid: list[OpenCall] = Field(description="Those calls, the newest first, at most 100.")
     estimated_usd: float = Field(description="The part of what was spent that is estimated from a program's tokens.")
     input_tokens: int
     output_tokens: int
@@ -68,10 +80,22 @@ async def show_cost(run_id: RunIdPath, server: ServerDep, _identity: Viewer) -> 
         spent=f"rehearsal, {words}" if is_simulated and spent.simulated_micros else words,
         reserved_usd=to_usd(spent.reserved_micros),
         perhaps_paid_usd=to_usd(spent.unanswered_micros),
+        perhaps_paid=[_to_open_call(row) for row in await list_unanswered(server.db, stored.run.id, limit=_MOST_CALLS)],
         estimated_usd=to_usd(trace.money.estimated_micros),
         input_tokens=trace.money.total.input_tokens,
         output_tokens=trace.money.total.output_tokens,
         tables=[_to_table(by, sums, limits if by == "Phase" else {}) for by, sums in tables.items()],
+    )
+
+
+def _to_open_call(row: LedgerRow) -> OpenCall:
+    return OpenCall(
+        call=row.id,
+        step=row.step_key,
+        phase=row.phase_key,
+        model=row.model,
+        since=row.created_at,
+        usd=to_usd(row.amount_micros),
     )
 
 

@@ -21,8 +21,8 @@ from holdfast.engine.conversation.journal import (
     ROLE,
     is_conversation,
     message_event,
-    phase_message_event,
     read_conversation,
+    to_phase_message,
 )
 from holdfast.engine.conversation.mentioned_files import include_files
 from holdfast.engine.conversation.persona_choice import with_model
@@ -30,6 +30,7 @@ from holdfast.engine.run.create import check_seen
 from holdfast.engine.run.load import LoadedRun, load_run
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import HoldfastError, RunNotInState
+from holdfast.images import Image, check_images
 from holdfast.persistence.statements import insert_images
 from holdfast.persona import AgentPersona
 from holdfast.workflow import Phase
@@ -62,13 +63,15 @@ async def send(run_id: RunIdPath, body: SendMessage, server: ServerDep, identity
     state = RunStatus(loaded.stored.run.state)
     if not is_conversation(loaded.template):
         phase = _find_phase(loaded, body.phase)
-        content = await _with_files(server, loaded, body.text, loaded.personas.get(phase.role))
-        message = phase_message_event(loaded.run_id, body.text, content=content, phase=phase.key, by=identity.name)
-        (stored,) = await server.journal.append(loaded.run_id, [message])
+        content, images = await _with_files(server, loaded, body, loaded.personas.get(phase.role))
+        if images:
+            check_seen(images, [loaded.personas[phase.role]], server.config)
+        message = message_event(loaded.run_id, body.text, content=content, by=identity.name, images=images)
+        message = to_phase_message(message, phase.key)
+        (stored,) = await server.journal.append(loaded.run_id, [message], rows=insert_images(loaded.run_id, images))
         return SentMessage(run_id=loaded.run_id, state=state, seq=stored.seq)
     persona = await _find_persona(server, loaded, body)
-    content = await _with_files(server, loaded, body.text, persona or loaded.personas.get(ROLE))
-    images = to_images(body.images)
+    content, images = await _with_files(server, loaded, body, persona or loaded.personas.get(ROLE))
     if images:
         check_seen(images, [persona or await _find_partner(server, loaded)], server.config)
     message = message_event(loaded.run_id, body.text, content=content, persona=persona, by=identity.name, images=images)
@@ -90,16 +93,20 @@ def _find_phase(loaded: LoadedRun, key: str | None) -> Phase:
     )
 
 
-async def _with_files(server: Server, loaded: LoadedRun, text: str, persona: AgentPersona | None) -> str:
-    """Return the message as the agent is told it: with the files that it mentions, as far as they may be read."""
-    if "@" not in text or persona is None:
-        return ""
+async def _with_files(
+    server: Server, loaded: LoadedRun, body: SendMessage, persona: AgentPersona | None
+) -> tuple[str, tuple[Image, ...]]:
+    """Return the message as the agent is told it: with the files that it mentions, as far as they may be read, and with
+    the images, those among these files too."""
+    images = to_images(body.images)
+    if "@" not in body.text or persona is None:
+        return "", images
     try:
         repo = await server.engines.resolve_repository(loaded.stored.run.repo_path)
     except HoldfastError:
-        return ""  # it is not on this machine: the agent has the files in its own folder
-    mentioned = await asyncio.to_thread(include_files, text, Path(repo), persona.permissions)
-    return "\n".join([mentioned.content, *mentioned.refused])
+        return "", images  # it is not on this machine: the agent has the files in its own folder
+    mentioned = await asyncio.to_thread(include_files, body.text, Path(repo), persona.permissions)
+    return "\n".join([mentioned.content, *mentioned.refused]), check_images([*images, *mentioned.images])
 
 
 async def _find_partner(server: Server, loaded: LoadedRun) -> AgentPersona:

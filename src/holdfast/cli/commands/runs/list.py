@@ -48,6 +48,8 @@ def list_runs(
     elif found:
         rows = [_run_row(row) for row in found]
         print_text(table(rows, headings=_RUN_HEADINGS, elastic=(4, 3), optional=2, stacked=3))
+        if any(row.get("perhaps_paid_usd") for row in found):
+            print_text("? perhaps paid: for calls that ended without an answer. Which: holdfast budget RUN")
     elif state or workflow or repo or text or flow:
         print_text("No run matches.")
     else:
@@ -73,9 +75,14 @@ def _run_row(row: dict[str, Any]) -> list[str | Cell]:
         PurePath(row["repo_path"]).name,
         f"{row['workflow']}: {subject[:40]}" if subject else row["workflow"],
         _now(row),
-        "rehearsal" if row["is_simulated"] else f"${row['cost_usd'] - row['reserved_usd']:.4f}",
+        "rehearsal" if row["is_simulated"] else _spent(row),
         moment(row["created_at"]),
     ]
+
+
+def _spent(row: dict[str, Any]) -> str:
+    perhaps = f" + ${row['perhaps_paid_usd']:.4f}?" if row["perhaps_paid_usd"] else ""
+    return f"${row['cost_usd'] - row['reserved_usd']:.4f}{perhaps}"
 
 
 def _flow_row(row: dict[str, Any]) -> list[str | Cell]:

@@ -23,8 +23,10 @@ from holdfast.persistence.raw_sql import (
     get_run,
     read_approvals,
     read_artifacts,
+    read_payloads,
     read_phases,
     sum_costs,
+    sum_estimated,
     sum_unanswered,
 )
 
@@ -60,6 +62,10 @@ def show_run(run_id: RUN_ID, as_json: JSON = False, store: STORE = None) -> None
     waits = f" ({facts['pause_reason']})" if facts["pause_reason"] else ""
     print_text(f"{mark(state)} {paint(facts['workflow'], 'bold')} · {state}{waits} · {money}")
     print_text(f"  {_describe(facts)}")
+    if facts["perhaps_paid_usd"]:
+        print_text(f"  Calls that were perhaps paid, and how to settle them: holdfast budget {facts['run_id'][:8]}")
+    if facts["estimated_usd"]:
+        print_text(f"  ${facts['estimated_usd']:.4f} of it is estimated, from the tokens that a coding agent reported")
     print_text(f"  run {facts['run_id']}\n  on {facts['repo_path']} ({facts['base_branch']})")
     if order := _describe_order(facts):
         print_text(f"  {order}")
@@ -127,7 +133,8 @@ def read_run(run_id: str) -> dict[str, Any]:
         "cost_usd": _sum_usd(real),
         "simulated_usd": _sum_usd(row for row in spent if row["is_simulated"]),
         "unsettled_usd": _sum_usd(row for row in real if row["state"] == "reserved"),
-        "perhaps_paid_usd": sum_unanswered(run_id, is_driven=is_driven) / 1_000_000,
+        "perhaps_paid_usd": sum_unanswered([run_id]).get(run_id, 0) / 1_000_000,
+        "estimated_usd": sum_estimated(run_id) / 1_000_000,
     }
 
 
@@ -151,7 +158,9 @@ def _describe_images(run_id: str) -> list[str]:
     from holdfast.images import read_labels
     from holdfast.runtime.events import EventKind
 
-    return [str(label) for label in read_labels(find_last_payload(run_id, EventKind.RUN_CREATED).get("images"))]
+    payloads = read_payloads(run_id, EventKind.RUN_CREATED) + read_payloads(run_id, EventKind.RUN_CHANGED)
+    labels = [str(label) for payload in payloads for label in read_labels(payload.get("images"))]
+    return list(dict.fromkeys(labels))
 
 
 def _sum_usd(rows: "Iterable[dict[str, Any]]") -> float:

@@ -9,7 +9,7 @@ const NOTES = {
 	"run.failed": (p) => ["bad", `Run failed: ${errorText(p.error)}`],
 	"run.cancelled": (p) => ["idle", `Run aborted${by(p.by)}${said(p.reason)}`],
 	"run.cancel.requested": (p) => ["idle", `Abort asked for${by(p.by)}`],
-	"run.changed": (p) => ["idle", `Changed${by(p.by)}: ${[...("requirements_md" in p ? ["the requirements"] : []), ...Object.entries(p.personas ?? {}).map(([role, one]) => `${role} is ${one.name}`)].join(", ")}`],
+	"run.changed": (p) => ["idle", `Changed${by(p.by)}: ${[...("requirements_md" in p ? ["the requirements"] : []), ...imageNames(p), ...Object.entries(p.personas ?? {}).map(([role, one]) => `${role} is ${one.name}`)].join(", ")}`],
 	"phase.completed": (p, e) => ["good", `Phase “${laneOf(e).phase}” completed`],
 	"phase.failed": (p, e) => ["bad", `Phase “${laneOf(e).phase}” failed: ${errorText(p.error)}`],
 	"phase.reopened": (p, e) => ["waiting", `Phase “${laneOf(e).phase}” runs again${said(p.comment)}`],
@@ -28,6 +28,7 @@ const ANSWERS = { approve: "Approved", reject: "Rejected", request_changes: "Cha
 const by = (name) => (name ? ` by ${name}` : "");
 const said = (words) => (words ? `: ${words}` : "");
 
+const imageNames = ({ images }) => (Array.isArray(images) ? images.map((each) => str(each?.name)) : []);
 const str = (value) => (typeof value === "string" ? value : "");
 
 // Entries in order: `{ type: "phase" | "message" | "thought" | "tool" | "note", id, seq, ts, … }`; `version` grows when one changes.
@@ -53,7 +54,7 @@ export class Activity {
 			case "model.response":
 				return this.#answer(event, payload);
 			case "message.received":
-				return this.#push(event, { type: "person", text: str(payload.text), by: str(payload.by), phase: str(payload.phase) });
+				return this.#push(event, { type: "person", text: str(payload.text), by: str(payload.by), phase: str(payload.phase), images: imageNames(payload) });
 			case "step.completed":
 				return this.#deliver(payload);
 			case "reasoning.summary":

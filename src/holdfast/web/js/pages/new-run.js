@@ -3,6 +3,7 @@ import { firstLine } from "../format.js";
 import { fill, h } from "../h.js";
 import { EMPTY, findMistakes, fromRequest, toFieldErrors, toProblems, toRequest } from "../model/start-form.js";
 import { graph, graphLegend } from "../parts/graph.js";
+import { imagesField } from "../parts/images.js";
 import { markdown } from "../parts/text.js";
 import { busy, button, checked, chip, choice, loading, mark, note, problemNote, say } from "../parts/ui.js";
 import { navigate } from "../router.js";
@@ -61,6 +62,7 @@ async function open(place, form, { key, like, order, signal }) {
 		persona_overrides: rolesField((role, name) => set({ persona_overrides: { ...form.persona_overrides, [role]: name } })),
 		budget_usd: checked(optional("Limit in dollars"), input("budget_usd", { inputmode: "decimal", placeholder: "none of its own" })),
 	};
+	fields.images = imagesField(fields.requirements_md.element);
 	let known = { items: [], workspace_root: "" };
 	let listedFor, preview, timer, looking;
 	let workflows = [];
@@ -78,7 +80,7 @@ async function open(place, form, { key, like, order, signal }) {
 			why && note("waiting", h("strong", "You can look, but not start. "), why),
 			like && note("idle", "Filled in from ", h("a", { href: runUrl(like) }, "that run"), `, which stays as it is. Goes into the same queue, “${order.queue}”, with priority ${order.priority}.`),
 			part(null, fields.workflow.element),
-			part("The work", fields.requirements_md.element, fields.title.element),
+			part("The work", fields.requirements_md.element, fields.images.element, fields.title.element),
 			part("Where", h("div.where", fields.repo_path.element, fields.base_branch.element)),
 			part("Who does it", h("fieldset.choices.column", h("legend.unseen", "Models"), modes), fields.persona_overrides.element),
 			part("Money", fields.budget_usd.element),
@@ -178,7 +180,8 @@ async function open(place, form, { key, like, order, signal }) {
 	async function post() {
 		fill(trouble);
 		try {
-			const { run_id: runId } = await send("POST", "/api/runs", { ...toRequest(form), ...order }, { key, signal });
+			const images = await fields.images.read();
+			const { run_id: runId } = await send("POST", "/api/runs", { ...toRequest(form), ...order, ...(images.length && { images }) }, { key, signal });
 			keepDraft(null);
 			say("The run is started");
 			navigate(runUrl(runId));

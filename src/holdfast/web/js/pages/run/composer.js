@@ -1,12 +1,14 @@
 // Says something to the agent: the next message of a conversation, or a word to a phase that works.
 import { send } from "../../api.js";
 import { fill, h } from "../../h.js";
+import { imagesField } from "../../parts/images.js";
 import { button, field, keepDraft, options, problemNote, say } from "../../parts/ui.js";
 
 export function messageComposer(view) {
 	const element = h("form.composer.card.padded", { hidden: true, "aria-label": "Message to the agent", onsubmit: (event) => (event.preventDefault(), post()) });
 	const text = h("textarea", { rows: "2", maxlength: "100000", onkeydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && (event.preventDefault(), post()) });
 	const draft = keepDraft(text, `message-${view.run.run_id}`);
+	const pictures = imagesField(text);
 	const trouble = h("div");
 	const phase = h("select.input", { "aria-label": "To the agent of" });
 	let drawn = "";
@@ -17,8 +19,10 @@ export function messageComposer(view) {
 		isSending = true;
 		fill(trouble);
 		try {
-			await send("POST", view.api("/messages"), { text: text.value, ...(phase.value && { phase: phase.value }) });
+			const images = await pictures.read();
+			await send("POST", view.api("/messages"), { text: text.value, ...(phase.value && { phase: phase.value }), ...(images.length && { images }) });
 			text.value = "";
+			pictures.clear();
 			draft.clear();
 			say("Sent.");
 		} catch (error) {
@@ -40,7 +44,7 @@ export function messageComposer(view) {
 		const isFocused = document.activeElement === text;
 		fill(phase, options(phases.map((key) => [key])));
 		const stop = canStop && button("Stop the answer", () => send("POST", view.api("/pause")).then(() => view.refresh(), view.notice.bind(view)), { why: view.run.refusals.pause });
-		fill(element, field(label, text, `${hint} Ctrl and Enter sends it.`), trouble, h("div.buttons", phases.length > 0 && phase, button("Send", post, { kind: "main", why }), stop));
+		fill(element, field(label, text, `${hint} Ctrl and Enter sends it.`), pictures.element, trouble, h("div.buttons", phases.length > 0 && phase, button("Send", post, { kind: "main", why }), stop));
 		if (isFocused) text.focus();
 	}
 

@@ -12,15 +12,18 @@ export function cost(panel, view) {
 	return { update };
 }
 
-function figuresOf(run, { spent, reserved_usd: reserved, input_tokens: input, output_tokens: output, tables, ...sums }) {
+function figuresOf(run, { spent, reserved_usd: reserved, perhaps_paid: open, input_tokens: input, output_tokens: output, tables, ...sums }) {
+	const unanswered = sums.perhaps_paid_usd;
 	if (!sums.spent_usd && !sums.simulated_usd && !reserved) return h("div.card", empty("Nothing spent", "No model call has been paid for."));
 	const figures = [
 		["Spent", spent, limitBar(run)],
-		["Reserved for calls without an answer", money(reserved), h("p.small.soft", "Under way, or cut off by a crash and perhaps paid.")],
+		["Reserved for calls under way", money(reserved - unanswered), h("p.small.soft", "Counts against the limits.")],
+		unanswered && ["Perhaps paid", money(unanswered), h("p.small.soft", "For calls that ended without an answer. Counts against the limits.")],
+		sums.estimated_usd && ["Estimated", money(sums.estimated_usd), h("p.small.soft", "Of what was spent: from the tokens that a program reported.")],
 		["Tokens", `${count(input)} in`, h("p.small.soft.num", `${count(output)} out`)],
-	];
+	].filter(Boolean);
 	const figure = ([label, value, more]) => h("div.card.padded", h("div.small.soft", label), h("div.big.num", value), more);
-	return [h("div.cost-figures", figures.map(figure)), tables.map((each) => tableOf(each, sums.is_simulated ? "Simulated" : "Spent"))];
+	return [h("div.cost-figures", figures.map(figure)), open.length ? openCalls(run, open) : null, tables.map((each) => tableOf(each, sums.is_simulated ? "Simulated" : "Spent"))];
 }
 
 function limitBar({ budget_usd: budget, cost_usd: cost, simulated_usd: simulated, is_simulated: isRehearsal }) {
@@ -28,6 +31,14 @@ function limitBar({ budget_usd: budget, cost_usd: cost, simulated_usd: simulated
 	if (budget === null) return h("p.small.soft", "No limit of its own.");
 	const meter = { min: 0, max: 1, low: 0.7, high: 0.9, optimum: 0, value: Math.min(1, spent / budget), "aria-label": "Part of the budget that is used" };
 	return h("div", h("meter", meter), h("p.small.soft.num", `of ${money(budget)}`));
+}
+
+function openCalls(run, calls) {
+	const line = ({ call, step, model, usd }) => h("tr", h("td.foreign", step), h("td.foreign", model), h("td.num", money(usd)), h("td", h("code", call.slice(0, 8))));
+	const heads = ["Call without an answer", "Model", "Perhaps paid", "Its name"].map((title, at) => h(at === 2 ? "th.num" : "th", { scope: "col" }, title));
+	const table = h("table.table.cost", h("thead", h("tr", heads)), h("tbody", calls.map(line)));
+	const how = h("p.small.soft.padded", "If you know what one has cost: ", h("code", `holdfast budget ${run.run_id.slice(0, 8)} --settle NAME=USD`));
+	return scrollable("div.card", "Calls that were perhaps paid", table, how);
 }
 
 function tableOf({ by, has_limits: hasLimits, rows }, amount) {

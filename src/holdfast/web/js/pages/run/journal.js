@@ -58,8 +58,8 @@ const DRAW = {
 		if (text) return h("div.said", markdown(text), state === "open" && h("span.caret", { "aria-hidden": "true" }));
 		return h("div.said", h("p.soft", state === "open" ? mark("busy", "The model is thinking…") : "(no text; see its calls)"));
 	},
-	person: ({ text, by, phase, isRead }) =>
-		h("div.person", h("p.small.soft", h("span.foreign", by || "Somebody"), phase && [` to “${phase}”`, isRead ? ", read" : ", not read yet"]), markdown(text)),
+	person: ({ text, by, phase, isRead, images }) =>
+		h("div.person", h("p.small.soft", h("span.foreign", by || "Somebody"), phase && [` to “${phase}”`, isRead ? ", read" : ", not read yet"]), markdown(text), images.map((name) => h("p.small.soft.foreign", `with ${name}`))),
 	thought: ({ text }) => folded("What the model thought", text),
 	note: ({ tone, text }) => h(`p.mark.tone-${tone}`, shape(tone), h("span.foreign", text)),
 	tool({ state, name, args, output, outcome, took }, isOpen) {
