@@ -24,6 +24,8 @@ def test_approving_from_the_inbox_lets_the_run_complete(served: Served, open_pag
     expect(card).to_contain_text("Valid by t/note@1")
     expect(card).to_contain_text("Phase “final” starts.")
     expect(card.locator(".document")).to_contain_text("Points")
+    subject = card.locator(".approval-subject")  # at full height: nothing scrolls inside
+    assert subject.evaluate("(each) => each.scrollHeight - each.clientHeight") == 0
     card.get_by_role("button", name="Approve and continue").dblclick()
 
     expect(page.locator(".run-status")).to_contain_text("Completed")

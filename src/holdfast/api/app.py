@@ -45,6 +45,7 @@ from holdfast.api.routes.run import (
     control,
     cost,
     diff,
+    document,
     merge,
     messages,
     outcome,
@@ -63,7 +64,19 @@ ROUTE_MODULES = (
     *(runs, control, preview, request, events, messages, merge, artifacts, diff, report, conversations, approvals),
     *(flows, workflows, personas, health, budget, sessions, tokens),
     *(workers, limits, schedules),
-    *(overview, inbox, plan, outcome, timeline, cost, changes, statistics, repositories, checks),  # for the pages
+    *(
+        overview,
+        inbox,
+        plan,
+        outcome,
+        timeline,
+        cost,
+        changes,
+        document,
+        statistics,
+        repositories,
+        checks,
+    ),  # for the pages
 )
 _DESCRIPTION = """Start, watch and steer runs of agent work.
 
