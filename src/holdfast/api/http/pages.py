@@ -20,6 +20,7 @@ WEB_DIR = Path(__file__).parents[2] / "web"
 PAGE_PATHS = (
     "/",
     "/runs/{rest:path}",
+    "/compare",
     "/inbox",
     "/flows",
     "/flows/{rest:path}",

@@ -48,6 +48,8 @@ LEAST_ROLE = {
     ("GET", "/api/approvals/{approval_id}/changes"): "viewer",
     ("GET", "/api/approvals/{approval_id}/document"): "viewer",
     ("GET", "/api/runs/{run_id}/document"): "viewer",
+    ("GET", "/api/runs/{run_id}/comparison"): "viewer",
+    ("GET", "/api/runs/{run_id}/comparison/changes"): "viewer",
     ("GET", "/api/runs/{run_id}/plan"): "viewer",
     ("GET", "/metrics"): "viewer",
     ("POST", "/api/runs/{run_id}/budget/settlement"): "approver",

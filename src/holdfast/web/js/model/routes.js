@@ -2,6 +2,7 @@
 export const routes = [
 	{ path: "/", name: "runs" },
 	{ path: "/runs/:runId/:tab?", name: "runs", file: "run" },
+	{ path: "/compare", name: "runs", file: "compare" },
 	{ path: "/inbox", name: "inbox" },
 	{ path: "/flows/:runId?", name: "flows" },
 	{ path: "/new", name: "new-run" },
