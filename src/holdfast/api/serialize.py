@@ -21,7 +21,7 @@ from holdfast.api.schemas import (
 )
 from holdfast.catalog.lookup import CatalogEntry
 from holdfast.engine.run.load import read_template
-from holdfast.enums import Role, RunStatus
+from holdfast.enums import Backend, Role, RunStatus
 from holdfast.errors import CursorInvalid, TemplateLoadFailed
 from holdfast.persistence.listings import ListedRun
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
@@ -145,6 +145,12 @@ def find_template(stored: StoredRun) -> WorkflowTemplate | None:
         return None
 
 
+def find_deaf_phases(stored: StoredRun, template: WorkflowTemplate | None) -> list[str]:
+    """Find the phases whose agent reads no messages while it works."""
+    roles = {role for role, (binding, _persona) in stored.bindings.items() if binding.backend == Backend.COMMAND}
+    return [phase.key for phase in template.phases if phase.role in roles] if template is not None else []
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """What the database holds of a run, as far as its page shows it; `events` are the last ones."""
@@ -180,7 +186,7 @@ def to_detail(record: RunRecord, *, reason: str | None, trace: RunTrace, role: R
             "sandbox": describe_sandbox(trace.progress.sandbox, trace.progress.unsandboxed_by),
             "telling": describe_run(facts, trace),
             "refusals": find_refusals(facts, role),
-            "message_box": describe_message_box(facts, run.workflow, role),
+            "message_box": describe_message_box(facts, run.workflow, role, find_deaf_phases(stored, template)),
             "unsettled_usd": to_usd(record.spent.reserved_micros),
             "budget_usd": None if run.budget_micros is None else to_usd(run.budget_micros),
             "final_report_path": run.final_report_path,

@@ -25,6 +25,7 @@ PAGE_PATHS = (
     "/flows",
     "/flows/{rest:path}",
     "/new",
+    "/talk",
     "/workflows",
     "/workflows/{rest:path}",
     "/personas",

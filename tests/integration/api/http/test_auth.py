@@ -36,6 +36,7 @@ LEAST_ROLE = {
     ("GET", "/api/statistics"): "viewer",
     ("GET", "/api/personas/availability"): "viewer",
     ("GET", "/api/repositories"): "operator",
+    ("GET", "/api/repositories/files"): "operator",
     ("POST", "/api/runs/preview"): "operator",
     ("GET", "/api/runs/{run_id}/request"): "viewer",
     ("GET", "/api/checks"): "operator",

@@ -6,6 +6,7 @@ export const routes = [
 	{ path: "/inbox", name: "inbox" },
 	{ path: "/flows/:runId?", name: "flows" },
 	{ path: "/new", name: "new-run" },
+	{ path: "/talk", name: "talk" },
 	{ path: "/workflows/:workflow?", name: "workflows" },
 	{ path: "/personas/:persona?", name: "personas" },
 	{ path: "/budget", name: "budget" },

@@ -1,19 +1,21 @@
 // Says something to the agent: the next message of a conversation, or a word to a phase that works.
 import { send } from "../../api.js";
 import { fill, h } from "../../h.js";
+import { completeFiles } from "../../parts/file-completion.js";
 import { button, field, keepDraft, options, problemNote, say } from "../../parts/ui.js";
 
 export function messageComposer(view) {
 	const element = h("form.composer.card.padded", { hidden: true, "aria-label": "Message to the agent", onsubmit: (event) => (event.preventDefault(), post()) });
 	const text = h("textarea", { rows: "2", maxlength: "100000", onkeydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && (event.preventDefault(), post()) });
 	const draft = keepDraft(text, `message-${view.run.run_id}`);
+	completeFiles(text, () => view.run.repo_path);
 	const trouble = h("div");
 	const phase = h("select.input", { "aria-label": "To the agent of" });
 	let drawn = "";
 	let isSending = false;
 
 	async function post() {
-		if (isSending || !text.value.trim()) return text.focus();
+		if (isSending || view.run.message_box?.why || !text.value.trim()) return text.focus();
 		isSending = true;
 		fill(trouble);
 		try {
@@ -40,7 +42,7 @@ export function messageComposer(view) {
 		const isFocused = document.activeElement === text;
 		fill(phase, options(phases.map((key) => [key])));
 		const stop = canStop && button("Stop the answer", () => send("POST", view.api("/pause")).then(() => view.refresh(), view.notice.bind(view)), { why: view.run.refusals.pause });
-		fill(element, field(label, text, `${hint} Ctrl and Enter sends it.`), trouble, h("div.buttons", phases.length > 0 && phase, button("Send", post, { kind: "main", why }), stop));
+		fill(element, field(label, text, `${hint} Ctrl and Enter sends it.`), trouble, h("div.buttons", phases.length > 0 && phase, button("Send", post, { kind: "main", why }), stop, why && h("span.small.soft", why)));
 		if (isFocused) text.focus();
 	}
 

@@ -22,7 +22,10 @@ export function activity(panel, view) {
 	const box = followBox(() => box.checked && jump());
 	let shown = SHOWN;
 	const composer = messageComposer(view);
-	panel.append(h("div.panel-bar", earlier, followLabel(box), button("Jump to the latest", jump, { kind: "tiny" })), list, composer.element);
+	panel.append(h("div.panel-bar", earlier, followLabel(box), button("Jump to the latest", jump, { kind: "tiny" })), list);
+	// In a conversation one decides where one reads, between what was said and what one says next.
+	if (view.run.workflow === "conversation") panel.append(view.approvals);
+	panel.append(composer.element);
 
 	function update() {
 		const { entries } = view.activity;
@@ -47,7 +50,7 @@ export function activity(panel, view) {
 	}
 
 	update();
-	return { update, follow: () => box.click() };
+	return { update, follow: () => box.click(), leave: () => view.tabs.before(view.approvals) };
 }
 
 const folded = (label, text) => lazy(h("details", h("summary.soft.small", label)), () => markdown(text));
