@@ -1,5 +1,6 @@
 """Conversations: both sides, the next message, stopping an answer; and a word to a phase that works."""
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -20,11 +21,20 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_a_conversation_has_both_sides_a_composer_and_a_place_in_list_and_inbox(
     slow: Served, open_page: OpenPage, shoot: Callable[[Page, str], None]
 ) -> None:
-    body = {"repo_path": str(slow.repo), "text": f"Where is the sum made? {HARM}", "simulate": True}
-    with slow.client() as client:
-        run_id = client.post("/api/conversations", json=body).json()["run_id"]
+    page = open_page(slow, "/talk")
+    page.get_by_label("Repository").fill(str(slow.repo))
+    message = page.get_by_label("Your message")
+    message.fill(f"Where is the sum made? {HARM}")
+    message.press_sequentially(" @hop")
+    expect(page.get_by_role("listbox", name="Files").get_by_role("option")).to_have_text("shop.py")
+    check_access(page)
+    message.press("Enter")
+    expect(message).to_have_value(f"Where is the sum made? {HARM} @shop.py ")
+    page.get_by_label("Rehearse with").press("Space")
+    message.press("Control+Enter")
+    expect(page).to_have_url(re.compile("/runs/"))
+    run_id = page.url.rpartition("/")[2]
     slow.wait_for(run_id, "paused")
-    page = open_page(slow, f"/runs/{run_id}")
     list_ = page.locator(".activity")
 
     expect(list_.locator(".person")).to_contain_text(HARM)
@@ -50,6 +60,26 @@ def test_a_conversation_has_both_sides_a_composer_and_a_place_in_list_and_inbox(
     expect(page.locator(".inbox-list")).to_contain_text("Your turn")
     page.goto(slow.url)
     expect(page.locator(".runs tbody")).to_contain_text("Where is the sum made?")
+
+
+def test_one_decides_in_a_conversation_where_one_reads_it(slow: Served, open_page: OpenPage) -> None:
+    body = {"repo_path": str(slow.repo), "text": "run git push --dry-run", "simulate": True}
+    with slow.client() as client:
+        run_id = client.post("/api/conversations", json=body).json()["run_id"]
+    slow.wait_for(run_id, "paused")
+    page = open_page(slow, f"/runs/{run_id}")
+
+    card = page.locator(".panel .activity + .stack .approval")  # behind what was said, before what is said next
+    expect(card).to_contain_text("$ git push --dry-run")
+    check_access(page)
+    page.get_by_role("link", name="Timeline").click()
+    expect(page.locator(".approval")).to_be_visible()
+    page.get_by_role("link", name="Activity").click()
+    card.get_by_role("button", name="Reject…").press("Enter")
+    page.get_by_role("dialog").get_by_role("button", name="Reject").press("Enter")
+
+    expect(page.locator(".activity")).to_contain_text("Rejected by admin")
+    expect(card).to_have_count(0)
 
 
 def test_a_phase_at_work_hears_a_person_before_its_next_call(slow: Served, open_page: OpenPage) -> None:

@@ -4,7 +4,9 @@ import re
 
 from playwright.sync_api import expect
 from tests.browser.conftest import OpenPage
+from tests.browser.test_everyone import check_access
 from tests.support.browser_world import Served
+from tests.support.progress_limit import wait_until
 
 
 def waiting_run(served: Served, title: str, workflow: str = "asking") -> str:
@@ -24,6 +26,8 @@ def test_approving_from_the_inbox_lets_the_run_complete(served: Served, open_pag
     expect(card).to_contain_text("Valid by t/note@1")
     expect(card).to_contain_text("Phase “final” starts.")
     expect(card.locator(".document")).to_contain_text("Points")
+    subject = card.locator(".approval-subject")  # at full height: nothing scrolls inside
+    assert subject.evaluate("(each) => each.scrollHeight - each.clientHeight") == 0
     card.get_by_role("button", name="Approve and continue").dblclick()
 
     expect(page.locator(".run-status")).to_contain_text("Completed")
@@ -98,6 +102,7 @@ def test_aborting_asks_first_says_what_stays_and_records_the_reason(served: Serv
 
 def test_a_fork_begins_before_a_phase_and_opens(served: Served, open_page: OpenPage) -> None:
     run_id = served.start_run("plain", title="Trunk")
+    other = served.start_run("plain", title="Another", requirements_md="# Something else\n\n- and more")
     served.wait_for(run_id, "completed")
     page = open_page(served, f"/runs/{run_id}?row=final")
 
@@ -110,6 +115,39 @@ def test_a_fork_begins_before_a_phase_and_opens(served: Served, open_page: OpenP
     expect(page.locator("h1")).to_have_text("Branch")
     expect(page.locator(".facts").first).to_contain_text("forked from")
     expect(page.locator(".run-status")).to_contain_text("Completed")
+    page.get_by_role("link", name="compare").click()
+    compared = page.get_by_role("region", name="The two runs")
+    expect(compared.get_by_role("columnheader").first).to_contain_text("Trunk")
+    expect(compared.get_by_role("row", name=re.compile("^Cost"))).to_contain_text("simulated")
+    expect(page.get_by_text("the same in both")).to_have_count(2)
+    expect(page.get_by_role("heading", name="No changes")).to_be_visible()
+    served.wait_for(other, "completed")
+    page.goto(f"{served.url}/compare?runs={run_id},{other}")
+    page.locator("summary").filter(has_text="final").press("Enter")
+    expect(page.locator("details tr.add").first).to_be_visible()
+    check_access(page)
+
+
+def test_several_runs_are_aborted_and_retried_together(served: Served, open_page: OpenPage) -> None:
+    waiting = [waiting_run(served, f"Together {number}") for number in (1, 2)]
+    failed = served.start_run("plain", title="Together 3", persona_overrides={"author": "z-spoiler"})
+    served.wait_for(failed, "failed")
+    page = open_page(served, "/?text=Together")
+    for number in (1, 2, 3):
+        page.get_by_label(f"Choose Together {number}").check()
+
+    page.get_by_role("button", name="Abort 2…").press("Enter")
+    page.get_by_role("dialog").get_by_role("button", name="Abort 2 runs").press("Enter")
+    expect(page.locator(".bulk")).to_contain_text("1 run chosen")
+    page.get_by_role("button", name="Retry 1…").press("Enter")
+    page.get_by_role("dialog").get_by_role("button", name="Retry 1 run").press("Enter")
+
+    expect(page.locator(".bulk")).to_be_empty()
+    for run_id in waiting:
+        served.wait_for(run_id, "cancelled")
+    with served.client() as client:
+        history = f"/api/runs/{failed}/history"
+        wait_until(lambda: "run.resumed" in client.get(history).text, lambda: client.get(history).text)
 
 
 def test_a_run_out_of_money_goes_on_after_a_top_up(served: Served, open_page: OpenPage) -> None:

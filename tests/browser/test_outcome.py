@@ -32,6 +32,9 @@ def test_a_finished_run_opens_on_its_result_and_is_not_plain_green(
     assert page.evaluate("window.hurt") is None
     expect(panel.locator("img")).to_have_count(0)
     expect(panel.get_by_text(HARM).first).to_be_visible()
+    panel.get_by_role("link", name="Read what phase “review” handed in").click()
+    expect(panel.locator(".document .headline")).to_have_text("The review asks for changes.")
+    expect(panel.locator(".document")).to_contain_text("Findings 1 major, 1 note")
     page.goto(served.url)
     expect(page.locator(".runs tbody tr").filter(has_text="Write notes")).to_contain_text("Changes wanted")
 

@@ -1,11 +1,15 @@
 """Reading what was made: a difference with its files, its words and its colours, and comments that become a request."""
 
+import json
 import re
 
 from playwright.sync_api import Page, expect
+from pydantic import TypeAdapter
 from tests.browser.conftest import OpenPage
 from tests.browser.test_everyone import HOSTILE, Shoot, check_access
 from tests.support.browser_world import Served
+
+from holdfast.presentation.artifact_document import ArtifactDocument, to_document
 
 DRAW = """async ([files, isDeciding]) => {
     const { changesView } = await import("/js/parts/diff-view.js");
@@ -15,6 +19,18 @@ DRAW = """async ([files, isDeciding]) => {
     main.replaceChildren(h("h1", "Review"), ...(isDeciding ? [request] : []));
     main.append(changesView({ files, summary: "3 files, +9 −1" }));
 }"""
+
+READ = """async (documents) => {
+    const { documentView } = await import("/js/parts/document.js");
+    document.querySelector("main").append(...documents.map(documentView));
+}"""
+ARTIFACTS = {
+    "dev/plan@1": {"summary": HOSTILE, "steps": [{"title": HOSTILE, "changes": HOSTILE, "files": [HOSTILE]}]},
+    "dev/spec@1": {"requirements": HOSTILE, "acceptance_criteria": [{"text": HOSTILE, HOSTILE: HOSTILE}]},
+    "dev/review@1": {"verdict": HOSTILE, "findings": [{"severity": HOSTILE, "where": HOSTILE, "what": HOSTILE}]},
+    "dev/change@1": {"files": [{"path": "a/" * 200, "change": HOSTILE}], "commands": [{"outcome": "failed"}]},
+    "own/thing@1": {HOSTILE: {HOSTILE: [[HOSTILE]]}, "empty": ""},
+}
 
 
 def draw(page: Page, files: list[dict[str, object]], *, is_deciding: bool = False) -> None:
@@ -52,6 +68,23 @@ def test_files_words_and_colours_are_shown_and_text_stays_text(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.get_by_role("navigation", name="Changed files").get_by_role("button", name=re.compile("uv.lock")).click()
     expect(page.get_by_text("locked")).to_be_visible()
+
+
+def test_artifacts_have_views_by_their_schema_and_text_stays_text(served: Served, open_page: OpenPage) -> None:
+    page = open_page(served, "/health", width=390)
+    expect(page.locator("h1")).to_have_text("Health")
+    documents = [to_document(schema_id, json.dumps(value)) for schema_id, value in ARTIFACTS.items()]
+
+    page.evaluate(READ, TypeAdapter(list[ArtifactDocument]).dump_python(documents, mode="json"))
+
+    expect(page.locator(".document")).to_have_count(len(ARTIFACTS))
+    expect(page.locator(".doc-steps > li .doc-head")).to_contain_text("<script>")
+    expect(page.locator(".doc-items .mark.tone-bad")).to_have_text("failed")
+    expect(page.locator(".headline")).to_contain_text("Its verdict is")
+    check_access(page)
+    assert page.evaluate("window.hurt") is None
+    assert page.locator("main img, main script").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_a_comment_on_a_line_goes_into_the_request_with_keys_alone(served: Served, open_page: OpenPage) -> None:

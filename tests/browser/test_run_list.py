@@ -15,7 +15,7 @@ from tests.browser.test_everyone import HOSTILE, Shoot, check_access
 from tests.support.browser_world import Served
 
 from holdfast.persistence.db import Database
-from holdfast.persistence.models import RunRow, WorkflowTemplateRow
+from holdfast.persistence.models import LedgerRow, RunRow, WorkflowTemplateRow
 from holdfast.persistence.statements.table import to_time_text
 from holdfast.runtime.events import create_event
 from holdfast.runtime.stores import open_journal
@@ -41,6 +41,8 @@ async def fill_store(data_dir: Path) -> None:
     async with db.session() as session, session.begin():
         await session.execute(insert(WorkflowTemplateRow), [{"id": "t", "name": "many", "hash": "h"}])
         await session.execute(insert(RunRow), runs)
+        costs = [{"id": f"l{number}", "run_id": f"run-{number:05}", "amount_micros": number} for number in range(501)]
+        await session.execute(insert(LedgerRow), costs)
     async with open_journal(db.store) as journal:
         await journal.append("run-00000", [create_event("run-00000", "run.failed", error={"message": "No."})])
     await db.dispose()
@@ -69,6 +71,21 @@ def test_runs_are_found_by_person_repository_and_day(listed: Served, open_page: 
     page.goto(f"{listed.url}/?since=2026-03-01T10:30:00Z&person=ben")
     expect(rows).to_have_count(1)
     expect(page.locator("th").first).to_have_text("Run")
+
+
+def test_the_list_is_ordered_by_cost_over_all_its_pages(listed: Served, open_page: OpenPage) -> None:
+    page = open_page(listed)
+    rows = page.locator(".runs tbody tr:not(.spacer)")
+    page.get_by_role("button", name="Cost").press("Enter")
+    expect(rows.first).to_contain_text("No. 500")
+    expect(page).to_have_url(re.compile("order=costliest"))
+    expect(page.get_by_role("columnheader", name="Cost")).to_have_attribute("aria-sort", "descending")
+    expect(page.get_by_text("More below…")).to_be_attached()
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    expect(page.locator(".runs").get_by_text("No. 395", exact=True)).to_be_attached()  # of the second page
+    page.evaluate("scrollTo(0, 0)")
+    page.get_by_role("button", name="Cost").press("Enter")
+    expect(rows.first).to_contain_text("No. 0")
 
 
 def test_a_stretch_of_the_plot_filters_and_its_dots_are_reached_by_keys(listed: Served, open_page: OpenPage) -> None:

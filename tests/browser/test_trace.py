@@ -1,6 +1,7 @@
 """The trace of a run: each call with what went in and out, found again by filters, at any length, with keys alone."""
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from sqlalchemy import insert
 from tests.browser.conftest import OpenPage
 from tests.browser.test_everyone import HOSTILE, Shoot, check_access
 from tests.support.browser_world import Served
+from tests.support.progress_limit import wait_until
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunPhaseRow, RunRow, WorkflowTemplateRow
@@ -184,6 +186,23 @@ def test_a_model_call_tells_what_was_sent_and_nothing_of_it_is_markup(
     page.goto(page.url)
     expect(detail).to_contain_text("first")
     assert page.evaluate("window.hurt") is None
+
+
+def test_a_call_of_long_ago_is_linked_to_copied_and_the_history_downloaded(traced: Served, open_page: OpenPage) -> None:
+    page = open_page(traced, f"/runs/{LONG}/activity?entry=32")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    entry = page.locator(".pointed")
+
+    expect(entry).to_contain_text("exit 3")
+    expect(entry.locator(".numbered .line")).to_have_text("output of number 7")
+    expect(entry).to_be_in_viewport()
+    for name, copied in (("Copy output", "output of number 7"), ("Copy link", page.url)):
+        entry.get_by_role("button", name=name).press("Enter")
+        wait_until(lambda copied=copied: page.evaluate("navigator.clipboard.readText()") == copied)
+    with page.expect_download() as downloading:
+        page.get_by_role("link", name="Download history").press("Enter")
+    history = downloading.value.path().read_text().splitlines()
+    assert json.loads(history[-1])["kind"] == "run.completed"
 
 
 @pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1024, "light"), (1440, "dark")])

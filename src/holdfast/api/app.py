@@ -42,9 +42,11 @@ from holdfast.api.routes import (
 from holdfast.api.routes.run import (
     artifacts,
     changes,
+    comparison,
     control,
     cost,
     diff,
+    document,
     merge,
     messages,
     outcome,
@@ -63,7 +65,8 @@ ROUTE_MODULES = (
     *(runs, control, preview, request, events, messages, merge, artifacts, diff, report, conversations, approvals),
     *(flows, workflows, personas, health, budget, sessions, tokens),
     *(workers, limits, schedules),
-    *(overview, inbox, plan, outcome, timeline, cost, changes, statistics, repositories, checks),  # for the pages
+    *(overview, inbox, plan, outcome, timeline, cost, changes, comparison, document),  # for the pages
+    *(statistics, repositories, checks),  # for the pages too
 )
 _DESCRIPTION = """Start, watch and steer runs of agent work.
 

@@ -12,10 +12,12 @@ from pydantic import BaseModel, Field
 
 from holdfast.api.server.server import Server
 from holdfast.engine.patch import UNFINISHED, find_unfinished, order_trees, read_patch
+from holdfast.engine.run.load import get_run
 from holdfast.engine.run.local_files import bring_files
 from holdfast.enums import RunStatus
+from holdfast.errors import ArtifactNotFound
 from holdfast.persistence.models import ArtifactRow
-from holdfast.persistence.runs import StoredRun
+from holdfast.persistence.runs import StoredRun, read_artifacts
 from holdfast.presentation.diff import DiffLine, FileDiff, Pair, compare, parse_patch, to_pairs
 from holdfast.presentation.diff_marks import add_marks, is_generated
 from holdfast.presentation.format import plural
@@ -84,6 +86,15 @@ def find_artifact(rows: list[ArtifactRow], name: str, attempt: int | None) -> Ar
     ]
     accepted = [row for row in named if row.state == "accepted"]
     return next(reversed(accepted or named), None)
+
+
+async def get_artifact(server: Server, run_id: str, name: str, attempt: int | None) -> ArtifactRow:
+    """Return an artifact by its phase, path or file name. Raises `ArtifactNotFound`, or `RunNotFound`."""
+    stored = await get_run(server.db, run_id)
+    row = find_artifact(await read_artifacts(server.db, stored.run.id), name, attempt)
+    if row is None:
+        raise ArtifactNotFound(f"Run {stored.run.id} has no artifact of that name.", hint="Its details list them.")
+    return row
 
 
 def to_download_headers(name: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ import binascii
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -20,10 +21,11 @@ from holdfast.api.schemas import (
 )
 from holdfast.catalog.lookup import CatalogEntry
 from holdfast.engine.run.load import read_template
-from holdfast.enums import Role, RunStatus
+from holdfast.enums import Backend, Role, RunStatus
 from holdfast.errors import CursorInvalid, TemplateLoadFailed
 from holdfast.persistence.listings import ListedRun
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
+from holdfast.persistence.run_order import ListOrder, ListPlace
 from holdfast.persistence.runs import Spending, StoredRun
 from holdfast.presentation.format import cost, describe_sandbox
 from holdfast.presentation.message_box import describe_message_box
@@ -143,6 +145,12 @@ def find_template(stored: StoredRun) -> WorkflowTemplate | None:
         return None
 
 
+def find_deaf_phases(stored: StoredRun, template: WorkflowTemplate | None) -> list[str]:
+    """Find the phases whose agent reads no messages while it works."""
+    roles = {role for role, (binding, _persona) in stored.bindings.items() if binding.backend == Backend.COMMAND}
+    return [phase.key for phase in template.phases if phase.role in roles] if template is not None else []
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """What the database holds of a run, as far as its page shows it; `events` are the last ones."""
@@ -178,7 +186,7 @@ def to_detail(record: RunRecord, *, reason: str | None, trace: RunTrace, role: R
             "sandbox": describe_sandbox(trace.progress.sandbox, trace.progress.unsandboxed_by),
             "telling": describe_run(facts, trace),
             "refusals": find_refusals(facts, role),
-            "message_box": describe_message_box(facts, run.workflow, role),
+            "message_box": describe_message_box(facts, run.workflow, role, find_deaf_phases(stored, template)),
             "unsettled_usd": to_usd(record.spent.reserved_micros),
             "budget_usd": None if run.budget_micros is None else to_usd(run.budget_micros),
             "final_report_path": run.final_report_path,
@@ -264,21 +272,54 @@ def to_catalog_item(entry: CatalogEntry[Any]) -> CatalogItem:
     )
 
 
-def to_cursor(created_at: str, row_id: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([created_at, row_id]).encode()).decode().rstrip("=")
+def to_cursor(*parts: str | int) -> str:
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
 
 
 def from_cursor(cursor: str) -> tuple[str, str]:
     """Return the time of creation and the id that a cursor stands for. Raises `CursorInvalid`."""
+    parts = _read_cursor(cursor)
+    if len(parts) != 2 or not all(isinstance(part, str) for part in parts):
+        raise _cursor_error()
+    return str(parts[0]), str(parts[1])
+
+
+def to_run_cursor(place: ListPlace, last: ListedRun) -> str:
+    """Return where the list of runs goes on behind the last one of a page."""
+    return to_cursor(place.order.value, place.at, *last.place)
+
+
+def from_run_cursor(cursor: str, order: ListOrder) -> ListPlace:
+    """Return where the next page of runs begins. Raises `CursorInvalid`, also for a cursor of another order."""
+    parts = _read_cursor(cursor)
+    if len(parts) < 3 or parts[0] != order.value:
+        raise _cursor_error()
+    place = ListPlace(order, str(parts[1]), tuple(parts[2:]))
+    if not place.is_valid() or not _is_time(place.at):
+        raise _cursor_error()
+    return place
+
+
+def _read_cursor(cursor: str) -> list[str | int]:
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        created_at, run_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        parts = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        texts = [part for part in parts if isinstance(part, str)]
+        "".join(texts).encode()
     except (ValueError, TypeError, binascii.Error, RecursionError) as error:
-        raise CursorInvalid("The cursor is not one of this server's.") from error
-    if not (isinstance(created_at, str) and isinstance(run_id, str)) or "\0" in created_at + run_id:
-        raise CursorInvalid("The cursor is not one of this server's.")
+        raise _cursor_error() from error
+    is_plain = isinstance(parts, list) and all(type(part) in (str, int) for part in parts)
+    if not is_plain or any("\0" in text for text in texts):
+        raise _cursor_error()
+    return list(parts)
+
+
+def _is_time(text: str) -> bool:
     try:
-        (created_at + run_id).encode()
-    except UnicodeEncodeError as error:
-        raise CursorInvalid("The cursor is not one of this server's.") from error
-    return created_at, run_id
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _cursor_error() -> CursorInvalid:
+    return CursorInvalid("The cursor is not one of this server's.")

@@ -7,6 +7,7 @@ Plain values come in, so that the command line can read a patch without an ORM a
 
 import glob
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,33 @@ def read_patch(
     # As the commits of a merge would have it: what a phase changes of it is the phase's from there on.
     cleaned = [leave_out(workspace, tree, own, setup=setup) for tree in (before, trees[keys[place]])]
     return diff(workspace.repo, *cleaned)
+
+
+@dataclass(frozen=True)
+class RecordedFiles:
+    """What a run left: as for `read_patch`."""
+
+    run_id: str
+    trees: Mapping[str, str]
+    definition: Any
+
+
+def compare_results(data_dir: Path, first: RecordedFiles, second: RecordedFiles) -> str:
+    """Return what leads from the result of one run to that of another, without the engine's files, as a patch.
+
+    Raises `RunNotInState` if their files are in two repositories, as those of runs on different projects.
+    """
+    repos, trees = [], []
+    for side in (first, second):
+        workspace = open_workspace(data_dir, side.run_id)
+        own = own_paths(workspace, find_artifact_paths(side.definition))
+        last = next(reversed(list(side.trees.values())), workspace.base_commit)
+        repos.append(workspace.repo)
+        trees.append(leave_out(workspace, last, own))
+    if not has_object(repos[0], trees[1]):
+        message = f"The files of runs {first.run_id} and {second.run_id} are in different repositories."
+        raise RunNotInState(message, hint="Forks of one run, and runs on one repository, can be compared.")
+    return diff(repos[0], *trees)
 
 
 def find_left_out(data_dir: Path, run_id: str, trees: Mapping[str, str]) -> list[LeftOutGroup]:

@@ -4,13 +4,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, and_, column, func, literal, or_, select, table, text, tuple_, union_all
+from sqlalchemy import Select, and_, column, func, literal, or_, select, table, text, union_all
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from holdfast.enums import RunStatus
 from holdfast.persistence.admission import QueuedRun, clock_of, count_places, note_waits, order_fairly
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import DUE_INDEXES, RUN_FORMAT, LedgerRow, PastSpendingRow, RunPhaseRow, RunRow
+from holdfast.persistence.run_order import ListOrder, ListPlace, in_order, list_keys, sum_of_run
 from holdfast.persistence.runs import Spending, is_unanswered
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.run_lock import find_held, lock_folder
@@ -35,48 +36,35 @@ class RunFilter:
 
 @dataclass(frozen=True)
 class ListedRun:
+    """A run in a list; `place` are the values that it is ordered by."""
+
     run: RunRow
     spent: Spending
+    place: tuple[str | int, ...]
 
 
 async def list_page(
-    db: Database,
-    run_filter: RunFilter,
-    *,
-    limit: int,
-    after: tuple[str, str] | None = None,
-    is_oldest_first: bool = False,
+    db: Database, run_filter: RunFilter, *, limit: int, place: ListPlace | None = None
 ) -> list[ListedRun]:
-    """List at most `limit` runs, newest first, that come after the run with this time of creation and id."""
+    """List at most `limit` runs from this place on; without one the newest."""
     is_real = LedgerRow.is_simulated == 0
     sums = (
-        _sum_of_run(is_real),
-        _sum_of_run(is_real, LedgerRow.state == "reserved"),
-        _sum_of_run(LedgerRow.is_simulated == 1),
-        _sum_of_run(is_real, is_unanswered()),
+        sum_of_run(is_real),
+        sum_of_run(is_real, LedgerRow.state == "reserved"),
+        sum_of_run(LedgerRow.is_simulated == 1),
+        sum_of_run(is_real, is_unanswered()),
     )
-    query = _filtered(select(RunRow, *sums), run_filter)
-    place, last = tuple_(RunRow.created_at, RunRow.id), tuple_(*after) if after is not None else None
-    if last is not None:
-        query = query.where(place > last if is_oldest_first else place < last)
-    order = (RunRow.created_at, RunRow.id)
-    query = query.order_by(*(order if is_oldest_first else (each.desc() for each in order))).limit(limit)
+    place = place or ListPlace(ListOrder.NEWEST, "")
+    keys = list_keys(db, place)
+    query = in_order(_filtered(select(RunRow, *sums, *keys), run_filter), place, keys).limit(limit)
     async with db.session() as session:
-        return [
-            ListedRun(
-                run, Spending(int(real or 0) - int(held or 0), int(held or 0), int(play or 0), int(unanswered or 0))
-            )
-            for run, real, held, play, unanswered in await session.execute(query)
-        ]
+        return [_to_listed(*row) for row in await session.execute(query)]
 
 
-def _sum_of_run(*conditions: Any) -> Any:
-    return (
-        select(func.coalesce(func.sum(LedgerRow.amount_micros), 0))
-        .where(LedgerRow.run_id == RunRow.id, *conditions)
-        .correlate(RunRow)
-        .scalar_subquery()
-    )
+def _to_listed(run: RunRow, *values: Any) -> ListedRun:
+    real, held, play, unanswered = (int(value or 0) for value in values[:4])
+    place = tuple(value if isinstance(value, str) else int(value) for value in values[4:])
+    return ListedRun(run, Spending(real - held, held, play, unanswered), place)
 
 
 async def list_phases(db: Database, run_ids: Sequence[str]) -> dict[str, list[RunPhaseRow]]:

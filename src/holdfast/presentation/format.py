@@ -81,6 +81,13 @@ def quoted(names: Iterable[str]) -> str:
     return " and ".join(f"“{name}”" for name in names)
 
 
+def match_names(part: str, names: Iterable[str], most: int) -> list[str]:
+    """List the names that a person may mean who has typed this part: first what begins with it, then what holds it."""
+    lower = part.lower()
+    found = [name for name in names if lower in name.lower()]
+    return sorted(found, key=lambda name: (not name.lower().startswith(lower), name))[:most]
+
+
 def sentence_case(text: str) -> str:
     return text[:1].upper() + text[1:]
 

@@ -18,7 +18,7 @@ from holdfast.runtime.run_fold.payload_text import first_line
 
 _MOST_FINDINGS = 50
 _MOST_COMMANDS = 40
-_SEVERITIES = {"critical": "bad", "major": "bad", "minor": "waiting", "note": "idle"}
+SEVERITIES = {"critical": "bad", "major": "bad", "minor": "waiting", "note": "idle"}
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _text(value: Mapping[str, Any], name: str) -> str:
 
 def _to_finding(facts: Mapping[str, Any]) -> ReviewFinding:
     severity, where, what, remedy = (_text(facts, name) for name in ("severity", "where", "what", "remedy"))
-    return ReviewFinding(_SEVERITIES.get(severity, "idle"), severity, where, what, remedy)
+    return ReviewFinding(SEVERITIES.get(severity, "idle"), severity, where, what, remedy)
 
 
 def _list_files(listed: Any) -> list[FileTotal]:

@@ -10,6 +10,7 @@ import pytest
 import holdfast
 from holdfast.enums import Role
 from holdfast.presentation.format import duration, money, plural
+from holdfast.presentation.message_box import MessageBox, describe_message_box
 from holdfast.presentation.status import (
     PAUSES,
     OpenApproval,
@@ -170,3 +171,22 @@ def test_quantities_are_said_as_people_say_them() -> None:
     assert [first_line("## A\nb"), first_line("x" * 9, 5)] == ["A", "xxxx…"]
     assert [error_text({"message": "m"}), error_text({"code": "c"}), error_text(None)] == ["m", "c", ""]
     assert [brief({"n": 1, "command": "ls"}), brief({"a": "b"}), brief(None), brief({})] == ["ls", "b", "", ""]
+
+
+def test_where_a_program_works_nobody_would_read_a_message_and_that_is_said() -> None:
+    run = replace(WORKING, phases=[PhaseFacts(key=key, state="running") for key in ("plan", "build")])
+
+    both = describe_message_box(run, "w", Role.OPERATOR, ["plan", "build"])
+    one = describe_message_box(run, "w", Role.OPERATOR, ["plan"])
+
+    assert both is not None
+    assert both.why == (
+        "The coding agent of “plan” and “build” is a program of its own: it reads no messages while it works."
+    )
+    assert one == MessageBox(
+        "Say something to the agent",
+        "The agent of “build” reads it before its next call; it changes nothing that is done.",
+    )
+    talk = describe_message_box(run, "conversation", Role.OPERATOR, ["chat"])
+    assert talk is not None
+    assert talk.hint == "It is read when this answer is complete."

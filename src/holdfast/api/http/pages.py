@@ -20,10 +20,12 @@ WEB_DIR = Path(__file__).parents[2] / "web"
 PAGE_PATHS = (
     "/",
     "/runs/{rest:path}",
+    "/compare",
     "/inbox",
     "/flows",
     "/flows/{rest:path}",
     "/new",
+    "/talk",
     "/workflows",
     "/workflows/{rest:path}",
     "/personas",

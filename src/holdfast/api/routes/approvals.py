@@ -1,7 +1,7 @@
 """Approvals: what waits for a person, what it would change, and their answers."""
 
 import asyncio
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
@@ -11,9 +11,11 @@ from holdfast.api.results import Changes, find_artifact, to_changes, to_comparis
 from holdfast.api.schemas import ApprovalIdPath, ApprovalList, Decide, Decided
 from holdfast.api.serialize import from_cursor, to_approval, to_cursor
 from holdfast.api.server.run_requests import decide
-from holdfast.api.server.server import ServerDep
+from holdfast.api.server.server import Server, ServerDep
 from holdfast.errors import ApprovalNotFound, ArtifactNotFound
+from holdfast.persistence.models import ApprovalRow
 from holdfast.persistence.runs import find_approval, list_approvals_page, list_waiting, read_artifacts
+from holdfast.presentation.artifact_document import ArtifactDocument, to_document
 
 router = APIRouter(prefix="/api/approvals")
 
@@ -71,10 +73,8 @@ async def list_approval_changes(
         int | None, Query(ge=1, le=10_000, description="The artifact, compared with this attempt's.")
     ] = None,
 ) -> Changes:
-    row = await find_approval(server.db, approval_id)
-    if row is None:
-        raise ApprovalNotFound(f"There is no approval {approval_id}.")
-    subject = row.shown if isinstance(row.shown, dict) else {}
+    row = await _get_approval(server, approval_id)
+    subject = _read_subject(row)
     if since is None:
         since_answer = subject.get("since_answer") or {}
         patches = {"files": subject.get("diff"), "asked": subject.get("diff_since"), "answer": since_answer.get("diff")}
@@ -84,3 +84,30 @@ async def list_approval_changes(
     if before is None:
         raise ArtifactNotFound(f"Phase {row.phase_key} handed nothing in at attempt {since}.")
     return await asyncio.to_thread(to_comparison, before.path, before.content, str(subject.get("content") or ""))
+
+
+@router.get(
+    "/{approval_id}/document",
+    tags=["results"],
+    responses=READ_ONE,
+    summary="The artifact to be approved, taken apart for reading",
+)
+async def read_approval_document(approval_id: ApprovalIdPath, server: ServerDep, _identity: Viewer) -> ArtifactDocument:
+    row = await _get_approval(server, approval_id)
+    content = str(_read_subject(row).get("content") or "")
+    artifact = find_artifact(await read_artifacts(server.db, row.run_id), row.phase_key, row.attempt)
+    # A long one is kept with the question only in part; whole it is in the artifact, if that is still the same.
+    is_whole = artifact is not None and artifact.content.startswith(content)
+    text = artifact.content if artifact is not None and is_whole else content
+    return await asyncio.to_thread(to_document, artifact.schema_id if artifact is not None else "", text)
+
+
+async def _get_approval(server: Server, approval_id: str) -> ApprovalRow:
+    row = await find_approval(server.db, approval_id)
+    if row is None:
+        raise ApprovalNotFound(f"There is no approval {approval_id}.")
+    return row
+
+
+def _read_subject(row: ApprovalRow) -> dict[str, Any]:
+    return row.shown if isinstance(row.shown, dict) else {}

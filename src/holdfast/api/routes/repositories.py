@@ -4,19 +4,24 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from holdfast.api.http.auth import Operator
-from holdfast.api.http.openapi import READ
+from holdfast.api.http.openapi import READ, READ_ONE
+from holdfast.api.schemas import ShortText, Text
 from holdfast.api.server.server import ServerDep
 from holdfast.persistence.statistics import UsedRepository, read_used_repositories
+from holdfast.presentation.format import match_names
+from holdfast.workspace.user_checkout import list_files
 
 router = APIRouter(tags=["catalog"])
 _DEPTH = 2
 _MOST_LOOKED_AT = 2000  # a home folder can hold a great many; the picker is a help, not an index
 _MOST_FOUND = 100
+_MOST_OFFERED = 20
 
 
 class RepositoryItem(BaseModel):
@@ -37,6 +42,23 @@ async def list_repositories(server: ServerDep, _identity: Operator) -> Repositor
     """List used ones first, the latest at the top; then git repositories up to two folders below the workspace root."""
     used = await read_used_repositories(server.db)
     return await asyncio.to_thread(_collect, server.config.workspace_root, used)
+
+
+class FileNames(BaseModel):
+    paths: list[str] = Field(description="From the repository's root; those first that begin with the text.")
+
+
+@router.get("/api/repositories/files", responses=READ_ONE, summary="Files of a repository by a part of their name")
+async def list_repository_files(
+    server: ServerDep,
+    _identity: Operator,
+    repo_path: Annotated[Text, Query(max_length=4000)],
+    text: Annotated[ShortText, Query(description="A part of the path.")] = "",
+) -> FileNames:
+    """List files that can be named as `@path` in a message: those that git knows, and those it would add."""
+    repo = await server.engines.resolve_repository(repo_path)
+    names = await asyncio.to_thread(list_files, repo)
+    return FileNames(paths=match_names(text, (name for name in names if _is_text(name)), _MOST_OFFERED))
 
 
 def _collect(workspace_root: Path, used: list[UsedRepository]) -> RepositoryList:

@@ -12,7 +12,7 @@ from holdfast.api.http.auth import Admin, Operator, Viewer
 from holdfast.api.http.openapi import READ, READ_ONE, WRITE, WRITE_ONE
 from holdfast.api.http.problems import naming_fields
 from holdfast.api.schemas import IdempotencyKey, RunDetail, RunIdPath, RunPage, RunRef, ShortText, StartRun, Text
-from holdfast.api.serialize import RunRecord, from_cursor, to_cursor, to_detail, to_run_item
+from holdfast.api.serialize import RunRecord, from_run_cursor, to_detail, to_run_cursor, to_run_item
 from holdfast.api.server.run_requests import start_run
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.retention.cleanup import Skipped, remove_runs
@@ -20,6 +20,7 @@ from holdfast.engine.run.load import get_run
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunBusy, RunNotInState, UnmergedResult
 from holdfast.persistence.listings import RunFilter, list_page, list_phases
+from holdfast.persistence.run_order import ListOrder, ListPlace
 from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent
 from holdfast.persistence.statements.table import to_time_text
 
@@ -27,7 +28,7 @@ router = APIRouter(prefix="/api/runs", tags=["runs"])
 _LAST_EVENTS = 20
 
 
-@router.get("", responses=READ, summary="List runs, newest first")
+@router.get("", responses=READ, summary="List runs")
 async def list_runs(
     server: ServerDep,
     _identity: Viewer,
@@ -39,17 +40,20 @@ async def list_runs(
     person: Annotated[ShortText | None, Query(description="Who started it.")] = None,
     since: Annotated[datetime | None, Query(description="Created then or later.")] = None,
     until: Annotated[datetime | None, Query(description="Created before.")] = None,
-    oldest: Annotated[bool, Query(description="The oldest first.")] = False,
+    order: Annotated[
+        ListOrder, Query(description="Which come first; `longest` and `shortest` by how long they took.")
+    ] = (ListOrder.NEWEST),
     cursor: Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before.")] = None,
 ) -> RunPage:
+    """List runs, the newest first unless another order is asked for; a cursor counts for the order it came with."""
     matching = RunFilter(state, workflow, text, repo, person, _to_row_time(since), _to_row_time(until))
-    after = from_cursor(cursor) if cursor else None
-    found = await list_page(server.db, matching, limit=limit + 1, after=after, is_oldest_first=oldest)
+    place = from_run_cursor(cursor, order) if cursor else ListPlace(order, to_time_text(datetime.now(UTC)))
+    found = await list_page(server.db, matching, limit=limit + 1, place=place)
     page = found[:limit]
     phases = await list_phases(server.db, [item.run.id for item in page])
     return RunPage(
         items=[to_run_item(item, phases.get(item.run.id, ()), reason=server.find_reason(item.run.id)) for item in page],
-        next_cursor=to_cursor(page[-1].run.created_at, page[-1].run.id) if len(found) > limit else None,
+        next_cursor=to_run_cursor(place, page[-1]) if len(found) > limit else None,
     )
 
 

@@ -18,6 +18,8 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
+from holdfast.presentation.format import match_names
+
 INTERRUPT = "\x03"
 EXPAND = "/expand"
 _MOST_COMPLETIONS = 50
@@ -57,11 +59,7 @@ class TalkCompleter(Completer):
 
 
 def _complete(word: str, known: Iterable[str]) -> Iterator[Completion]:
-    """Offer what begins with the word, then what holds it."""
-    lower = word.lower()
-    found = [name for name in known if lower in name.lower()]
-    found.sort(key=lambda name: (not name.lower().startswith(lower), name))
-    for name in found[:_MOST_COMPLETIONS]:
+    for name in match_names(word, known, _MOST_COMPLETIONS):
         yield Completion(name, start_position=-len(word))
 
 

@@ -5,7 +5,7 @@ import { fill, h } from "./h.js";
 import { holds } from "./parts/ui.js";
 import { keys, navigate } from "./router.js";
 
-const PLACES = { Runs: "/", "New run": "/new", Workflows: "/workflows", Personas: "/personas", Budget: "/budget", Settings: "/settings", Health: "/health", Workers: "/workers" };
+const PLACES = { Runs: "/", "New run": "/new", "New conversation": "/talk", Inbox: "/inbox", Flows: "/flows", Workflows: "/workflows", Personas: "/personas", Budget: "/budget", Settings: "/settings", Health: "/health", Workers: "/workers" };
 const MOST = 12;
 
 export function openPalette() {

@@ -120,3 +120,30 @@ async def test_an_image_in_a_message_to_a_phase_is_stored_with_it(api: Api) -> N
     [said] = [event for event in await server.journal.read(run_id) if event.kind == "message.received"]
     assert [one["name"] for one in said.payload["images"]] == ["a.png", "shot.png"]
     assert all([await find_image(server.db, run_id, one["digest"]) for one in said.payload["images"]])
+
+
+async def test_two_forks_are_compared_in_cost_artifacts_and_files(api: Api) -> None:
+    run_id = await api.start(requirements_md="Do this.")
+    await api.wait_for(run_id)
+    (api.repo / "later.txt").write_text("later\n")
+    git(api, "add", "later.txt")
+    git(api, "commit", "-qm", "later")
+    other = await api.start(title="From later on")
+    await api.wait_for(other)
+
+    compared = (await api.viewer.get(f"/api/runs/{run_id}/comparison", params={"with": other})).json()
+    files = (await api.viewer.get(f"/api/runs/{run_id}/comparison/changes", params={"with": other})).json()
+    params = {"with": other, "phase": "first"}
+    artifact = (await api.viewer.get(f"/api/runs/{run_id}/comparison/changes", params=params)).json()
+    nobody = await api.viewer.get(f"/api/runs/{run_id}/comparison", params={"with": "no-such-run"})
+
+    assert [side["run_id"] for side in compared["sides"]] == [run_id, other]
+    assert [row["label"] for row in compared["rows"]] == ["Cost", "Took", "Model calls", "Tokens"]
+    assert [row["label"] for row in compared["phases"]] == ["first", "second"]
+    assert [(each["phase"], each["path"]) for each in compared["artifacts"]] == [
+        ("first", "first.json"),
+        ("second", "second.json"),
+    ]
+    assert [file["path"] for file in files["files"]] == ["later.txt"]
+    assert artifact["files"][0]["path"] == "first.json"
+    assert nobody.status_code == 404

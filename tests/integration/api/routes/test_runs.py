@@ -74,6 +74,24 @@ async def test_the_list_is_filtered_by_repository(api: Api) -> None:
     assert elsewhere["items"] == []
 
 
+async def test_the_list_is_filtered_by_person_time_and_workflow_and_ordered(api: Api) -> None:
+    mine = await api.start(title="mine")
+    theirs = (await api.admin.post("/api/runs", json=api.body(title="theirs"))).json()["run_id"]
+    created = (await api.viewer.get(f"/api/runs/{theirs}")).json()["created_at"]
+
+    async def find(**params: str) -> list[str]:
+        return [item["run_id"] for item in (await api.viewer.get("/api/runs", params=params)).json()["items"]]
+
+    assert await find(person="admin") == [theirs]
+    assert await find(since=created) == [theirs]
+    assert await find(until=created) == [mine]
+    assert await find(workflow="no such") == []
+    assert await find(order="oldest") == [mine, theirs]
+    first = (await api.viewer.get("/api/runs", params={"order": "costliest", "limit": 1})).json()
+    wrong = await api.viewer.get("/api/runs", params={"order": "longest", "cursor": first["next_cursor"]})
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "cursor_invalid")
+
+
 async def test_details_have_an_etag_that_changes_with_the_run(api: Api) -> None:
     run_id = await api.start(workflow="asking-notes")
     await api.wait_for(run_id, "paused")

@@ -11,12 +11,10 @@ from starlette.responses import Response
 
 from holdfast.api.http.auth import Viewer
 from holdfast.api.http.openapi import READ_ONE, files, problems
-from holdfast.api.results import find_artifact, to_download_headers
+from holdfast.api.results import get_artifact, to_download_headers
 from holdfast.api.schemas import RunIdPath, Text
 from holdfast.api.server.server import ServerDep
-from holdfast.engine.run.load import get_run
-from holdfast.errors import ArtifactNotFound, RangeInvalid
-from holdfast.persistence.runs import read_artifacts
+from holdfast.errors import RangeInvalid
 
 router = APIRouter(prefix="/api/runs", tags=["results"])
 
@@ -41,10 +39,7 @@ async def read_artifact(
     byte_range: Annotated[str | None, Header(alias="Range", max_length=200)] = None,
 ) -> Response:
     """Read the newest version that was accepted, else the newest there is."""
-    stored = await get_run(server.db, run_id)
-    row = find_artifact(await read_artifacts(server.db, stored.run.id), name, attempt)
-    if row is None:
-        raise ArtifactNotFound(f"Run {stored.run.id} has no artifact of that name.", hint="Its details list them.")
+    row = await get_artifact(server, run_id, name, attempt)
     content = row.content.encode(errors="replace")
     response = Response(content, headers=to_download_headers(Path(row.path).name), media_type=_media_type(row.content))
     return to_ranged(response, content, byte_range)

@@ -28,11 +28,12 @@ from holdfast.engine.conversation.mentioned_files import include_files
 from holdfast.engine.conversation.persona_choice import with_model
 from holdfast.engine.run.create import check_seen
 from holdfast.engine.run.load import LoadedRun, load_run
-from holdfast.enums import RunPhaseState, RunStatus
+from holdfast.enums import Backend, RunPhaseState, RunStatus
 from holdfast.errors import HoldfastError, RunNotInState
 from holdfast.images import Image, check_images
 from holdfast.persistence.statements import insert_images
 from holdfast.persona import AgentPersona
+from holdfast.presentation.message_box import DEAF_HINT, describe_deafness
 from holdfast.workflow import Phase
 
 router = APIRouter(prefix="/api/runs", tags=["conversations"])
@@ -63,7 +64,9 @@ async def send(run_id: RunIdPath, body: SendMessage, server: ServerDep, identity
     state = RunStatus(loaded.stored.run.state)
     if not is_conversation(loaded.template):
         phase = _find_phase(loaded, body.phase)
-        content, images = await _with_files(server, loaded, body, loaded.personas.get(phase.role))
+        if (persona := loaded.personas.get(phase.role)) is not None and persona.backend is Backend.COMMAND:
+            raise RunNotInState(describe_deafness([phase.key]), hint=DEAF_HINT)
+        content, images = await _with_files(server, loaded, body, persona)
         if images:
             check_seen(images, [loaded.personas[phase.role]], server.config)
         message = message_event(loaded.run_id, body.text, content=content, by=identity.name, images=images)

@@ -73,7 +73,7 @@ export class Activity {
 				return this.#unknown(event, payload);
 		}
 		const [tone, text] = NOTES[kind]?.(payload, event) ?? [];
-		return tone ? this.#push(event, { type: "note", tone, text }) : null;
+		return tone ? this.#push(event, { type: "note", kind, tone, text }) : null;
 	}
 
 	#push({ seq, ts }, entry) {

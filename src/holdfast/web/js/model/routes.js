@@ -2,9 +2,11 @@
 export const routes = [
 	{ path: "/", name: "runs" },
 	{ path: "/runs/:runId/:tab?", name: "runs", file: "run" },
+	{ path: "/compare", name: "runs", file: "compare" },
 	{ path: "/inbox", name: "inbox" },
 	{ path: "/flows/:runId?", name: "flows" },
 	{ path: "/new", name: "new-run" },
+	{ path: "/talk", name: "talk" },
 	{ path: "/workflows/:workflow?", name: "workflows" },
 	{ path: "/personas/:persona?", name: "personas" },
 	{ path: "/budget", name: "budget" },

@@ -38,6 +38,7 @@ export class RunList {
 	}
 
 	admit() {
+		if (!this.fresh.length) return;
 		for (const run of this.fresh) this.#byId.set(run.run_id, run);
 		this.items = [...this.fresh, ...this.items].sort((a, b) => (a.created_at < b.created_at) - (a.created_at > b.created_at));
 		this.fresh = [];

@@ -19,7 +19,8 @@ export async function render(main, { query, signal, setTitle }) {
 	const name = like ? "Start one like this" : title;
 	const place = h("div", loading());
 	setTitle(name);
-	main.append(h("h1.page-title", { tabindex: "-1" }, name), place);
+	const talk = !like && h("a.button", { href: "/talk" }, "Only talk about it…");
+	main.append(h("div.page-head", h("h1", { tabindex: "-1" }, name), talk), place);
 	if (!session.isKnown) await loadSession();
 	const request = like && (await getJson(`/api${runUrl(like, "/request")}`, signal));
 	const draft = like ? { form: fromRequest(request) } : readDraft();

@@ -239,7 +239,7 @@ class RunView {
 			h("span.num", this.isOver ? `took ${took}` : `${took} so far`),
 			h("span.num", `cost ${spent}`),
 			run.merged && h("span.mark.tone-good", shape("good"), run.merged),
-			origin && h("span", "forked from ", h("a.mono", { href: runUrl(origin) }, origin.slice(0, 8))),
+			origin && h("span", "forked from ", h("a.mono", { href: runUrl(origin) }, origin.slice(0, 8)), " (", h("a", { href: `/compare?runs=${origin},${run.run_id}` }, "compare"), ")"),
 			h("span.foreign.clip", { title: repo }, `${repo.split("/").at(-1)} @ ${run.base_branch}`),
 		);
 	}

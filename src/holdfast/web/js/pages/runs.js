@@ -10,8 +10,10 @@ import { navigate, setQuery } from "../router.js";
 
 const PAGE = 100;
 const STATES = ["running", "paused", "failed", "pending", "completed", "cancelled"];
-const FILTERS = ["state", "workflow", "text", "repo", "person", "since", "until", "oldest"];
-const HEADS = [["Run"], ["Status"], ["Now", ".c-now"], ["Workflow", ".c-workflow"], ["Started", ".num.c-started"], ["Took", ".num"], ["Cost", ".num"]];
+const FILTERS = ["state", "workflow", "text", "repo", "person", "since", "until", "order"];
+const ORDERS = { "": "Newest first", oldest: "Oldest first", costliest: "Highest cost first", cheapest: "Lowest cost first", longest: "Longest first", shortest: "Shortest first" };
+// Heads that order the list: what the first press gives, and the second.
+const HEADS = [["Run"], ["Status"], ["Now", ".c-now"], ["Workflow", ".c-workflow"], ["Started", ".num.c-started", "", "oldest"], ["Took", ".num", "longest", "shortest"], ["Cost", ".num", "costliest", "cheapest"]];
 const urlOf = (run) => runUrl(run.run_id);
 const startOf = (run) => run.started_at ?? run.created_at;
 
@@ -53,8 +55,8 @@ function moreFilters(query) {
 		const made = h("input.input", { ...props, onchange: () => setQuery({ [name]: type === "date" ? toMoment(made.value) : made.value.trim() }) });
 		return field(label, made);
 	};
-	const order = h("select.input", { onchange: () => setQuery({ oldest: order.value }) }, options([["", "Newest first"], ["true", "Oldest first"]], query.get("oldest") ?? ""));
-	const names = ["repo", "person", "since", "until", "oldest"];
+	const order = h("select.input", { onchange: () => setQuery({ order: order.value }) }, options(Object.entries(ORDERS), query.get("order") ?? ""));
+	const names = ["repo", "person", "since", "until"];
 	const body = h("div.more-fields", input("repo", "text", "Repository"), input("person", "text", "Started by"), input("since", "date", "Since"), input("until", "date", "Before"), field("Order", order));
 	return h("details.more-filters", { open: names.some((name) => query.get(name)) }, h("summary.small", "More filters"), body);
 }
@@ -84,8 +86,8 @@ class RunsView {
 		this.more = moreFilters(query);
 		// The roles stay when the rows become blocks on a phone.
 		this.body = h("tbody", { role: "rowgroup" });
-		const heads = HEADS.map(([name, look = ""]) => h(`th${look}`, { scope: "col", role: "columnheader" }, name));
-		this.table = h("table.table.runs", { hidden: true, role: "table" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads)), this.body);
+		this.heads = h("tr", { role: "row" });
+		this.table = h("table.table.runs", { hidden: true, role: "table" }, h("thead", { role: "rowgroup" }, this.heads), this.body);
 		fill(this.after, loading("Loading the runs…"));
 		this.rows = new WindowedRows(this.body, {
 			columns: HEADS.length,
@@ -199,14 +201,18 @@ class RunsView {
 			this.#isStale = false;
 			const page = await (isStale ? this.#fetchFirst() : this.#fetch());
 			if (asked !== this.query) return;
-			this.#list.refresh(page);
+			// Only of the newest is it known that what is new comes first; another order is read anew where nobody is.
+			const isTop = scrollY < 40 && !this.body.contains(document.activeElement);
+			if (!this.#order) this.#list.refresh(page);
+			else if (isTop) this.#list.reset(page);
+			else for (const run of page.items) this.#list.replace(run);
 			for (const run of page.items) this.#changed.delete(run.run_id);
 			const others = [...this.#changed].filter((id) => this.#list.has(id)).slice(0, 3);
 			for (const id of others) {
 				this.#changed.delete(id);
 				this.#list.replace(await getJson(`/api${runUrl(id)}`, this.signal));
 			}
-			if (scrollY < 40 && !this.body.contains(document.activeElement)) this.#list.admit();
+			if (isTop) this.#list.admit();
 			this.#show();
 		} catch {
 			// The bar says that the page is not live; the next change asks again.
@@ -220,7 +226,26 @@ class RunsView {
 		scrollTo({ top: 0 });
 	}
 
+	get #order() {
+		return this.query.get("order") ?? "";
+	}
+
+	// Drawn anew only when the order is another one: whoever pressed one stays there.
+	#drawHeads() {
+		if (this.heads.dataset.order === this.#order) return;
+		this.heads.dataset.order = this.#order;
+		const at = [...this.heads.children].findIndex((each) => each.contains(document.activeElement));
+		fill(this.heads, HEADS.map(([name, look = "", first, second]) => {
+			const isDown = first === this.#order;
+			const sort = isDown ? "descending" : second === this.#order ? "ascending" : null;
+			const content = second ? h("button.sort", { type: "button", onclick: () => setQuery({ order: isDown ? second : first }) }, name, sort && (isDown ? " ↓" : " ↑")) : name;
+			return h(`th${look}`, { scope: "col", role: "columnheader", "aria-sort": sort }, content);
+		}));
+		this.heads.children[at]?.querySelector("button")?.focus();
+	}
+
 	#show() {
+		this.#drawHeads();
 		this.#drawFilters();
 		this.#drawPlot();
 		this.#drawRows();
@@ -313,8 +338,9 @@ class RunsView {
 			const why = able[verb].length ? null : verb === "retry" ? "None of them has failed." : "All of them are over.";
 			return button(`${label} ${able[verb].length || ""}…`, () => this.#actOnAll(verb, label, able[verb]), { kind: "tiny", why });
 		};
+		const compare = runs.length === 2 && h("a.button.tiny", { href: `/compare?runs=${runs.map(({ run_id: id }) => id).reverse()}` }, "Compare");
 		const clear = () => (this.#picked.clear(), this.rows.update(this.#list.items.length), this.#drawBulk());
-		fill(this.bulk, runs.length > 0 && h("div.buttons", h("span", `${plural(runs.length, "run")} chosen`), act("abort", "Abort"), act("retry", "Retry"), button("Choose none", clear, { kind: "tiny plain" })));
+		fill(this.bulk, runs.length > 0 && h("div.buttons", h("span", `${plural(runs.length, "run")} chosen`), act("abort", "Abort"), act("retry", "Retry"), compare, button("Choose none", clear, { kind: "tiny plain" })));
 	}
 
 	#actOnAll(verb, label, runs) {

@@ -77,7 +77,7 @@ function block({ type, text, level, items, isOrdered }) {
 const inline = (text) => parseInline(text).map((part) => (part.type === "text" ? part.text : h(part.type, part.text)));
 
 // A JSON value as a document: names, texts, lists. Deep or long parts open on request.
-function jsonView(value, depth = 0) {
+export function jsonView(value, depth = 0) {
 	if (typeof value === "string") return value.length > 60 || value.includes("\n") ? markdown(value) : h("span.foreign", value || h("span.soft", "(empty)"));
 	if (value === null || typeof value !== "object") return h("code", String(value));
 	const isList = Array.isArray(value);
@@ -94,19 +94,6 @@ function title(name) {
 	if (!/^[a-z][a-zA-Z0-9_]*$/.test(name)) return name;
 	const words = name.replace(/_/g, " ").replace(/([a-z])([A-Z])/g, (_, before, letter) => `${before} ${letter.toLowerCase()}`);
 	return words[0].toUpperCase() + words.slice(1);
-}
-
-export function documentView(text) {
-	try {
-		const value = JSON.parse(text);
-		if (Array.isArray(value)) return h("div.document", jsonView(value));
-		// Which run and phase it belongs to is said above it; the raw view has them.
-		const { runId, phaseKey, ...rest } = value;
-		if (typeof value === "object") return h("div.document", jsonView(rest));
-	} catch {
-		// no JSON
-	}
-	return h("div.document", markdown(text));
 }
 
 export const raw = (value, options) => longText(typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "", options);

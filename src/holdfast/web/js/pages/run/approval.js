@@ -2,8 +2,9 @@ import { getJson, send, whyNot } from "../../api.js";
 import { clock, exact, plural } from "../../format.js";
 import { fill, h } from "../../h.js";
 import { changesView, textDiff } from "../../parts/diff-view.js";
-import { documentView, longText, raw } from "../../parts/text.js";
-import { ask, button, chip, chips, facts, field, keepDraft, mark, note, pairs, problemNote, say, time } from "../../parts/ui.js";
+import { documentView } from "../../parts/document.js";
+import { longText, raw } from "../../parts/text.js";
+import { ask, button, chip, chips, facts, field, keepDraft, loading, mark, note, pairs, problemNote, say, time } from "../../parts/ui.js";
 import { findingList, findingsOf } from "./results.js";
 
 export function approvalCard(approval, view) {
@@ -80,8 +81,9 @@ const SUBJECTS = {
 		const versions = view.run.artifacts.filter((each) => each.phase_key === key);
 		const before = versions.findLast((each) => each.attempt < attempt);
 		const get = (query) => getJson(`${url}/changes?${query}`, view.signal);
+		const read = async () => documentView(await getJson(`${url}/document`, view.signal));
 		const modes = [
-			["Read it", () => documentView(content)],
+			["Read it", read],
 			shown.diff && ["Files", async () => changesView(await get("of=files"))],
 			before && [`Compare with attempt ${before.attempt}`, async () => textDiff(await get(`since=${before.attempt}`))],
 			shown.since_answer?.diff && ["Since the last answer", async () => changesView(await get("of=answer"))],
@@ -89,6 +91,7 @@ const SUBJECTS = {
 			["Raw", () => raw(content, { lines: 60, chars: 12000 })],
 		].filter(Boolean);
 		const tabs = chips("How to show it");
+		fill(place, loading());
 		const show = async (mode) => {
 			fill(tabs, modes.map((each) => chip(each[0], each === mode, () => show(each))));
 			fill(place, await (async () => mode[1]())().catch(problemNote));

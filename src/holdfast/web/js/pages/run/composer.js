@@ -1,6 +1,7 @@
 // Says something to the agent: the next message of a conversation, or a word to a phase that works.
 import { send } from "../../api.js";
 import { fill, h } from "../../h.js";
+import { completeFiles } from "../../parts/file-completion.js";
 import { imagesField } from "../../parts/images.js";
 import { button, field, keepDraft, options, problemNote, say } from "../../parts/ui.js";
 
@@ -9,13 +10,14 @@ export function messageComposer(view) {
 	const text = h("textarea", { rows: "2", maxlength: "100000", onkeydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && (event.preventDefault(), post()) });
 	const draft = keepDraft(text, `message-${view.run.run_id}`);
 	const pictures = imagesField(text);
+	completeFiles(text, () => view.run.repo_path);
 	const trouble = h("div");
 	const phase = h("select.input", { "aria-label": "To the agent of" });
 	let drawn = "";
 	let isSending = false;
 
 	async function post() {
-		if (isSending || !text.value.trim()) return text.focus();
+		if (isSending || view.run.message_box?.why || !text.value.trim()) return text.focus();
 		isSending = true;
 		fill(trouble);
 		try {
@@ -44,7 +46,7 @@ export function messageComposer(view) {
 		const isFocused = document.activeElement === text;
 		fill(phase, options(phases.map((key) => [key])));
 		const stop = canStop && button("Stop the answer", () => send("POST", view.api("/pause")).then(() => view.refresh(), view.notice.bind(view)), { why: view.run.refusals.pause });
-		fill(element, field(label, text, `${hint} Ctrl and Enter sends it.`), pictures.element, trouble, h("div.buttons", phases.length > 0 && phase, button("Send", post, { kind: "main", why }), stop));
+		fill(element, field(label, text, `${hint} Ctrl and Enter sends it.`), pictures.element, trouble, h("div.buttons", phases.length > 0 && phase, button("Send", post, { kind: "main", why }), stop, why && h("span.small.soft", why)));
 		if (isFocused) text.focus();
 	}
 

@@ -1,7 +1,7 @@
 import { clock, count, duration, exact, firstLine, plural } from "../../format.js";
 import { fill, h, reconcile } from "../../h.js";
 import { brief } from "../../model/activity.js";
-import { longText, markdown, raw } from "../../parts/text.js";
+import { copyButton, longText, markdown, raw } from "../../parts/text.js";
 import { button, empty, facts, loading, mark, searchBox, shape } from "../../parts/ui.js";
 import { messageComposer } from "./composer.js";
 import { WindowedRows } from "../../parts/windowed.js";
@@ -10,6 +10,9 @@ import { setQuery } from "../../router.js";
 const SHOWN = 200;
 const MORE = 1000;
 const TONES = { open: "busy", done: "good", failed: "bad" };
+
+// What frames each turn of a conversation says nothing to whoever talks; the events have it.
+const FRAME = ["phase", "run.created", "run.started", "run.paused", "phase.completed"];
 
 const followBox = (onchange) => h("input", { type: "checkbox", onchange });
 const followLabel = (box) => h("label.toggle", box, " Follow what is new");
@@ -21,18 +24,35 @@ export function activity(panel, view) {
 	const jump = () => list.lastElementChild?.scrollIntoView({ block: "end" });
 	const box = followBox(() => box.checked && jump());
 	let shown = SHOWN;
+	let wanted = Number(view.query.get("entry")) || 0;
+	const isTalk = view.run.workflow === "conversation";
 	const composer = messageComposer(view);
-	panel.append(h("div.panel-bar", earlier, followLabel(box), button("Jump to the latest", jump, { kind: "tiny" })), list, composer.element);
+	panel.append(h("div.panel-bar", earlier, followLabel(box), button("Jump to the latest", jump, { kind: "tiny" }), historyLink(view)), list);
+	// In a conversation one decides where one reads, between what was said and what one says next.
+	if (isTalk) panel.append(view.approvals);
+	panel.append(composer.element);
 
 	function update() {
-		const { entries } = view.activity;
+		const entries = view.activity.entries.filter(({ type, kind }) => !isTalk || !FRAME.includes(kind ?? type));
 		composer.update();
 		if (!entries.length) return fill(list, h("li", loading("Waiting for the first events…")));
+		const at = wanted ? entries.findIndex(({ seq }) => seq === wanted) : -1;
+		if (at >= 0) shown = Math.max(shown, entries.length - at);
 		const from = Math.max(0, entries.length - shown);
 		reconcile(list, entries.slice(from).map(nodeOf));
 		fill(earlier, from > 0 && button(`Show ${count(Math.min(from, MORE))} earlier of ${count(from)}`, () => ((shown += MORE), update()), { kind: "tiny" }));
 		composer.update();
-		if (box.checked) jump();
+		if (at >= 0) point(nodes.get(wanted).node);
+		else if (box.checked) jump();
+	}
+
+	// A link to one entry: it is open, in view, and marked.
+	function point(node) {
+		wanted = 0;
+		list.querySelector(".pointed")?.classList.remove("pointed");
+		node.classList.add("pointed");
+		for (const details of node.querySelectorAll("details.tool")) details.open = true;
+		node.scrollIntoView({ block: "center" });
 	}
 
 	function nodeOf(entry) {
@@ -41,35 +61,48 @@ export function activity(panel, view) {
 		if (known?.version === version) return known.node;
 		const isOpen = known?.node.querySelector("details")?.open;
 		const at = h("a.at.num.small", { href: view.url(`/events?seq=${seq}`), title: exact(ts) }, clock(ts, true));
-		const node = h(`li.entry.e-${type}`, { id: `e-${seq}` }, DRAW[type](entry, isOpen), at);
+		const node = h(`li.entry.e-${type}`, { id: `e-${seq}` }, DRAW[type]({ ...entry, address: () => `${location.origin}${view.url(`/activity?entry=${seq}`)}` }, isOpen), at);
 		nodes.set(id, { version, node });
 		return node;
 	}
 
 	update();
-	return { update, follow: () => box.click() };
+	const query = (next) => {
+		wanted = Number(next.get("entry")) || 0;
+		update();
+	};
+	return { update, query, follow: () => box.click(), leave: () => view.tabs.before(view.approvals) };
 }
+
+const historyLink = (view) => h("a.button.tiny", { href: view.api("/history"), download: `${view.run.run_id}.jsonl`, title: "All events as JSON lines" }, "Download history");
 
 const folded = (label, text) => lazy(h("details", h("summary.soft.small", label)), () => markdown(text));
 
 const DRAW = {
 	phase: ({ phase, attempt, text }) => h("div", h("h3", `Phase “${phase}”`, attempt > 1 && `, attempt ${attempt}`), text && folded("What the agent was asked", text)),
-	message({ text, state }) {
-		if (text) return h("div.said", markdown(text), state === "open" && h("span.caret", { "aria-hidden": "true" }));
+	message({ text, state, address }) {
+		const isDone = state !== "open";
+		if (text) return h("div.said", markdown(text), isDone ? h("div.entry-actions", copyButton("Copy", () => text), copyButton("Copy link", address)) : h("span.caret", { "aria-hidden": "true" }));
 		return h("div.said", h("p.soft", state === "open" ? mark("busy", "The model is thinking…") : "(no text; see its calls)"));
 	},
 	person: ({ text, by, phase, isRead, images }) =>
 		h("div.person", h("p.small.soft", h("span.foreign", by || "Somebody"), phase && [` to “${phase}”`, isRead ? ", read" : ", not read yet"]), markdown(text), images.map((name) => h("p.small.soft.foreign", `with ${name}`))),
 	thought: ({ text }) => folded("What the model thought", text),
 	note: ({ tone, text }) => h(`p.mark.tone-${tone}`, shape(tone), h("span.foreign", text)),
-	tool({ state, name, args, output, outcome, took }, isOpen) {
+	tool({ state, name, args, output, outcome, took, address }, isOpen) {
 		const tone = TONES[state] ?? "idle";
 		const lines = output ? output.split("\n", 10_000).length : 0;
 		const size = [lines > 1 && plural(lines, "line"), (took ?? null) !== null && duration(took)].filter(Boolean).join(" · ");
 		const head = h("summary", h(`span.mark.tone-${tone}`, { title: outcome || state }, shape(tone), h("span.unseen", outcome || state)), h("code", name), h("span.soft.foreign.clip", brief(args)), outcome && h("span.bad-text.small.nowrap", outcome), h("span.soft.small.num.nowrap", size));
-		const title = (text) => h("h4.small.soft", text);
-		const answer = () => (state === "open" ? h("p.soft", "Not there yet.") : longText(output || "(nothing)"));
-		return lazy(h("details.tool", { open: isOpen }, head), () => [title("Arguments"), raw(args ?? {}), title(outcome === "failed" ? "Error" : outcome === "denied" ? "Why it was denied" : "Output"), answer()]);
+		const title = (text, ...buttons) => h("div.part-head", h("h4.small.soft", text), h("span.buttons", buttons));
+		const answer = () => (state === "open" ? h("p.soft", "Not there yet.") : longText(output || "(nothing)", { isNumbered: Boolean(output) }));
+		const answerTitle = outcome === "failed" ? "Error" : outcome === "denied" ? "Why it was denied" : "Output";
+		return lazy(h("details.tool", { open: isOpen }, head), () => [
+			title("Arguments", copyButton("Copy", () => JSON.stringify(args ?? {}, null, 2)), copyButton("Copy link", address)),
+			raw(args ?? {}),
+			title(answerTitle, output && copyButton("Copy output", () => output)),
+			answer(),
+		]);
 	},
 };
 
@@ -92,7 +125,7 @@ export function events(panel, view) {
 	const head = h("thead", h("tr", ["No.", "Time", "Kind", "Lane", "Content"].map((name) => h("th", { scope: "col" }, name))));
 	const scroller = h("div.events-frame", { tabindex: "0", role: "region", "aria-label": "Events" }, h("table.table.events", head, body));
 	const detail = h("div.event-detail");
-	panel.append(h("div.panel-bar", filter, followLabel(box), told), h("div.card", scroller), detail);
+	panel.append(h("div.panel-bar", filter, followLabel(box), told, historyLink(view)), h("div.card", scroller), detail);
 	let shown = view.events;
 	let chosen = Number(view.query.get("seq")) || 0;
 	let isPlaced = false;
@@ -156,7 +189,7 @@ const detailOf = ({ seq, kind, ts, lane_id: lane, span_id: span, payload }) =>
 	h(
 		"section.card.padded",
 		{ "aria-label": `Event ${seq}` },
-		h("h2", `${seq} `, h("code.foreign", kind)),
+		h("div.part-head", h("h2", `${seq} `, h("code.foreign", kind)), h("span.buttons", copyButton("Copy", () => JSON.stringify(payload ?? {}, null, 2)), copyButton("Copy link", () => location.href))),
 		facts(exact(ts), h("span.foreign", lane), h("span.mono", span)),
 		raw(payload ?? {}, { lines: 60, chars: 12_000 }),
 	);

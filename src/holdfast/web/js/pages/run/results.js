@@ -1,7 +1,8 @@
 import { withQuery } from "../../api.js";
 import { fill, h } from "../../h.js";
 import { changesView, textDiff } from "../../parts/diff-view.js";
-import { documentView, raw } from "../../parts/text.js";
+import { documentView } from "../../parts/document.js";
+import { raw } from "../../parts/text.js";
 import { chip, chips, empty, facts, loading, mark, problemState, time } from "../../parts/ui.js";
 import { setQuery } from "../../router.js";
 
@@ -64,8 +65,8 @@ export function artifacts(panel, view) {
 		const modes = [["read", "Read"], ...others.map((each) => [`since-${each}`, `Changed since attempt ${each}`]), ["raw", "Raw"]];
 		const content = async () => {
 			if (since) return textDiff(await view.get(withQuery("/difference", { phase, attempt, since })));
-			const text = await view.text(urlOf(artifact));
-			return mode === "raw" ? raw(text, { lines: 80, chars: 16000 }) : documentView(text);
+			if (mode === "raw") return raw(await view.text(urlOf(artifact)), { lines: 80, chars: 16000, isNumbered: true });
+			return documentView(await view.get(withQuery("/document", { phase, attempt })));
 		};
 		const told = facts(standing(artifact), artifact.schema_id, `attempt ${attempt}`, time(artifact.created_at));
 		const download = h("a.button", { href: view.api(urlOf(artifact)), download: artifact.name }, "Download");
