@@ -64,6 +64,9 @@ class ReplayLog(RunLog):
     def begin_call(self) -> None:
         raise ReplayEnd
 
+    async def attempt(self, step: Step, call: Callable[[], Any], attempt: int = 1) -> Any:
+        raise ReplayEnd
+
     async def step(self, step: Step, call: Callable[[], Any]) -> Any:
         record = self.find("step", step.key, step.fingerprint)
         if record is not None and record.state is StepState.COMPLETED:
@@ -74,7 +77,7 @@ class ReplayLog(RunLog):
 
 
 def _kind(event: Event | Prepared) -> str:
-    return str(event.kind if isinstance(event, Event) else event.event.kind)
+    return str(event.kind)
 
 
 async def check_flow(

@@ -11,6 +11,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, get_type_hints, overload
@@ -19,12 +20,13 @@ from uuid import UUID
 from holdfast.flows.context import Context, Decision
 from holdfast.flows.lane import current_caller, find_caller
 from holdfast.flows.operations.cancel_delivery import forget_cancellation
-from holdfast.flows.step_options import StepPolicy
+from holdfast.flows.step_options import DEFAULT_POLICY, StepPolicy
 from holdfast.flows.sync_step import SyncStepCall
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
+_IN_THREAD = StepPolicy(in_thread=True)
 
 
 class SyncContext:
@@ -48,7 +50,8 @@ class SyncContext:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        return self._call(self._ctx._step(policy, key, _in_thread(fn), args, kwargs))
+        in_thread = _IN_THREAD if policy is DEFAULT_POLICY else replace(policy, in_thread=True)
+        return self._call(self._ctx._step(in_thread, key, fn, args, kwargs))
 
     def gather(self, *functions: Callable[[], _T]) -> list[_T]:
         """Call functions in parallel lanes, each in a thread of its own, and return their results in order."""
@@ -212,9 +215,7 @@ def _settle(done: "asyncio.Future[Any]", result: Any, error: BaseException | Non
 
 
 def _in_thread(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Return a step's function that is called in a thread if it is a plain one; its signature stays."""
-    if not callable(fn):
-        raise TypeError(f"A step needs a function to call, not {fn!r}.")
+    """Return a function that is called in a thread if it is a plain one; its signature stays."""
     if inspect.iscoroutinefunction(inspect.unwrap(fn)):
         return fn
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from holdfast.errors import PayloadInvalid
-from holdfast.runtime.jsondata import from_json, to_json, to_json_as_is
+from holdfast.runtime.jsondata import from_json, to_json
 
 
 class EventKind(StrEnum):
@@ -130,7 +130,7 @@ class Event:
     run_id: str
     session_id: str = ""
     lane_id: str = "main"
-    span_id: str = field(default_factory=lambda: f"{_random.getrandbits(64):016x}")
+    span_id: str = field(default_factory=lambda: new_span_id())
     parent_span_id: str | None = None
     seq: int = 0
     ts: float = field(default_factory=time.time)
@@ -207,7 +207,7 @@ def create_event(
         run_id,
         "",
         lane_id,
-        f"{_random.getrandbits(64):016x}",
+        new_span_id(),
         parent_span_id,
         seq,
         time.time(),
@@ -215,6 +215,11 @@ def create_event(
         _VISIBILITIES.get(visibility, visibility),
         payload,
     )
+
+
+def new_span_id() -> str:
+    """Return a name for a new span, random and of 16 digits."""
+    return f"{_random.getrandbits(64):016x}"
 
 
 class _Unfrozen:
@@ -268,11 +273,10 @@ _decode_stored = msgspec.json.Decoder(_StoredEvent).decode
 _decode_many = msgspec.json.Decoder(list[_StoredEvent]).decode
 
 
-def to_body(event: Event, *, is_plain: bool = False) -> tuple[bytes, dict[str, Any]]:
+def to_body(event: Event) -> tuple[bytes, dict[str, Any]]:
     """Encode all of an event but its run and number, which the store adds; returns a copy of its payload too.
 
-    What holds its default is left out, which saves a fifth of the store. Raises `PayloadInvalid`. With `is_plain` the
-    payload is known to be JSON data and small, and is returned as it is.
+    What holds its default is left out, which saves a fifth of the store. Raises `PayloadInvalid`.
     """
     ts = event.ts
     if type(ts) is not float or type(event.payload) is not dict or "\0" in event.kind or event.extra:
@@ -289,8 +293,6 @@ def to_body(event: Event, *, is_plain: bool = False) -> tuple[bytes, dict[str, A
         stored["parent_span_id"] = event.parent_span_id
     if event.visibility != "public":
         stored["visibility"] = str(event.visibility)
-    if is_plain:
-        return to_json_as_is(stored), event.payload
     body, copy = to_json(stored, "event")
     return body, copy["payload"]
 

@@ -13,6 +13,7 @@ from holdfast.errors import PayloadInvalid
 
 MAX_DEPTH = 100  # decoding recurses too, on a stack that may already be deep
 MAX_BYTES = 64 * 1024 * 1024
+_SURELY_FINE = 2 * MAX_DEPTH  # bytes: a level takes two, one to open it and one to close it
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
@@ -30,7 +31,8 @@ def to_json(value: Any, what: str = "payload") -> tuple[bytes, Any]:
     if not is_exact:
         copy = _to_plain(value, what, 0)
         text = _encode(copy)
-    check_limits(text, copy, what)
+    if len(text) > _SURELY_FINE:
+        check_limits(text, copy, what)
     return text, copy
 
 

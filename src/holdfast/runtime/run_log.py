@@ -6,10 +6,10 @@ A `RunLog` is what the owner of a run has of its journal, and the only way to ad
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import CoroutineType
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from holdfast.errors import (
     HoldfastError,
@@ -27,32 +27,24 @@ from holdfast.runtime.head_tracker import HeadTracker
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.outcomes.call_outcome import encode_result, judge, to_raise
 from holdfast.runtime.outcomes.failures import rebuild_error
-from holdfast.runtime.outcomes.invocation import invoke
-from holdfast.runtime.outcomes.unknown_outcomes import (
-    Aborted,
-    Done,
-    NotDone,
-    Unclear,
-    from_answer,
-    from_policy,
-    unknown_error,
-)
+from holdfast.runtime.outcomes.invocation import CallGate, invoke
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
+from holdfast.runtime.resolution import resolve
 from holdfast.runtime.step import (
     CancelRun,
     Drained,
-    Failure,
     Interrupted,
     PauseRun,
     RowSource,
     SameCommit,
     Step,
     Stopped,
-    Suspended,
     current_step,
-    idempotency_key,
 )
+from holdfast.runtime.step_result import prepare_result
 
+Moment = Literal["before", "after", "recorded"]
+"""Of a step: before its call, after it, and once what became of it is recorded."""
 _NOTHING_BESIDE = SameCommit()
 FOR_THE_OWNER = (
     EventKind.RUN_CANCEL_REQUESTED,
@@ -64,6 +56,9 @@ FOR_THE_OWNER = (
 
 class RunLog:
     """A run as its owner sees it: what is recorded, and the only way to add to it."""
+
+    probe: ClassVar[Callable[["RunLog", str, Moment], None] | None] = None
+    """For tests: told of each step that comes to one of these moments."""
 
     def __init__(self, journal: Journal, claim: Claim, records: Records) -> None:
         self.run_id = claim.run_id
@@ -78,6 +73,7 @@ class RunLog:
         self.holds = {(one.type, one.key) for one in (*records.open_scopes(), *records.open_children())}
         """What must be undone or cancelled by the flow's own code before the run is: a request ends no append then."""
         self._calls_in_flight = 0
+        self._gate = CallGate()
         self._is_drained = False
 
     @property
@@ -233,7 +229,7 @@ class RunLog:
                 return self._replay(step, record)
             if record.state is StepState.FAILED:
                 raise rebuild_error(step.key, record.error)
-            if record.state is StepState.STARTED and await self._resolve(step, record):
+            if record.state is StepState.STARTED and await resolve(self, step, record):
                 return self._replay(step, record)
             if record.state is StepState.WAITING:
                 await sleep_until(record.retry_at, at_most_s=record.retry_in_s)
@@ -269,7 +265,7 @@ class RunLog:
 
     async def attempt(self, step: Step, call: Callable[[], Any], attempt: int = 1) -> Any:
         """Make the call of a step, of which nothing more is recorded than the attempts before this one."""
-        writes_intent = step.writes_intent
+        writes_intent, probe = step.writes_intent, RunLog.probe
         while True:
             if self._is_drained:
                 raise Drained(step.key)
@@ -277,40 +273,48 @@ class RunLog:
                 await self._wait_until_held()
             if writes_intent:
                 beside = step.with_intent() if step.with_intent else _NOTHING_BESIDE
-                intent = self._step_event(step, step.kinds.started, attempt, **step.details)
+                intent = self.step_event(step, step.kinds.started, attempt, **step.details)
                 await self.append(intent, *beside.events, rows=beside.rows)
             # crash: with an intent, the outcome is unknown from here on and the policy decides; without one the step
             # has never been, and runs again.
+            if probe is not None:
+                probe(self, step.key, "before")
             try:
-                data, type_name, result = await self._call(step, call)
-            except Exception as error:
-                failure = judge(step, attempt, error)
-                await self._record_failure(step, attempt, failure)
-                # crash: whoever goes on waits for the rest of the time, then makes the next attempt.
-                if failure.pause is not None:
-                    raise failure.pause from error
-                if failure.retry_in_s is None:
-                    raised = to_raise(step, error, failure)
-                    if raised is error:
-                        raise
-                    raise raised  # noqa: B904 - its cause is part of what is recorded
-                await sleep_until(now() + failure.retry_in_s, at_most_s=failure.retry_in_s)
-                attempt += 1
-                continue
-            details = {} if writes_intent else step.details
-            beside = step.with_result(result) if step.with_result else _NOTHING_BESIDE
-            done = self._step_event(step, step.kinds.completed, attempt, result=data, **details)
-            if type_name is not None:
-                done.payload["result_type"] = type_name
-            if step.is_acked_late and not beside.rows:
-                # crash: until the next append the call was never made
-                self._deferred.add(*beside.earlier, done, *beside.events)
-            elif details:
-                await self.append(*beside.earlier, done, *beside.events, rows=beside.rows)
-            else:  # all of it is what `_call` made, and most steps are like this
-                ready = prepare(done, is_plain=True)
-                await self.append(*beside.earlier, ready, *beside.events, rows=beside.rows)
-            return result
+                try:
+                    token = current_step.set((self.run_id, step.key))
+                    self._calls_in_flight += 1
+                    try:
+                        if step.in_thread or step.timeout_s is not None:
+                            result = await self._invoke(step, call)
+                        else:
+                            result = call()
+                            if type(result) is CoroutineType or inspect.isawaitable(result):
+                                result = await result
+                    finally:
+                        self._calls_in_flight -= 1
+                        current_step.reset(token)
+                    data, type_name, result = encode_result(step, result)
+                except Exception as error:
+                    if probe is not None:
+                        probe(self, step.key, "after")
+                    pause_s = await self._record_failure(step, attempt, error)
+                else:
+                    if probe is not None:
+                        probe(self, step.key, "after")
+                    details = {} if writes_intent else step.details
+                    if details or step.with_result is not None or step.is_acked_late:
+                        await self._record_result(step, attempt, result, data=data, type_name=type_name)
+                    else:  # as most are
+                        await self.append(prepare_result(self.run_id, step, attempt, data, type_name))
+                    if probe is not None:
+                        probe(self, step.key, "recorded")
+                    return result
+            finally:
+                if step.in_thread:
+                    self._gate.settle(step.key)
+            # crash: whoever goes on waits for the rest of the time, then makes the next attempt.
+            await sleep_until(now() + pause_s, at_most_s=pause_s)
+            attempt += 1
 
     async def _wait_until_held(self) -> None:
         """Begin nothing while this process may have lost the run: its next owner would make the same call."""
@@ -320,78 +324,37 @@ class RunLog:
             self.stop(error)
             raise Stopped(error) from error
 
-    async def _call(self, step: Step, call: Callable[[], Any]) -> tuple[Any, str | None, Any]:
-        """Make the call; returns its result as it is recorded, the name of its type, and as a replay returns it."""
-        token = current_step.set((self.run_id, step.key))
-        self._calls_in_flight += 1
-        try:
-            if step.in_thread or step.timeout_s is not None:
-                result = await invoke(call, key=step.key, in_thread=step.in_thread, timeout_s=step.timeout_s)
-            else:
-                result = call()
-                if type(result) is CoroutineType or inspect.isawaitable(result):
-                    result = await result
-        finally:
-            self._calls_in_flight -= 1
-            current_step.reset(token)
-        return encode_result(step, result)
+    def _invoke(self, step: Step, call: Callable[[], Any]) -> Awaitable[Any]:
+        return invoke(call, key=step.key, in_thread=step.in_thread, timeout_s=step.timeout_s, gate=self._gate)
 
-    async def _record_failure(self, step: Step, attempt: int, failure: Failure) -> None:
+    async def _record_result(self, step: Step, attempt: int, result: Any, *, data: Any, type_name: str | None) -> None:
+        details = {} if step.writes_intent else step.details
+        beside = step.with_result(result) if step.with_result else _NOTHING_BESIDE
+        done = self.step_event(step, step.kinds.completed, attempt, result=data, **details)
+        if type_name is not None:
+            done.payload["result_type"] = type_name
+        if step.is_acked_late and not beside.rows:
+            # crash: until the next append the call was never made
+            self._deferred.add(*beside.earlier, done, *beside.events)
+        else:
+            await self.append(*beside.earlier, done, *beside.events, rows=beside.rows)
+
+    async def _record_failure(self, step: Step, attempt: int, error: Exception) -> float:
+        """Record a failed attempt; returns after how many seconds the next one is due, raises if there is none."""
+        failure = judge(step, attempt, error)
         retry = {} if failure.retry_in_s is None else {"retry_at": now() + failure.retry_in_s}
-        await self.append(self._step_event(step, step.kinds.failed, attempt, error=dict(failure.error), **retry))
+        await self.append(self.step_event(step, step.kinds.failed, attempt, error=dict(failure.error), **retry))
+        if failure.pause is not None:
+            raise failure.pause from error
+        if failure.retry_in_s is not None:
+            return failure.retry_in_s
+        raised = to_raise(step, error, failure)
+        raise raised  # its cause is part of what is recorded
 
-    def _step_event(self, step: Step, kind: str, attempt: int, **payload: Any) -> Event:
+    def step_event(self, step: Step, kind: str, attempt: int, **payload: Any) -> Event:
+        """Make an event of a step, with its key and what tells its arguments apart."""
         if attempt > 1:
             payload["attempt"] = attempt
         if step.fingerprint:
             payload["fingerprint"] = dict(step.fingerprint)
         return create_event(self.run_id, kind, step.lane_id, key=step.key, **payload)
-
-    # -- unknown outcomes ---------------------------------------------------------------------------------------------
-
-    async def _resolve(self, step: Step, record: Record) -> bool:
-        """Settle a step that was in flight when its process died. True: it is done. False: it may be called again."""
-        outcome: Done | NotDone | Unclear | Aborted | None
-        if record.answer is not None:
-            outcome = from_answer(record.answer)
-        else:
-            outcome = await from_policy(step.on_unknown, idempotency_key(self.run_id, step.key))
-        match outcome:
-            case Done(result):
-                resolved = "reconciled" if record.answer is None else "answered"
-                try:
-                    await self._complete(step, record, result, resolved=resolved)
-                except PayloadInvalid as error:
-                    if record.answer is None:
-                        raise
-                    record.has_question = False  # a person can mend it, so ask again and say what was wrong
-                    await self._ask(step, record, problem=error.message)
-                    raise Suspended(step.key) from error
-                return True
-            case NotDone(resolution):
-                await self.append(self.event(step.kinds.unknown, step.lane_id, key=step.key, resolution=resolution))
-                return False
-            case Unclear():
-                await self._ask(step, record)
-                raise Suspended(step.key)
-            case Aborted(reason, by):
-                raise CancelRun(reason, by)
-        raise unknown_error(self.run_id, step.key)
-
-    async def _ask(self, step: Step, record: Record, **more: str) -> None:
-        if record.has_question:
-            return
-        show = {"question": "This step was in flight when its process died. Run it again?", **more, **step.details}
-        await self.append(
-            self.event(step.kinds.unknown, step.lane_id, key=step.key, resolution="ask"),
-            self.event(EventKind.HUMAN_APPROVAL_REQUESTED, step.lane_id, key=step.key, about="outcome", show=show),
-        )
-        record.has_question = True
-
-    async def _complete(self, step: Step, record: Record, result: Any, *, resolved: str) -> None:
-        result, type_name, _ = encode_result(step, result, is_from_outside=True)
-        named = {} if type_name is None else {"result_type": type_name}
-        await self.append(
-            self._step_event(step, step.kinds.completed, record.attempt or 1, result=result, resolved=resolved, **named)
-        )
-        record.state, record.result, record.result_type = StepState.COMPLETED, result, type_name

@@ -1,15 +1,12 @@
 """Simulated crashes: a run ends in the middle of a step, as if its process was killed; and a store to outlive it."""
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import get_args
 
 from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
-from holdfast.runtime.run_log import RunLog
-from holdfast.runtime.step import Step, Stopped
-
-Moment = Literal["before", "after", "recorded"]
-_METHODS: dict[str, str] = {"before": "_call", "after": "_call", "recorded": "attempt"}
+from holdfast.runtime.run_log import Moment, RunLog
+from holdfast.runtime.step import Stopped
 
 
 class SimulatedCrash(Exception):
@@ -45,26 +42,24 @@ def crash_at(step: str, moment: Moment = "after") -> Iterator[CrashPoint]:
     or as soon as that is `"recorded"`. Then run the flow again, inside the block or after it, as a new process would.
     Raises `AssertionError` at the end of a block in which no run came there.
     """
-    if moment not in _METHODS:
+    if moment not in get_args(Moment):
         raise ValueError(f"A crash is 'before' or 'after' a step, or once it is 'recorded', not {moment!r}.")
     point = CrashPoint(step, moment)
-    name = _METHODS[moment]
-    original: Callable[..., Any] = getattr(RunLog, name)
+    before = RunLog.probe
 
-    async def crashing(log: RunLog, step: Step, *args: Any) -> Any:
-        if not point.is_met_by(step.key):
-            return await original(log, step, *args)
-        point.has_crashed = True
-        if moment != "before":
-            await original(log, step, *args)
-        crash = SimulatedCrash(f"{moment} step {step.key!r}")
-        log.stop(crash)  # the other lanes of the run record nothing more either
-        raise Stopped(crash)
+    def crash_there(log: RunLog, key: str, reached: Moment) -> None:
+        if reached == moment and point.is_met_by(key):
+            point.has_crashed = True
+            crash = SimulatedCrash(f"{moment} step {key!r}")
+            log.stop(crash)  # the other lanes of the run record nothing more either
+            raise Stopped(crash)
+        if before is not None:
+            before(log, key, reached)
 
-    setattr(RunLog, name, crashing)
+    RunLog.probe = crash_there
     try:
         yield point
     finally:
-        setattr(RunLog, name, original)
+        RunLog.probe = before
     if not point.has_crashed:
         raise AssertionError(f"No run came to step {step!r}, so none has crashed there.")

@@ -160,6 +160,21 @@ async def test_the_check_says_which_open_runs_would_break_and_writes_and_calls_n
     assert program.calls == calls
 
 
+async def test_the_check_does_not_call_the_step_that_comes_next() -> None:
+    calls: list[str] = []
+
+    async def flow(ctx: Context) -> None:
+        await ctx.approval("go")
+        await ctx.step("next", calls.append, "next")
+
+    store = InMemoryCheckpointer()
+    await pause(flow, "r", store)
+    await decide("r", "go", "approve", store=store)
+
+    assert [check.outcome for check in await check_flow(flow, store=store)] == ["fits"]
+    assert calls == []
+
+
 SIGNS = {
     "step": "human.approval.requested",
     "sleep": "timer.started",

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.flows.lane import LaneCursor
-from holdfast.runtime.checkpoint.base import prepare
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.run_log import RunLog
 
@@ -24,7 +23,7 @@ async def record(log: RunLog, lane: LaneCursor, key: str, make: Callable[[], Any
         return found.result
     value = make()
     event = log.event(EventKind.VALUE_RECORDED, lane.lane_id, key=key, result=value)
-    await log.append(prepare(event, is_plain=True))
+    await log.append(event)
     # crash: the flow has not seen the value before this line; with it recorded, it never sees another.
     return value
 

@@ -100,7 +100,7 @@ class PlainStore:
         try:
             # crash: only the first of several events may be there; whoever resumes adds the rest.
             # A copy each: a store that keeps what it is given must not see what the flow does with its results.
-            copies = [prepare(prepared.event).stored_as(prepared.event.seq) for prepared in append.events]
+            copies = [prepare(prepared.event).stored_as(prepared.seq) for prepared in append.events]
             return [self._inner.save_event(copy).seq for copy in copies]
         except HoldfastError as error:
             return error

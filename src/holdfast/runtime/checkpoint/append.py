@@ -62,7 +62,7 @@ def write_batch(tx: BatchTx, batch: Sequence[Append]) -> tuple[list[AppendResult
         for prepared in append.events:
             if prepared.blobs:
                 blobs.setdefault(run_id, {}).update(prepared.blobs)
-        results.append([row.seq for row in new] or [prepared.event.seq for prepared in append.events])
+        results.append([row.seq for row in new] or [prepared.seq for prepared in append.events])
     if rows:
         tx.write(rows, moved, blobs)
     return results, rows
@@ -87,7 +87,7 @@ def _write_one(tx: BatchTx, append: Append, head: Head) -> list[StoredRow]:
 
 
 def _is_stored_already(tx: BatchTx, append: Append) -> bool:
-    return all(p.event.seq and tx.read_body(append.run_id, p.event.seq) == p.body for p in append.events)
+    return all(p.seq and tx.read_body(append.run_id, p.seq) == p.body for p in append.events)
 
 
 def check_changed(statement: Statement, changed: int) -> None:

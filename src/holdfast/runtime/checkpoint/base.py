@@ -6,11 +6,13 @@ with an epoch, appends in batches with row changes in the same transaction, and 
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
 
 from holdfast.errors import HoldfastError, RunIdInvalid, SequenceConflict
 from holdfast.runtime.blobs import INLINE_BYTES, move_out_big_values
-from holdfast.runtime.events import Event, content_of, from_content, to_body
+from holdfast.runtime.events import Event, content_of, from_body, from_content, to_body
 from holdfast.runtime.state import RunState
 
 MAX_RUN_ID_CHARS = 200
@@ -74,24 +76,35 @@ class Claim:
     """The owner before has died or gone silent without having given it up."""
 
 
-class Prepared(NamedTuple):
+class Prepared(msgspec.Struct, frozen=True, gc=False):
     """An event checked and encoded, ready to be numbered."""
 
-    event: Event
+    run_id: str
+    kind: str
+    seq: int
+    """0 for the next one."""
     body: bytes
-    payload: dict[str, Any]
-    """A copy, which nobody changes."""
-    blobs: Mapping[str, bytes]
+    blobs: Mapping[str, bytes] = _NO_BLOBS
+    decoded: dict[str, Any] | None = None
+    """What the body holds, big values with it; `None` if nobody has needed it yet and it has none."""
 
     @property
     def content(self) -> dict[str, Any]:
-        return content_of(self.event, self.payload)
+        """All of the event but its run and number; nobody changes it."""
+        if self.decoded is not None:
+            return self.decoded
+        event = from_body(self.run_id, self.seq, self.body)
+        return content_of(event, event.payload)
+
+    @property
+    def event(self) -> Event:
+        return self.stored_as(self.seq)
 
     def stored_as(self, seq: int) -> Event:
-        return from_content(self.event.run_id, seq, self.content)
+        return from_content(self.run_id, seq, self.content)
 
 
-class Append(NamedTuple):
+class Append(msgspec.Struct, frozen=True, gc=False):
     """Events and row changes of one run that are written together or not at all.
 
     With an `epoch` it is the owner's, and refused with `LeaseLost` once another has claimed the run; without one it is
@@ -262,21 +275,17 @@ class JournalStore(Checkpointer, Protocol):
         ...
 
 
-def prepare(event: Event, *, is_plain: bool = False) -> Prepared:
-    """Check and encode an event, big values aside. Raises `RunIdInvalid`, `PayloadInvalid`.
-
-    With `is_plain` it is of a claimed run and has no number yet, and its payload is JSON data that nobody changes any
-    more: it is not looked through again.
-    """
-    if not is_plain:
-        check_run_id(event.run_id)
-        if type(event.seq) is not int or not 0 <= event.seq <= MAX_SEQ:
-            raise SequenceConflict(f"seq must be 0 or a positive whole number up to {MAX_SEQ}, not {event.seq!r}.")
-    body, payload = to_body(event, is_plain=is_plain)
+def prepare(event: Event) -> Prepared:
+    """Check and encode an event, big values aside. Raises `RunIdInvalid`, `PayloadInvalid`."""
+    check_run_id(event.run_id)
+    if type(event.seq) is not int or not 0 <= event.seq <= MAX_SEQ:
+        raise SequenceConflict(f"seq must be 0 or a positive whole number up to {MAX_SEQ}, not {event.seq!r}.")
+    body, payload = to_body(event)
+    content = content_of(event, payload)
     blobs: Mapping[str, bytes] = _NO_BLOBS
     if len(body) > INLINE_BYTES:
-        body, blobs = move_out_big_values(body, content_of(event, payload))
-    return Prepared(event, body, payload, blobs)
+        body, blobs = move_out_big_values(body, content)
+    return Prepared(event.run_id, str(event.kind), event.seq, body, blobs, content)
 
 
 def check_run_id(run_id: object) -> str:

@@ -66,19 +66,18 @@ def extend(head: Head, events: Sequence[Prepared]) -> list[StoredRow]:
     rows: list[StoredRow] = []
     seq, last_hash, status = head.seq, head.hash, head.status  # `head` moves only if all of them fit
     for prepared in events:
-        event = prepared.event
-        if event.seq and event.seq <= seq:
+        kind, body = prepared.kind, prepared.body
+        if prepared.seq and prepared.seq <= seq:
             raise SequenceConflict(
-                f"Run {event.run_id!r} is at number {seq}; an event with number {event.seq} comes too late.",
-                run_id=event.run_id,
+                f"Run {prepared.run_id!r} is at number {seq}; an event with number {prepared.seq} comes too late.",
+                run_id=prepared.run_id,
                 head=seq,
             )
-        seq = event.seq or seq + 1
-        last_hash = link(last_hash, seq, prepared.body)
-        kind = str(event.kind)
+        seq = prepared.seq or seq + 1
+        last_hash = link(last_hash, seq, body)
         if kind.startswith("run."):
             status = status_after(status, kind)
-        rows.append(StoredRow(event.run_id, seq, kind, prepared.body, last_hash))
+        rows.append(StoredRow(prepared.run_id, seq, kind, body, last_hash))
     head.seq, head.hash, head.status = seq, last_hash, status
     return rows
 

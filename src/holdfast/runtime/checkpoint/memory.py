@@ -30,7 +30,7 @@ class _Run:
         return bisect_right(self.rows, seq, key=_seq_of)
 
     def holds(self, prepared: Prepared) -> bool:
-        seq = prepared.event.seq
+        seq = prepared.seq
         index = self.index_of(seq)
         return index > 0 and self.rows[index - 1].seq == seq and self.rows[index - 1].body == prepared.body
 

@@ -58,7 +58,7 @@ class RunFile:
                 if not self._holds(fd, prepared):
                     raise
                 sync_data(fd)  # its first writer may have died between writing and syncing
-                return prepared.stored_as(prepared.event.seq)
+                return prepared.stored_as(prepared.seq)
             line, position = encode_line(tail, self.run_id, row.seq, prepared.content)
             self._write(fd, line, touched_ns)
             self._add_position(position)
@@ -196,7 +196,7 @@ class RunFile:
         return tail.offset == 0 or os.pread(self._fd, len(end), start) == end
 
     def _holds(self, fd: int, prepared: Prepared) -> bool:
-        seq = prepared.event.seq
+        seq = prepared.seq
         found = next((event for event in self._read(fd, seq - 1) if event.seq == seq), None)
         return found is not None and prepare(found).body == prepared.body
 

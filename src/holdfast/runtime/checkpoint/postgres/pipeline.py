@@ -75,7 +75,7 @@ class PostgresPipeline:
         head = self._known.get(append.run_id)
         if head is None or append.epoch != head.epoch or append.rows or not append.events or self.is_lost:
             return False
-        return not any(prepared.blobs or prepared.event.seq for prepared in append.events)
+        return not any(prepared.blobs or prepared.seq for prepared in append.events)
 
     def send(self, batch: Sequence[Append], ticket: Any) -> None:
         heads: dict[str, Head] = {}
