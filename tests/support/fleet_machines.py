@@ -62,22 +62,26 @@ async def ask(ctx, name):
 """
 
 
+def to_environment(folder: Path, url: str, name: str) -> dict[str, str]:
+    """The environment of a process on a machine of this name, with a data directory of its own."""
+    return {
+        **os.environ,
+        "HOLDFAST_DATABASE_URL": url,
+        "HOLDFAST_WORKSPACE_ROOT": str(folder / "work"),
+        "HOLDFAST_DATA_DIR": str(folder / f"data-{name}"),
+        "HOLDFAST_CONFIG": str(folder / "config" / "config.toml"),
+        "HOLDFAST_TEST_MACHINE": name,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+
+
 class Machine:
     """A worker on a machine of its own."""
 
     def __init__(self, folder: Path, url: str, name: str, *arguments: str, **settings: str) -> None:
         self.name = name
         self.data_dir = folder / f"data-{name}"
-        environment = {
-            **os.environ,
-            "HOLDFAST_DATABASE_URL": url,
-            "HOLDFAST_WORKSPACE_ROOT": str(folder / "work"),
-            "HOLDFAST_DATA_DIR": str(self.data_dir),
-            "HOLDFAST_CONFIG": str(folder / "config" / "config.toml"),
-            "HOLDFAST_TEST_MACHINE": name,
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-            **settings,
-        }
+        environment = {**to_environment(folder, url, name), **settings}
         command = [str(folder / "gates"), "worker", "--name", name, *arguments]
         self._process = Speaking(command, environment, folder / f"{name}.log", entry=f"{__name__}:main")
         self.greeting = self._process.read_line()

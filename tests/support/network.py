@@ -19,6 +19,10 @@ class Wire:
     answers: bytearray = field(default_factory=bytearray)
     is_flowing: threading.Event = field(default_factory=threading.Event)
     """While it is not set, nothing is taken from anyone."""
+    host: str = ""
+    """The folder of the server's socket; another one from now on after a failover."""
+    has_ends: bool = False
+    """One side hears when the other is gone, as it does of a process; of a machine without power it does not."""
     _pairs: list[tuple[socket.socket, socket.socket]] = field(default_factory=list)
     _mute_clients: set[socket.socket] = field(default_factory=set)
     _mute_servers: set[socket.socket] = field(default_factory=set)
@@ -50,19 +54,32 @@ class Wire:
 
     def join(self, client: socket.socket, server: socket.socket) -> None:
         self._pairs.append((client, server))
+        try:
+            server.connect(f"{self.host}/{_SOCKET}")
+        except OSError:  # it is down; clients come again
+            client.close()
+            server.close()
+            return
         threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
         threading.Thread(target=self._carry, args=(server, client), daemon=True).start()
 
     def _carry(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                self.is_flowing.wait()
-                if source in self._mute_clients:
-                    self._held_back.setdefault(source, bytearray()).extend(data)
-                elif source in self._mute_servers:
-                    self.answers += data
-                else:
-                    target.sendall(data)
+            self._carry_all(source, target)
+        if self.has_ends:
+            with contextlib.suppress(OSError):
+                target.shutdown(socket.SHUT_RDWR)
+            source.close()
+
+    def _carry_all(self, source: socket.socket, target: socket.socket) -> None:
+        while data := source.recv(65536):
+            self.is_flowing.wait()
+            if source in self._mute_clients:
+                self._held_back.setdefault(source, bytearray()).extend(data)
+            elif source in self._mute_servers:
+                self.answers += data
+            else:
+                target.sendall(data)
 
     def close(self) -> None:
         for pair in self._pairs:
@@ -75,7 +92,7 @@ def open_wire(server_url: str) -> Iterator[Wire]:
     parts = urlsplit(server_url)
     host = parse_qs(parts.query)["host"][0]
     with tempfile.TemporaryDirectory(prefix="hf-wire-") as folder, socket.socket(socket.AF_UNIX) as listener:
-        wire = Wire(server_url.replace(quote(host, safe="/"), folder))
+        wire = Wire(server_url.replace(quote(host, safe="/"), folder), host=host)
         assert wire.url != server_url
         wire.is_flowing.set()
         listener.bind(f"{folder}/{_SOCKET}")
@@ -85,9 +102,7 @@ def open_wire(server_url: str) -> Iterator[Wire]:
             with contextlib.suppress(OSError):
                 while True:
                     client, _ = listener.accept()
-                    server = socket.socket(socket.AF_UNIX)
-                    server.connect(f"{host}/{_SOCKET}")
-                    wire.join(client, server)
+                    wire.join(client, socket.socket(socket.AF_UNIX))
 
         threading.Thread(target=accept, daemon=True).start()
         yield wire

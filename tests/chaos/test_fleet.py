@@ -1,0 +1,101 @@
+"""A fleet under fire: machines die, stop and lose the network, Postgres crashes, and nothing is lost or done twice.
+
+`make test` does a small one by its seed; `make chaos` does it for minutes, with everything that can go wrong.
+"""
+
+import asyncio
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.api.server_world import make_repository
+from tests.support.api.stream_clients import Follower
+from tests.support.chaos.audit import WATCH_SQL, Audit, Outside
+from tests.support.chaos.client import People
+from tests.support.chaos.jobs import make_workshop, run_of, script
+from tests.support.chaos.machines import running_fleet
+from tests.support.chaos.storm import Storm
+from tests.support.crash.points import SEED
+from tests.support.model_server import ModelServer
+from tests.support.postgres_server import fresh_schema
+from tests.support.progress_limit import waiting_until
+
+from holdfast.engine.audit import check_database
+from holdfast.persistence.db import Database
+
+MINUTES = float(os.environ.get("HOLDFAST_TEST_CHAOS_MINUTES", "0"))
+RUNS = 60 if MINUTES else 12
+OPEN_MOST = 24
+SHORT = ("kill", "kill", "stop", "crash")
+LONG = ("kill", "kill", "kill", "destroy", "stop", "cut", "reset", "crash", "serve_again")
+
+
+@pytest.fixture
+def chaos_url(postgres_url: str) -> Iterator[str]:
+    with fresh_schema(postgres_url) as url:
+        yield url
+
+
+async def test_every_run_ends_and_nothing_that_was_recorded_happens_again(
+    tmp_path: Path, postgres_url: str, chaos_url: str
+) -> None:
+    chance = random.Random(f"chaos {SEED}")
+    db = Database(chaos_url)
+    await db.init_schema()
+    async with db.session() as session:
+        await (await (await session.connection()).get_raw_connection()).driver_connection.execute(WATCH_SQL)  # type: ignore[union-attr]
+        await session.commit()
+    repo = make_repository(tmp_path / "work" / "repo")
+    with ModelServer(script()) as models:
+        workshop = make_workshop(tmp_path, models.address)
+        with running_fleet(tmp_path, chaos_url, ["--slots", "3", "--flows", str(workshop.flows)]) as fleet:
+            people = People(fleet, db.store, repo)
+            storm = Storm(fleet, postgres_url, chance)
+            stream = Follower("nobody", "/api/events", f"stream {SEED}", stay=400)
+            stream.servers.append(fleet.address)
+            done = asyncio.Event()
+            async with asyncio.TaskGroup() as beside:
+                helpers = [beside.create_task(people.answer_all(done)), beside.create_task(stream.follow(done))]
+                await _work(people, storm, chance, beside)
+                total = sum(len(db.store.list_events(run_id)) for run_id in people.runs)
+                with waiting_until("the stream has all of it"):
+                    while len(stream.log) < total:
+                        await asyncio.sleep(0.05)
+                done.set()
+                for task in helpers:
+                    task.cancel()
+            frozen = frozenset(pid for machine in fleet.machines for pid in machine.frozen)
+            diffs = [(await people.ask("GET", f"/api/runs/{run_id}/diff")).text for run_id in people.runs]
+        calls = Counter(run_of(models, number) for number in range(len(models.received)))
+        outside = Outside(workshop, calls, frozen, [*stream.log, *people.seen])
+        audit = Audit(chaos_url, db.store, outside)
+        found = audit.run(people.runs, people.flows)
+    found += [str(each) for each in await check_database(db)]
+    await db.dispose()
+    assert not found, "\n".join([f"seed {SEED}", *storm.log, *found])
+    assert [diff.count("+built") for diff in diffs] == [1] * len(diffs)
+    print(f"seed {SEED}: {len(people.runs)} runs, {len(people.flows)} flows, {audit.count_recorded()} results recorded")
+
+
+async def _work(people: People, storm: Storm, chance: random.Random, beside: asyncio.TaskGroup) -> None:
+    """Start runs while things go wrong, as long as they do, and wait until all of them are over."""
+    if MINUTES:
+        blowing = asyncio.create_task(storm.blow_for(MINUTES * 60, LONG, gap_s=(2.0, 6.0)))
+    else:
+        names = chance.sample(SHORT, len(SHORT))
+        blowing = asyncio.create_task(storm.blow(names, gap_s=(0.5, 2.0)))
+    number = 0
+    while number < RUNS or not blowing.done():
+        if await people.count_open() < OPEN_MOST and (number < RUNS or MINUTES):
+            await people.start(number)
+            if number % 2:
+                beside.create_task(people.follow(people.flows[-1]))
+            number += 1
+        await asyncio.sleep(chance.uniform(0.1, 0.8))
+    await blowing
+    with waiting_until("all runs are over"):
+        while await people.count_open():
+            await asyncio.sleep(0.1)

@@ -1,0 +1,116 @@
+"""The people around the fleet: they start runs, answer what waits for them, and try again whenever nobody answers."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+from tests.support.chaos.jobs import PAY
+from tests.support.chaos.machines import Fleet
+
+from holdfast.errors import ApprovalNotFound, RunAlreadyTerminal, RunBusy, StoreError
+from holdfast.flows.answers import decide
+from holdfast.flows.service.handle import get_flow
+from holdfast.flows.service.start import start_flow
+from holdfast.runtime.checkpoint.base import JournalStore
+
+_AGAIN_S = 0.1
+_LOOK_S = 0.25
+_OPEN = """
+SELECT (SELECT count(*) FROM runs WHERE state NOT IN ('completed', 'failed', 'cancelled'))
+     + (SELECT count(*) FROM flow_runs WHERE status NOT IN ('completed', 'failed', 'cancelled'))
+"""
+_ASKING = "SELECT run_id, waits_for FROM flow_runs WHERE status = 'paused'"
+
+
+class People:
+    """Everybody who has to do with the runs of one database."""
+
+    def __init__(self, fleet: Fleet, store: JournalStore, repo: Path) -> None:
+        self.runs: list[str] = []
+        self.flows: list[str] = []
+        self.seen: list[Mapping[str, Any]] = []
+        """What was heard of flows, each followed by itself; of workflows' runs the server's stream tells."""
+        self._fleet = fleet
+        self._store = store
+        self._repo = repo
+
+    async def start(self, number: int) -> None:
+        """Start one: a workflow's run or a flow, in turn. Whoever asks again because of no answer starts no second."""
+        if number % 2:
+            run_id = str(uuid.uuid4())
+            await self._until_done(lambda: start_flow("order", run_id, run_id=run_id, store=self._store))
+            self.flows.append(run_id)
+            return
+        shipper = "ships-ask" if number % 4 else "ships-rerun"
+        body = {
+            "workflow": "deliver",
+            "repo_path": str(self._repo),
+            "persona_overrides": {"author": "mine", "shipper": shipper},
+        }
+        answer = await self.ask("POST", "/api/runs", json=body, headers={"Idempotency-Key": f"chaos-{number}"})
+        assert answer.status_code == 202, answer.text
+        self.runs.append(str(answer.json()["run_id"]))
+
+    async def answer_all(self, done: asyncio.Event) -> None:
+        """Say yes to everything, until there is nothing left to be asked."""
+        while not done.is_set():
+            listed = await self.ask("GET", "/api/approvals?limit=200")
+            for item in listed.json()["items"]:
+                await self.ask("POST", f"/api/approvals/{item['approval_id']}", json={"action": "approve"})
+            for run_id, waits_for in await self.read(_ASKING):
+                await self._until_done(lambda run_id=run_id, key=waits_for: self._decide(run_id, key))  # type: ignore[misc]
+            await asyncio.sleep(_LOOK_S)
+
+    async def _decide(self, run_id: str, key: str) -> None:
+        # It may have an answer, or go on with one.
+        with contextlib.suppress(ApprovalNotFound, RunAlreadyTerminal, RunBusy):
+            await decide(run_id, key, "rerun" if key == PAY else "approve", store=self._store)
+
+    async def follow(self, run_id: str) -> None:
+        """Hear of everything in a flow until it is over; after trouble go on behind what was heard last."""
+        last = 0
+        while True:
+            try:
+                async for event in get_flow(run_id, store=self._store).events(last):
+                    last = event.seq
+                    self.seen.append({"run_id": run_id, "seq": last})
+                return
+            except StoreError:
+                await asyncio.sleep(_AGAIN_S)
+
+    async def count_open(self) -> int:
+        return int((await self.read(_OPEN))[0][0])
+
+    async def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request to the server until it answers; what it says of trouble of its own is no answer."""
+        async with httpx.AsyncClient(timeout=None) as client:
+            while True:
+                try:
+                    answer = await client.request(method, f"{self._fleet.address}{path}", **options)
+                    if answer.status_code < 500:
+                        return answer
+                except httpx.TransportError:
+                    pass
+                await asyncio.sleep(_AGAIN_S)
+
+    async def read(self, sql: Any) -> list[Any]:
+        """Read rows past holdfast."""
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(self._fleet.url) as connection:
+                    return await (await connection.execute(sql)).fetchall()
+            except psycopg.OperationalError:
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _until_done(self, ask: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            try:
+                await ask()
+                return
+            except StoreError:
+                await asyncio.sleep(_AGAIN_S)
