@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-USER, PASSWORD = "worker", "a-password-of-the-worker"  # noqa: S105 - of the test's own server
+USER, PASSWORD = "worker", "a-password-of-the-worker"
 
 
 @dataclass

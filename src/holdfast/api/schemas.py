@@ -66,14 +66,8 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-RepositoryName = Annotated[
-    Text,
-    Field(
-        min_length=1,
-        max_length=4000,
-        description="A folder under the workspace root, or a URL that the setting `allowed_repositories` lists.",
-    ),
-]
+_REPOSITORY = "A folder under the workspace root, or a URL that the setting `allowed_repositories` lists."
+RepositoryName = Annotated[Text, Field(min_length=1, max_length=4000, description=_REPOSITORY)]
 
 
 class StartRun(_Request):

@@ -69,7 +69,7 @@ async def test_a_run_on_a_url_goes_on_elsewhere_and_is_pushed_from_there(
 
 
 async def test_a_password_that_is_refused_is_in_no_message(world: World, bare: Path, server: GitServer) -> None:
-    server.let_in(world.folder, password="another-secret")  # noqa: S106 - a wrong one
+    server.let_in(world.folder, password="another-secret")
     with pytest.raises(RepositoryMissing) as missing:
         await world.run(edit, "one", repo_path=server.url(bare.name))
     assert "Authentication failed" in missing.value.message
