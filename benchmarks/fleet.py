@@ -153,7 +153,7 @@ def _read_one(connection: "psycopg.Connection[tuple[object, ...]]", sql: str, *v
     return row[0] if row else None
 
 
-# -- what a step and an idle worker cost --------------------------------------------------------------------------------
+# -- what a step and an idle worker cost ------------------------------------------------------------------------------
 
 _COUNTED = ("events", "journal_runs", "flow_runs", "blobs")
 _TRANSACTIONS = "SELECT sum(xact_commit) FROM pg_stat_database WHERE datname = current_database()"
@@ -194,7 +194,7 @@ async def _do(place: Place, flow: str, count: int, steps: int) -> None:
 
 
 def _read_state(connection: "psycopg.Connection[tuple[object, ...]]") -> dict[str, float]:
-    rows = {f"{name}_rows": f"SELECT count(*) FROM {name}" for name in _COUNTED}  # noqa: S608 - ours
+    rows = {f"{name}_rows": f"SELECT count(*) FROM {name}" for name in _COUNTED}
     size = "+".join(f"pg_total_relation_size('{name}')" for name in _COUNTED)
     sql = {**rows, "wal_bytes": "SELECT pg_current_wal_lsn() - '0/0'", "stored_bytes": f"SELECT {size}"}
     return {name: float(str(_read_one(connection, query))) for name, query in sql.items()}

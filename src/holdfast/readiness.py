@@ -193,7 +193,7 @@ def open_readiness(
     entries: Iterable[CatalogEntry[AgentPersona]], config: Config, *, repo: Path | None, consents: PersonaConsentStore
 ) -> Readiness:
     """Return what answers for these personas; a repository's own that nobody has agreed to make no connection."""
-    is_trusted = None if repo is None else trust_of(repo, entries, consents)
+    is_trusted = trust_of(repo, entries, consents)
     return Readiness(config_dir=config.config_dir, is_trusted=is_trusted)
 
 

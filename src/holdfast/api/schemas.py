@@ -66,6 +66,10 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+_REPOSITORY = "A folder under the workspace root, or a URL that the setting `allowed_repositories` lists."
+RepositoryName = Annotated[Text, Field(min_length=1, max_length=4000, description=_REPOSITORY)]
+
+
 class StartRun(_Request):
     """A run to be started."""
 
@@ -85,7 +89,7 @@ class StartRun(_Request):
         },
     )
     workflow: Annotated[Text, Field(min_length=1, max_length=500, description="A name of GET /api/workflows.")]
-    repo_path: Annotated[Text, Field(min_length=1, max_length=4000, description="A folder under the workspace root.")]
+    repo_path: RepositoryName
     base_branch: BranchName | None = Field(
         default=None, description="The branch to start from; else the one that is checked out.", examples=["main"]
     )

@@ -27,8 +27,13 @@ class Demands:
     lines: tuple[str, ...]
 
 
-def find_demands(repo: Path, entries: Iterable[CatalogEntry[Any]]) -> list[Demands]:
-    """Find what each of the repository's own entries asks for; entries that ask for nothing are left out."""
+def find_demands(repo: Path | None, entries: Iterable[CatalogEntry[Any]]) -> list[Demands]:
+    """Find what each of the repository's own entries asks for; entries that ask for nothing are left out.
+
+    Without a folder, as with a repository that is named by a URL, no entry is its own.
+    """
+    if repo is None:
+        return []
     folder = repo.resolve()
     found = []
     for entry in entries:
@@ -38,7 +43,7 @@ def find_demands(repo: Path, entries: Iterable[CatalogEntry[Any]]) -> list[Deman
     return found
 
 
-def check_trust(repo: Path, entries: Iterable[CatalogEntry[Any]], consents: PersonaConsentStore) -> None:
+def check_trust(repo: Path | None, entries: Iterable[CatalogEntry[Any]], consents: PersonaConsentStore) -> None:
     """Raise `ConsentRequired` unless a person has agreed to what the repository's own definitions ask for."""
     missing = [demands for demands in find_demands(repo, entries) if not consents.has_consent(demands)]
     lines = [line for demands in missing for line in demands.lines]
@@ -52,10 +57,11 @@ def check_trust(repo: Path, entries: Iterable[CatalogEntry[Any]], consents: Pers
 
 
 def trust_of(
-    repo: Path, entries: Iterable[CatalogEntry[AgentPersona]], consents: PersonaConsentStore
+    repo: Path | None, entries: Iterable[CatalogEntry[AgentPersona]], consents: PersonaConsentStore
 ) -> Callable[[AgentPersona], bool]:
     """Return a function that says whether a person has agreed to what a persona of these asks for, as of the call."""
-    found = {entry.definition.content_hash: entry for entry in entries if _is_of(repo.resolve(), entry)}
+    folder = None if repo is None else repo.resolve()
+    found = {entry.definition.content_hash: entry for entry in entries if folder is not None and _is_of(folder, entry)}
 
     def is_trusted(persona: AgentPersona) -> bool:
         entry = found.get(persona.content_hash)

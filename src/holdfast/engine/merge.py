@@ -5,6 +5,7 @@ Rule: who brings it holds the run meanwhile, so that nobody drives it and no sec
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,7 +39,7 @@ from holdfast.workspace import (
 )
 from holdfast.workspace.cleanup.disposal import Disposal, dispose_files
 from holdfast.workspace.cleanup.leftovers import RunPlaces
-from holdfast.workspace.transfer.remotes import fetch_branch, is_remote, push_branch
+from holdfast.workspace.transfer.remotes import check_remote, fetched_branch, is_remote, push_branch
 
 _EMPTY = "Nothing to merge: the run changed no files."
 
@@ -165,11 +166,12 @@ def _bring_to_branch(
     target = request.into or workspace.base_branch
     url = result.repository if is_remote(result.repository) else None
     if url:
-        fetch_branch(url, target, config.data_dir)
-    before = Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", f"refs/heads/{target}")
-    merged = merge_result(workspace, result.steps, target_branch=target, at=utc_now(), without=own, options=options)
-    if url and not request.is_dry_run and not merged.is_empty:
-        push_branch(url, target, workspace.repo, before)
+        check_remote(url, allowed=config.allowed_repositories)
+    with nullcontext() if url is None else fetched_branch(url, target, config.data_dir):
+        before = Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", f"refs/heads/{target}")
+        merged = merge_result(workspace, result.steps, target_branch=target, at=utc_now(), without=own, options=options)
+        if url and not request.is_dry_run and not merged.is_empty:
+            push_branch(url, target, workspace.repo, before)
     return {
         "action": merged.action.value,
         "branch": merged.branch,

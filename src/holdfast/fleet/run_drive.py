@@ -12,6 +12,7 @@ from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import (
     BackendUnavailable,
+    RepositoryNotAllowed,
     RunAlreadyTerminal,
     RunNotInState,
     RunWaits,
@@ -27,8 +28,9 @@ from holdfast.readiness import Readiness
 from holdfast.runtime import flow_rows
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.step import Drained
+from holdfast.workspace.transfer.remotes import to_folder
 
-EngineMaker = Callable[[Path], Awaitable[WorkflowEngine]]
+EngineMaker = Callable[[Path | None], Awaitable[WorkflowEngine]]
 _AGENTS = "holdfast.engine.phase.middleware"
 _PARK_AFTER_S = 30.0
 
@@ -62,7 +64,7 @@ class WorkflowDrive:
                 await self._engine.resume(self._run.run_id)
         except (RunAlreadyTerminal, RunNotInState, Drained):
             pass  # somebody was faster, or it is given up as it is
-        except (WorkspaceError, StoreError, BackendUnavailable):
+        except (WorkspaceError, RepositoryNotAllowed, StoreError, BackendUnavailable):
             is_served = False  # nothing was written, and it is tried again
             raise
         finally:
@@ -134,7 +136,7 @@ class RunDrives:
         if due:
             await self._check(run_id)
             await self._load_agents()
-            return WorkflowDrive(self._journal, await self._make_engine(Path(due[0].repo_path)), due[0])
+            return WorkflowDrive(self._journal, await self._make_engine(to_folder(due[0].repo_path)), due[0])
         row = await self._journal.query(lambda store: flow_rows.read_row(store, run_id))
         if row is None or row.parent_run_id is not None or row.flow not in self._flows:
             return None

@@ -37,6 +37,7 @@ from holdfast.persistence.schedule_table import (
 from holdfast.persistence.statements import to_time_text
 from holdfast.readiness import AgreedDefinitions
 from holdfast.workflow import WorkflowTemplate
+from holdfast.workspace.transfer.remotes import to_folder
 
 MISSED, OVERLAP, KINDS = ("skip", "once", "all"), ("skip", "queue"), ("workflow", "flow")
 GRACE = timedelta(seconds=60)  # a time that is this late was missed
@@ -51,7 +52,7 @@ class EngineSource(Protocol):
     """Makes engines for repositories, with what they bring along and a person agreed to."""
 
     async def check_trust(
-        self, repo: Path, name_or_file: str, *, is_simulated: bool, overrides: Mapping[str, str]
+        self, repo: Path | None, name_or_file: str, *, is_simulated: bool, overrides: Mapping[str, str]
     ) -> tuple[WorkflowTemplate, AgreedDefinitions]: ...
 
     async def for_repository(
@@ -137,7 +138,7 @@ async def start_scheduled(
     if schedule.kind == "flow":
         await _start_flow(db, schedule, run_id)
         return
-    repo = Path(schedule.repo_path)
+    repo = to_folder(schedule.repo_path)
     is_simulated, overrides = bool(options.get("simulate")), options.get("persona_overrides") or {}
     template, agreed = await engines.check_trust(repo, schedule.target, is_simulated=is_simulated, overrides=overrides)
     engine = await engines.for_repository(repo, is_simulated=is_simulated, agreed=agreed)
@@ -146,7 +147,7 @@ async def start_scheduled(
     with contextlib.suppress(RunNotInState):
         await engine.create(
             template,
-            repo_path=repo,
+            repo_path=schedule.repo_path,
             base_branch=options.get("base_branch"),
             requirements_md=options.get("requirements_md") or "",
             pre_allocated_run_id=run_id,

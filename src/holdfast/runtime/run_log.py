@@ -28,8 +28,9 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.outcomes.call_outcome import encode_result, judge, to_raise
 from holdfast.runtime.outcomes.failures import rebuild_error
 from holdfast.runtime.outcomes.invocation import CallGate, invoke
+from holdfast.runtime.outcomes.resolution import resolve
+from holdfast.runtime.outcomes.step_result import prepare_result
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
-from holdfast.runtime.resolution import resolve
 from holdfast.runtime.step import (
     CancelRun,
     Drained,
@@ -41,7 +42,6 @@ from holdfast.runtime.step import (
     Stopped,
     current_step,
 )
-from holdfast.runtime.step_result import prepare_result
 
 Moment = Literal["before", "after", "recorded"]
 """Of a step: before its call, after it, and once what became of it is recorded."""

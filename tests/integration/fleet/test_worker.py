@@ -180,9 +180,9 @@ async def test_a_repository_out_of_reach_backs_off_with_its_reason_and_no_claim(
         assert await owner_of(server.db, run_id) == ""
         (shared_work / "away").rename(office.repo)
         assert (await office.wait_for(run_id))["state"] == "completed"
-    told = {re.sub(r"in \d+ s: The repository \S+", "in N s: The repository R", reason) for reason in reasons}
+    texts = {re.sub(r"in \d+ s: The repository \S+", "in N s: The repository R", reason) for reason in reasons}
     cause = "The repository R is a folder of another machine, and not carried."
-    assert told == {f"Worker alpha: It could not be driven and is tried again in N s: {cause}"}
+    assert texts == {f"Worker alpha: It could not be driven and is tried again in N s: {cause}"}
 
 
 async def test_a_worker_shows_its_figures_on_a_port_of_its_own(office: Api, folder: Path, fleet_url: str) -> None:

@@ -1,7 +1,6 @@
 """Conversations over HTTP: begin one. What is said in it later are messages of its run (`run/messages.py`)."""
 
 from collections.abc import Sequence
-from typing import Annotated
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,9 +13,9 @@ from holdfast.api.schemas import (
     Flag,
     IdempotencyKey,
     MessageText,
+    RepositoryName,
     RunRef,
     ShortText,
-    Text,
     Usd,
 )
 from holdfast.api.server.run_requests import RequestKey, start_once
@@ -40,7 +39,7 @@ class StartConversation(BaseModel):
             "examples": [{"repo_path": "/srv/code/shop", "text": "Where are prices rounded?", "simulate": True}]
         },
     )
-    repo_path: Annotated[Text, Field(min_length=1, max_length=4000, description="A folder under the workspace root.")]
+    repo_path: RepositoryName
     text: MessageText
     base_branch: BranchName | None = Field(
         default=None, description="The branch to start from; else the one that is checked out."
@@ -64,14 +63,14 @@ async def start_conversation(
 
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
         repo = await server.engines.resolve_repository(body.repo_path)
-        persona, agreed = await server.engines.choose_persona(repo, body.persona, is_simulated=body.simulate)
+        persona, agreed = await server.engines.choose_persona(repo.folder, body.persona, is_simulated=body.simulate)
         engine = await server.engines.for_repository(
-            repo, is_simulated=persona.backend is Backend.SIMULATED, agreed=agreed
+            repo.folder, is_simulated=persona.backend is Backend.SIMULATED, agreed=agreed
         )
         check_seen(images, [persona], server.config)
         await engine.create(
             conversation_template(),
-            repo_path=repo,
+            repo_path=repo.name,
             base_branch=body.base_branch,
             pre_allocated_run_id=run_id,
             persona_overrides={ROLE: persona.name},

@@ -52,7 +52,7 @@ async def list_personas(server: ServerDep, _identity: Viewer, repo_path: RepoQue
 async def list_availability(
     server: ServerDep, _identity: Viewer, repo_path: RepoQuery = None
 ) -> PersonaAvailabilityList:
-    repo = None if repo_path is None else await server.engines.resolve_repository(repo_path)
+    repo = None if repo_path is None else (await server.engines.resolve_repository(repo_path)).folder
     # Shared: it asks servers, and whoever asks for it many times must not use up the threads of all others.
     work = functools.partial(_collect, server.engines, repo, server.config)
     found: PersonaAvailabilityList = await server.availability.get(repo, work)

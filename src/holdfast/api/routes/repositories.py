@@ -13,8 +13,11 @@ from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import READ, READ_ONE
 from holdfast.api.schemas import ShortText, Text
 from holdfast.api.server.server import ServerDep
+from holdfast.config import Config
+from holdfast.errors import RepositoryNotAllowed
 from holdfast.persistence.statistics import UsedRepository, read_used_repositories
 from holdfast.presentation.format import match_names
+from holdfast.workspace.transfer.remotes import check_remote, is_remote
 from holdfast.workspace.user_checkout import list_files
 
 router = APIRouter(tags=["catalog"])
@@ -25,11 +28,11 @@ _MOST_OFFERED = 20
 
 
 class RepositoryItem(BaseModel):
-    path: str
+    path: str = Field(description="A folder, or a URL.", examples=["/srv/code/shop"])
     base_branch: str | None = Field(description="The branch of the last run here.")
     runs: int
     last_used_at: str | None
-    is_there: bool
+    is_there: bool = Field(description="Whether the folder is there; of a URL it is not asked.")
 
 
 class RepositoryList(BaseModel):
@@ -41,7 +44,7 @@ class RepositoryList(BaseModel):
 async def list_repositories(server: ServerDep, _identity: Operator) -> RepositoryList:
     """List used ones first, the latest at the top; then git repositories up to two folders below the workspace root."""
     used = await read_used_repositories(server.db)
-    return await asyncio.to_thread(_collect, server.config.workspace_root, used)
+    return await asyncio.to_thread(_collect, server.config, used)
 
 
 class FileNames(BaseModel):
@@ -55,24 +58,24 @@ async def list_repository_files(
     repo_path: Annotated[Text, Query(max_length=4000)],
     text: Annotated[ShortText, Query(description="A part of the path.")] = "",
 ) -> FileNames:
-    """List files that can be named as `@path` in a message: those that git knows, and those it would add."""
+    """List files that can be named as `@path` in a message: what git knows or would add; none of a URL."""
     repo = await server.engines.resolve_repository(repo_path)
-    names = await asyncio.to_thread(list_files, repo)
+    names = await asyncio.to_thread(list_files, repo.folder) if repo.folder else []
     return FileNames(paths=match_names(text, (name for name in names if _is_text(name)), _MOST_OFFERED))
 
 
-def _collect(workspace_root: Path, used: list[UsedRepository]) -> RepositoryList:
-    root = workspace_root.resolve()
+def _collect(config: Config, used: list[UsedRepository]) -> RepositoryList:
+    root = config.workspace_root.resolve()
     items = {
         one.repo_path: RepositoryItem(
             path=one.repo_path,
             base_branch=one.base_branch,
             runs=one.runs,
             last_used_at=one.last_used_at,
-            is_there=Path(one.repo_path).is_dir(),
+            is_there=is_remote(one.repo_path) or Path(one.repo_path).is_dir(),
         )
         for one in used
-        if _is_allowed(one.repo_path, root)
+        if _is_allowed(one.repo_path, root, config)
     }
     for path in sorted(find_git_folders(root)):
         if path not in items:
@@ -80,10 +83,13 @@ def _collect(workspace_root: Path, used: list[UsedRepository]) -> RepositoryList
     return RepositoryList(workspace_root=str(root), items=list(items.values())[: 2 * _MOST_FOUND])
 
 
-def _is_allowed(path: str, root: Path) -> bool:
+def _is_allowed(path: str, root: Path, config: Config) -> bool:
     try:
+        if is_remote(path):
+            check_remote(path, allowed=config.allowed_repositories, is_request=True)
+            return True
         return Path(path).resolve().is_relative_to(root)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RepositoryNotAllowed):
         return False
 
 

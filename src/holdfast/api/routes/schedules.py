@@ -97,9 +97,9 @@ async def make_schedule(body: AddSchedule, server: ServerDep, identity: Operator
     if body.kind == "workflow":
         repo = await server.engines.resolve_repository(body.repo_path)
         await server.engines.check_trust(
-            repo, body.target, is_simulated=body.simulate, overrides=body.persona_overrides
+            repo.folder, body.target, is_simulated=body.simulate, overrides=body.persona_overrides
         )
-        schedule = Schedule(**{**vars(schedule), "repo_path": str(repo)})
+        schedule = Schedule(**{**vars(schedule), "repo_path": repo.name})
     return _to_item(await add_schedule(server.db, server.config, schedule))
 
 

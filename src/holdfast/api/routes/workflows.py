@@ -96,7 +96,7 @@ class WorkflowFindings(BaseModel):
 @router.post("/api/workflows/validate", responses=WRITE, summary="Check a workflow without keeping it")
 async def validate(body: ValidateWorkflow, server: ServerDep, _identity: Viewer) -> WorkflowFindings:
     """Check fields, graph, roles, and that there is a schema for each artifact. What is wrong is a finding."""
-    repo = None if body.repo_path is None else await server.engines.resolve_repository(body.repo_path)
+    repo = None if body.repo_path is None else (await server.engines.resolve_repository(body.repo_path)).folder
 
     def check() -> WorkflowFindings:
         return find_faults(body, server.engines.catalog(repo))

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
@@ -11,15 +12,29 @@ from holdfast.config import Config
 from holdfast.consent import open_consents
 from holdfast.engine.conversation.persona_choice import choose_persona
 from holdfast.engine.workflow_engine import WorkflowEngine
-from holdfast.errors import RepositoryMissing, RepositoryNotAllowed, WorkspaceError
+from holdfast.errors import RepositoryMissing, RepositoryNotAllowed, TemplateNotFound, WorkspaceError
 from holdfast.persistence.db import Database
 from holdfast.persona import AgentPersona
 from holdfast.readiness import AgreedDefinitions, Readiness, find_available, open_readiness
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace.repository import find_repository, list_written_folders
+from holdfast.workspace.transfer.remotes import check_remote, is_remote
 
 _KEEP_S = 5.0  # reading two dozen files for each of many runs started together would hold them all up
 _YAML = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class NamedRepository:
+    """A repository that a request names: as a run's row has it, and the folder it is, whose definitions count.
+
+    A URL has no folder here, so it brings no definitions.
+    """
+
+    name: str
+    folder: Path | None
+
+
 _Parts = tuple[list[CatalogEntry[AgentPersona]], ArtifactSchemaRegistry]
 
 
@@ -63,9 +78,9 @@ class Engines:
 
     async def find_catalog(self, repo_path: str | None) -> Catalog:
         """Return the catalog that counts for a request, with what the repository brings along if it names one."""
-        return self.catalog(None if repo_path is None else await self.resolve_repository(repo_path))
+        return self.catalog(None if repo_path is None else (await self.resolve_repository(repo_path)).folder)
 
-    async def find_workflow(self, repo: Path, name_or_file: str) -> WorkflowTemplate:
+    async def find_workflow(self, repo: Path | None, name_or_file: str) -> WorkflowTemplate:
         """Load a workflow by name, or from a file of the repository itself.
 
         Raises `RepositoryNotAllowed`, `TemplateNotFound`.
@@ -73,8 +88,11 @@ class Engines:
         """
         return (await asyncio.to_thread(self._get_workflow, repo, name_or_file)).definition
 
-    def _get_workflow(self, repo: Path, name_or_file: str) -> CatalogEntry[WorkflowTemplate]:
+    def _get_workflow(self, repo: Path | None, name_or_file: str) -> CatalogEntry[WorkflowTemplate]:
         if "/" in name_or_file or name_or_file.endswith(_YAML):
+            if repo is None:
+                message = "A workflow's file is looked for in the repository's folder."
+                raise TemplateNotFound(message, hint="Name the folder first; with a URL, use a workflow's name.")
             path = (repo / name_or_file).resolve()
             if not path.is_relative_to(repo) or path.suffix not in _YAML:
                 raise RepositoryNotAllowed(
@@ -86,7 +104,7 @@ class Engines:
 
     async def check_trust(
         self,
-        repo: Path,
+        repo: Path | None,
         name_or_file: str,
         *,
         is_simulated: bool,
@@ -111,7 +129,7 @@ class Engines:
 
         return await asyncio.to_thread(check)
 
-    async def check_persona_trust(self, repo: Path, names: Iterable[str]) -> AgreedDefinitions:
+    async def check_persona_trust(self, repo: Path | None, names: Iterable[str]) -> AgreedDefinitions:
         """Raise `ConsentRequired` if one of these personas is the repository's own and nobody has agreed to it.
 
         Returns what a run may be bound from. A name that nobody has is told by the binding.
@@ -126,7 +144,7 @@ class Engines:
         return await asyncio.to_thread(check)
 
     async def choose_persona(
-        self, repo: Path, name: str | None, *, is_simulated: bool
+        self, repo: Path | None, name: str | None, *, is_simulated: bool
     ) -> tuple[AgentPersona, AgreedDefinitions]:
         """Choose who answers in a conversation about this repository: the persona of this name, or the best there is.
 
@@ -143,22 +161,26 @@ class Engines:
         return await asyncio.to_thread(choose)
 
     def _without_strangers(
-        self, repo: Path, entries: Sequence[CatalogEntry[AgentPersona]], readiness: Readiness
+        self, repo: Path | None, entries: Sequence[CatalogEntry[AgentPersona]], readiness: Readiness
     ) -> AgreedDefinitions:
         is_trusted = trust_of(repo, entries, open_consents(self._config))
         return AgreedDefinitions([entry for entry in entries if is_trusted(entry.definition)], readiness)
 
-    async def resolve_repository(self, repo_path: str) -> Path:
-        """Return the folder that a request names, links resolved.
+    async def resolve_repository(self, repo_path: str) -> NamedRepository:
+        """Return the repository that a request names: a URL, or a folder, links resolved.
 
-        Raises `RepositoryNotAllowed` outside `workspace_root`, `RepositoryMissing` if there can be no such folder.
+        Raises `RepositoryNotAllowed` outside `workspace_root` and for a URL that `allowed_repositories` does not list,
+        `RepositoryMissing` if there can be no such folder.
         """
+        if is_remote(repo_path):
+            check_remote(repo_path, allowed=self._config.allowed_repositories, is_request=True)
+            return NamedRepository(repo_path, None)
         path, root = await asyncio.to_thread(lambda: (Path(repo_path).resolve(), self._config.workspace_root.resolve()))
         if not Path(repo_path).is_absolute() or not path.is_relative_to(root):
             raise RepositoryNotAllowed("The repository does not lie under the server's workspace root.")
         await asyncio.to_thread(_check_can_exist, path)
         await asyncio.to_thread(_check_git_directory, path, root)
-        return path
+        return NamedRepository(str(path), path)
 
     async def _parts(self, repo: Path | None) -> _Parts:
         recent = self._recent.get(repo)

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import BaseModel
@@ -35,6 +34,7 @@ from holdfast.persistence.runs import StoredRun, find_approval
 from holdfast.persistence.statements import set_wake, to_time_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.workspace.transfer.remotes import to_folder
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ async def start_run(server: Server, body: StartRun, *, by: str, key: str | None 
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
         repo = await server.engines.resolve_repository(body.repo_path)
         template, agreed = await server.engines.check_trust(
-            repo, body.workflow, is_simulated=body.simulate, overrides=body.persona_overrides
+            repo.folder, body.workflow, is_simulated=body.simulate, overrides=body.persona_overrides
         )
-        engine = await server.engines.for_repository(repo, is_simulated=body.simulate, agreed=agreed)
+        engine = await server.engines.for_repository(repo.folder, is_simulated=body.simulate, agreed=agreed)
         await engine.create(
             template,
-            repo_path=repo,
+            repo_path=repo.name,
             base_branch=body.base_branch,
             requirements_md=body.requirements_md,
             pre_allocated_run_id=run_id,
@@ -223,8 +223,9 @@ async def _engine_for_change(server: Server, stored: StoredRun, change: ChangeRe
     if not change.persona_overrides:
         return await server.engines.for_repository(None)
     repo = await server.engines.resolve_repository(stored.run.repo_path)
-    agreed = await server.engines.check_persona_trust(repo, change.persona_overrides.values())
-    return await server.engines.for_repository(repo, is_simulated=bool(stored.run.is_simulated), agreed=agreed)
+    agreed = await server.engines.check_persona_trust(repo.folder, change.persona_overrides.values())
+    is_simulated = bool(stored.run.is_simulated)
+    return await server.engines.for_repository(repo.folder, is_simulated=is_simulated, agreed=agreed)
 
 
 def _resume_requested(run_id: str, **facts: Any) -> Event:
@@ -257,7 +258,7 @@ async def decide(server: Server, approval_id: str, body: Decide, *, by: str, is_
     """Record an answer and wake the run. Raises what `WorkflowEngine.decide` raises."""
     row = _get(await find_approval(server.db, approval_id), approval_id)
     stored = await get_run(server.db, row.run_id)
-    engine = await server.engines.for_repository(Path(stored.run.repo_path))
+    engine = await server.engines.for_repository(to_folder(stored.run.repo_path))
     await engine.decide(
         row.run_id,
         approval_id,

@@ -13,6 +13,7 @@ from holdfast.cli.terminal.requirements import (
     PERSONA,
     PRIORITY,
     QUEUE,
+    REPOSITORY,
     REQUIREMENTS,
     REQUIREMENTS_FILE,
     UNSANDBOXED,
@@ -56,11 +57,18 @@ class _RunOptions(NamedTuple):
     """What the command line asks for."""
 
     workflow: str
-    repo: Path
+    repo: str
     options: dict[str, Any]
     is_simulated: bool
     is_yes: bool
     is_json: bool
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that the repository is; a URL has none."""
+        from holdfast.workspace.transfer.remotes import to_folder
+
+        return to_folder(self.repo)
 
     @property
     def can_ask(self) -> bool:
@@ -72,7 +80,7 @@ def run(
         str,
         typer.Argument(metavar="WORKFLOW", help="A workflow's name, or a file.", autocompletion=complete_workflows),
     ],
-    repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository, or any folder.")] = Path(),
+    repo: REPOSITORY = ".",
     base: Annotated[
         str | None,
         typer.Option(
@@ -101,7 +109,8 @@ def run(
 ) -> None:
     """Start a workflow on a repository.
 
-    The run starts from the branch that is checked out; holdfast merge brings the result back. On a terminal you
+    The run starts from the branch that is checked out, of a URL from the remote's own; holdfast merge brings the
+    result back. On a terminal you
     watch it and answer its questions. Ctrl-C pauses it; holdfast resume continues it.
 
     Example: holdfast run feature-delivery --repo . --requirements "Add a --verbose flag" --simulate
@@ -136,7 +145,7 @@ def _describe_remedy(missing: "Sequence[Mapping[str, str]]") -> str:
 
 
 def _rehearsal_command(request: _RunOptions) -> str:
-    words = ["holdfast", "run", request.workflow, "--repo", str(request.repo)]
+    words = ["holdfast", "run", request.workflow, "--repo", request.repo]
     requirements = request.options["requirements_md"]
     if requirements and len(requirements) <= _SHORT_CHARS and requirements.isprintable():
         words += ["--requirements", requirements]
@@ -157,7 +166,7 @@ async def _run(request: _RunOptions) -> int:
     template, consents, agreed = _prepare(request)
     callback = YesToAll() if request.is_yes else None
     opened = open_engine(
-        repo=request.repo,
+        repo=request.folder,
         is_starting=True,
         is_simulated=request.is_simulated,
         callback=callback,
@@ -183,7 +192,7 @@ async def _create(request: _RunOptions) -> int:
 
     template, consents, agreed = _prepare(request)
     opened = open_engine(
-        repo=request.repo, is_starting=True, is_simulated=request.is_simulated, consents=consents, agreed=agreed
+        repo=request.folder, is_starting=True, is_simulated=request.is_simulated, consents=consents, agreed=agreed
     )
     async with opened as (engine, _db, _config):
         run_id = await engine.create(template, repo_path=request.repo, **request.options)
@@ -201,13 +210,16 @@ def _prepare(request: _RunOptions) -> tuple[Any, Any, Any]:
     from holdfast.cli.terminal.catalog import get_workflow
     from holdfast.cli.terminal.output import say
 
-    if not request.repo.expanduser().is_dir():
+    folder = request.folder
+    if folder is None:
+        _check_url(request.repo)
+    elif not folder.expanduser().is_dir():
         raise ConfigInvalid(f"{request.repo} is no folder.", hint="Name a repository with --repo.", key="--repo")
-    entry = get_workflow(request.workflow, request.repo)
+    entry = get_workflow(request.workflow, folder)
     overrides = request.options["persona_overrides"]
-    origin = _complete(request, entry.definition) if request.repo.is_dir() else ""  # else the engine refuses it
+    origin = _complete(request, entry.definition) if folder is None or folder.is_dir() else ""  # the engine refuses it
     consents, agreed = agree(
-        request.repo,
+        folder,
         entry,
         overrides,
         is_simulated=request.is_simulated,
@@ -216,9 +228,16 @@ def _prepare(request: _RunOptions) -> tuple[Any, Any, Any]:
     )
     if origin:
         say(origin)
-    if named := describe_uncommitted(request.repo):
+    if folder is not None and (named := describe_uncommitted(folder)):
         say(f"Not committed, so not among the run's files: {named}.")
     return entry.definition, consents, agreed
+
+
+def _check_url(url: str) -> None:
+    from holdfast.config import load_config
+    from holdfast.workspace.transfer.remotes import check_remote
+
+    check_remote(url, allowed=load_config().allowed_repositories)
 
 
 def _complete(request: _RunOptions, template: "WorkflowTemplate") -> str:
@@ -232,9 +251,12 @@ def _complete(request: _RunOptions, template: "WorkflowTemplate") -> str:
 
     options = request.options
     options["requirements_md"] = options["requirements_md"] or ""
-    start = find_start(request.repo.expanduser().resolve(), options["base_branch"])
-    options["base_branch"] = start.name
-    origin = plain(start.describe())
+    if request.folder is None:
+        origin = plain(f"From {request.repo}; holdfast merge pushes the result back there.")
+    else:
+        start = find_start(request.folder.expanduser().resolve(), options["base_branch"])
+        options["base_branch"] = start.name
+        origin = plain(start.describe())
     if options["requirements_md"].strip() or not template.requires_text:
         return origin
     if request.can_ask:

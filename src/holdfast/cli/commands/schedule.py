@@ -1,6 +1,5 @@
 """The commands about schedules: workflows and flows that are started by a cron line."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from holdfast.cli.terminal.requirements import (
     PERSONA,
     PRIORITY,
     QUEUE,
+    REPOSITORY,
     REQUIREMENTS,
     REQUIREMENTS_FILE,
     read_overrides,
@@ -37,7 +37,7 @@ def add(
     overlap: Annotated[
         str, typer.Option("--overlap", help="While the run before is not over: skip the time, or queue the run.")
     ] = "skip",
-    repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository, or any folder.")] = Path(),
+    repo: REPOSITORY = ".",
     base: Annotated[str | None, typer.Option("--base", metavar="BRANCH", help="The branch to start from.")] = None,
     requirements: REQUIREMENTS = None,
     requirements_file: REQUIREMENTS_FILE = None,
@@ -56,7 +56,8 @@ def add(
 ) -> None:
     """Start a workflow or a flow again and again, by a cron line and a time zone.
 
-    holdfast serve fires it, or a worker. The id of each run follows from the schedule and the time, so that none is started twice.
+    holdfast serve fires it, or a worker. The id of each run follows from the schedule and the time, so that none is
+    started twice.
 
     Example: holdfast schedule add nightly spec-and-review --cron "30 2 * * 1-5" --zone Europe/Berlin --simulate
     """
@@ -81,7 +82,7 @@ def add(
         zone=zone,
         missed=missed,
         overlap=overlap,
-        repo_path="" if flow else str(repo.expanduser().resolve()),
+        repo_path="" if flow else _to_row(repo),
         options={key: value for key, value in options.items() if value},
         created_by=get_user(),
     )
@@ -92,17 +93,27 @@ def add(
 async def _add(db: "Database", config: "Config", schedule: "Schedule") -> "Schedule":
     from holdfast.api.server.engines import Engines
     from holdfast.fleet.schedules import add_schedule, check_schedule
+    from holdfast.workspace.transfer.remotes import check_remote, is_remote, to_folder
 
     check_schedule(config, schedule)
+    if is_remote(schedule.repo_path):
+        check_remote(schedule.repo_path, allowed=config.allowed_repositories)
     if schedule.kind == "workflow":  # what would refuse each of its runs is said now
         options = schedule.options
         await Engines(db, config).check_trust(
-            Path(schedule.repo_path),
+            to_folder(schedule.repo_path),
             schedule.target,
             is_simulated=bool(options.get("simulate")),
             overrides=options.get("persona_overrides") or {},
         )
     return await add_schedule(db, config, schedule)
+
+
+def _to_row(repository: str) -> str:
+    from holdfast.workspace.transfer.remotes import to_folder
+
+    folder = to_folder(repository)
+    return repository if folder is None else str(folder.expanduser().resolve())
 
 
 def _read_arguments(text: str | None) -> dict[str, Any] | None:

@@ -68,7 +68,7 @@ def _print_lines(key: str, lines: list[str], nothing: str, *, as_json: bool) -> 
 
 
 def agree(
-    repo: Path,
+    repo: Path | None,
     workflow: "CatalogEntry[WorkflowTemplate]",
     overrides: Mapping[str, str],
     *,
@@ -100,7 +100,7 @@ def agree(
     return _settle(repo, used, used[1:], consents, can_ask=can_ask), agreed
 
 
-def agree_to_personas(repo: Path, names: set[str], *, is_yes: bool, can_ask: bool) -> "PersonaConsentStore":
+def agree_to_personas(repo: Path | None, names: set[str], *, is_yes: bool, can_ask: bool) -> "PersonaConsentStore":
     """Return the consents to give a run these personas with, as `agree` does. A name that nobody has is passed over."""
     from holdfast.catalog import Catalog
     from holdfast.config import load_config
@@ -119,14 +119,14 @@ def agree_to_change(
 ) -> "PersonaConsentStore | None":
     """Ask for consent to the personas of a change; return where consents are found, `None` for the usual place."""
     repo = find_repository(run_id)
-    if repo is None or not change.get("persona_overrides"):
+    if not change.get("persona_overrides"):
         return None
     can_ask = is_interactive() and not is_json
     return agree_to_personas(repo, set(change["persona_overrides"].values()), is_yes=is_yes, can_ask=can_ask)
 
 
 def _settle(
-    repo: Path,
+    repo: Path | None,
     used: "Sequence[CatalogEntry[Any]]",
     personas: "Sequence[CatalogEntry[Any]]",
     consents: "PersonaConsentStore",

@@ -128,8 +128,9 @@ def _find_ids(table: Literal["runs", "approvals"], prefix: str) -> list[str]:
 
 
 def find_repository(run_id: str) -> Path | None:
-    """Return the repository of a run; `None` if there is no such run."""
+    """Return the folder that a run's repository is; `None` for a URL, and if there is no such run."""
     from holdfast.persistence.raw_sql import find_run
+    from holdfast.workspace.transfer.remotes import to_folder
 
     run = find_run(run_id)
-    return Path(run["repo_path"]) if run else None
+    return to_folder(run["repo_path"]) if run else None

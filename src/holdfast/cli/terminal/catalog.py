@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.workflow import WorkflowTemplate
 
 
-def open_catalog(repo: Path) -> "Catalog":
+def open_catalog(repo: Path | None) -> "Catalog":
     """Return the catalog of a repository, the user and the package."""
     from holdfast.catalog import Catalog
     from holdfast.config import load_config
@@ -19,7 +19,7 @@ def open_catalog(repo: Path) -> "Catalog":
     return Catalog.for_repository(repo, load_config().config_dir)
 
 
-def get_workflow(name: str, repo: Path) -> "CatalogEntry[WorkflowTemplate]":
+def get_workflow(name: str, repo: Path | None) -> "CatalogEntry[WorkflowTemplate]":
     """Return the workflow of that name or file. Raises `TemplateNotFound`, which says what was probably meant."""
     from holdfast.errors import TemplateNotFound
 

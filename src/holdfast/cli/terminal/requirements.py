@@ -17,6 +17,9 @@ from holdfast.images import Image, check_images, read_image_file
 if TYPE_CHECKING:
     from holdfast.engine.run.create import RunOrder
 
+REPOSITORY = Annotated[
+    str, typer.Option("--repo", metavar="PATH|URL", help="The repository: a folder, or a URL that git can push to.")
+]
 REQUIREMENTS = Annotated[str | None, typer.Option("--requirements", metavar="TEXT", help="What the run is to do.")]
 REQUIREMENTS_FILE = Annotated[
     str | None, typer.Option("--requirements-file", metavar="FILE", help="The same from a file; - is standard input.")

@@ -20,7 +20,7 @@ Entries = Sequence[CatalogEntry[AgentPersona]]
 
 def choose_persona(
     entries: Entries,
-    repo: Path,
+    repo: Path | None,
     consents: PersonaConsentStore,
     *,
     name: str | None,
@@ -47,7 +47,7 @@ def choose_persona(
 
 
 def get_persona(
-    entries: Entries, repo: Path, consents: PersonaConsentStore, name: str, *, readiness: Readiness | None = None
+    entries: Entries, repo: Path | None, consents: PersonaConsentStore, name: str, *, readiness: Readiness | None = None
 ) -> AgentPersona:
     """Return the persona of that name; no file is opened for it.
 
@@ -78,7 +78,7 @@ def with_model(persona: AgentPersona, model: str) -> AgentPersona:
         raise PersonaInvalid(message, hint="Name a model of its backend.", file="", problems=[]) from error
 
 
-def _is_trusted(entry: CatalogEntry[AgentPersona], repo: Path, consents: PersonaConsentStore) -> bool:
+def _is_trusted(entry: CatalogEntry[AgentPersona], repo: Path | None, consents: PersonaConsentStore) -> bool:
     try:
         check_trust(repo, [entry], consents)
     except ConsentRequired:

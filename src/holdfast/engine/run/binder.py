@@ -19,8 +19,8 @@ from holdfast.errors import ConfigInvalid, QueueUnknown, did_you_mean
 from holdfast.images import check_images
 from holdfast.persona import AgentPersona
 from holdfast.workflow import check_schemas
-from holdfast.workspace import find_start
-from holdfast.workspace.transfer.remotes import check_remote, fetch_branch, is_remote, mirror_path
+from holdfast.workspace import Start, find_start
+from holdfast.workspace.transfer.remotes import check_remote, fetched_branch, is_remote
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RunBinder:
         `ImageInvalid`, `ImageUnsupported`.
         """
         order = replace(request.order, queue=self._check_queue(request.order.queue))
-        repository, path = self._find_folder(request)
+        repository = self._find_repository(request)
         schemas: dict[str, Any] = {}
         if not is_conversation(request.template):
             check_schemas(request.template, self.registry)
@@ -60,11 +60,7 @@ class RunBinder:
         if limit is None and not is_rehearsal:
             limit = self.config.run_budget_usd
         # crash: nothing is written yet; the commit is fixed here, so that the run starts from what its maker saw.
-        data_dir = self.config.data_dir
-        base_branch = request.base_branch
-        if is_remote(repository):
-            path, base_branch = await asyncio.to_thread(fetch_branch, repository, base_branch, data_dir)
-        start = await asyncio.to_thread(lambda: find_start(path.resolve(), base_branch, data_dir=data_dir))
+        start = await asyncio.to_thread(self._find_start, repository, request.base_branch)
         new = NewRun(
             run_id=new_run_id(request.pre_allocated_run_id),
             template=request.template,
@@ -91,18 +87,25 @@ class RunBinder:
             raise QueueUnknown(f"There is no queue {queue!r}.{did_you_mean(queue, self.config.queues)}", hint=known)
         return queue or next(iter(self.config.queues), DEFAULT_QUEUE)
 
-    def _find_folder(self, request: RunRequest) -> tuple[str, Path]:
-        """Return the repository as the run's row names it, and the folder that is or will be its copy here."""
+    def _find_start(self, repository: str, base_branch: str | None) -> Start:
+        data_dir = self.config.data_dir
+        if not is_remote(repository):
+            return find_start(Path(repository).resolve(), base_branch, data_dir=data_dir)
+        with fetched_branch(repository, base_branch, data_dir) as (copy, branch):
+            return find_start(copy, branch, data_dir=data_dir)
+
+    def _find_repository(self, request: RunRequest) -> str:
+        """Return the repository as the run's row names it. Raises `RepositoryNotAllowed`, `ConfigInvalid`."""
         repository = str(request.repo_path)
         if is_remote(repository):
             check_remote(repository, allowed=self.config.allowed_repositories)
-            return repository, mirror_path(repository, self.config.data_dir)
+            return repository
         path = Path(request.repo_path).expanduser().absolute()
         if not is_folder(path):
             raise ConfigInvalid(
                 f"{path} is no folder.", hint="Name a repository or a folder with files.", key="repo_path"
             )
-        return str(path), path
+        return str(path)
 
     def bind_changed(self, loaded: LoadedRun, change: ChangeRequest) -> dict[str, Binding]:
         """Bind the roles that a change names. A rehearsal stays one: its money is not counted as money."""

@@ -85,7 +85,10 @@ async def _find_place(db: Database, config: Config, run: RunRow, base: RunBaseRo
 async def _find_repository(db: Database, config: Config, run: RunRow, base: RunBaseRow) -> tuple[Path, bool]:
     """Find or make the repository that has the run's base here; and say whether the real one is elsewhere."""
     if is_remote(run.repo_path):
-        return await asyncio.to_thread(open_mirror, run.repo_path, base.commit_id, config.data_dir), False
+        allowed = config.allowed_repositories
+        return await asyncio.to_thread(
+            lambda: open_mirror(run.repo_path, base.commit_id, config.data_dir, allowed=allowed)
+        ), False
     if await asyncio.to_thread(_is_reached, config, run.repo_path, base):
         repo = await asyncio.to_thread(_find_folder, config, run)
         if repo.is_dir() and not await asyncio.to_thread(find_missing, repo, [base.commit_id]):

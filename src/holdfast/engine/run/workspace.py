@@ -71,9 +71,9 @@ def _open(scope: RunScope) -> tuple[Workspace, bool]:
         mark.parent.mkdir(parents=True, exist_ok=True)
         # crash: whoever comes next restores as well, though the worktree looks complete by then.
         write_whole(mark, tree)
-    url = scope.run.repo_path
+    url, allowed = scope.run.repo_path, scope.config.allowed_repositories
     workspace = prepare_workspace(
-        open_mirror(url, scope.run.base_commit or "", data_dir) if is_remote(url) else Path(url),
+        open_mirror(url, scope.run.base_commit, data_dir, allowed=allowed) if is_remote(url) else Path(url),
         data_dir=data_dir,
         run_id=scope.run_id,
         base_branch=scope.run.base_branch,

@@ -6,25 +6,33 @@ into a row, an event or a message.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast.errors import RepositoryMissing, RepositoryNotAllowed, WorkspaceConflict, WorkspaceError
 from holdfast.workspace.files import hold_lock
-from holdfast.workspace.git import Git
-from holdfast.workspace.refs import is_own_branch
+from holdfast.workspace.git import TIMEOUT_S, Git
+from holdfast.workspace.refs import find_name_fault, is_own_branch
 from holdfast.workspace.transfer.packs import find_missing
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SCP = re.compile(r"(?P<user>[A-Za-z0-9._-]+)@(?P<host>[A-Za-z0-9._-]+):(?P<path>[^\s:][^\s]*)")
+_NO_PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*::|[^/\s]+@[^/\s]+:")
 _SCHEMES = ("https", "ssh")
+_HIDDEN = re.compile(r"%2e|%2f|%5c|[?#\\]", re.IGNORECASE)
 _ABSENT = re.compile(r"couldn't find remote ref|no such ref|Could not find remote branch", re.IGNORECASE)
 
 
 def is_remote(repository: str) -> bool:
-    """Tell whether a repository is named by a URL and not by a path."""
-    return bool(_URL.match(repository) or _SCP.fullmatch(repository))
+    """Tell whether a repository is named by a URL, or by what git would take for one, and not by a path."""
+    return bool(_URL.match(repository) or _NO_PATH.match(repository))
+
+
+def to_folder(repository: str | Path) -> Path | None:
+    """Return the folder that a repository is; `None` for a URL, which has no folder whose definitions could count."""
+    return None if isinstance(repository, str) and is_remote(repository) else Path(repository)
 
 
 def check_remote(url: str, *, allowed: Sequence[str] = (), is_request: bool = False) -> None:
@@ -33,14 +41,16 @@ def check_remote(url: str, *, allowed: Sequence[str] = (), is_request: bool = Fa
     `allowed` are beginnings of URLs: a `file` URL, and every one that a request names, must have one of them.
     """
     parts = urlsplit(url) if _URL.match(url) else None
-    host = parts.hostname or "" if parts else _match_scp(url)["host"]
+    scp = None if parts else _match_scp(url)
+    host, path = (parts.hostname or "", parts.path) if parts else (scp["host"], scp["path"]) if scp else ("", "")
     scheme = parts.scheme.lower() if parts else "ssh"
     if (parts and parts.password is not None) or (parts and scheme == "https" and parts.username):
         hint = "Leave it out, and let git's own credential helper know it."
         raise RepositoryNotAllowed("The repository's URL holds a name or a password.", hint=hint)
     if scheme not in (*_SCHEMES, "file"):
         raise RepositoryNotAllowed(f"A repository is not fetched by {scheme}.", hint="Use https or ssh.")
-    if host.startswith("-") or not url.isprintable() or " " in url or ".." in (parts.path if parts else url).split("/"):
+    is_plain = url.isprintable() and " " not in url and not _HIDDEN.search(url)
+    if host.startswith("-") or not is_plain or ".." in path.split("/") or (scheme != "file" and not host):
         raise RepositoryNotAllowed("The repository's URL is not one that git takes safely.", hint="Write it plainly.")
     if (scheme == "file" or is_request) and not any(_is_below(url, entry) for entry in allowed):
         hint = "Whoever runs holdfast can list it in the setting allowed_repositories."
@@ -55,7 +65,7 @@ def _match_scp(url: str) -> "re.Match[str]":
 
 
 def _is_below(url: str, entry: str) -> bool:
-    return url == entry or url.startswith(f"{entry.rstrip('/')}/")
+    return url == entry or url.startswith(entry if entry.endswith(":") else f"{entry.rstrip('/')}/")
 
 
 def mirror_path(url: str, data_dir: Path) -> Path:
@@ -63,33 +73,54 @@ def mirror_path(url: str, data_dir: Path) -> Path:
     return data_dir.resolve() / "repositories" / f"remote-{hashlib.sha256(url.encode()).hexdigest()[:20]}.git"
 
 
-def fetch_branch(url: str, branch: str | None, data_dir: Path) -> tuple[Path, str]:
-    """Bring a branch to this place's copy as it is now, without one the remote's own; return copy and name.
+@contextmanager
+def fetched_branch(url: str, branch: str | None, data_dir: Path) -> Iterator[tuple[Path, str]]:
+    """Bring a branch to this place's copy as it is now, without one the remote's own; the block gets copy and name.
 
-    A branch that the remote does not have is not in the copy either. Raises `RepositoryMissing`.
+    Nobody else in this place fetches or merges until the block ends, so the branch is what the remote has. One that
+    the remote does not have is not in the copy either. Raises `RepositoryMissing`.
     """
     mirror = _ensure_mirror(url, data_dir)
-    with hold_lock(mirror.with_suffix(".lock")):
-        name = branch or _find_head(mirror, url)
+    with hold_lock(mirror.with_suffix(".lock"), timeout_s=TIMEOUT_S):
+        name = branch or list_branches(url)[1]
         if is_own_branch(name):
             raise RepositoryNotAllowed(f"{name} is a branch that a run works on.", hint="Name another branch.")
-        ref = f"refs/heads/{name}"
-        done = _remote_git(mirror, url).run("fetch", "--no-tags", "--quiet", url, f"+{ref}:{ref}", ok=(0, 1, 128))
-        if done.exit_code and _ABSENT.search(done.stderr):
-            Git(git_dir=mirror).run("update-ref", "-d", ref)
-        elif done.exit_code:
-            raise _unreached(url, done.stderr)
-    return mirror, name
+        if find_name_fault(name) is None:  # whoever uses the name says what is wrong with it
+            _fetch(url, name, mirror)
+        yield mirror, name
 
 
-def open_mirror(url: str, commit: str, data_dir: Path) -> Path:
-    """Return this place's copy of a remote repository, which has the commit. Raises `RepositoryMissing`."""
+def _fetch(url: str, branch: str, mirror: Path) -> None:
+    ref = f"refs/heads/{branch}"
+    done = _remote_git(url, mirror).run("fetch", "--no-tags", "--quiet", url, f"+{ref}:{ref}", ok=(0, 1, 128))
+    if done.exit_code and _ABSENT.search(done.stderr):
+        gone = f"delete {ref}\ndelete refs/remotes/origin/{branch}\n"
+        Git(git_dir=mirror).run("update-ref", "--stdin", stdin=gone.encode())
+    elif done.exit_code:
+        raise _unreached(url, done.stderr)
+
+
+def list_branches(url: str) -> tuple[tuple[str, ...], str]:
+    """List the branches that a remote has, and the one that it calls its own. Raises `RepositoryMissing`."""
+    done = _remote_git(url).run("ls-remote", "--symref", url, "HEAD", "refs/heads/*", ok=(0, 1, 128))
+    if done.exit_code:
+        raise _unreached(url, done.stderr)
+    head = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", done.line, re.MULTILINE)
+    return tuple(re.findall(r"\trefs/heads/(\S+)$", done.line, re.MULTILINE)), head[1] if head else "main"
+
+
+def open_mirror(url: str, commit: str | None, data_dir: Path, *, allowed: Sequence[str] = ()) -> Path:
+    """Return this place's copy of a remote repository, which has the commit.
+
+    Raises `RepositoryMissing`, and as `check_remote` does if this place may not use what another one started.
+    """
+    check_remote(url, allowed=allowed)
     mirror = _ensure_mirror(url, data_dir)
     if commit and not find_missing(mirror, [commit]):
         return mirror
-    with hold_lock(mirror.with_suffix(".lock")):
+    with hold_lock(mirror.with_suffix(".lock"), timeout_s=TIMEOUT_S):
         heads = "+refs/heads/*:refs/remotes/origin/*"
-        done = _remote_git(mirror, url).run("fetch", "--no-tags", "--quiet", url, heads, ok=(0, 1, 128))
+        done = _remote_git(url, mirror).run("fetch", "--no-tags", "--prune", "--quiet", url, heads, ok=(0, 1, 128))
         if done.exit_code:
             raise _unreached(url, done.stderr)
     if commit and find_missing(mirror, [commit]):
@@ -99,17 +130,17 @@ def open_mirror(url: str, commit: str, data_dir: Path) -> Path:
 
 
 def push_branch(url: str, branch: str, mirror: Path, before: str | None) -> None:
-    """Push a branch of the copy. If it is not accepted, the copy's is set back to what it was `before`.
+    """Push a branch of the copy, inside `fetched_branch`. If that is refused, it is set back to what it was `before`.
 
     Raises `WorkspaceConflict` if the remote's has moved meanwhile, `RepositoryMissing` if it cannot be reached.
     """
     ref = f"refs/heads/{branch}"
-    done = _remote_git(mirror, url).run("push", "--quiet", "--porcelain", url, f"{ref}:{ref}", ok=(0, 1, 128))
+    done = _remote_git(url, mirror).run("push", "--quiet", "--porcelain", url, f"{ref}:{ref}", ok=(0, 1, 128))
     if not done.exit_code:
         return
     # crash: before it the copy is ahead of the remote; the next merge fetches first and begins from what is there.
     Git(git_dir=mirror).run("update-ref", *((ref, before) if before else ("-d", ref)))
-    if "[rejected]" in done.stdout.decode(errors="replace") + done.stderr or "remote rejected" in done.stderr:
+    if re.search(r"\[(remote )?rejected\]", done.stdout.decode(errors="replace") + done.stderr):
         message = f"Branch {branch} of {url} does not take the result: it has moved meanwhile, or is protected."
         raise WorkspaceConflict(message, paths=(), hint="Merge again, or name another branch with --into.")
     raise _unreached(url, done.stderr)
@@ -118,27 +149,23 @@ def push_branch(url: str, branch: str, mirror: Path, before: str | None) -> None
 def _ensure_mirror(url: str, data_dir: Path) -> Path:
     mirror = mirror_path(url, data_dir)
     mirror.parent.mkdir(parents=True, exist_ok=True)
-    with hold_lock(mirror.with_suffix(".lock")):
+    if (mirror / "HEAD").exists():
+        return mirror
+    with hold_lock(mirror.with_suffix(".lock"), timeout_s=TIMEOUT_S):
         if not (mirror / "HEAD").exists():
             Git().run("init", "--quiet", "--bare", "--template=", "--", str(mirror))
     return mirror
 
 
-def _find_head(mirror: Path, url: str) -> str:
-    done = _remote_git(mirror, url).run("ls-remote", "--symref", url, "HEAD", ok=(0, 1, 128))
-    if done.exit_code:
-        raise _unreached(url, done.stderr)
-    found = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", done.line, re.MULTILINE)
-    return found[1] if found else "main"
-
-
-def _remote_git(mirror: Path, url: str) -> Git:
-    scheme = url.partition("://")[0].lower() if _URL.match(url) else "ssh"
-    return Git(git_dir=mirror, env={"GIT_ALLOW_PROTOCOL": scheme})
+def _remote_git(url: str, mirror: Path | None = None) -> Git:
+    # The user's own settings may have ssh in the place of https (`url.….insteadOf`), or the other way round.
+    protocols = "file" if url.lower().startswith("file:") else ":".join(_SCHEMES)
+    stalled = {"GIT_HTTP_LOW_SPEED_LIMIT": "1", "GIT_HTTP_LOW_SPEED_TIME": "60"}
+    return Git(git_dir=mirror, env={"GIT_ALLOW_PROTOCOL": protocols, **stalled})
 
 
 def _unreached(url: str, stderr: str) -> WorkspaceError:
-    lines = [line for line in stderr.splitlines() if line.strip()]
-    reason = lines[-1].strip() if lines else "git says no more"
+    lines = [line.strip() for line in stderr.splitlines() if not re.match(r"\s*(remote:|warning:|$)", line)]
+    reason = re.sub(r"//[^/@\s]+@", "//", lines[0]).rstrip(".") if lines else "git says no more"
     message = f"The repository {url} cannot be reached from here: {reason}."
     return RepositoryMissing(message, hint="Try `git ls-remote` with it as the user that runs holdfast.", path=url)

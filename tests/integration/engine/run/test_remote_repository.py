@@ -1,10 +1,13 @@
 """A repository that is named by a URL: fetched by whoever drives, and the result pushed to it as a branch."""
 
+import asyncio
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.engine_world import Turn, World, git, hand_in
+from tests.support.git_server import PASSWORD, GitServer, serving_git
 
 from holdfast.config import load_config
 from holdfast.engine.merge import MergeRequest, merge_run
@@ -33,22 +36,82 @@ def settings(bare: Path) -> dict[str, object]:
     return {"carry_files": True, "allowed_repositories": [f"file://{bare.parent}"]}
 
 
-async def test_a_run_on_a_url_goes_on_elsewhere_and_is_pushed_from_there(world: World, bare: Path) -> None:
-    url = f"file://{bare}"
+@pytest.fixture
+def server(world: World, bare: Path) -> Iterator[GitServer]:
+    """A server that serves it by https, to those who have the password."""
+    git(bare, "config", "http.receivepack", "true")
+    with serving_git(bare.parent, world.folder) as serving:
+        serving.let_in(world.folder)
+        yield serving
+
+
+async def test_a_run_on_a_url_goes_on_elsewhere_and_is_pushed_from_there(
+    world: World, bare: Path, server: GitServer
+) -> None:
+    url = server.url(bare.name)
     made = await world.run_and_stop(
-        lambda turn: turn.write("half.txt", "x"), "one", engine=settings(bare), repo_path=url
+        lambda turn: turn.write("half.txt", "x"), "one", engine={"carry_files": True}, repo_path=url
     )
     there = World(world.url, world.folder / "other")
     there._keys = world._keys
-    result = await there.engine(edit, **settings(bare)).resume(made)
+    result = await there.engine(edit, carry_files=True).resume(made)
     assert result.state is RunStatus.COMPLETED, result.error
-    config = load_config(data_dir=there.data_dir, **settings(bare))
+    config = load_config(data_dir=there.data_dir, carry_files=True)
     merged = await merge_run(there.db, config, made, MergeRequest())
     assert merged["branch"] == "main"
     assert git(bare, "show", "main:one.txt") == "by one"
     branches = git(bare, "for-each-ref", "--format=%(refname)").split()
     assert branches == ["refs/heads/main"]  # nothing of the run's own got out
     await there.close()
+    assert server.refused  # it asked for the password, which git's own helper has and nothing of ours
+    for file in (file for folder in (world.data_dir, there.data_dir) for file in folder.rglob("*") if file.is_file()):
+        assert PASSWORD.encode() not in file.read_bytes(), file
+
+
+async def test_a_password_that_is_refused_is_in_no_message(world: World, bare: Path, server: GitServer) -> None:
+    server.let_in(world.folder, password="another-secret")
+    with pytest.raises(RepositoryMissing) as missing:
+        await world.run(edit, "one", repo_path=server.url(bare.name))
+    assert "Authentication failed" in missing.value.message
+    assert "another-secret" not in str(missing.value)
+    assert not world.db.store.list_runs()
+
+
+async def test_a_branch_that_does_not_take_the_result_is_a_conflict(world: World, bare: Path) -> None:
+    run_id = str((await world.run(edit, "one", engine=settings(bare), repo_path=f"file://{bare}")).run_id)
+    hook = bare / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    before = git(bare, "rev-parse", "main")
+    config = load_config(data_dir=world.data_dir, **settings(bare))
+    with pytest.raises(WorkspaceConflict):
+        await merge_run(world.db, config, run_id, MergeRequest())
+    mirror = remotes.mirror_path(f"file://{bare}", world.data_dir)
+    assert (git(bare, "rev-parse", "main"), git(mirror, "rev-parse", "main")) == (before, before)
+
+
+async def test_merges_of_two_runs_at_once_lose_neither(world: World, bare: Path) -> None:
+    runs = []
+    for name in ("one", "two"):
+        result = await world.run(edit, name, engine=settings(bare), repo_path=f"file://{bare}")
+        runs.append(str(result.run_id))
+    config = load_config(data_dir=world.data_dir, **settings(bare))
+    await asyncio.gather(*(merge_run(world.db, config, run_id, MergeRequest()) for run_id in runs))
+    assert (git(bare, "show", "main:one.txt"), git(bare, "show", "main:two.txt")) == ("by one", "by two")
+
+
+async def test_a_place_does_not_use_a_url_that_only_another_place_allows(world: World, bare: Path) -> None:
+    url = f"file://{bare}"
+    made = await world.run_and_stop(lambda _turn: None, "one", engine=settings(bare), repo_path=url)
+    there = World(world.url, world.folder / "other")
+    there._keys = world._keys
+    with pytest.raises(RepositoryNotAllowed):
+        await there.engine(edit, carry_files=True).resume(made)
+    assert not remotes.mirror_path(url, there.data_dir).exists()
+    await there.close()
+    result = await world.engine(edit, **settings(bare)).resume(made)  # nobody has it, and nothing was written
+    assert result.state is RunStatus.COMPLETED, result.error
 
 
 async def test_a_branch_that_moved_while_it_was_merged_is_a_conflict(
@@ -93,11 +156,17 @@ async def test_a_repository_out_of_reach_is_said_and_nothing_is_written(world: W
         "ssh://-oProxyCommand=x/a",
         "file:///elsewhere/a.git",
         "https://example.org/../a.git",
+        "https://example.org/team/%2E%2e/a.git",
+        "https://example.org/a.git?token=secret",
+        "https:///a.git",
+        "git@example.org:../a.git",
+        "name:secret@example.org:a.git",
+        "git://example.org/a.git",
     ],
 )
 async def test_a_url_that_may_not_be_used_is_refused(world: World, url: str) -> None:
     with pytest.raises(RepositoryNotAllowed) as refused:
-        remotes.check_remote(url, allowed=["file:///srv"])
+        await world.run(edit, "one", engine={"allowed_repositories": ["file:///srv"]}, repo_path=url)
     assert "secret" not in str(refused.value)
 
 

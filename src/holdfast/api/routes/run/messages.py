@@ -5,7 +5,6 @@ before its next step. The answers are read as any run's events are.
 """
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -108,7 +107,9 @@ async def _with_files(
         repo = await server.engines.resolve_repository(loaded.stored.run.repo_path)
     except HoldfastError:
         return "", images  # it is not on this machine: the agent has the files in its own folder
-    mentioned = await asyncio.to_thread(include_files, body.text, Path(repo), persona.permissions)
+    if repo.folder is None:
+        return "", images
+    mentioned = await asyncio.to_thread(include_files, body.text, repo.folder, persona.permissions)
     return "\n".join([mentioned.content, *mentioned.refused]), check_images([*images, *mentioned.images])
 
 
@@ -124,7 +125,7 @@ async def _find_persona(server: Server, loaded: LoadedRun, body: SendMessage) ->
         return None
     if body.persona is not None:
         repo = await server.engines.resolve_repository(loaded.stored.run.repo_path)
-        persona, _ = await server.engines.choose_persona(repo, body.persona, is_simulated=False)
+        persona, _ = await server.engines.choose_persona(repo.folder, body.persona, is_simulated=False)
     else:
         persona = await _find_partner(server, loaded)
     return persona if body.model is None else with_model(persona, body.model)

@@ -18,11 +18,12 @@ from holdfast.api.preview.cost import Estimate, estimate, explain_limits
 from holdfast.api.preview.roles import FieldProblem, RolePreview, find_role_problems, preview_roles, to_problem
 from holdfast.api.schemas import StartRun
 from holdfast.api.serialize import to_usd
+from holdfast.api.server.engines import NamedRepository
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.api.workflow_statistics import to_statistics
 from holdfast.catalog.model_table import load_model_table
 from holdfast.consent import open_consents
-from holdfast.errors import HoldfastError, PersonaIneligible, TemplateNotFound
+from holdfast.errors import BaseBranchMissing, HoldfastError, PersonaIneligible
 from holdfast.persistence.admission import read_day_limit
 from holdfast.persistence.listings import read_money
 from holdfast.persistence.statistics import read_past_runs
@@ -33,6 +34,7 @@ from holdfast.readiness import Readiness, find_available
 from holdfast.workflow import WorkflowTemplate, check_schemas
 from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository
 from holdfast.workspace.start import find_current_branch, find_start
+from holdfast.workspace.transfer.remotes import list_branches as list_remote_branches
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 _MOST_BRANCHES = 200
@@ -81,19 +83,19 @@ class _Inspection:
 async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> RunPreview:
     """Take what `POST /api/runs` takes, and start nothing. Everything that would refuse the run is in `problems`."""
     problems: list[FieldProblem] = []
-    repo: Path | None = None
+    repo: NamedRepository | None = None
     template: WorkflowTemplate | None = None
     try:
         repo = await server.engines.resolve_repository(body.repo_path)
     except HoldfastError as error:
         problems.append(to_problem("repo_path", error))
     try:
-        template = await _find_workflow(server, repo, body.workflow)
+        template = await server.engines.find_workflow(None if repo is None else repo.folder, body.workflow)
     except HoldfastError as error:
         problems.append(to_problem("workflow", error))
     inspection = await asyncio.to_thread(_inspect, server, body, repo, template)
     if repo is not None and template is not None:
-        problems += await _find_missing_trust(server, body, repo, inspection.readiness)
+        problems += await _find_missing_trust(server, body, repo.folder, inspection.readiness)
     guess = await _estimate(server, template, inspection.personas, is_simulated=body.simulate)
     return RunPreview(
         workflow=body.workflow,
@@ -106,17 +108,8 @@ async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> Run
     )
 
 
-async def _find_workflow(server: Server, repo: Path | None, name: str) -> WorkflowTemplate:
-    if repo is not None:
-        return await server.engines.find_workflow(repo, name)
-    if "/" in name or name.endswith((".yaml", ".yml")):
-        raise TemplateNotFound("A workflow's file is looked for in the repository.", hint="Name the repository first.")
-    entry = await asyncio.to_thread(server.engines.catalog(None).get_workflow, name)
-    return entry.definition
-
-
 async def _find_missing_trust(
-    server: Server, body: StartRun, repo: Path, readiness: Readiness | None
+    server: Server, body: StartRun, repo: Path | None, readiness: Readiness | None
 ) -> list[FieldProblem]:
     """Find what the repository brings along and nobody has agreed to."""
     try:
@@ -134,9 +127,12 @@ async def _find_missing_trust(
     return []
 
 
-def _inspect(server: Server, body: StartRun, repo: Path | None, template: WorkflowTemplate | None) -> _Inspection:
+def _inspect(
+    server: Server, body: StartRun, named: NamedRepository | None, template: WorkflowTemplate | None
+) -> _Inspection:
     problems: list[FieldProblem] = []
-    repository = None if repo is None else _inspect_repository(repo, body.base_branch, server, problems)
+    repository = None if named is None else _inspect_repository(named, body.base_branch, server, problems)
+    repo = None if named is None else named.folder
     if template is None:
         return _Inspection(repository, None, [], {}, problems)
     catalog = server.engines.catalog(repo)
@@ -158,9 +154,12 @@ def _inspect(server: Server, body: StartRun, repo: Path | None, template: Workfl
 
 
 def _inspect_repository(
-    path: Path, base_branch: str | None, server: Server, problems: list[FieldProblem]
+    named: NamedRepository, base_branch: str | None, server: Server, problems: list[FieldProblem]
 ) -> RepositoryPreview | None:
+    path = named.folder
     try:
+        if path is None:
+            return _inspect_remote(named.name, base_branch, problems)
         repository = find_repository(path)
         if repository is None:
             return _to_repository(path, is_git=False)
@@ -182,8 +181,16 @@ def _inspect_repository(
     return None
 
 
+def _inspect_remote(url: str, base_branch: str | None, problems: list[FieldProblem]) -> RepositoryPreview:
+    branches, current = list_remote_branches(url)
+    if branches and (base_branch or current) not in branches:
+        message = f"The repository has no branch {base_branch or current!r}."
+        problems.append(to_problem("base_branch", BaseBranchMissing(message, branches=branches)))
+    return _to_repository(url, branches=branches, current_branch=current)
+
+
 def _to_repository(
-    path: Path,
+    path: Path | str,
     *,
     is_git: bool = True,
     branches: Sequence[str] = (),

@@ -26,7 +26,7 @@ export function findMistakes({ workflow, repo_path: path, requirements_md: text,
 	const limit = toBudget(budget);
 	const found = {
 		workflow: !workflow && "Choose a workflow.",
-		repo_path: !path.trim() ? "Choose the repository to work on." : !path.trim().startsWith("/") && "Give the whole path, beginning with “/”.",
+		repo_path: !path.trim() ? "Choose the repository to work on." : !/^(\/|[a-z]+:\/\/|[^/\s]+@[^/\s]+:)/i.test(path.trim()) && "Give the whole path, beginning with “/”, or a URL.",
 		requirements_md: !text.trim() && "Say what should be done. The agents know nothing else.",
 		title: title.length > 200 && "At most 200 characters.",
 		budget_usd: limit !== null && !(limit > 0 && limit <= 1_000_000) && "Give an amount in dollars, such as 2.50.",

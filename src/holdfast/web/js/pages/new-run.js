@@ -278,7 +278,7 @@ function repositoryFields(form, onChange) {
 		const oninput = (event) => onChange({ [name]: event.target.value });
 		return h("input.mono", { value: form[name], autocomplete: "off", spellcheck: "false", oninput, ...props });
 	};
-	const path = checked("Repository", input("repo_path", { list: "repositories", placeholder: "/path/to/repository" }), { after: [recent, known, told] });
+	const path = checked("Repository", input("repo_path", { list: "repositories", placeholder: "/path/to/repository, or a URL" }), { after: [recent, known, told] });
 	const branch = checked("Start from branch", input("base_branch", { list: "branches", placeholder: "the one checked out" }), { after: branches });
 	function choose({ path: repoPath, base_branch: from }) {
 		path.control.value = repoPath;
