@@ -211,7 +211,7 @@ class PhaseAttempt:
                 CommandKind.CHECKS, self._lane_id, f"check{number}", argv, self._phase, self._attempt
             )
             result = await run_command(self._scope, command)
-            check_success(self._scope, result, f"The check {' '.join(argv)!r} of phase {self._phase.key!r}")
+            check_success(self._scope, command, result, f"The check {command.line!r} of phase {self._phase.key!r}")
 
     async def _save_files(self) -> dict[str, Any]:
         """Save the files of this attempt under a ref of its own."""

@@ -134,7 +134,7 @@ async def _ask(scope: RunScope, command: TemplateCommand) -> str:
     )
 
 
-def check_success(scope: RunScope, result: Mapping[str, Any], what: str) -> None:
+def check_success(scope: RunScope, command: TemplateCommand, result: Mapping[str, Any], what: str) -> None:
     """Raise `ChecksFailed`, with the output, unless the command ended with 0."""
     if result["exit_code"] == 0:
         return
@@ -142,8 +142,20 @@ def check_success(scope: RunScope, result: Mapping[str, Any], what: str) -> None
     last_line = f": {lines[-1].strip()[:_LAST_LINE_CHARS]}" if lines else "."
     raise ChecksFailed(
         f"{what} ended with {result['outcome']}{last_line}",
-        hint=f"Its output: holdfast runs logs {scope.run_id[:8]}. Correct the cause, then retry the run.",
+        hint=f"Its output: holdfast runs logs {scope.run_id[:8]}. Correct the cause, then retry the run."
+        f"{_describe_containment(command.kind, result)}",
         output=result["output"],
+    )
+
+
+def _describe_containment(kind: CommandKind, result: Mapping[str, Any]) -> str:
+    """Say what a command in the sandbox did without, and how it gets that; nothing of one that had all."""
+    if result.get("sandbox", "none") == "none":
+        return ""
+    missing = "" if kind is CommandKind.SETUP else "without the network, "
+    return (
+        f" It ran in the sandbox, {missing}without Docker, your home folder with its logins and caches, and write "
+        f"access to .git. If it needs one of these: `sandbox: {{{kind.value}: false}}` in the workflow, and a new run."
     )
 
 

@@ -115,8 +115,8 @@ async def prepare(scope: RunScope) -> None:
         step = Step(f"{lane_id}/copy", lane_id)
         await scope.log.step(step, lambda: scope.on_disk(lambda: _copy(scope)))
     for number, argv in enumerate(scope.template.setup, 1):
-        result = await run_command(scope, TemplateCommand(CommandKind.SETUP, lane_id, f"command{number}", argv))
-        check_success(scope, result, f"The set-up command {' '.join(argv)!r}")
+        command = TemplateCommand(CommandKind.SETUP, lane_id, f"command{number}", argv)
+        check_success(scope, command, await run_command(scope, command), f"The set-up command {command.line!r}")
     if scope.template.setup and not _is_recorded_too_late(scope, round_no):
         await _record_setup(scope, lane_id)
 

@@ -3,6 +3,7 @@
 What is interrupted would go on for ever, so a test that ends has interrupted it.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from typing import Any
 from tests.integration.api.server.test_restarts import admin_token, client_of
 from tests.support.api.server_process import ServerProcess, serving
 from tests.support.model_server import Drips, Hangs, ModelServer, Says, asks, own_persona
+from tests.support.postgres_server import fresh_schema
 from tests.support.progress_limit import until
 
 from holdfast.runtime.events import Event
@@ -148,3 +150,29 @@ async def test_git_that_stands_still_does_not_keep_a_server(folder: Path) -> Non
 
     assert state == "running"
     assert find_doubled(read_journal(folder, run_id)) == []
+
+
+async def test_on_postgres_too(folder: Path, postgres_url: str) -> None:
+    words = ("Streams", "Silent", "Delegates")
+    with fresh_schema(postgres_url) as url, ModelServer(SCRIPT) as models, contextlib.closing(open_store(url)) as store:
+        token = await admin_token(folder, database_url=url)
+        settings = {"HOLDFAST_TEST_AGENTS": "simulated", "HOLDFAST_DATABASE_URL": url}
+        furnish(folder, models)
+        with serving(folder, **settings) as first:
+            async with client_of(first, token) as client:
+                runs = [await start(client, folder, word) for word in words]
+                expected = {("Streams", 0), ("Silent", 0), ("Sub work", 0)}
+                await until(lambda: expected <= set(models.places), "the models are asked")
+            end_politely(first)
+        after = [store.list_events(run_id)[-1].is_terminal for run_id in runs]
+
+        def are_completed() -> bool:
+            return all(store.list_events(run_id)[-1].kind == "run.completed" for run_id in runs)
+
+        with serving(folder, **settings):
+            await until(are_completed, "all runs are over")
+        journals = [store.list_events(run_id) for run_id in runs]
+
+    assert after == [False] * len(words)
+    assert [find_doubled(events) for events in journals] == [[]] * len(words)
+    assert not any(event.kind == "run.paused" for events in journals for event in events)

@@ -385,3 +385,16 @@ async def test_a_repeated_set_up_reaches_where_packages_come_from_unless_hosts_a
         "allow": ((), True),
         ("example.org",): (("example.org",), False),
     }
+
+
+@pytest.mark.skipif(not any(probe.kind for probe in PROBES.values()), reason="no sandbox works on this machine")
+async def test_a_set_up_that_fails_for_lack_of_something_names_the_line_that_gives_it(world: World) -> None:
+    made = template("spec", setup=[["sh", "-c", "echo no login; exit 3"]])
+    contained = await world.run(template=made)
+    free = await world.run(template=template("spec", setup=made.model_dump()["setup"], sandbox={"setup": False}))
+
+    assert contained.error is not None
+    assert free.error is not None
+    assert contained.error.message.endswith("exit code 3: no login")
+    assert "`sandbox: {setup: false}` in the workflow, and a new run" in contained.error.hint
+    assert "sandbox" not in free.error.hint

@@ -205,7 +205,8 @@ async def test_it_takes_effect_whatever_the_run_does(stage: Stage, activity: str
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 @pytest.mark.parametrize(
-    ("activity", "interrupt"), [("fast_stream", "abort"), ("slow_head", "pause"), ("git", "shutdown")]
+    ("activity", "interrupt"),
+    [("fast_stream", "abort"), ("slow_head", "pause"), ("subagent", "pause"), ("git", "shutdown")],
 )
 async def test_on_postgres_too(stage: Stage, activity: str, interrupt: str) -> None:
     await interrupt_run(stage, activity, interrupt)
