@@ -30,6 +30,8 @@ def test_a_conversation_has_both_sides_a_composer_and_a_place_in_list_and_inbox(
     check_access(page)
     message.press("Enter")
     expect(message).to_have_value(f"Where is the sum made? {HARM} @shop.py ")
+    shot = FilePayload(name="shot.png", mimeType="image/png", buffer=b"\x89PNG\r\n\x1a\n")
+    page.get_by_label("Images").set_input_files(files=[shot])
     page.get_by_label("Rehearse with").press("Space")
     message.press("Control+Enter")
     expect(page).to_have_url(re.compile("/runs/"))
@@ -38,6 +40,7 @@ def test_a_conversation_has_both_sides_a_composer_and_a_place_in_list_and_inbox(
     list_ = page.locator(".activity")
 
     expect(list_.locator(".person")).to_contain_text(HARM)
+    expect(list_.locator(".person")).to_contain_text("with shot.png")
     expect(list_.locator(".said").first).to_be_visible()
     page.get_by_label("Your message").fill(f"And @shop.py? {HARM}")
     page.keyboard.press("Control+Enter")

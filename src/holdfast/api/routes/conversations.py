@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import WRITE_ONE
-from holdfast.api.image_data import Images, to_images
+from holdfast.api.image_data import Images
 from holdfast.api.schemas import (
     BranchName,
     Flag,
@@ -18,6 +18,7 @@ from holdfast.api.schemas import (
     ShortText,
     Usd,
 )
+from holdfast.api.server.message_files import include_mentioned
 from holdfast.api.server.run_requests import RequestKey, start_once
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.conversation.journal import ROLE, conversation_template, message_event
@@ -59,14 +60,13 @@ async def start_conversation(
 ) -> RunRef:
     """Begin a conversation: a run that is followed, paused (which interrupts the answer), merged and aborted as any."""
 
-    images = to_images(body.images)
-
     async def make(run_id: str, beside: Sequence[Statement]) -> None:
         repo = await server.engines.resolve_repository(body.repo_path)
         persona, agreed = await server.engines.choose_persona(repo.folder, body.persona, is_simulated=body.simulate)
         engine = await server.engines.for_repository(
             repo.folder, is_simulated=persona.backend is Backend.SIMULATED, agreed=agreed
         )
+        content, images = await include_mentioned(body.text, body.images, folder=repo.folder, persona=persona)
         check_seen(images, [persona], server.config)
         await engine.create(
             conversation_template(),
@@ -78,7 +78,7 @@ async def start_conversation(
             title=" ".join(body.text.split())[:_TITLE_CHARACTERS],
             started_by=identity.name,
             beside=[*beside, *insert_images(run_id, images)],
-            then=[message_event(run_id, body.text, by=identity.name, images=images)],
+            then=[message_event(run_id, body.text, content=content, by=identity.name, images=images)],
         )
 
     run_id = await start_once(server, body, make, RequestKey(identity.name, idempotency_key))

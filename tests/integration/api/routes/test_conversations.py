@@ -68,7 +68,9 @@ async def test_a_conversation_is_begun_answered_and_gone_on_with(talking: Api) -
 async def test_images_go_along_and_reach_no_follower(talking: Api) -> None:
     data = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
     image = {"name": "shot.png", "data": base64.b64encode(data).decode()}
-    run_id = await begin(talking, images=[image])
+    (talking.repo / "words.txt").write_text("these words")
+    (talking.repo / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\nanother")
+    run_id = await begin(talking, images=[image], text="What is in @picture.png and @words.txt?")
     await wait_for_answers(talking, run_id, 1)
 
     sent = await talking.operator.post(f"/api/runs/{run_id}/messages", json={"text": "Again.", "images": [image]})
@@ -78,12 +80,14 @@ async def test_images_go_along_and_reach_no_follower(talking: Api) -> None:
     conversation = await read(talking, run_id)
     assert [str(label) for message in conversation.messages.values() for label in message.images] == [
         "image shot.png (PNG, 10 kB)",
+        "image picture.png (PNG, 15 B)",
         "image shot.png (PNG, 10 kB)",
     ]
+    assert "these words" in next(iter(conversation.messages.values())).content
     server = await talking.app.state.holder.get()
     async with server.db.session() as session:
         rows = (await session.execute(text("SELECT data FROM run_images"))).all()
-    assert [bytes(row[0]) for row in rows] == [data], "stored once"
+    assert sorted(bytes(row[0]) for row in rows) == sorted([data, b"\x89PNG\r\n\x1a\nanother"]), "stored once"
     history = (await talking.viewer.get(f"/api/runs/{run_id}/history")).text
     assert "shot.png" in history
     assert image["data"][100:200] not in history

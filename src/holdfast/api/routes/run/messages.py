@@ -4,7 +4,6 @@ What a person says is an event of the run, so it is stored before anyone is woke
 before its next step. The answers are read as any run's events are.
 """
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -12,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import WRITE_ONE
-from holdfast.api.image_data import Images, to_images
+from holdfast.api.image_data import Images
 from holdfast.api.schemas import MessageText, RunIdPath, RunRef, ShortText
+from holdfast.api.server.message_files import MessageContent, include_mentioned
 from holdfast.api.server.run_requests import write_and_wake
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.engine.conversation.journal import (
@@ -23,13 +23,11 @@ from holdfast.engine.conversation.journal import (
     read_conversation,
     to_phase_message,
 )
-from holdfast.engine.conversation.mentioned_files import include_files
 from holdfast.engine.conversation.persona_choice import with_model
 from holdfast.engine.run.create import check_seen
 from holdfast.engine.run.load import LoadedRun, load_run
 from holdfast.enums import Backend, RunPhaseState, RunStatus
 from holdfast.errors import HoldfastError, RunNotInState
-from holdfast.images import Image, check_images
 from holdfast.persistence.statements import insert_images
 from holdfast.persona import AgentPersona
 from holdfast.presentation.message_box import DEAF_HINT, describe_deafness
@@ -65,7 +63,7 @@ async def send(run_id: RunIdPath, body: SendMessage, server: ServerDep, identity
         phase = _find_phase(loaded, body.phase)
         if (persona := loaded.personas.get(phase.role)) is not None and persona.backend is Backend.COMMAND:
             raise RunNotInState(describe_deafness([phase.key]), hint=DEAF_HINT)
-        content, images = await _with_files(server, loaded, body, persona)
+        content, images = await _include_files(server, loaded, body, persona)
         if images:
             check_seen(images, [loaded.personas[phase.role]], server.config)
         message = message_event(loaded.run_id, body.text, content=content, by=identity.name, images=images)
@@ -73,7 +71,7 @@ async def send(run_id: RunIdPath, body: SendMessage, server: ServerDep, identity
         (stored,) = await server.journal.append(loaded.run_id, [message], rows=insert_images(loaded.run_id, images))
         return SentMessage(run_id=loaded.run_id, state=state, seq=stored.seq)
     persona = await _find_persona(server, loaded, body)
-    content, images = await _with_files(server, loaded, body, persona or loaded.personas.get(ROLE))
+    content, images = await _include_files(server, loaded, body, persona or loaded.personas.get(ROLE))
     if images:
         check_seen(images, [persona or await _find_partner(server, loaded)], server.config)
     message = message_event(loaded.run_id, body.text, content=content, persona=persona, by=identity.name, images=images)
@@ -95,22 +93,14 @@ def _find_phase(loaded: LoadedRun, key: str | None) -> Phase:
     )
 
 
-async def _with_files(
+async def _include_files(
     server: Server, loaded: LoadedRun, body: SendMessage, persona: AgentPersona | None
-) -> tuple[str, tuple[Image, ...]]:
-    """Return the message as the agent is told it: with the files that it mentions, as far as they may be read, and with
-    the images, those among these files too."""
-    images = to_images(body.images)
-    if "@" not in body.text or persona is None:
-        return "", images
+) -> MessageContent:
     try:
-        repo = await server.engines.resolve_repository(loaded.stored.run.repo_path)
+        folder = (await server.engines.resolve_repository(loaded.stored.run.repo_path)).folder
     except HoldfastError:
-        return "", images  # it is not on this machine: the agent has the files in its own folder
-    if repo.folder is None:
-        return "", images
-    mentioned = await asyncio.to_thread(include_files, body.text, repo.folder, persona.permissions)
-    return "\n".join([mentioned.content, *mentioned.refused]), check_images([*images, *mentioned.images])
+        folder = None  # it is not on this machine
+    return await include_mentioned(body.text, body.images, folder=folder, persona=persona)
 
 
 async def _find_partner(server: Server, loaded: LoadedRun) -> AgentPersona:

@@ -1,6 +1,7 @@
 import { getJson, newKey, runUrl, send, whyNot, withQuery } from "../api.js";
 import { fill, h } from "../h.js";
 import { completeFiles } from "../parts/file-completion.js";
+import { imagesField } from "../parts/images.js";
 import { button, checked, field, keepDraft, loading, note, options, pageHead, problemNote } from "../parts/ui.js";
 import { navigate } from "../router.js";
 
@@ -20,6 +21,7 @@ export async function render(main, { signal }) {
 	const rehearse = h("input", { type: "checkbox", onchange: () => (changed(), (persona.disabled = rehearse.checked)) });
 	const trouble = h("div", { role: "status" });
 	const draft = keepDraft(text, "conversation");
+	const pictures = imagesField(text, changed);
 	completeFiles(text, () => repo.control.value.trim());
 
 	async function drawPersonas() {
@@ -37,7 +39,8 @@ export async function render(main, { signal }) {
 		if (!text.value.trim()) return text.focus();
 		const body = { repo_path: path, text: text.value, simulate: rehearse.checked, ...(persona.value && !rehearse.checked && { persona: persona.value }) };
 		try {
-			const { run_id: runId } = await send("POST", "/api/conversations", body, { key, signal });
+			const images = await pictures.read();
+			const { run_id: runId } = await send("POST", "/api/conversations", { ...body, ...(images.length && { images }) }, { key, signal });
 			draft.clear();
 			navigate(runUrl(runId));
 		} catch (error) {
@@ -56,6 +59,7 @@ export async function render(main, { signal }) {
 			repo.element,
 			h("datalist", { id: "repositories" }, known.items.map(({ path }) => h("option", { value: path }))),
 			field("Your message", text, "@ names a file that goes along. Ctrl and Enter sends it."),
+			pictures.element,
 			h("div.sides", field("Who answers", persona), simulated),
 			trouble,
 			h("div.buttons", start),

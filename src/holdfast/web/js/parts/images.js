@@ -7,7 +7,7 @@ const MAX_BYTES = 7_000_000; // as base64 they fit into one request
 const KINDS = "image/png,image/jpeg,image/gif,image/webp";
 
 // `text` is the element into which images can be pasted: `{ element, control, setError, read, clear }`.
-export function imagesField(text) {
+export function imagesField(text, onChange = () => {}) {
 	let chosen = [];
 	const list = h("div.chips");
 	const control = h("input", { type: "file", accept: KINDS, multiple: true, onchange: () => take(control.files) });
@@ -29,6 +29,7 @@ export function imagesField(text) {
 
 	function draw(files) {
 		chosen = files;
+		onChange();
 		setError(null);
 		const drop = (file) => (draw(chosen.filter((each) => each !== file)), say(`${file.name} is left out`), control.focus());
 		fill(list, chosen.map((file) => h("button.chip", { type: "button", title: `Leave out ${file.name}`, onclick: () => drop(file) }, file.name, " ×")));
