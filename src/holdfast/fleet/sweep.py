@@ -22,7 +22,7 @@ from holdfast.runtime.journal import Journal
 _MOST_DUE = 500
 _SLOW_S = 2.0  # a look that took longer: others may have lost their leases while they waited as we did
 _GAP_S = 0.05  # between two looks: what happens at once is looked at once
-_MOST_SHARE = 0.2  # of the time is spent with looks, however much happens
+_MOST_SHARE = 0.2  # of the time is spent with quick looks, however much happens
 _FORGET_EVERY_S = 600.0
 _log = logging.getLogger("holdfast.fleet")
 
@@ -75,9 +75,10 @@ class Sweep:
                 except Exception as error:
                     self._journal.note_outage()
                     _log.warning("What is due could not be read; it is tried again: %s", error)
-                await asyncio.sleep(min(max(_GAP_S, took_s / _MOST_SHARE), self._poll_s))
+                gap_s = max(_GAP_S, min(took_s / _MOST_SHARE, self._poll_s / 2))
+                await asyncio.sleep(gap_s)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._poll_s):
+                    async with asyncio.timeout(max(0.0, self._poll_s - gap_s)):
                         await self._woken.wait()
         finally:
             self._hearing.close()
