@@ -26,6 +26,7 @@ def rows(found: Found) -> Iterator[tuple[str, ...]]:
     yield from _size(found)
     yield from _many_phases(found)
     yield from _many_processes(found)
+    yield from _fleet(found)
     yield from _import(found)
     yield from _new_process(found)
     yield from _parked(found)
@@ -223,6 +224,37 @@ def _many_processes(found: Found) -> Iterator[tuple[str, ...]]:
         title = "what is due among 10,000 waiting and 100,000 ended runs, Postgres"
         against = f"among 100 and 1,000: {_ms(take(looks, 'small_s'))}"
         yield (title, _ms(take(looks, "big_s")), against, f"{ratio:.2f} ×", "≤ 1.3 ×", _verdict(ratio <= 1.3))
+
+
+def _fleet(found: Found) -> Iterator[tuple[str, ...]]:
+    """Workers on one Postgres: how soon they begin, how much they end, and how soon they take over."""
+
+    def take(work: str, name: str) -> list[float]:
+        return [row["extra"][name] for row in found["jobs"].get(work, [])]
+
+    ours, theirs = (f"fleet_begin/{who}.due_until_begun" for who in ("fleet", "peer_dbos_queue"))
+    for title, name, most_s in (("p50", "p50_s", 0.05), ("p99", "p99_s", 0.25)) if take(ours, "p50_s") else ():
+        times, others = take(ours, name), take(theirs, name)
+        against = f"DBOS queue, its defaults: {_ms(others)}" if others else f"DBOS: {_ABSENT}"
+        ratio = f"{median(others) / median(times):.3g} ×" if others else ""
+        is_met = median(times) <= most_s and (name != "p50_s" or not others or median(others) >= 5 * median(times))
+        target = f"≤ {most_s * 1000:g} ms" + (", ≥ 5 ×" if name == "p50_s" else "")
+        yield (f"due until begun, idle worker, {title}", _ms(times), against, ratio, target, _verdict(is_met))
+    ended, others_ended = (
+        found["jobs"].get(f"fleet_flows/{who}.begun_and_ended", []) for who in ("fleet", "peer_dbos_queue")
+    )
+    if ended:
+        cells = ("DBOS", _ABSENT, "≥ 3 ×", "")
+        if others_ended:
+            ratio_of = _ratio(ended, others_ended)
+            against = f"DBOS queue, its defaults: {rate(others_ended)}"
+            cells = (against, f"{ratio_of:.2f} ×", "≥ 3 ×", _verdict(ratio_of >= 3))
+        yield ("flows of one step begun and ended, 2 workers", f"{rate(ended)} flows/s", *cells)
+    if deaths := take("fleet_death/fleet.killed_until_elsewhere", "median_s"):
+        worst = max(take("fleet_death/fleet.killed_until_elsewhere", "worst_s"))
+        title, ours_s = "killed until begun elsewhere, median · worst", median(deaths)
+        is_met = ours_s <= 8 and worst <= 10
+        yield (title, f"{ours_s:.1f} s · {worst:.1f} s", "DBOS: never", "", "≤ 8 s · ≤ 10 s", _verdict(is_met))
 
 
 def _size(found: Found) -> Iterator[tuple[str, ...]]:

@@ -174,7 +174,7 @@ def measure_costs(place: Place, idle_s: float = 20.0) -> dict[str, float]:
             after = _read_state(connection)
             count = place.steps // steps
             costs |= {f"{name}_{key}": (after[key] - before[key]) / count for key in before}
-        time.sleep(3.0)  # a backend reports its counters at most once a second
+        time.sleep(15.0)  # a backend that has become idle reports its counters up to ten seconds later
         before, began = _read_one(connection, _TRANSACTIONS), time.monotonic()
         state = _read_state(connection)
         time.sleep(idle_s)

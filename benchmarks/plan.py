@@ -85,6 +85,15 @@ MANY_PROCESSES = [
     Job("many_processes.time_until_seen", "**holdfast**", 200, 50, 3, True),
     Job("many_processes.look_for_due", "**holdfast**", 1, 1, 3, True),
 ]
+FLEET_BEGIN = [
+    Job("fleet.due_until_begun", "**holdfast** `worker`", 100, 20, 3, True),
+    Job("peer_dbos_queue.due_until_begun", "DBOS queue, its defaults", 20, 5, 3, True),
+]
+FLEET_FLOWS = [
+    Job("fleet.begun_and_ended", "**holdfast**, 2 workers", 1000, 200, 3, True),
+    Job("peer_dbos_queue.begun_and_ended", "DBOS queue, its defaults, 2 processes", 1000, 200, 3, True),
+]
+FLEET_DEATH = [Job("fleet.killed_until_elsewhere", "**holdfast**", 5, 2, 2, True)]
 IMPORT = [Job("imports.start", "**holdfast**", 10, 5)]
 NEW_PROCESS = [
     Job("new_process.replay", "**holdfast**", 10_000, 10_000, fill="ours_flow.fill_replay", is_copied=True),
@@ -103,6 +112,9 @@ BLOCKS = {
     "size": SIZE,
     "many_phases": MANY_PHASES,
     "many_processes": MANY_PROCESSES,
+    "fleet_begin": FLEET_BEGIN,
+    "fleet_flows": FLEET_FLOWS,
+    "fleet_death": FLEET_DEATH,
     "import": IMPORT,
     "new_process": NEW_PROCESS,
     "parked": PARKED,

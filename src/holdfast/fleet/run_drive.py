@@ -132,19 +132,19 @@ class RunDrives:
         Raises `BackendUnavailable` with the fact `missing` if this machine lacks what the run needs, and `RunWaits`
         with the fact `flow` if as many runs of its flow are driven here as may be.
         """
+        row = await self._journal.query(lambda store: flow_rows.read_row(store, run_id)) if self._flows else None
+        if row is not None:
+            if row.parent_run_id is not None or row.flow not in self._flows or not (row.is_due or row.is_driven):
+                return None
+            definition = self._flows[row.flow]
+            self._places.take(definition, run_id)
+            return FlowDrive(self._journal, definition, run_id, park_after_s=_PARK_AFTER_S)
         due = await list_due(self._db, of=[run_id], queues=self._queues)
-        if due:
-            await self._check(run_id)
-            await self._load_agents()
-            return WorkflowDrive(self._journal, await self._make_engine(to_folder(due[0].repo_path)), due[0])
-        row = await self._journal.query(lambda store: flow_rows.read_row(store, run_id))
-        if row is None or row.parent_run_id is not None or row.flow not in self._flows:
+        if not due:
             return None
-        if not (row.is_due or row.is_driven):
-            return None
-        definition = self._flows[row.flow]
-        self._places.take(definition, run_id)
-        return FlowDrive(self._journal, definition, run_id, park_after_s=_PARK_AFTER_S)
+        await self._check(run_id)
+        await self._load_agents()
+        return WorkflowDrive(self._journal, await self._make_engine(to_folder(due[0].repo_path)), due[0])
 
     def end(self, run_id: str) -> str | None:
         """Note that a run is driven no more; returns one that waited here for its place."""

@@ -22,6 +22,7 @@ from holdfast.runtime.journal import Journal
 _MOST_DUE = 500
 _SLOW_S = 2.0  # a look that took longer: others may have lost their leases while they waited as we did
 _GAP_S = 0.05  # between two looks: what happens at once is looked at once
+_MOST_SHARE = 0.2  # of the time is spent with quick looks, however much happens
 _FORGET_EVERY_S = 600.0
 _log = logging.getLogger("holdfast.fleet")
 
@@ -62,20 +63,22 @@ class Sweep:
         try:
             while True:
                 self._woken.clear()
-                began = time.monotonic()
+                began, took_s = time.monotonic(), 0.0
                 try:
                     if self._queue.describe().is_shared:
                         await self._look_for_all(count_driven(), on_drain)
                     else:
                         await self._look_for_us(taker)
-                    if time.monotonic() - began > _SLOW_S:
+                    took_s = time.monotonic() - began
+                    if took_s > _SLOW_S:
                         self._journal.note_outage()
                 except Exception as error:
                     self._journal.note_outage()
                     _log.warning("What is due could not be read; it is tried again: %s", error)
-                await asyncio.sleep(_GAP_S)
+                gap_s = max(_GAP_S, min(took_s / _MOST_SHARE, self._poll_s / 2))
+                await asyncio.sleep(gap_s)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._poll_s):
+                    async with asyncio.timeout(max(0.0, self._poll_s - gap_s)):
                         await self._woken.wait()
         finally:
             self._hearing.close()

@@ -275,6 +275,10 @@ async def forget_gone(db: Database) -> None:
 # -- the queue --------------------------------------------------------------------------------------------------------
 
 _ENQUEUE = "SELECT holdfast_enqueue(:run_id, :queue, :priority)"
+_ENQUEUE_ALL = """
+SELECT count(holdfast_enqueue(job.run_id, job.queue, job.priority)) FROM unnest(
+    CAST(:run_ids AS text[]), CAST(:queues AS text[]), CAST(:priorities AS bigint[])) AS job(run_id, queue, priority)
+"""
 _DROP_QUEUE = """
 DO $$ DECLARE found record; BEGIN
 FOR found IN SELECT c.relname AS name FROM pg_class AS c WHERE c.relnamespace = current_schema()::regnamespace
@@ -298,10 +302,12 @@ def enqueue(run_id: str, queue: str, priority: int) -> Statement:
 
 
 async def enqueue_all(db: Database, jobs: Mapping[str, tuple[str, int]]) -> None:
-    """Put runs into the queue, each with its name there and its priority, in one transaction."""
+    """Put runs into the queue, each with its name there and its priority, in one statement."""
     async with db.session() as session:
-        for run_id, (queue, priority) in jobs.items():
-            await session.execute(text(_ENQUEUE), {"run_id": run_id, "queue": queue, "priority": priority})
+        queues, priorities = zip(*jobs.values(), strict=True) if jobs else ((), ())
+        await session.execute(
+            text(_ENQUEUE_ALL), {"run_ids": list(jobs), "queues": list(queues), "priorities": list(priorities)}
+        )
         await session.commit()
 
 
