@@ -38,6 +38,14 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
         ) from failed
 
 
+def read_text_if_there(path: Path) -> str | None:
+    """Read a file of git's that may be gone meanwhile, or may not be readable."""
+    try:
+        return path.read_text(errors="surrogateescape")
+    except OSError:
+        return None
+
+
 def sync_folder(folder: Path) -> None:
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

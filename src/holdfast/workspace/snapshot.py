@@ -11,11 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from holdfast.errors import WorkspaceError
+from holdfast.workspace.commit_object import write_commit
 from holdfast.workspace.copied_files import read_copied
-from holdfast.workspace.files import hold_lock
-from holdfast.workspace.git import HOLDFAST, Git, find_common_dir, identity, to_stdin
+from holdfast.workspace.file_stamps import FileStamps, read_file_stamps
+from holdfast.workspace.files import hold_lock, read_text_if_there
+from holdfast.workspace.git import HOLDFAST, Git, find_common_dir, identity, is_object_id, to_stdin
 from holdfast.workspace.refs import replaced_ref, snapshot_ref
-from holdfast.workspace.submodules import find_changed_submodules
+from holdfast.workspace.submodules import find_changed_submodules, has_gitlinks, has_submodules
 from holdfast.workspace.tool_folders import ALWAYS_LEFT_OUT, read_tool_folders, to_patterns
 from holdfast.workspace.worktree import Workspace
 
@@ -106,8 +108,20 @@ def _is_new(workspace: Workspace, ref: str) -> bool:
 
 def commit_tree(workspace: Workspace, tree_id: str, message: str, *, at: datetime) -> str:
     """Commit the tree on top of the worktree's HEAD, so that commits made in the worktree stay reachable."""
+    head = _read_head(workspace)
+    if head is not None:
+        return write_commit(workspace.repo, tree_id, parent=head, message=message, at=at)
     git = Git(git_dir=workspace.git_dir, env=identity(HOLDFAST, at))
     return git.line("commit-tree", tree_id, "-p", "HEAD", "-m", message)
+
+
+def _read_head(workspace: Workspace) -> str | None:
+    """Read the commit that is checked out from git's own files; `None` where they do not have it in so many words."""
+    head = read_text_if_there(workspace.git_dir / "HEAD") or ""
+    if head.startswith("ref: refs/heads/"):
+        head = read_text_if_there(workspace.repo / head.removeprefix("ref: ").rstrip("\n")) or ""
+    commit = head.rstrip("\n")
+    return commit if is_object_id(commit) and set(commit) != {"0"} else None
 
 
 def index_path(workspace: Workspace) -> Path:
@@ -126,10 +140,13 @@ def build_tree(workspace: Workspace, rules: SnapshotRules, *, index: Path | None
             hint="Resume the run: it is made again from what was recorded.",
             path=str(workspace.worktree),
         )
+    if index is None and (known := _find_built(workspace, rules)) is not None:
+        return known
     index_file = index or index_path(workspace)
     index_file.with_name(f"{index_file.name}.lock").unlink(missing_ok=True)  # left by a killed git: we hold the lock
+    stamps = None if index is not None else _read_stamps(workspace)
     try:
-        return _build(workspace, index, rules)
+        return _remember(workspace, rules, stamps, _build(workspace, index, rules))
     except WorkspaceError as failed:
         # A torn index is only a cache of what git can read again. So is one whose files a `git gc --prune=now` of the
         # user's has thrown away: no ref reaches what is staged there.
@@ -137,6 +154,62 @@ def build_tree(workspace: Workspace, rules: SnapshotRules, *, index: Path | None
             raise
         index_file.unlink(missing_ok=True)
         return _build(workspace, index, rules)
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A tree that this process built, and what it was built from."""
+
+    facts: tuple[object, ...]
+    stamps: FileStamps
+    tree: Tree
+
+
+_BUILT: dict[Path, _Built] = {}
+_MOST_BUILT = 100
+_PLAIN_VERSION = b"\0\0\0\2"
+
+
+def _find_built(workspace: Workspace, rules: SnapshotRules) -> Tree | None:
+    """Find the tree that was built last, if it is still in the repository and nobody has touched what it is of."""
+    known = _BUILT.get(workspace.worktree)
+    if known is None or known.facts != _read_facts(workspace, rules) or not _has_loose(workspace, known.tree.tree_id):
+        return None
+    stamps = _read_stamps(workspace)
+    if stamps is None or not known.stamps.is_same(stamps):
+        return None
+    return _remember(workspace, rules, stamps, known.tree)
+
+
+def _remember(workspace: Workspace, rules: SnapshotRules, stamps: FileStamps | None, tree: Tree) -> Tree:
+    if stamps is not None:
+        if len(_BUILT) >= _MOST_BUILT:
+            _BUILT.clear()
+        _BUILT[workspace.worktree] = _Built(_read_facts(workspace, rules), stamps, tree)
+    return tree
+
+
+def _read_stamps(workspace: Workspace) -> FileStamps | None:
+    if has_submodules(workspace.state_dir):
+        return None  # they have state of their own
+    index = index_path(workspace).read_bytes() if index_path(workspace).exists() else b""
+    if index[4:8] != _PLAIN_VERSION:
+        return None  # another version does not have every path in full
+    unknown = {name.rstrip("/") for name in ALWAYS_LEFT_OUT if name.encode() not in index}
+    without = unknown | set(read_tool_folders(workspace))
+    return read_file_stamps(workspace.worktree, workspace.state_dir / "clock", without=without)
+
+
+def _read_facts(workspace: Workspace, rules: SnapshotRules) -> tuple[object, ...]:
+    """Return what a tree depends on beside the files of the worktree."""
+    info = workspace.repo / "info"
+    files = (index_path(workspace), info / "exclude", info / "attributes")
+    folders = tuple(sorted(read_tool_folders(workspace)))
+    return rules, read_copied(workspace), folders, tuple(_stamp(file) if file.exists() else None for file in files)
+
+
+def _has_loose(workspace: Workspace, tree_id: str) -> bool:
+    return (workspace.repo / "objects" / tree_id[:2] / tree_id[2:]).exists()
 
 
 def open_index(workspace: Workspace, index: Path | None = None) -> Git:
@@ -151,13 +224,11 @@ def _build(workspace: Workspace, index: Path | None, rules: SnapshotRules) -> Tr
     git = open_index(workspace, index)
     patterns = (*rules.ignore, *ALWAYS_LEFT_OUT, *to_patterns(read_tool_folders(workspace)))
     ignore = [f"--exclude={pattern}" for pattern in patterns]
-    # Two commands, because `ls-files --modified` takes four times as long as `diff-files` for the same answer.
-    changed = git.run("diff-files", "-z", "--name-only", "--no-renames", "--ignore-submodules=all").names
-    untracked = git.run("ls-files", "-z", "--others", "--exclude-standard", *ignore).names
+    candidates = _list_candidates(git, ignore)
     submodules = find_changed_submodules(workspace.worktree, workspace.state_dir)
     left_out = [LeftOut(path, LeftOutReason.SUBMODULE_CHANGES) for path in submodules]
     paths = []
-    for path in sorted({*changed, *untracked} - read_copied(workspace) - set(submodules)):
+    for path in sorted(candidates - read_copied(workspace) - set(submodules)):
         refused = _refuse(workspace.worktree, path, rules)
         if refused:
             left_out.append(refused)
@@ -170,6 +241,19 @@ def _build(workspace: Workspace, index: Path | None, rules: SnapshotRules) -> Tr
     return Tree(_write_index(git, is_changed=bool(paths)), tuple(left_out))
 
 
+def _list_candidates(git: Git, ignore: list[str]) -> set[str]:
+    """List what is changed, gone or not known to the index."""
+    assert git.index is not None
+    untracked = ("ls-files", "-z", "--others", "--exclude-standard", *ignore)
+    if git.index.stat().st_size < _SMALL_INDEX_BYTES and not has_gitlinks(git.index):
+        return set(git.run(*untracked, "--modified").names)
+    # Two commands, because `ls-files --modified` takes four times as long as `diff-files` for the same answer, and
+    # cannot be told to leave submodules alone.
+    changed = git.run("diff-files", "-z", "--name-only", "--no-renames", "--ignore-submodules=all").names
+    return {*changed, *git.run(*untracked).names}
+
+
+_SMALL_INDEX_BYTES = 256 * 1024
 _WRITTEN: dict[Path, tuple[tuple[int, int, int], str]] = {}
 _MOST_REMEMBERED = 1000
 
