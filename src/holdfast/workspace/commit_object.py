@@ -27,8 +27,8 @@ def write_commit(repo: Path, tree_id: str, *, parent: str, message: str, at: dat
             path.parent.mkdir(exist_ok=True)
             _write(path, zlib.compress(whole, 1))
     except OSError as failed:
-        message = f"A commit could not be written to {path.parent}: {failed.strerror}."
-        raise WorkspaceError(message, hint="Free some space, or give this user the right to write there.") from failed
+        hint = "Free some space, or give this user the right to write there."
+        raise WorkspaceError(f"No commit was written to {path.parent}: {failed.strerror}.", hint=hint) from failed
     return made
 
 

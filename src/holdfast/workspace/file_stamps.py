@@ -18,17 +18,31 @@ _GRANULARITY_NS = 2_000_000_000
 
 @dataclass(frozen=True)
 class FileStamps:
-    """The files of a worktree at one moment: a digest of all that `lstat` says, and of the recent ones the content."""
+    """The files of a worktree at one moment: by path what `lstat` says, and of the recent ones a digest of the content.
 
-    digest: bytes
+    Paths are from the worktree's top.
+    """
+
+    top: str
+    files: dict[str, tuple[int, ...]]
     recent: dict[str, bytes]
 
-    def is_same(self, later: "FileStamps") -> bool:
-        """Tell whether nothing has changed until `later`, which was read just now."""
+    def find_changed(self, later: "FileStamps") -> set[str]:
+        """Find what was changed, made or removed until `later`, which was read just now."""
+        changed = {path for path, _facts in self.files.items() ^ later.files.items()}
+        return changed | {
+            path for path, was in self.recent.items() if path not in changed and self._is_other(path, was)
+        }
+
+    def _is_other(self, path: str, was: bytes) -> bool:
         try:
-            return self.digest == later.digest and all(_digest(path) == was for path, was in self.recent.items())
+            return _digest(f"{self.top}/{path}") != was
         except OSError:
-            return False
+            return True
+
+    @property
+    def has_ignore_files(self) -> bool:
+        return any(path.rpartition("/")[2] == ".gitignore" for path in self.files)
 
 
 def read_file_stamps(worktree: Path, clock: Path, *, without: Container[str]) -> FileStamps | None:
@@ -46,7 +60,7 @@ def read_file_stamps(worktree: Path, clock: Path, *, without: Container[str]) ->
 
 
 def _read(top: str, now_ns: int, without: Container[str]) -> FileStamps | None:
-    digest = hashlib.blake2b()
+    files: dict[str, tuple[int, ...]] = {}
     recent: dict[str, bytes] = {}
     left, left_bytes = _MOST_ENTRIES, _MOST_RECENT_BYTES
     folders = [top]
@@ -58,21 +72,25 @@ def _read(top: str, now_ns: int, without: Container[str]) -> FileStamps | None:
         if left < 0:
             return None
         for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name == ".git":
+            if entry.name == ".git":
+                if folder != top:
                     return None  # a repository inside has state of its own
+                continue
+            if entry.is_dir(follow_symlinks=False):
                 if entry.name not in without and entry.path[len(top) + 1 :] not in without:
                     folders.append(entry.path)
                 continue
             found = entry.stat(follow_symlinks=False)
+            if not stat.S_ISREG(found.st_mode) and not stat.S_ISLNK(found.st_mode):
+                return None
             facts = (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
-            digest.update(os.fsencode(f"{entry.path}\0{facts}\0"))
+            files[entry.path[len(top) + 1 :]] = facts
             if max(found.st_mtime_ns, found.st_ctime_ns) > now_ns - _GRANULARITY_NS:
                 left_bytes -= found.st_size
                 if left_bytes < 0:
                     return None
-                recent[entry.path] = _digest(entry.path)
-    return FileStamps(digest.digest(), recent)
+                recent[entry.path[len(top) + 1 :]] = _digest(entry.path)
+    return FileStamps(top, files, recent)
 
 
 def _digest(path: str) -> bytes:

@@ -46,6 +46,12 @@ def read_text_if_there(path: Path) -> str | None:
         return None
 
 
+def stamp_file(path: Path) -> tuple[int, int, int]:
+    """Return what tells that a file was replaced or written since."""
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def sync_folder(folder: Path) -> None:
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

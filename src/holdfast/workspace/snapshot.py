@@ -8,18 +8,19 @@ import os
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
 from holdfast.errors import WorkspaceError
 from holdfast.workspace.commit_object import write_commit
 from holdfast.workspace.copied_files import read_copied
 from holdfast.workspace.file_stamps import FileStamps, read_file_stamps
-from holdfast.workspace.files import hold_lock, read_text_if_there
+from holdfast.workspace.files import hold_lock, read_text_if_there, stamp_file
 from holdfast.workspace.git import HOLDFAST, Git, find_common_dir, identity, is_object_id, to_stdin
 from holdfast.workspace.refs import replaced_ref, snapshot_ref
 from holdfast.workspace.submodules import find_changed_submodules, has_gitlinks, has_submodules
 from holdfast.workspace.tool_folders import ALWAYS_LEFT_OUT, read_tool_folders, to_patterns
-from holdfast.workspace.worktree import Workspace
+from holdfast.workspace.worktree import BEGUN_INDEXES, Workspace
 
 
 class LeftOutReason(StrEnum):
@@ -140,13 +141,17 @@ def build_tree(workspace: Workspace, rules: SnapshotRules, *, index: Path | None
             hint="Resume the run: it is made again from what was recorded.",
             path=str(workspace.worktree),
         )
-    if index is None and (known := _find_built(workspace, rules)) is not None:
-        return known
+    changes = None if index is not None else _find_changes(workspace, rules)
+    if changes is not None and changes.known is not None:
+        _remember(workspace, rules, changes.stamps, changes.known)
+        return changes.known
     index_file = index or index_path(workspace)
     index_file.with_name(f"{index_file.name}.lock").unlink(missing_ok=True)  # left by a killed git: we hold the lock
-    stamps = None if index is not None else _read_stamps(workspace)
     try:
-        return _remember(workspace, rules, stamps, _build(workspace, index, rules))
+        tree = _build(workspace, index, rules, changed=None if changes is None else changes.paths)
+        if changes is not None:
+            _remember(workspace, rules, changes.stamps, tree)
+        return tree
     except WorkspaceError as failed:
         # A torn index is only a cache of what git can read again. So is one whose files a `git gc --prune=now` of the
         # user's has thrown away: no ref reaches what is staged there.
@@ -165,39 +170,47 @@ class _Built:
     tree: Tree
 
 
+@dataclass(frozen=True)
+class _Changes:
+    """The files as they are now, and since the last tree of this process what has changed; `None`: git has to look."""
+
+    stamps: FileStamps
+    known: Tree | None = None
+    paths: frozenset[str] | None = None
+
+
 _BUILT: dict[Path, _Built] = {}
-_MOST_BUILT = 100
+_MOST_BUILT = 30
 _PLAIN_VERSION = b"\0\0\0\2"
 
 
-def _find_built(workspace: Workspace, rules: SnapshotRules) -> Tree | None:
-    """Find the tree that was built last, if it is still in the repository and nobody has touched what it is of."""
-    known = _BUILT.get(workspace.worktree)
-    if known is None or known.facts != _read_facts(workspace, rules) or not _has_loose(workspace, known.tree.tree_id):
-        return None
-    stamps = _read_stamps(workspace)
-    if stamps is None or not known.stamps.is_same(stamps):
-        return None
-    return _remember(workspace, rules, stamps, known.tree)
-
-
-def _remember(workspace: Workspace, rules: SnapshotRules, stamps: FileStamps | None, tree: Tree) -> Tree:
-    if stamps is not None:
-        if len(_BUILT) >= _MOST_BUILT:
-            _BUILT.clear()
-        _BUILT[workspace.worktree] = _Built(_read_facts(workspace, rules), stamps, tree)
-    return tree
-
-
-def _read_stamps(workspace: Workspace) -> FileStamps | None:
-    if has_submodules(workspace.state_dir):
-        return None  # they have state of their own
+def _find_changes(workspace: Workspace, rules: SnapshotRules) -> _Changes | None:
+    """Find what has changed since this process built the last tree; `None` where the files cannot say that."""
     index = index_path(workspace).read_bytes() if index_path(workspace).exists() else b""
-    if index[4:8] != _PLAIN_VERSION:
-        return None  # another version does not have every path in full
+    if has_submodules(workspace.state_dir) or index[4:8] != _PLAIN_VERSION:
+        return None  # submodules have state of their own, and other versions do not have every path in full
     unknown = {name.rstrip("/") for name in ALWAYS_LEFT_OUT if name.encode() not in index}
     without = unknown | set(read_tool_folders(workspace))
-    return read_file_stamps(workspace.worktree, workspace.state_dir / "clock", without=without)
+    stamps = read_file_stamps(workspace.worktree, workspace.state_dir / "clock", without=without)
+    if stamps is None:
+        return None
+    built = _BUILT.get(workspace.worktree)
+    if built is None or built.facts != _read_facts(workspace, rules):
+        return _Changes(stamps)
+    changed = built.stamps.find_changed(stamps)
+    if not changed and _has_loose(workspace, built.tree.tree_id):
+        return _Changes(stamps, built.tree, frozenset())
+    has_rules = bool(rules.ignore) or stamps.has_ignore_files or built.stamps.has_ignore_files
+    if not changed or has_rules or len(unknown) < len(ALWAYS_LEFT_OUT) or _has_patterns(workspace.repo):
+        return _Changes(stamps)
+    # What no tree could hold is looked at again, so that it is named again.
+    return _Changes(stamps, None, frozenset(changed | {item.path for item in built.tree.left_out}))
+
+
+def _remember(workspace: Workspace, rules: SnapshotRules, stamps: FileStamps, tree: Tree) -> None:
+    if len(_BUILT) >= _MOST_BUILT:
+        _BUILT.clear()
+    _BUILT[workspace.worktree] = _Built(_read_facts(workspace, rules), stamps, tree)
 
 
 def _read_facts(workspace: Workspace, rules: SnapshotRules) -> tuple[object, ...]:
@@ -205,7 +218,13 @@ def _read_facts(workspace: Workspace, rules: SnapshotRules) -> tuple[object, ...
     info = workspace.repo / "info"
     files = (index_path(workspace), info / "exclude", info / "attributes")
     folders = tuple(sorted(read_tool_folders(workspace)))
-    return rules, read_copied(workspace), folders, tuple(_stamp(file) if file.exists() else None for file in files)
+    return rules, read_copied(workspace), folders, tuple(stamp_file(file) if file.exists() else None for file in files)
+
+
+def _has_patterns(repo: Path) -> bool:
+    """Tell whether the repository leaves out files of its own, beside its ignore files."""
+    lines = (read_text_if_there(repo / "info" / "exclude") or "").splitlines()
+    return any(line.strip() and not line.startswith("#") for line in lines)
 
 
 def _has_loose(workspace: Workspace, tree_id: str) -> bool:
@@ -220,11 +239,13 @@ def open_index(workspace: Workspace, index: Path | None = None) -> Git:
     return git
 
 
-def _build(workspace: Workspace, index: Path | None, rules: SnapshotRules) -> Tree:
+def _build(
+    workspace: Workspace, index: Path | None, rules: SnapshotRules, *, changed: frozenset[str] | None = None
+) -> Tree:
     git = open_index(workspace, index)
     patterns = (*rules.ignore, *ALWAYS_LEFT_OUT, *to_patterns(read_tool_folders(workspace)))
     ignore = [f"--exclude={pattern}" for pattern in patterns]
-    candidates = _list_candidates(git, ignore)
+    candidates = _list_candidates(git, ignore) if changed is None else changed
     submodules = find_changed_submodules(workspace.worktree, workspace.state_dir)
     left_out = [LeftOut(path, LeftOutReason.SUBMODULE_CHANGES) for path in submodules]
     paths = []
@@ -263,20 +284,24 @@ def _write_index(git: Git, *, is_changed: bool) -> str:
     assert git.index is not None
     assert git.git_dir is not None
     known = _WRITTEN.get(git.index)
-    if not is_changed and known is not None and known[0] == _stamp(git.index):
+    if not is_changed and known is not None and known[0] == stamp_file(git.index):
         objects = (find_common_dir(git.git_dir) or git.git_dir) / "objects"
         if (objects / known[1][:2] / known[1][2:]).exists():
             return known[1]
-    tree = git.line("write-tree")
+    commit, *begun = BEGUN_INDEXES.get(git.index, ("",))
+    if not is_changed and tuple(begun) == stamp_file(git.index):
+        tree = _find_tree_of(find_common_dir(git.git_dir) or git.git_dir, str(commit))
+    else:
+        tree = git.line("write-tree")
     if len(_WRITTEN) > _MOST_REMEMBERED:
         _WRITTEN.clear()
-    _WRITTEN[git.index] = (_stamp(git.index), tree)
+    _WRITTEN[git.index] = (stamp_file(git.index), tree)
     return tree
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+@lru_cache(maxsize=64)  # a commit never changes, and many runs start from the same one
+def _find_tree_of(git_dir: Path, commit: str) -> str:
+    return Git(git_dir=git_dir).line("rev-parse", "--verify", f"{commit}^{{tree}}")
 
 
 def _drop_ignored(workspace: Workspace, git: Git, ignore: list[str]) -> None:

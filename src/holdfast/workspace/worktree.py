@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import BaseBranchMissing, RepositoryMissing, WorkspaceError
-from holdfast.workspace.files import hold_lock, is_within, own_folders, write_whole
+from holdfast.workspace.files import hold_lock, is_within, own_folders, stamp_file, write_whole
 from holdfast.workspace.git import Git, is_object_id
 from holdfast.workspace.private_repository import COPY_LIMITS, ensure_private_repository
 from holdfast.workspace.refs import base_ref, branch_names, run_refs, to_component
@@ -171,6 +171,11 @@ def _check_subfolder(workspace: Workspace, repository: Repository, *, is_new: bo
     workspace.root.mkdir(parents=True, exist_ok=True)
 
 
+BEGUN_INDEXES: dict[Path, tuple[str, int, int, int]] = {}
+"""The indexes that this process has begun, each with the commit that it holds and how it looked then."""
+_MOST_BEGUN = 1000
+
+
 def _begin_index(workspace: Workspace, *, is_at_base: bool) -> None:
     """Let trees be built from what git has just written out: it knows already that these files are not changed."""
     index = workspace.state_dir / "index"
@@ -178,6 +183,9 @@ def _begin_index(workspace: Workspace, *, is_at_base: bool) -> None:
     if is_at_base and (workspace.git_dir / "index").exists():
         # With its time: git looks again at a file that is not older than the index.
         shutil.copy2(workspace.git_dir / "index", index)
+        if len(BEGUN_INDEXES) >= _MOST_BEGUN:
+            BEGUN_INDEXES.clear()
+        BEGUN_INDEXES[index] = (workspace.base_commit, *stamp_file(index))
 
 
 def _fix_start(repository: Repository, run_id: str, base_branch: str, base_commit: str | None) -> tuple[str, str, str]:

@@ -11,7 +11,6 @@ A worktree is locked: `git worktree prune` of the user does not drop it while th
 """
 
 import os
-import uuid
 from pathlib import Path
 
 from holdfast.errors import WorkspaceError
@@ -97,7 +96,9 @@ def _write_entry(repo: Path, worktree: Path, branch: str) -> Path | None:
     is_usual = not (repo / "reftable").exists() and not (repo / "config.worktree").exists()
     if not is_usual or os.path.lexists(entry) or any(head == read_text_if_there(file) for file in heads):
         return None
-    part = repo / f"holdfast-{uuid.uuid4().hex[:8]}.part"
+    part = repo / f"holdfast-{worktree.name}.part"
+    if part.exists():
+        remove_folder(part)
     part.mkdir()
     for name, text in (("HEAD", head), ("commondir", "../..\n"), ("gitdir", f"{worktree}/.git\n"), ("locked", _REASON)):
         (part / name).write_text(text)

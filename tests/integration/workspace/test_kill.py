@@ -110,7 +110,7 @@ def test_prepare_converges_after_a_kill_at_any_git_call(
         _check(repo, workspace, before)
         _forget(repo, workspace)
 
-    assert at > 10
+    assert at > 5
 
 
 def _forget(repo: UserRepo, workspace: Workspace) -> None:
@@ -143,7 +143,7 @@ def test_adopting_files_survives_a_kill_at_any_git_call(repo: UserRepo, victim: 
         assert write_tree(again).tree_id == tree
         shutil.rmtree(again.git_dir)
 
-    assert at > 8
+    assert at > 5
 
 
 @pytest.mark.parametrize("stopped_after", ["aside", "registered", "marked", "unlinked"])
@@ -178,7 +178,8 @@ def _stop(patch: pytest.MonkeyPatch, where: str) -> None:
                 Git, "run", lambda git, *args, **kw: die() if args[0] == "read-tree" else run(git, *args, **kw)
             )
         case "unlinked":
-            patch.setattr(Path, "rmdir", die)
+            rename = Path.rename
+            patch.setattr(Path, "rename", lambda path, to: die() if path.suffix == ".adopted" else rename(path, to))
 
 
 @pytest.fixture
@@ -202,7 +203,7 @@ def test_private_copy_converges_after_a_kill_at_any_git_call(
         assert (workspace.root / "sub/a.txt").read_text() == "a"
         shutil.rmtree(data_dir)
 
-    assert at > 10
+    assert at > 5
 
 
 def _fill(workspace: Workspace, count: int) -> None:
@@ -226,7 +227,7 @@ def test_restore_converges_and_loses_nothing(
         assert write_tree(workspace).tree_id == target
         assert unsaved in repo.git("for-each-ref", "--format=%(tree)", "refs/holdfast/run-1")
 
-    assert at > 8
+    assert at > 5
 
 
 def test_snapshot_converges(repo: UserRepo, victim: Victim, workspace: Workspace, data_dir: Path) -> None:
@@ -256,4 +257,4 @@ def test_removal_loses_nothing_and_can_be_repeated(
             break
         workspace = prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1")
 
-    assert at > 8
+    assert at > 5
