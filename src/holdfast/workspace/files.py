@@ -38,6 +38,20 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
         ) from failed
 
 
+def read_text_if_there(path: Path) -> str | None:
+    """Read a file of git's that may be gone meanwhile, or may not be readable."""
+    try:
+        return path.read_text(errors="surrogateescape")
+    except OSError:
+        return None
+
+
+def stamp_file(path: Path) -> tuple[int, int, int]:
+    """Return what tells that a file was replaced or written since."""
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def sync_folder(folder: Path) -> None:
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

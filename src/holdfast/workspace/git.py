@@ -127,6 +127,11 @@ class GitResult:
         return [os.fsdecode(name) for name in self.stdout.split(b"\0") if name]
 
 
+def is_object_id(text: str) -> bool:
+    """Tell whether a text is the whole id of an object, and no other name of one."""
+    return re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text) is not None
+
+
 def to_stdin(names: Iterable[str]) -> bytes:
     """Encode path names as git reads them with `-z`."""
     return b"".join(os.fsencode(name) + b"\0" for name in names)

@@ -5,6 +5,7 @@ Whatever the user named (checkout, subfolder, bare, shallow, linked worktree, su
 """
 
 import os
+import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,6 +45,44 @@ def find_repository(path: Path) -> Repository | None:
         raise RepositoryMissing(f"{path} is a file, not a folder.", hint="Name the folder.", path=str(path))
     if _is_git_dir(path):
         return _find_bare(path)
+    before = _stamp_checkout(path)
+    known = _FOUND.get(path)
+    if known is not None and before is not None and known[0] == before:
+        return known[1]
+    found = _ask_git(path)
+    if before is not None and found is not None and found.checkout == path and found.git_dir == path / ".git":
+        if len(_FOUND) >= _MOST_REMEMBERED:
+            _FOUND.clear()
+        _FOUND[path] = (before, found)
+    return found
+
+
+_FOUND: dict[Path, tuple[object, Repository]] = {}
+_MOST_REMEMBERED = 500
+
+
+def _stamp_checkout(path: Path) -> object:
+    """Return all that decides what git would say of a plain checkout; `None` for what is none."""
+    git_dir = path / ".git"
+    try:
+        places = [(found.st_dev, found.st_ino, found.st_uid, found.st_mode) for found in (path.stat(), git_dir.lstat())]
+        if not stat.S_ISDIR(places[1][3]) or not _is_git_dir(git_dir):
+            return None
+    except OSError:
+        return None
+    names = ("config", "config.worktree", "commondir", "shallow")
+    return places, [_stamp_file(git_dir / name) for name in names]
+
+
+def _stamp_file(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+def _ask_git(path: Path) -> Repository | None:
     here = Git(folder=path, is_exact=False)
     places = ("--show-prefix", "--show-toplevel")  # outside a work tree git answers all but the last
     facts = here.run("rev-parse", "--path-format=absolute", "--git-common-dir", *_QUESTIONS, *places, ok=(0, 128))

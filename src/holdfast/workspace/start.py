@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.errors import BaseBranchMissing
-from holdfast.workspace.git import Git
+from holdfast.workspace.git import Git, is_object_id
+from holdfast.workspace.refs import find_name_fault
 from holdfast.workspace.repository import (
     Repository,
     find_repository,
@@ -61,6 +62,8 @@ def find_start(repo_path: Path, base_branch: str | None = None, *, data_dir: Pat
 
 
 def _find(repository: Repository, base_branch: str | None) -> Start:
+    if (found := _read_branch(repository, base_branch)) is not None:
+        return found
     name = base_branch or find_current_branch(repository)
     if name is None:
         commit = git_at(repository).line("rev-parse", "HEAD^{commit}")
@@ -75,6 +78,21 @@ def _find(repository: Repository, base_branch: str | None) -> Start:
         _check_has_commit(repository, name)
     is_branch = repository.git.find(*_VERIFY, f"refs/heads/{name}") is not None
     return Start(name, resolve_base(repository, name), is_branch=is_branch)
+
+
+def _read_branch(repository: Repository, base_branch: str | None) -> Start | None:
+    """Read the branch and its commit from git's own files, as they are for most; `None` where those do not say."""
+    head = repository.git_dir / "HEAD"
+    if repository.checkout is not None and repository.checkout / ".git" != repository.git_dir:
+        return None  # a linked worktree has a HEAD of its own
+    try:
+        name = base_branch or head.read_text().removeprefix("ref: refs/heads/").rstrip("\n")
+        if find_name_fault(name) is not None:
+            return None
+        commit = (repository.git_dir / "refs" / "heads" / name).read_text().rstrip("\n")
+    except (OSError, ValueError):
+        return None
+    return Start(name, commit) if is_object_id(commit) else None
 
 
 def find_current_branch(repository: Repository) -> str | None:

@@ -20,21 +20,32 @@ _LIST = "submodules.json"
 
 def fill_submodules(git: Git, *, worktree: Path, checkout: Path | None, state_dir: Path) -> tuple[str, ...]:
     """Check out each submodule at the commit that HEAD names; returns the paths of those that stay empty."""
-    gitlinks = _gitlinks(git)
+    gitlinks = _gitlinks(git) if git.git_dir is None or has_gitlinks(git.git_dir / "index") else {}
+    if not gitlinks:
+        return ()
     allowed = (git_dir_of(git), *((checkout,) if checkout else ()))
     filled = {
         path: commit
         for path, commit in gitlinks.items()
         if checkout is not None and _fill(path, commit, worktree, _find_source(checkout / path, allowed), state_dir)
     }
-    if gitlinks:
-        write_whole(state_dir / _LIST, json.dumps(filled))
+    write_whole(state_dir / _LIST, json.dumps(filled))
     return tuple(path for path in gitlinks if path not in filled)
+
+
+def has_gitlinks(index: Path) -> bool:
+    """Tell whether an index file may name a submodule, by the bytes that every version of it has for that mode."""
+    return not index.exists() or b"\x00\x00\xe0\x00" in index.read_bytes()
+
+
+def has_submodules(state_dir: Path) -> bool:
+    """Tell whether a worktree was filled with submodules."""
+    return (state_dir / _LIST).exists()
 
 
 def find_changed_submodules(worktree: Path, state_dir: Path) -> tuple[str, ...]:
     """Find submodules with changes: a tree of the run names their commit only, and would lose the work."""
-    if not (state_dir / _LIST).exists():
+    if not has_submodules(state_dir):
         return ()
     filled: dict[str, str] = json.loads((state_dir / _LIST).read_text())
     return tuple(path for path, commit in filled.items() if _is_changed(path, commit, worktree, state_dir))

@@ -6,17 +6,18 @@ no file is ever overwritten here. The user's checkout, index, HEAD and branches 
 """
 
 import json
+import os
 import shutil
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from holdfast.errors import BaseBranchMissing, RepositoryMissing, WorkspaceError
-from holdfast.workspace.files import hold_lock, is_within, own_folders, write_whole
-from holdfast.workspace.git import Git
+from holdfast.workspace.files import hold_lock, is_within, own_folders, stamp_file, write_whole
+from holdfast.workspace.git import Git, is_object_id
 from holdfast.workspace.private_repository import COPY_LIMITS, ensure_private_repository
 from holdfast.workspace.refs import base_ref, branch_names, run_refs, to_component
-from holdfast.workspace.repository import Repository, find_dirty_paths, find_repository, missing_folder, resolve_base
+from holdfast.workspace.repository import Repository, find_repository, missing_folder, resolve_base
 from holdfast.workspace.repository_guard.checkout_size import check_size
 from holdfast.workspace.submodules import fill_submodules
 from holdfast.workspace.worktree_registration import READY_MARK, ensure_registered
@@ -39,7 +40,6 @@ class Workspace:
     is_private: bool = False
     is_shallow: bool = False
     is_rebuilt: bool = False
-    dirty_paths: tuple[str, ...] = ()
     empty_submodules: tuple[str, ...] = ()
     is_carried: bool = False
     """The repository here is only what the database has of one that is elsewhere."""
@@ -107,7 +107,6 @@ def prepare_workspace(
             base_commit=base,
             is_private=is_private,
             is_shallow=repository.is_shallow,
-            dirty_paths=find_dirty_paths(repository, data_dir=data_dir),
             is_carried=is_carried,
         )
         return _complete(workspace, repository, tip, is_ready=is_ready)
@@ -172,6 +171,11 @@ def _check_subfolder(workspace: Workspace, repository: Repository, *, is_new: bo
     workspace.root.mkdir(parents=True, exist_ok=True)
 
 
+BEGUN_INDEXES: dict[Path, tuple[str, int, int, int]] = {}
+"""The indexes that this process has begun, each with the commit that it holds and how it looked then."""
+_MOST_BEGUN = 1000
+
+
 def _begin_index(workspace: Workspace, *, is_at_base: bool) -> None:
     """Let trees be built from what git has just written out: it knows already that these files are not changed."""
     index = workspace.state_dir / "index"
@@ -179,12 +183,20 @@ def _begin_index(workspace: Workspace, *, is_at_base: bool) -> None:
     if is_at_base and (workspace.git_dir / "index").exists():
         # With its time: git looks again at a file that is not older than the index.
         shutil.copy2(workspace.git_dir / "index", index)
+        if len(BEGUN_INDEXES) >= _MOST_BEGUN:
+            BEGUN_INDEXES.clear()
+        BEGUN_INDEXES[index] = (workspace.base_commit, *stamp_file(index))
 
 
 def _fix_start(repository: Repository, run_id: str, base_branch: str, base_commit: str | None) -> tuple[str, str, str]:
     """Fix the commit that the run starts from, and its branch; return both, and where the branch stands."""
     git, ref = repository.git, base_ref(run_id)
     first, second = (f"refs/heads/{name}" for name in branch_names(run_id))
+    if base_commit and is_object_id(base_commit) and _is_new(repository, run_id, first, second):
+        create = f"create {ref} {base_commit}\ncreate {first} {base_commit}\n"
+        # crash: both refs or none; git checks that the commit is there. What does not go is looked at more closely.
+        if git.run("update-ref", "--stdin", stdin=create.encode(), ok=(0, 1, 128)).exit_code == 0:
+            return base_commit, first.removeprefix("refs/heads/"), base_commit
     base_name = f"{base_commit or ref}^{{commit}}"
     known = git.resolve(base_name, ref, first, second, "refs/heads/holdfast")
     commit = known[base_name]
@@ -205,6 +217,19 @@ def _fix_start(repository: Repository, run_id: str, base_branch: str, base_commi
         # crash: from here on the base is fixed and cannot be collected as garbage, wherever its branch goes.
         git.run("update-ref", "--stdin", stdin="".join(changes).encode())
     return commit, branch.removeprefix("refs/heads/"), known[branch] or commit
+
+
+def _is_new(repository: Repository, run_id: str, *branches: str) -> bool:
+    """Tell whether a repository has no ref of a run yet, by the files that git has refs in; false where in doubt."""
+    folder, packed = repository.git_dir, repository.git_dir / "packed-refs"
+    names = (run_refs(run_id), *branches, "refs/heads/holdfast")
+    if not (folder / "refs" / "heads").is_dir() or (folder / "reftable").exists():
+        return False
+    if any(os.path.lexists(folder / name) and (folder / name).is_file() for name in names[1:]):
+        return False
+    listed = packed.read_bytes() if packed.exists() else b""
+    is_packed = any(name.encode() in listed for name in (*names[:-1], "refs/heads/holdfast\n"))
+    return not is_packed and not (folder / names[0]).exists()
 
 
 def _read_stored(state_dir: Path) -> dict[str, Any]:

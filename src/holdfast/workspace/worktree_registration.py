@@ -14,11 +14,12 @@ import os
 from pathlib import Path
 
 from holdfast.errors import WorkspaceError
-from holdfast.workspace.files import hold_lock, remove_folder, write_whole
+from holdfast.workspace.files import hold_lock, read_text_if_there, remove_folder, write_whole
 from holdfast.workspace.git import Git
 from holdfast.workspace.repository import git_dir_of
 
 READY_MARK = "holdfast-ready"
+_REASON = "a holdfast run works here"
 
 
 def ensure_registered(git: Git, worktree: Path, branch: str) -> tuple[Path, bool]:
@@ -85,9 +86,32 @@ def _has_files(worktree: Path) -> bool:
     return worktree.is_dir() and any(entry.name != ".git" for entry in worktree.iterdir())
 
 
+def _write_entry(repo: Path, worktree: Path, branch: str) -> Path | None:
+    """Write what `git worktree add` would, at once and without its processes; `None` where git has to decide.
+
+    Git has to where the branch is checked out elsewhere, and where refs or settings are not in the usual files.
+    """
+    entry, head = repo / "worktrees" / worktree.name, f"ref: refs/heads/{branch}\n"
+    heads = (repo / "HEAD", *(repo / "worktrees").glob("*/HEAD"))
+    is_usual = not (repo / "reftable").exists() and not (repo / "config.worktree").exists()
+    if not is_usual or os.path.lexists(entry) or any(head == read_text_if_there(file) for file in heads):
+        return None
+    part = repo / f"holdfast-{worktree.name}.part"
+    if part.exists():
+        remove_folder(part)
+    part.mkdir()
+    for name, text in (("HEAD", head), ("commondir", "../..\n"), ("gitdir", f"{worktree}/.git\n"), ("locked", _REASON)):
+        (part / name).write_text(text)
+    entry.parent.mkdir(exist_ok=True)
+    part.rename(entry)  # crash: before it a folder that git does not look at, after it a whole entry
+    return entry
+
+
 def _register(git: Git, worktree: Path, branch: str) -> Path:
+    if (written := _write_entry(git_dir_of(git), worktree, branch)) is not None:
+        return written
     (worktree / ".git").unlink(missing_ok=True)
-    add = ("worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", "a holdfast run works here")
+    add = ("worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", _REASON)
     taken = git.run(*add, "--", str(worktree), branch, ok=(0, 128))
     if taken.exit_code and ("already checked out" in taken.stderr or "already used by" in taken.stderr):
         # The user looks at the run's branch in another checkout; its commit will do.

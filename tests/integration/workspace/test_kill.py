@@ -178,7 +178,8 @@ def _stop(patch: pytest.MonkeyPatch, where: str) -> None:
                 Git, "run", lambda git, *args, **kw: die() if args[0] == "read-tree" else run(git, *args, **kw)
             )
         case "unlinked":
-            patch.setattr(Path, "rmdir", die)
+            rename = Path.rename
+            patch.setattr(Path, "rename", lambda path, to: die() if path.suffix == ".adopted" else rename(path, to))
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from holdfast.workspace import (
     write_tree,
 )
 from holdfast.workspace.refs import to_component
+from holdfast.workspace.repository import find_dirty_paths, find_repository
 
 
 def test_run_gets_a_worktree_and_branch_and_the_user_nothing(repo: UserRepo, data_dir: Path) -> None:
@@ -55,7 +56,9 @@ def test_dirty_checkout_is_reported_and_not_taken_along(repo: UserRepo, data_dir
 
     workspace = prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1")
 
-    assert set(workspace.dirty_paths) == {"a.txt", "new.txt"}
+    found = find_repository(repo.path)
+    assert found is not None
+    assert set(find_dirty_paths(found, data_dir=data_dir)) == {"a.txt", "new.txt"}
     assert (workspace.root / "a.txt").read_text() == "one\n"
     assert not (workspace.root / "new.txt").exists()
     assert repo.state() == before
@@ -68,7 +71,6 @@ def test_bare_repository(repo: UserRepo, tmp_path: Path, data_dir: Path) -> None
 
     assert (workspace.root / "a.txt").exists()
     assert workspace.source is None
-    assert workspace.dirty_paths == ()
 
 
 def test_shallow_clone(repo: UserRepo, tmp_path: Path, data_dir: Path) -> None:
@@ -334,7 +336,9 @@ def test_data_directory_inside_the_checkout_stays_out_of_sight(repo: UserRepo) -
     prepare_workspace(repo.path, data_dir=data_dir, run_id="r")
 
     assert repo.git("status", "--porcelain") == ""
-    assert prepare_workspace(repo.path, data_dir=data_dir, run_id="r").dirty_paths == ()
+    found = find_repository(repo.path)
+    assert found is not None
+    assert find_dirty_paths(found, data_dir=data_dir) == ()
 
 
 def test_odd_run_ids_stay_apart(repo: UserRepo, data_dir: Path) -> None:
