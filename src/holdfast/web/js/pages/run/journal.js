@@ -1,6 +1,6 @@
 import { clock, count, duration, exact, firstLine, plural } from "../../format.js";
 import { fill, h, reconcile } from "../../h.js";
-import { brief } from "../../model/activity.js";
+import { Activity, brief } from "../../model/activity.js";
 import { copyButton, longText, markdown, raw } from "../../parts/text.js";
 import { button, empty, facts, loading, mark, searchBox, shape } from "../../parts/ui.js";
 import { messageComposer } from "./composer.js";
@@ -18,6 +18,7 @@ const followBox = (onchange) => h("input", { type: "checkbox", onchange });
 const followLabel = (box) => h("label.toggle", box, " Follow what is new");
 
 export function activity(panel, view) {
+	view.activity ??= foldEvents(view.events);
 	const nodes = new Map(); // id → { version, node }
 	const list = h("ol.activity");
 	const earlier = h("div.buttons");
@@ -72,6 +73,12 @@ export function activity(panel, view) {
 		update();
 	};
 	return { update, query, follow: () => box.click(), leave: () => view.tabs.before(view.approvals) };
+}
+
+function foldEvents(events) {
+	const folded = new Activity();
+	for (const event of events) folded.add(event);
+	return folded;
 }
 
 const historyLink = (view) => h("a.button.tiny", { href: view.api("/history"), download: `${view.run.run_id}.jsonl`, title: "All events as JSON lines" }, "Download history");
