@@ -28,7 +28,7 @@ export function activity(panel, view) {
 	let wanted = Number(view.query.get("entry")) || 0;
 	const isTalk = view.run.workflow === "conversation";
 	const composer = messageComposer(view);
-	panel.append(h("div.panel-bar", earlier, followLabel(box), button("Jump to the latest", jump, { kind: "tiny" }), historyLink(view)), list);
+	panel.append(h("div.panel-bar", earlier, h("div.buttons", followLabel(box), button("Jump to the latest", jump, { kind: "tiny" }), historyLink(view))), list);
 	// In a conversation one decides where one reads, between what was said and what one says next.
 	if (isTalk) panel.append(view.approvals);
 	panel.append(composer.element);
@@ -132,7 +132,7 @@ export function events(panel, view) {
 	const head = h("thead", h("tr", ["No.", "Time", "Kind", "Lane", "Content"].map((name) => h("th", { scope: "col" }, name))));
 	const scroller = h("div.events-frame", { tabindex: "0", role: "region", "aria-label": "Events" }, h("table.table.events", head, body));
 	const detail = h("div.event-detail");
-	panel.append(h("div.panel-bar", filter, followLabel(box), told, historyLink(view)), h("div.card", scroller), detail);
+	panel.append(h("div.panel-bar", filter, h("div.buttons", told, followLabel(box), historyLink(view))), h("div.card", scroller), detail);
 	let shown = view.events;
 	let chosen = Number(view.query.get("seq")) || 0;
 	let isPlaced = false;
