@@ -83,7 +83,7 @@ async function show() {
 }
 
 // A browser never asks again for a module it once failed to get; loading the page anew does, if there is a server.
-async function reload() {
+export async function reload() {
 	const answer = await fetch("/api/health").catch(() => null);
 	if (answer) location.reload();
 	else say(OFFLINE.detail);

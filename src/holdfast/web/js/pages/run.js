@@ -1,40 +1,44 @@
-import { getJson, getText, readLines, runUrl, withQuery } from "../api.js";
+import { ApiError, getJson, getText, OFFLINE, readLines, runUrl, withQuery } from "../api.js";
 import { clock, count, duration, firstLine, money, plural, tookSeconds } from "../format.js";
 import { fill, h } from "../h.js";
 import { isTurn, listen, Throttle } from "../live.js";
-import { Activity } from "../model/activity.js";
 import { markSeen } from "../model/seen.js";
 import { markdown } from "../parts/text.js";
-import { loading, mark, notFound, note, problemNote, say, shape, time } from "../parts/ui.js";
-import { navigate } from "../router.js";
+import { loading, mark, notFound, note, problemNote, problemState, say, shape, time } from "../parts/ui.js";
+import { navigate, reload } from "../router.js";
 import { actionBar } from "./run/actions.js";
-import { approvalCard } from "./run/approval.js";
-import { cost } from "./run/cost.js";
-import { activity, events } from "./run/journal.js";
-import { outcome } from "./run/outcome.js";
-import { artifacts, changes } from "./run/results.js";
-import { timeline } from "./run/timeline.js";
 
-// Loaded with the page, so that a server that goes away leaves every tab usable.
-const TABS = { outcome, timeline, activity, artifacts, changes, cost, events };
+// The file of each tab. The one that is looked at is loaded at once; the others soon after, so that a server that goes
+// away leaves every tab usable.
+const TABS = { outcome: "outcome", timeline: "timeline", activity: "journal", artifacts: "results", changes: "results", cost: "cost", events: "journal" };
+const FILES = new Set([...Object.values(TABS), "approval", "call-detail"]);
+const loaded = {};
+
+const load = async (file) => (loaded[file] ??= await import(`./run/${file}.js`));
+(globalThis.requestIdleCallback ?? setTimeout)(() => FILES.forEach((file) => load(file).catch(() => {})));
+
 const titleOf = (name) => name[0].toUpperCase() + name.slice(1);
 
 export const title = "Run";
 
 export async function render(main, context) {
 	const view = new RunView(main, context);
+	if (Object.hasOwn(TABS, context.params.tab ?? "")) load(TABS[context.params.tab]).catch(() => {}); // beside the run's own data
 	if (!(await view.load())) return {};
 	view.start();
 	return { update: (next) => view.turnTo(next), leave: () => view.leave() };
 }
 
+const lost = () => problemState(new ApiError(OFFLINE), reload);
+
 class RunView {
 	events = [];
-	activity = new Activity();
+	activity = null; // made by the first tab that shows it
 	#tab;
 	#tabName;
 	#home;
 	#frame;
+	#drawnAt = 0;
 	#refreshing = new Throttle(() => this.refresh());
 	#ahead = null; // what came while the history was read
 	#stamps = {};
@@ -160,19 +164,21 @@ class RunView {
 		for (const event of events) {
 			if (event.seq <= this.#last) continue;
 			this.events.push(event);
-			this.activity.add(event);
+			this.activity?.add(event);
 			if (event.seq <= this.run.seq || event.kind.startsWith("text.")) continue;
 			// What can be decided or was done is read at once; which call is under way may be some seconds old.
 			if (isTurn(event)) this.#refreshing.call(150, 1000);
 			else this.#refreshing.call(400, 5000);
 		}
-		// Many events, few drawings: a long journal comes in hundreds of pieces.
+		// Many events, few drawings: a long journal comes in hundreds of pieces. The first after a rest shows at once.
+		const rest = this.#drawnAt + (this.events.length > 2000 ? 400 : 80) - performance.now();
 		this.#frame ||= setTimeout(() => {
 			this.#frame = 0;
+			this.#drawnAt = performance.now();
 			if (this.signal.aborted) return;
 			this.#drawTabs();
 			this.#tab?.update?.();
-		}, this.events.length > 2000 ? 400 : 80);
+		}, Math.max(0, rest));
 	}
 
 	#build() {
@@ -255,13 +261,26 @@ class RunView {
 	#drawApprovals() {
 		const open = this.isOver ? [] : this.pending;
 		if (!this.#isNew("approvals", ...open.map((each) => `${each.approval_id} ${each.first_by}`))) return;
-		fill(this.approvals, open.map((approval) => approvalCard(approval, this)));
-		if (open.length) say(`${plural(open.length, "decision")} to make`);
+		if (!open.length) return void fill(this.approvals);
+		say(`${plural(open.length, "decision")} to make`);
+		if (loaded.approval) return void this.#drawCards(open);
+		fill(this.approvals, loading());
+		load("approval").then(() => this.#drawCards(this.isOver ? [] : this.pending), () => fill(this.approvals, lost()));
+	}
+
+	#drawCards(open) {
+		fill(this.approvals, open.map((approval) => loaded.approval.approvalCard(approval, this)));
 	}
 
 	#drawTabs() {
 		const counts = { artifacts: new Set(this.run.artifacts.map((each) => each.phase_key)).size, events: this.events.length };
-		if (!this.#isNew("tabs", this.#tabName, counts.artifacts, counts.events, this.isOver)) return;
+		// A number that grows with every event is changed in place: to draw the tabs anew costs more than the event.
+		if (!this.#isNew("tabs", this.#tabName, counts.artifacts, counts.events > 0, this.isOver)) {
+			const number = this.tabs.querySelector("[data-tab=events] .n");
+			const text = count(counts.events);
+			if (number && number.textContent !== text) number.textContent = text;
+			return;
+		}
 		const focused = this.tabs.contains(document.activeElement) && document.activeElement.dataset.tab;
 		const link = (name) => {
 			const props = { href: this.#tabUrl(name), dataset: { tab: name }, "aria-current": name === this.#tabName ? "page" : null };
@@ -292,8 +311,11 @@ class RunView {
 
 	#open(name) {
 		this.#tab?.leave?.();
+		this.#tab = null;
 		this.#tabName = name;
-		this.panel.replaceChildren();
-		this.#tab = TABS[name](this.panel, this);
+		const file = TABS[name];
+		fill(this.panel, !loaded[file] && loading());
+		if (loaded[file]) this.#tab = loaded[file][name](this.panel, this);
+		else load(file).then(() => this.#tabName === name && !this.#tab && !this.signal.aborted && this.#open(name), () => this.#tabName === name && fill(this.panel, lost()));
 	}
 }

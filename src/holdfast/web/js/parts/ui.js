@@ -216,6 +216,27 @@ export function kept({ load, draw, signal }) {
 	return { element: h("div.stack", trouble, content), refresh };
 }
 
+// Draws what `make()` gives whenever the stamp is another one; what was there stays until then.
+export function drawer(place, view) {
+	let last = null;
+	let isDrawn = false;
+	return async function draw(stamp, make) {
+		if (stamp === last) return;
+		last = stamp;
+		if (!isDrawn) fill(place, loading());
+		try {
+			const made = await make();
+			if (stamp !== last) return;
+			fill(place, made);
+			isDrawn = true;
+		} catch (error) {
+			if (view.signal.aborted || stamp !== last) return;
+			last = null;
+			if (!isDrawn || !error.isOffline) fill(place, problemState(error, () => draw(stamp, make)));
+		}
+	};
+}
+
 export const searchBox = (label, props) => h("input.input.search", { type: "search", placeholder: label, "aria-label": label, ...props });
 
 // A list with a search that lives in the URL as `q`; `draw(data, query)` gives what is found.

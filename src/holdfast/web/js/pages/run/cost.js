@@ -1,7 +1,6 @@
 import { count, money } from "../../format.js";
 import { h } from "../../h.js";
-import { empty, scrollable } from "../../parts/ui.js";
-import { drawer } from "./results.js";
+import { drawer, empty, scrollable } from "../../parts/ui.js";
 
 export function cost(panel, view) {
 	const place = h("div.stack");

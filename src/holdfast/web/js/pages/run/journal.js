@@ -1,6 +1,6 @@
 import { clock, count, duration, exact, firstLine, plural } from "../../format.js";
 import { fill, h, reconcile } from "../../h.js";
-import { brief } from "../../model/activity.js";
+import { Activity, brief } from "../../model/activity.js";
 import { copyButton, longText, markdown, raw } from "../../parts/text.js";
 import { button, empty, facts, loading, mark, searchBox, shape } from "../../parts/ui.js";
 import { messageComposer } from "./composer.js";
@@ -18,6 +18,7 @@ const followBox = (onchange) => h("input", { type: "checkbox", onchange });
 const followLabel = (box) => h("label.toggle", box, " Follow what is new");
 
 export function activity(panel, view) {
+	view.activity ??= foldEvents(view.events);
 	const nodes = new Map(); // id → { version, node }
 	const list = h("ol.activity");
 	const earlier = h("div.buttons");
@@ -27,7 +28,7 @@ export function activity(panel, view) {
 	let wanted = Number(view.query.get("entry")) || 0;
 	const isTalk = view.run.workflow === "conversation";
 	const composer = messageComposer(view);
-	panel.append(h("div.panel-bar", earlier, followLabel(box), button("Jump to the latest", jump, { kind: "tiny" }), historyLink(view)), list);
+	panel.append(h("div.panel-bar", earlier, h("div.buttons", followLabel(box), button("Jump to the latest", jump, { kind: "tiny" }), historyLink(view))), list);
 	// In a conversation one decides where one reads, between what was said and what one says next.
 	if (isTalk) panel.append(view.approvals);
 	panel.append(composer.element);
@@ -72,6 +73,12 @@ export function activity(panel, view) {
 		update();
 	};
 	return { update, query, follow: () => box.click(), leave: () => view.tabs.before(view.approvals) };
+}
+
+function foldEvents(events) {
+	const folded = new Activity();
+	for (const event of events) folded.add(event);
+	return folded;
 }
 
 const historyLink = (view) => h("a.button.tiny", { href: view.api("/history"), download: `${view.run.run_id}.jsonl`, title: "All events as JSON lines" }, "Download history");
@@ -125,7 +132,7 @@ export function events(panel, view) {
 	const head = h("thead", h("tr", ["No.", "Time", "Kind", "Lane", "Content"].map((name) => h("th", { scope: "col" }, name))));
 	const scroller = h("div.events-frame", { tabindex: "0", role: "region", "aria-label": "Events" }, h("table.table.events", head, body));
 	const detail = h("div.event-detail");
-	panel.append(h("div.panel-bar", filter, followLabel(box), told, historyLink(view)), h("div.card", scroller), detail);
+	panel.append(h("div.panel-bar", filter, h("div.buttons", told, followLabel(box), historyLink(view))), h("div.card", scroller), detail);
 	let shown = view.events;
 	let chosen = Number(view.query.get("seq")) || 0;
 	let isPlaced = false;

@@ -3,9 +3,8 @@ import { ApiError, send } from "../../api.js";
 import { duration, plural, tookSeconds } from "../../format.js";
 import { fill, h } from "../../h.js";
 import { markdown } from "../../parts/text.js";
-import { ask, button, facts, loading, mark, note, problemNote, section } from "../../parts/ui.js";
+import { ask, button, drawer, facts, loading, mark, note, problemNote, section } from "../../parts/ui.js";
 import { VERBS } from "./actions.js";
-import { drawer } from "./results.js";
 
 const FEW = 12;
 

@@ -3,7 +3,7 @@ import { fill, h } from "../../h.js";
 import { changesView, textDiff } from "../../parts/diff-view.js";
 import { documentView } from "../../parts/document.js";
 import { raw } from "../../parts/text.js";
-import { chip, chips, empty, facts, loading, mark, problemState, time } from "../../parts/ui.js";
+import { chip, chips, drawer, empty, facts, mark, time } from "../../parts/ui.js";
 import { setQuery } from "../../router.js";
 
 export const findingsOf = ({ findings }) => (Array.isArray(findings) ? findings : []);
@@ -12,27 +12,6 @@ export const findingList = (findings) => {
 	const told = (each) => (typeof each === "string" ? each : [h("code", String(each.path ?? each.rule ?? "")), " ", each.message ?? JSON.stringify(each)]);
 	return h("ul.findings", findings.map((each) => h("li.foreign", told(each))));
 };
-
-// Draws what `make()` gives whenever the stamp is another one; what was there stays until then.
-export function drawer(place, view) {
-	let last = null;
-	let isDrawn = false;
-	return async function draw(stamp, make) {
-		if (stamp === last) return;
-		last = stamp;
-		if (!isDrawn) fill(place, loading());
-		try {
-			const made = await make();
-			if (stamp !== last) return;
-			fill(place, made);
-			isDrawn = true;
-		} catch (error) {
-			if (view.signal.aborted || stamp !== last) return;
-			last = null;
-			if (!isDrawn || !error.isOffline) fill(place, problemState(error, () => draw(stamp, make)));
-		}
-	};
-}
 
 const standing = ({ state }) => (state === "accepted" ? mark("good", "Valid") : mark("bad", "Not valid"));
 

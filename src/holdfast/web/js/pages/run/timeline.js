@@ -4,10 +4,9 @@ import { fill, h } from "../../h.js";
 import { axisTicks, foldedScale, foldLabels, spread } from "../../model/timescale.js";
 import { filterRows, moveTo, ROW_HEIGHTS, rowsBetween, rowTops, zoomAt } from "../../model/trace.js";
 import { markdown } from "../../parts/text.js";
-import { button, chip, chips, facts, mark, searchBox, shape } from "../../parts/ui.js";
+import { button, chip, chips, facts, loading, mark, problemNote, searchBox, shape } from "../../parts/ui.js";
 import { setQuery } from "../../router.js";
 import { fork } from "./actions.js";
-import { stepDetail } from "./call-detail.js";
 
 const TOP = 26;
 const SPARE = 200; // pixels of rows that are drawn beyond what is in view
@@ -185,7 +184,7 @@ export function timeline(panel, view) {
 		detail.dataset.stamp = stamp;
 		const props = { "aria-label": `Details of ${row?.label}`, tabindex: "0" };
 		const close = button("Close", () => (choose(chosen), labels.querySelector(`[data-key="${CSS.escape(row.key)}"]`)?.focus()), { kind: "tiny" });
-		fill(detail, row && h("section.card.padded.stack.tight", props, row.type === "step" ? stepDetail(row, view, tookOf(row, now)) : phaseDetail(row, view), h("div.buttons", close)));
+		fill(detail, row && h("section.card.padded.stack.tight", props, row.type === "step" ? callDetail(row, view, tookOf(row, now)) : phaseDetail(row, view), h("div.buttons", close)));
 	}
 
 	// An address names the phases and the call: it opens them.
@@ -269,6 +268,13 @@ function patterns(id) {
 		return h(`svg:pattern.pattern.tone-${tone}`, all, h("svg:rect.ground", box), h(`svg:${ink}.ink`, props));
 	};
 	return h("svg:defs", PATTERNS.map(pattern));
+}
+
+// Its file is loaded soon after the page.
+function callDetail(row, view, took) {
+	const place = h("div.stack.tight", loading());
+	import("./call-detail.js").then(({ stepDetail }) => fill(place, stepDetail(row, view, took)), (error) => fill(place, problemNote(error)));
+	return place;
 }
 
 function phaseDetail({ key, title, status, facts: told, error, hint, tries, artifact }, view) {
