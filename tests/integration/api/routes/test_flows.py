@@ -173,7 +173,7 @@ async def test_a_flow_is_looked_at_answered_and_told_of_like_a_run(api: Api) -> 
     assert len(history) == detail["seq"]
 
 
-async def lanes(ctx: Context) -> list[Any]:
+async def lanes(ctx: Context) -> Any:
     return await ctx.gather(ctx.approval("a:b", show="in a lane"), ctx.approval("c"))
 
 
