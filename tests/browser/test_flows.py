@@ -77,3 +77,28 @@ def test_a_flow_is_cancelled_and_a_viewer_can_only_look(served: Served, open_pag
 
     expect(page.get_by_role("region", name="Question ship")).to_have_count(0)
     assert wait_for(get_flow("order-8", store=store).status()) is RunStatus.CANCELLED
+
+
+def test_a_flow_is_listed_among_runs_and_answered_in_the_inbox(
+    served: Served, open_page: OpenPage, store: Path, shoot: Shoot
+) -> None:
+    run_until_pause(store, "order-9")
+    page = open_page(served, "/?tag=team%3Dsales")
+    row = page.get_by_role("row").filter(has_text="order-9")
+    expect(row).to_contain_text("waits for ship")
+    shoot(page, "runs-with-flows")
+    page.goto(f"{page.url.split('/?')[0]}/runs/order-9")  # as a link from elsewhere would have it
+    expect(page.locator("main")).to_contain_text("order(7)")
+    page.get_by_role("link", name="team=sales").click()
+    expect(page.get_by_role("row").filter(has_text="order-9")).to_be_visible()
+
+    page.get_by_role("link", name="Inbox").click()
+    page.get_by_role("button").filter(has_text="order · order-9").click()
+    card = page.get_by_role("region", name="Approve “ship” of order?")
+    expect(card).to_contain_text("<b>Lima</b>")
+    shoot(page, "inbox-of-a-flow")
+    card.get_by_label("Comment").fill("by the inbox")
+    card.get_by_role("button", name="Approve", exact=True).click()
+    expect(card).to_have_count(0)
+
+    assert wait_for(run_flow(order, 7, run_id="order-9", store=store)) == "shipped 7: approve"

@@ -14,6 +14,7 @@ from tests.support.crash.points import IS_TORTURE, SEED
 from tests.support.stores import DISK_KINDS, open_store
 
 RESULT = {"steps": [True, {"sent": 1}, True, 3, 4, "broken"]}
+SERVED = {"steps": ["reserved", True, 7, "careful", 2]}
 _MAX_PROCESSES = 8
 
 
@@ -22,8 +23,8 @@ def _sample(kind: str, program: str, points: int) -> list[int]:
     return list(everything) if IS_TORTURE else sorted(random.Random(f"{SEED} {kind} {program}").sample(everything, 2))
 
 
-def _cases(program: str, points: int) -> list[tuple[str, int]]:
-    return [(kind, point) for kind in DISK_KINDS for point in _sample(kind, program, points)]
+def _cases(program: str, points: int, **fewer: int) -> list[tuple[str, int]]:
+    return [(kind, point) for kind in DISK_KINDS for point in _sample(kind, program, fewer.get(kind, points))]
 
 
 def _finish(run: Run, program: str, point: int) -> dict[str, object]:
@@ -62,6 +63,21 @@ def test_every_operation_survives_a_kill(kind: str, point: int, new_run: NewRun)
     done = Counter(line["result"] for line in run.effects())
     assert {name for name in done if name.startswith("undone")} == {"undone inside", "undone outside"}
     assert len(open_store(kind, run.target).list_runs()) == 3, run.explain("a child was lost or doubled")
+
+
+@pytest.mark.parametrize(("kind", "point"), _cases("served", 76, jsonl=58))
+def test_a_started_flow_of_decorated_steps_with_options_survives_a_kill_of_its_runtime(
+    kind: str, point: int, new_run: NewRun
+) -> None:
+    run = new_run(kind)
+
+    assert _finish(run, "served", point) == {"result": SERVED}, run.explain("the result differs")
+
+    _check_once(run)
+    effects = Counter(line["key"].rpartition(":")[2] for line in run.effects())
+    assert effects["g1.2/careful"] == 1, run.explain("a step that was looked for was made again")
+    assert set(effects.values()) <= {1, 2}, run.explain("more than the step in flight happened twice")
+    assert len(open_store(kind, run.target).list_runs()) == 2, run.explain("a child was lost or doubled")
 
 
 @pytest.mark.parametrize(("kind", "point"), _cases("cancelled", 60))

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from holdfast.api.schemas import ShortText, Text, check_text
+from holdfast.api.schemas import ApprovalItem, ArtifactItem, PhaseItem, RunItem, ShortText, Text, check_text
+from holdfast.presentation.status import StatusLine
 
 FlowIdPath = Annotated[str, Path(description="The id of a flow run.", max_length=200), AfterValidator(check_text)]
 
@@ -65,8 +66,28 @@ class FlowDetail(FlowItem):
     result: Any
     error: dict[str, Any] | None
     reason: str | None = Field(description="Why it does not go on, as far as this server knows.")
+    seq: int = Field(description="The number of the last event; follow the events from here.")
     steps: list[FlowStepItem]
     questions: list[FlowQuestionItem]
+
+
+class FlowRunDetail(RunItem):
+    """A flow run in full, with the fields that every run has; its phases and artifacts are none."""
+
+    phases: list[PhaseItem] = Field(default_factory=list)
+    artifacts: list[ArtifactItem] = Field(default_factory=list)
+    approvals: list[ApprovalItem] = Field(description="What it has asked people; those that wait first.")
+    is_driven: bool
+    args: Any
+    kwargs: Any
+    result: Any
+    steps: list[FlowStepItem]
+    seq: int = Field(description="The number of the last event; follow the events from here.")
+    last_events: list[dict[str, Any]]
+    telling: StatusLine = Field(description="What is happening and why, in one sentence.")
+    refusals: dict[str, str | None] = Field(
+        description="By verb why it would be refused now, for whoever asks; `null` where it would not be."
+    )
 
 
 class AnswerFlow(BaseModel):

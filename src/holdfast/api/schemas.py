@@ -1,12 +1,12 @@
 """The wire: what requests hold and what answers say. A request with a field that is not here is refused."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Header, Path, Query
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
 from holdfast.api.image_data import Images
-from holdfast.enums import ApprovalDecisionAction, Role, RunPhaseState, RunStatus
+from holdfast.enums import ApprovalDecisionAction, RunPhaseState, RunStatus
 from holdfast.presentation.message_box import MessageBox
 from holdfast.presentation.status import Note, StatusLine
 from holdfast.presentation.tool_call import QuestionedCall
@@ -55,9 +55,13 @@ RunIdPath = Annotated[
     Path(description="The id of a run.", max_length=200, examples=["3f2a0b9e-6c1d-4e8f-9a7b-2d5c8e1f0a34"]),
     AfterValidator(check_text),
 ]
-ApprovalIdPath = Annotated[str, Path(description="The id of an approval.", max_length=200), AfterValidator(check_text)]
+ApprovalIdPath = Annotated[str, Path(description="The id of an approval.", max_length=1000), AfterValidator(check_text)]
 
 
+TagQuery = Annotated[
+    list[ShortText] | None,
+    Query(max_length=20, description="Only flow runs with this tag, `name` or `name=value`; more of it: with all."),
+]
 RepoQuery = Annotated[Text | None, Query(max_length=4000, description="Also what this repository brings along.")]
 Usd = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False, strict=True)]
 
@@ -165,19 +169,6 @@ class Decide(_Request):
     )
 
 
-class CreateToken(_Request):
-    name: Annotated[ShortText, Field(min_length=1, examples=["ci"])]
-    role: Role
-    expires_in_days: Annotated[float, Field(gt=0, le=3650, allow_inf_nan=False, strict=True)] | None = None
-
-
-class LogIn(_Request):
-    """Either a token or the code of a login link."""
-
-    token: ShortText | None = None
-    code: ShortText | None = None
-
-
 class ProblemDetails(BaseModel):
     """Why a request was refused; programs match on `code`."""
 
@@ -202,7 +193,16 @@ class RunRef(BaseModel):
     state: RunStatus
 
 
+Kind = Literal["workflow", "flow"]
+
+
 class RunItem(RunRef):
+    """A run of a workflow, or of a flow; a flow has no workflow, repository or cost."""
+
+    kind: Kind = Field(default="workflow", description="What it runs.")
+    flow: str = Field(default="", description="The name of the flow it is a run of.")
+    tags: dict[str, str] = Field(default_factory=dict, description="Of a flow run: what it was started with.")
+    parent_run_id: str | None = Field(default=None, description="Of a flow run: the one that started it as its child.")
     workflow: str
     title: str
     repo_path: str
@@ -296,7 +296,8 @@ class SinceAnswer(BaseModel):
 class ApprovalItem(BaseModel):
     approval_id: str
     run_id: str
-    phase_key: str
+    kind: Kind = Field(default="workflow", description="Of what the run is one.")
+    phase_key: str = Field(description="The phase; of a flow the key of what is asked.")
     attempt: int
     state: str
     digest: str
@@ -310,7 +311,10 @@ class ApprovalItem(BaseModel):
     decided_by: str
     first_by: str = Field(description="Who approved first, where two people are needed.")
     shown: Any
-    about: str = Field(description="`phase`, `tool`, or `outcome` of a call.", examples=["phase"])
+    about: str = Field(
+        description="`phase`, `tool`, or `outcome` of a call; of a flow `approval`, or `outcome` of a step.",
+        examples=["phase"],
+    )
     question: str = Field(examples=["Approve “Plan the work”?"])
     facts: list[str] = Field(description="What else to know of it.", examples=[["Phase plan, attempt 1", "Risk high"]])
     causes: list[Cause] = Field(description="The answers there are.")
@@ -368,33 +372,3 @@ class CatalogItem(BaseModel):
 
 class CatalogList(BaseModel):
     items: list[CatalogItem]
-
-
-class TokenItem(BaseModel):
-    id: str
-    name: str
-    role: Role
-    created_at: str
-    created_by: str
-    expires_at: str | None
-    last_used_at: str | None
-    revoked_at: str | None
-    revoked_by: str
-    is_over: bool = Field(description="Revoked, or past its end.")
-    status: Note = Field(description="Whether it works, in words.")
-
-
-class TokenList(BaseModel):
-    items: list[TokenItem] = Field(description="Those that work first, the newest of them on top.")
-
-
-class CreatedToken(BaseModel):
-    id: str
-    token: str = Field(description="Shown this once.")
-    expires_at: str | None = Field(description="No later than the end of the token that made it.", examples=[None])
-
-
-class SessionInfo(BaseModel):
-    name: str
-    role: Role
-    expires_at: str | None = None

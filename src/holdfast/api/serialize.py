@@ -5,10 +5,10 @@ import binascii
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
+from holdfast.api.access_schemas import TokenItem
 from holdfast.api.schemas import (
     ApprovalItem,
     ArtifactItem,
@@ -17,7 +17,6 @@ from holdfast.api.schemas import (
     PhaseItem,
     RunDetail,
     RunItem,
-    TokenItem,
 )
 from holdfast.catalog.lookup import CatalogEntry
 from holdfast.engine.run.load import read_template
@@ -25,7 +24,6 @@ from holdfast.enums import Backend, Role, RunStatus
 from holdfast.errors import CursorInvalid, TemplateLoadFailed
 from holdfast.persistence.listings import ListedRun
 from holdfast.persistence.models import ApprovalRow, ArtifactRow, RunPhaseRow, RunRow, TokenRow
-from holdfast.persistence.run_order import ListOrder, ListPlace
 from holdfast.persistence.runs import Spending, StoredRun
 from holdfast.presentation.format import cost, describe_sandbox
 from holdfast.presentation.message_box import describe_message_box
@@ -278,48 +276,26 @@ def to_cursor(*parts: str | int) -> str:
 
 def from_cursor(cursor: str) -> tuple[str, str]:
     """Return the time of creation and the id that a cursor stands for. Raises `CursorInvalid`."""
-    parts = _read_cursor(cursor)
+    parts = read_cursor(cursor)
     if len(parts) != 2 or not all(isinstance(part, str) for part in parts):
-        raise _cursor_error()
+        raise cursor_error()
     return str(parts[0]), str(parts[1])
 
 
-def to_run_cursor(place: ListPlace, last: ListedRun) -> str:
-    """Return where the list of runs goes on behind the last one of a page."""
-    return to_cursor(place.order.value, place.at, *last.place)
-
-
-def from_run_cursor(cursor: str, order: ListOrder) -> ListPlace:
-    """Return where the next page of runs begins. Raises `CursorInvalid`, also for a cursor of another order."""
-    parts = _read_cursor(cursor)
-    if len(parts) < 3 or parts[0] != order.value:
-        raise _cursor_error()
-    place = ListPlace(order, str(parts[1]), tuple(parts[2:]))
-    if not place.is_valid() or not _is_time(place.at):
-        raise _cursor_error()
-    return place
-
-
-def _read_cursor(cursor: str) -> list[str | int]:
+def read_cursor(cursor: str) -> list[str | int]:
+    """Return the texts and numbers that a cursor stands for. Raises `CursorInvalid`."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         parts = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         texts = [part for part in parts if isinstance(part, str)]
         "".join(texts).encode()
     except (ValueError, TypeError, binascii.Error, RecursionError) as error:
-        raise _cursor_error() from error
+        raise cursor_error() from error
     is_plain = isinstance(parts, list) and all(type(part) in (str, int) for part in parts)
     if not is_plain or any("\0" in text for text in texts):
-        raise _cursor_error()
+        raise cursor_error()
     return list(parts)
 
 
-def _is_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
-
-
-def _cursor_error() -> CursorInvalid:
+def cursor_error() -> CursorInvalid:
     return CursorInvalid("The cursor is not one of this server's.")

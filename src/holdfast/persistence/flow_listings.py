@@ -7,25 +7,16 @@ from typing import Any
 from holdfast.config import Config, load_config
 from holdfast.enums import RunStatus
 from holdfast.persistence.raw_sql import Row, find_driven, query
+from holdfast.runtime.flow_filter import FlowFilter
 
 _COLUMNS = "run_id, flow, status AS state, wake_at, waits_for, parent_run_id, queue, tags, created_at, updated_at"
 
 
-def list_flow_runs(
-    *, state: str | None = None, flow: str | None = None, text: str | None = None, limit: int = 50
-) -> list[Row]:
-    """Return flow runs, newest first, with whether somebody drives them; `text` is part of the id, name or tags."""
-    conditions = {
-        "status = :state": state,
-        "flow = :flow": flow,
-        "(flow LIKE :text OR tags LIKE :text OR run_id LIKE :text)": text and f"%{text}%",
-    }
-    where = " AND ".join(sql for sql, value in conditions.items() if value is not None)
-    sql = (
-        f"SELECT {_COLUMNS} FROM flow_runs {f'WHERE {where}' if where else ''} "  # noqa: S608 - ours
-        "ORDER BY created_at DESC, run_id LIMIT :limit"
-    )
-    rows = _query(sql, {"state": state, "flow": flow, "text": text and f"%{text}%", "limit": limit})
+def list_flow_runs(matching: FlowFilter, *, limit: int = 50) -> list[Row]:
+    """Return flow runs, newest first, with whether somebody drives them."""
+    where, params = matching.to_sql()
+    sql = f"SELECT {_COLUMNS} FROM flow_runs WHERE {where} ORDER BY created_at DESC, run_id DESC LIMIT :limit"  # noqa: S608 - ours
+    rows = _query(sql, {**params, "limit": limit})
     driven = find_driven([row["run_id"] for row in rows if row["state"] == RunStatus.RUNNING])
     return [_to_listed(row, driven) for row in rows]
 
@@ -47,12 +38,8 @@ def find_flow_ids(prefix: str, *, limit: int = 5) -> list[str]:
 
 
 def list_waiting_flows() -> list[str]:
-    """Return the ids of the flow runs that may wait for a person: those that are paused or have no process."""
-    rows = _query(
-        "SELECT run_id FROM flow_runs WHERE status = 'paused' OR (status = 'running' AND waits_for IS NOT NULL) "
-        "ORDER BY updated_at",
-        {},
-    )
+    """Return the ids of the flow runs that may wait for a person, also while other parts of them go on."""
+    rows = _query("SELECT run_id FROM flow_runs WHERE status IN ('paused', 'running') ORDER BY updated_at", {})
     return [str(row["run_id"]) for row in rows]
 
 
@@ -88,4 +75,6 @@ def _to_listed(row: Row, driven: set[str]) -> Row:
 
 def to_time(epoch_s: float | None) -> str | None:
     """Return a moment as rows of workflow runs have it: ISO 8601 in UTC."""
-    return None if epoch_s is None else datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds")
+    if epoch_s is None:
+        return None
+    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

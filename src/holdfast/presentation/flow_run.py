@@ -1,13 +1,18 @@
 """A flow run for people: its steps, waits, questions and end, from its journal alone."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.enums import RunStatus
+from holdfast.persistence.flow_listings import to_time
+from holdfast.presentation.format import moment
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.records import Record, Records, StepState, fingerprint_of
+from holdfast.runtime.run_fold.payload_text import first_line
+
+_LINE_CHARS = 200
 
 
 @dataclass
@@ -37,6 +42,8 @@ class FlowQuestion:
     requested_at: float
     digest: str = ""
     """Of what is shown: an answer can name what it is about."""
+    answer: Mapping[str, Any] | None = None
+    answered_at: float | None = None
 
 
 @dataclass
@@ -55,6 +62,8 @@ class FlowView:
     error: Mapping[str, Any] | None = None
     steps: list[FlowStep] = field(default_factory=list)
     questions: list[FlowQuestion] = field(default_factory=list)
+    """What waits for an answer; the next one: what was answered."""
+    answered: list[FlowQuestion] = field(default_factory=list)
 
 
 def view_flow(run_id: str, events: Iterable[Event]) -> FlowView:
@@ -66,7 +75,7 @@ def view_flow(run_id: str, events: Iterable[Event]) -> FlowView:
     view.args, view.kwargs = created.get("args", []), created.get("kwargs", {})
     view.tags = created.get("tags") or {}
     times: dict[str, list[float]] = {}
-    shows: dict[str, Event] = {}
+    questions = Questions()
     for event in events:
         if event.kind == EventKind.RUN_CREATED:
             view.created_at = event.ts
@@ -74,8 +83,7 @@ def view_flow(run_id: str, events: Iterable[Event]) -> FlowView:
             view.ended_at = event.ts
         if isinstance(key := event.payload.get("key"), str):
             times.setdefault(key, []).append(event.ts)
-            if event.kind == EventKind.HUMAN_APPROVAL_REQUESTED:
-                shows[key] = event
+            questions.add(event)
     if records.status is RunStatus.COMPLETED:
         view.result = records.end.get("result")
     elif records.status is RunStatus.FAILED:
@@ -84,9 +92,37 @@ def view_flow(run_id: str, events: Iterable[Event]) -> FlowView:
         _to_step(record, times.get(record.key, []))
         for record in sorted(records.by_key.values(), key=lambda record: record.first_seq)
     ]
+    view.answered = questions.answered
     if not (isinstance(records.status, RunStatus) and records.status.is_terminal):
-        view.questions = [_to_question(record, shows[record.key]) for record in records.waiting_for_person()]
+        view.questions = questions.open
     return view
+
+
+class Questions:
+    """What a flow has asked a person, from its events in their order."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, str], FlowQuestion] = {}
+        self.answered: list[FlowQuestion] = []
+
+    def add(self, event: Event) -> None:
+        """Take the next event of the run; most say nothing of this."""
+        key = str(event.payload.get("key", ""))
+        if event.kind == EventKind.HUMAN_APPROVAL_REQUESTED:
+            about = "outcome" if event.payload.get("about") == "outcome" else "approval"
+            show = event.payload.get("show")
+            self._open[about, key] = FlowQuestion(key, about, show, event.ts, fingerprint_of(show=show)["show"])
+        elif event.kind == EventKind.HUMAN_APPROVAL_RECEIVED:
+            # An approval and a step may have the same key; the answer is for the one that waits.
+            place = next((each for each in (("approval", key), ("outcome", key)) if each in self._open), None)
+            if place is not None:
+                question = self._open.pop(place)
+                question.answer, question.answered_at = event.payload, event.ts
+                self.answered.append(question)
+
+    @property
+    def open(self) -> list[FlowQuestion]:
+        return list(self._open.values())
 
 
 def to_wire(item: Any) -> dict[str, Any]:
@@ -96,8 +132,8 @@ def to_wire(item: Any) -> dict[str, Any]:
 
 def _to_wire_value(name: str, value: Any) -> Any:
     if name.endswith("_at"):
-        return None if value is None else datetime.fromtimestamp(value, UTC).isoformat(timespec="milliseconds")
-    if name in ("steps", "questions"):
+        return None if value is None else to_time(value)
+    if name in ("steps", "questions", "answered"):
         return [{key: _to_wire_value(key, each) for key, each in item.items()} for item in value]
     return value
 
@@ -122,7 +158,47 @@ def _to_step(record: Record, times: list[float]) -> FlowStep:
     )
 
 
-def _to_question(record: Record, event: Event) -> FlowQuestion:
-    about = "outcome" if record.type == "step" else "approval"
-    show = event.payload.get("show")
-    return FlowQuestion(record.key, about, show, event.ts, fingerprint_of(show=show)["show"])
+def describe_flow_now(row: Mapping[str, Any]) -> str:
+    """Say in a few words what a flow run is doing, by its row and whether it `is_driven`."""
+    if row["state"] == RunStatus.PAUSED:
+        return f"waits for {row['waits_for']}" if row["waits_for"] else "paused"
+    if row["state"] == RunStatus.PENDING:
+        return "is to be started"
+    if row["state"] != RunStatus.RUNNING:
+        return ""
+    if row["is_driven"]:
+        return "runs"
+    if row["wake_at"]:
+        return f"sleeps until {moment(row['wake_at'])}"
+    return f"waits for {row['waits_for']}" if row["waits_for"] else "interrupted"
+
+
+def describe_flow_question(question: FlowQuestion, flow: str) -> str:
+    if question.about == "outcome":
+        return f"What became of “{question.key}” in {flow}?"
+    return f"Approve “{question.key}” of {flow}?"
+
+
+def summarize_flow_question(question: FlowQuestion) -> str:
+    """Say in one line what is to be decided on."""
+    show = question.show
+    if isinstance(show, dict) and isinstance(show.get("question"), str):
+        show = show["question"]
+    return first_line(show if isinstance(show, str) else json.dumps(show, ensure_ascii=False), _LINE_CHARS)
+
+
+def list_flow_answers(question: FlowQuestion) -> dict[str, tuple[str, str]]:
+    """Return by action what its button is called and what it causes, in the order they are offered."""
+    if question.about == "outcome":
+        return {
+            "approve": ("Run it again", "The step is run again. If it had worked, its effect happens twice."),
+            "reject": ("Count it as failed", "The step fails, and the flow's own code decides what follows."),
+            "result": ("Give the result", "It had worked: the flow goes on with the result you give."),
+            "abort": ("Cancel the run", "The run is cancelled; what it has begun to undo is undone."),
+        }
+    return {
+        "approve": ("Approve", "The flow goes on."),
+        "request_changes": ("Request changes", "The flow's own code decides what follows; it reads your comment."),
+        "reject": ("Reject", "The flow's own code decides what follows; if it handles no rejection, the run fails."),
+        "abort": ("Cancel the run", "The run is cancelled; what it has begun to undo is undone."),
+    }

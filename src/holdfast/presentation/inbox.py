@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from holdfast.enums import PauseReason, Role
+from holdfast.presentation.flow_run import FlowQuestion, describe_flow_question, summarize_flow_question
 from holdfast.presentation.status import Note, OpenApproval, describe_question, find_pause
 from holdfast.presentation.tool_call import summarize_question
 
@@ -55,11 +56,25 @@ def to_entry(question: OpenApproval, *, role: Role, name: str) -> WaitingEntry:
     danger = {"outcome": Danger.OUTCOME, "tool": Danger.TOOL}.get(question.about, Danger.PLAN)
     if danger is Danger.PLAN and question.details.get("risk") == "critical":
         danger = Danger.CRITICAL
-    why_not = "" if role.includes(Role.APPROVER) else f"It needs the role approver; you are {role.value}."
+    why_not = _find_approver_fault(role)
     if question.first_by and question.first_by == name:
         why_not = "You have approved it. Another person must approve it too."
     summary = summarize_question(question)
     return WaitingEntry(danger=danger, question=describe_question(question), summary=summary, why_not=why_not)
+
+
+def _find_approver_fault(role: Role) -> str:
+    return "" if role.includes(Role.APPROVER) else f"It needs the role approver; you are {role.value}."
+
+
+def to_flow_entry(question: FlowQuestion, flow: str, *, role: Role) -> WaitingEntry:
+    """Say what a flow asks, and whether it is for a person of this role."""
+    return WaitingEntry(
+        danger=Danger.OUTCOME if question.about == "outcome" else Danger.PLAN,
+        question=describe_flow_question(question, flow),
+        summary=summarize_flow_question(question),
+        why_not=_find_approver_fault(role),
+    )
 
 
 def to_stopped_entry(pause_reason: str | None, now: str, *, role: Role) -> WaitingEntry | None:

@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.enums import RunStatus
 from holdfast.runtime.checkpoint.base import JournalStore, Statement
 from holdfast.runtime.clock import now
+from holdfast.runtime.flow_filter import FlowFilter, to_tags_text
 from holdfast.runtime.journal import Journal
 
 DEFAULT_QUEUE = "default"
@@ -99,7 +100,7 @@ def started(run_id: str, flow: str, options: FlowOptions) -> Statement:
 def _upsert(
     run_id: str, flow: str, status: RunStatus, options: FlowOptions, *, wake_at: float | None = None
 ) -> Statement:
-    tags = json.dumps(dict(options.tags or {}), ensure_ascii=False, sort_keys=True)
+    tags = to_tags_text(options.tags or {})
     params = {
         "parent": options.parent_run_id,
         "queue": options.queue,
@@ -200,18 +201,31 @@ def read_row(store: JournalStore, run_id: str) -> FlowRow | None:
     return rows[0] if rows else None
 
 
-def read_rows(
-    store: JournalStore, *, status: str | None = None, flow: str | None = None, prefix: str = "", limit: int = 50
+def read_page(
+    store: JournalStore,
+    matching: FlowFilter,
+    *,
+    limit: int,
+    after: tuple[float, str | None] | None = None,
+    is_oldest_first: bool = False,
 ) -> list[FlowRow]:
-    """Read runs, newest first; a `prefix` is the beginning of their ids."""
-    conditions = ["substr(run_id, 1, length(:prefix)) = :prefix"]
-    conditions += ["status = :status"] if status else []
-    conditions += ["flow = :flow"] if flow else []
-    return _read(
-        store,
-        f"WHERE {' AND '.join(conditions)} ORDER BY created_at DESC, run_id LIMIT :limit",
-        {"prefix": prefix, "status": status, "flow": flow, "limit": limit},
-    )
+    """Read runs, newest first, that come after the one with this time of creation and id.
+
+    Without an id they come after that moment: those created at it are among them.
+    """
+    sign, order = (">", "ASC") if is_oldest_first else ("<", "DESC")
+    where, params = matching.to_sql()
+    if after is not None:
+        at, run_id = after
+        where += f" AND created_at {sign}= :at" if run_id is None else f" AND (created_at, run_id) {sign} (:at, :id)"
+        params |= {"at": at} if run_id is None else {"at": at, "id": run_id}
+    rest = f"WHERE {where} ORDER BY created_at {order}, run_id {order} LIMIT :limit"
+    return _read(store, rest, {**params, "limit": limit})
+
+
+def read_open(store: JournalStore) -> list[FlowRow]:
+    """Read the runs that may ask a person something: those that have begun and are not over, the oldest first."""
+    return _read(store, "WHERE status IN ('running', 'paused') ORDER BY created_at, run_id", {})
 
 
 def _read(store: JournalStore, rest: str, params: Mapping[str, Any]) -> list[FlowRow]:

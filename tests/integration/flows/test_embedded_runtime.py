@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.flow_stores import FlowStore, new_flow_store
 from tests.support.progress_limit import until
+from tests.support.stores import start_python
 
 from holdfast import Context, Runtime, decide, flow, get_flow, run_flow, send_event, start_flow
 from holdfast.enums import RunStatus
@@ -159,6 +161,60 @@ async def test_a_step_in_flight_ends_and_is_recorded_before_the_runtime_does(flo
     async with Runtime(flows.target, flows=[shut_down]):
         assert await handle.result() == "end"
     assert calls == ["slow", "next"]
+
+
+SERVICE = """
+import asyncio, os, sys, time
+from pathlib import Path
+
+from holdfast import Context, Runtime, flow
+
+@flow("slow")
+async def slow(ctx: Context, folder: str) -> str:
+    gate = Path(folder)
+
+    def work() -> str:
+        (gate / "reached").touch()
+        while not (gate / "open").exists():
+            time.sleep(0.01)
+        return "done"
+
+    first = await ctx.step.options(thread=True)("first", work)
+    return first + await ctx.step("second", lambda: " twice")
+
+async def main() -> None:
+    async with Runtime(sys.argv[1], flows=[slow]) as runtime:
+        print("ready", flush=True)
+        await runtime.serve()
+    print("left", flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_program_that_is_terminated_records_its_step_in_flight_and_the_run_goes_on(
+    flows: FlowStore, tmp_path: Path
+) -> None:
+    service = start_python(SERVICE, flows.target)
+    try:
+        assert service.stdout is not None
+        assert await asyncio.to_thread(service.stdout.readline) == "ready\n"
+        handle = await start_flow("slow", str(tmp_path), run_id="r", store=flows.target)
+        await until((tmp_path / "reached").exists, "the step to be in flight")
+        service.send_signal(signal.SIGTERM)
+        # The step that is in flight has its time; whether another one begins depends on which of both is seen first.
+        await until(lambda: (tmp_path / "open").touch() or service.poll() is not None, "the program to end")
+        assert (service.returncode, service.stdout.read()) == (0, "left\n")
+    finally:
+        service.kill()
+        service.communicate()
+    assert flows.kinds()[:3] == ["run.created", "run.started", "step.completed"]
+
+    definition: dict[str, Any] = {}
+    exec(SERVICE.partition("async def main")[0], definition)
+    async with Runtime(flows.target, flows=[definition["slow"]]):
+        assert await handle.result() == "done twice"
+    assert flows.kinds().count("step.completed") == 2
 
 
 async def test_what_does_not_end_in_the_grace_time_is_given_up_and_goes_on_elsewhere(flows: FlowStore) -> None:

@@ -97,9 +97,12 @@ def test_a_server_with_flows_drives_them_shows_them_and_takes_answers(
 
 def test_the_commands_work_on_a_store_that_only_flows_have_written(tmp_path: Path) -> None:
     store = str(tmp_path / "flows.db")
-    asyncio.run(start_flow("order", 1, run_id="one", store=store))
+    asyncio.run(start_flow("order", 1, run_id="one", store=store, tags={"team": "x"}))
     asyncio.run(_pause(store))
     assert {row["run_id"] for row in json.loads(call("runs", "list", "--store", store, "--json"))} == {"one", "two"}
+    assert [
+        row["run_id"] for row in json.loads(call("runs", "list", "--tag", "team=x", "--store", store, "--json"))
+    ] == ["one"]
     assert "is to be started" in call("runs", "list", "--store", store)
     assert "waits for ship" in call("runs", "show", "two", "--store", store)
     assert json.loads(call("runs", "show", "two", "--store", store, "--json"))["questions"][0]["key"] == "ship"

@@ -22,7 +22,8 @@ def _context() -> ForkServerContext:
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([f"tests.crash.{name}" for name in ("child", "disk", "owner", "opener")])
+    names = ("operations", "full_disk", "run_owner", "store_opener")
+    context.set_forkserver_preload([f"tests.support.crash.{name}" for name in names])
     return context
 
 

@@ -1,11 +1,26 @@
-"""Two flows that die: one with every operation beside steps, one that is cancelled with children and compensations."""
+"""Flows that die: one with every operation beside steps, one that is cancelled with children and compensations, and one
+that a `Runtime` drives, of decorated steps with options."""
 
 import asyncio
+import json
 from typing import Any
 
-from tests.support.crash.flow_child import EFFECTS, RUN_ID, Job, Trace, happen
+from tests.support.crash.flow_child import EFFECTS, RUN_ID, Job, Trace, happen, read_lines
 
-from holdfast import Context, EventTimeout, cancel_flow, run_flow, send_event, step_key
+from holdfast import (
+    Context,
+    Done,
+    EventTimeout,
+    NotDone,
+    Runtime,
+    cancel_flow,
+    flow,
+    run_flow,
+    send_event,
+    start_flow,
+    step,
+    step_key,
+)
 from holdfast.runtime.checkpoint import Checkpointer
 
 
@@ -40,6 +55,22 @@ class Errand:
         ctx.emit("nearly there")
         return {"steps": [is_new, data, missed, child, lanes[0], broken]}
 
+    async def served(self, ctx: Context, number: int) -> dict[str, Any]:
+        """Make steps by decorators and with every option, and waits that give the place back."""
+        reserve = step("reserve", retries=3, backoff_s=0.01, retry_on=ConnectionError, jitter=0.5)(self.fail_at_first)
+        refuse = step(retries=3, no_retry_on=ValueError, max_backoff_s=0.01)(self.fail)
+        reserved = await reserve(ctx)
+        await ctx.sleep(0.02)
+        try:
+            await refuse(ctx)
+            refused = False
+        except ValueError:
+            refused = True
+        slow = ctx.step.options(timeout=3600, thread=True)("slow", self.act_in_thread, number)
+        careful = ctx.step.options(on_unknown=self.look)("careful", self.act, "careful")
+        lanes = await ctx.gather(slow, careful, ctx.run_flow(self.child, 2))
+        return {"steps": [reserved, refused, *lanes]}
+
     async def child(self, ctx: Context, number: int) -> int:
         return len(await ctx.step("count", self.act, "x" * number))
 
@@ -58,6 +89,20 @@ class Errand:
         await asyncio.sleep(0)
         return happen(self._effects, self._trace, what)
 
+    def act_in_thread(self, number: int) -> int:
+        happen(self._effects, self._trace, f"in a thread {number}")
+        return number
+
+    async def look(self, key: str) -> Done | NotDone:
+        results = [line["result"] for line in map(json.loads, read_lines(self._effects)) if line["key"] == key]
+        return Done(results[0]) if results else NotDone()
+
+    async def fail_at_first(self) -> str:
+        """Fail until a failure is on record: what is tried again after a kill fails again, as it did before."""
+        if not any(event.kind == "step.failed" for event in self._store.list_events(RUN_ID)):
+            raise ConnectionError("not yet")
+        return happen(self._effects, self._trace, "reserved")
+
     async def fail(self) -> None:
         happen(self._effects, self._trace, "broken")
         raise ValueError("broken")
@@ -74,5 +119,21 @@ class Errand:
 async def run(job: Job, trace: Trace, store: Checkpointer) -> Any:
     """Run the flow that a job names, as far as it goes."""
     errand = Errand(job, trace, store)
-    flow: Any = errand.flow if job.program == "errand" else errand.cancelled
-    return await run_flow(flow, run_id=RUN_ID, store=store)
+    if job.program == "served":
+        return await _serve(errand, store, has_rows=job.kind != "jsonl")
+    chosen: Any = errand.flow if job.program == "errand" else errand.cancelled
+    return await run_flow(chosen, run_id=RUN_ID, store=store)
+
+
+async def _serve(errand: Errand, store: Checkpointer, *, has_rows: bool) -> Any:
+    """Start the flow and drive it in the background; where a store has no index of flows, run it."""
+
+    @flow("served")
+    async def served(ctx: Context, number: int) -> dict[str, Any]:
+        return await errand.served(ctx, number)
+
+    if not has_rows:
+        return await run_flow(served, 7, run_id=RUN_ID, store=store)
+    async with Runtime(store, flows=[served], park_after_s=0.0, poll_s=0.05):
+        handle = await start_flow("served", 7, run_id=RUN_ID, store=store)
+        return await handle.result()

@@ -5,11 +5,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
+from holdfast.api.flow_serialize import to_flow_approval
 from holdfast.api.http.auth import Approver, Viewer
 from holdfast.api.http.openapi import READ, READ_ONE, WRITE_ONE
 from holdfast.api.results import Changes, find_artifact, to_changes, to_comparison
-from holdfast.api.schemas import ApprovalIdPath, ApprovalList, Decide, Decided
+from holdfast.api.schemas import ApprovalIdPath, ApprovalItem, ApprovalList, Decide, Decided
 from holdfast.api.serialize import from_cursor, to_approval, to_cursor
+from holdfast.api.server.flow_requests import decide_by_id
 from holdfast.api.server.run_requests import decide
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.errors import ApprovalNotFound, ArtifactNotFound
@@ -28,25 +30,42 @@ async def list_approvals(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before.")] = None,
 ) -> ApprovalList:
-    """List what is pending with the oldest first, and otherwise the newest first."""
+    """List what is pending with the oldest first, and otherwise the newest first.
+
+    Also what flows ask, while it is pending; what was answered of it is told with the run.
+    """
     after = from_cursor(cursor) if cursor else None
     if state == "pending":
-        found = await list_waiting(server.db, limit=limit + 1, after=after)
+        found = [to_approval(row) for row in await list_waiting(server.db, limit=limit + 1, after=after)]
+        found = sorted([*found, *await _list_questions_of_flows(server, after)], key=_to_place)
     else:
-        found = await list_approvals_page(
+        rows = await list_approvals_page(
             server.db, state=None if state == "all" else state, limit=limit + 1, after=after
         )
+        found = [to_approval(row) for row in rows]
     page = found[:limit]
-    last = page[-1] if len(found) > limit else None
-    return ApprovalList(
-        items=[to_approval(row) for row in page],
-        next_cursor=None if last is None else to_cursor(last.requested_at, last.id),
-    )
+    return ApprovalList(items=page, next_cursor=to_cursor(*_to_place(page[-1])) if len(found) > limit else None)
 
 
-@router.post("/{approval_id}", tags=["approvals"], responses=WRITE_ONE, summary="Answer an approval")
+def _to_place(approval: ApprovalItem) -> tuple[str, str]:
+    return approval.requested_at, approval.approval_id
+
+
+async def _list_questions_of_flows(server: Server, after: tuple[str, str] | None) -> list[ApprovalItem]:
+    items = [
+        to_flow_approval(each.row.run_id, each.row.flow, each.question) for each in await server.flow_questions.list()
+    ]
+    return [item for item in items if after is None or _to_place(item) > after]
+
+
+@router.post("/{approval_id:path}", tags=["approvals"], responses=WRITE_ONE, summary="Answer an approval")
 async def answer(approval_id: ApprovalIdPath, body: Decide, server: ServerDep, identity: Approver) -> Decided:
-    """Record an answer. The first one counts, and the run goes on with it; a critical phase needs two people."""
+    """Record an answer. The first one counts, and the run goes on with it; a critical phase needs two people.
+
+    An approval of a flow is called by its run and key, `RUN:KEY`.
+    """
+    if ":" in approval_id and (decided := await decide_by_id(server, approval_id, body, by=identity.name)) is not None:
+        return decided
     row = await decide(server, approval_id, body, by=identity.name, is_identified=identity.is_person)
     return Decided(approval_id=row.id, run_id=row.run_id, state=row.state, action=row.action)
 

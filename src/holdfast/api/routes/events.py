@@ -34,8 +34,7 @@ async def follow_run(
 ) -> Response:
     """Send every event of the run after the last one seen, then each new one, then `event: done` once it is over."""
     after = to_seq(header_id if header_id is not None else last_event_id)
-    if await server.run_streams.read_state(run_id) is None:
-        run_id = (await get_run(server.db, run_id)).run.id  # a UUID may be written in another way
+    run_id = await _find_run(server, run_id)
     frames = server.run_streams.follow(run_id, after, idle_s=server.options.heartbeat_s)
     return EventStream(frames, request.state.is_still_in, server.options)
 
@@ -87,11 +86,17 @@ async def read_history(
     after: Annotated[int, Query(ge=0, le=MAX_SEQ, description="The number of the last event that is known.")] = 0,
 ) -> Response:
     """Send the events that the run has now, one line of JSON each, as a file."""
-    stored = await get_run(server.db, run_id)
-    run_id = stored.run.id
+    run_id = await _find_run(server, run_id)
     first = await _read_page(server, run_id, after)  # a damaged journal is refused before an answer has begun
     headers = {"Content-Disposition": f'attachment; filename="{run_id}.jsonl"'}
     return StreamingResponse(_read_lines(server, run_id, first), headers=headers, media_type="application/jsonl")
+
+
+async def _find_run(server: Server, run_id: str) -> str:
+    """Return the id of a run of a workflow or a flow as it is stored. Raises `RunNotFound`."""
+    if await server.run_streams.read_state(run_id) is not None:
+        return run_id
+    return (await get_run(server.db, run_id)).run.id  # a UUID may be written in another way
 
 
 async def _read_lines(server: Server, run_id: str, page: list[Event]) -> AsyncIterator[bytes]:

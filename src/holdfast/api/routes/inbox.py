@@ -6,16 +6,29 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from holdfast.api.flow_serialize import to_flow_approval, to_flow_heading
 from holdfast.api.http.auth import Identity, Viewer
 from holdfast.api.http.openapi import READ
+from holdfast.api.schemas import Kind
 from holdfast.api.serialize import record_requests, to_heading, to_question
-from holdfast.api.server.server import ServerDep
+from holdfast.api.server.flow_questions import AskingFlow
+from holdfast.api.server.server import Server, ServerDep
 from holdfast.enums import RunStatus
+from holdfast.persistence.flow_listings import to_time
 from holdfast.persistence.listings import ListedRun, RunFilter, list_page
 from holdfast.persistence.runs import list_waiting
 from holdfast.persistence.statements import to_time_text
-from holdfast.presentation.inbox import WaitingEntry, to_entry, to_failed_entry, to_stopped_entry, to_turn_entry
+from holdfast.presentation.inbox import (
+    WaitingEntry,
+    to_entry,
+    to_failed_entry,
+    to_flow_entry,
+    to_stopped_entry,
+    to_turn_entry,
+)
 from holdfast.presentation.status import Note, describe_in_list
+from holdfast.runtime import flow_rows
+from holdfast.runtime.flow_filter import FlowFilter
 
 router = APIRouter(tags=["runs"])
 _MOST_PAUSED = 200
@@ -27,6 +40,7 @@ class WaitingItem(BaseModel):
     """Something that a person must decide or look at."""
 
     run_id: str
+    kind: Kind = Field(default="workflow", description="Of what the run is one.")
     approval_id: str | None = Field(default=None, description="Of a decision.")
     heading: str = Field(description="What the run is called.", examples=["Add a --verbose flag"])
     question: str = Field(examples=["Approve “plan”?"])
@@ -61,8 +75,31 @@ async def show_inbox(server: ServerDep, identity: Viewer) -> WaitingList:
         if (look := _to_look(item, identity)) is not None:
             facts = {"run_id": item.run.id, "heading": to_heading(item.run), "requested_at": item.run.updated_at}
             found.append((look, _to_item(look, **facts)))
+    found += [_to_flow_question(asking, identity) for asking in await server.flow_questions.list()]
+    found += await _list_failed_flows(server, since)
     found.sort(key=lambda each: (each[0].danger, each[1].requested_at))
     return WaitingList(items=[item for _entry, item in found])
+
+
+def _to_flow_question(asking: AskingFlow, identity: Identity) -> tuple[WaitingEntry, WaitingItem]:
+    entry = to_flow_entry(asking.question, asking.row.flow, role=identity.role)
+    approval = to_flow_approval(asking.row.run_id, asking.row.flow, asking.question)
+    facts = {"run_id": approval.run_id, "approval_id": approval.approval_id, "requested_at": approval.requested_at}
+    return entry, _to_item(entry, **facts, kind="flow", heading=to_flow_heading(asking.row))
+
+
+async def _list_failed_flows(server: Server, since: str) -> list[tuple[WaitingEntry, WaitingItem]]:
+    """List flow runs that failed since then; a child's failure is its parent's business."""
+    matching = FlowFilter(RunStatus.FAILED)
+    rows = await server.journal.query(lambda store: flow_rows.read_page(store, matching, limit=_MOST_FAILED))
+    found = []
+    for row in rows:
+        ended_at = to_time(row.updated_at) or ""
+        if row.parent_run_id is None and ended_at >= since:
+            entry = to_failed_entry(f"flow {row.flow}", ended_at)
+            facts = {"run_id": row.run_id, "requested_at": ended_at, "heading": to_flow_heading(row)}
+            found.append((entry, _to_item(entry, **facts, kind="flow")))
+    return found
 
 
 def _to_look(item: ListedRun, identity: Identity) -> WaitingEntry | None:

@@ -8,21 +8,37 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from holdfast.api.flow_schemas import FlowRunDetail
+from holdfast.api.flow_serialize import to_flow_detail
 from holdfast.api.http.auth import Admin, Operator, Viewer
 from holdfast.api.http.openapi import READ, READ_ONE, WRITE, WRITE_ONE
 from holdfast.api.http.problems import naming_fields
-from holdfast.api.schemas import IdempotencyKey, RunDetail, RunIdPath, RunPage, RunRef, ShortText, StartRun, Text
-from holdfast.api.serialize import RunRecord, from_run_cursor, to_detail, to_run_cursor, to_run_item
+from holdfast.api.schemas import (
+    IdempotencyKey,
+    Kind,
+    RunDetail,
+    RunIdPath,
+    RunPage,
+    RunRef,
+    ShortText,
+    StartRun,
+    TagQuery,
+    Text,
+)
+from holdfast.api.serialize import RunRecord, to_detail
+from holdfast.api.server.flow_requests import explain, find_driven, find_flow
+from holdfast.api.server.run_page import BY_CREATION, begin, from_cursor, read_page
 from holdfast.api.server.run_requests import start_run
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.retention.cleanup import Skipped, remove_runs
 from holdfast.engine.run.load import get_run
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunBusy, RunNotInState, UnmergedResult
-from holdfast.persistence.listings import RunFilter, list_page, list_phases
-from holdfast.persistence.run_order import ListOrder, ListPlace
+from holdfast.persistence.listings import RunFilter
+from holdfast.persistence.run_order import ListOrder
 from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent
 from holdfast.persistence.statements.table import to_time_text
+from holdfast.runtime.flow_filter import FlowFilter
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 _LAST_EVENTS = 20
@@ -34,8 +50,14 @@ async def list_runs(
     _identity: Viewer,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     state: Annotated[RunStatus | None, Query()] = None,
+    kind: Annotated[Kind | None, Query(description="Only runs of workflows, or only those of flows.")] = None,
     workflow: Annotated[ShortText | None, Query()] = None,
-    text: Annotated[ShortText | None, Query(description="In the title or the requirements.")] = None,
+    flow: Annotated[ShortText | None, Query()] = None,
+    tag: TagQuery = None,
+    text: Annotated[
+        ShortText | None,
+        Query(description="In the title or the requirements; of a flow in its name, its id or its tags."),
+    ] = None,
     repo: Annotated[Text | None, Query(max_length=4000, description="In the repository's path.")] = None,
     person: Annotated[ShortText | None, Query(description="Who started it.")] = None,
     since: Annotated[datetime | None, Query(description="Created then or later.")] = None,
@@ -45,16 +67,27 @@ async def list_runs(
     ] = (ListOrder.NEWEST),
     cursor: Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before.")] = None,
 ) -> RunPage:
-    """List runs, the newest first unless another order is asked for; a cursor counts for the order it came with."""
-    matching = RunFilter(state, workflow, text, repo, person, _to_row_time(since), _to_row_time(until))
-    place = from_run_cursor(cursor, order) if cursor else ListPlace(order, to_time_text(datetime.now(UTC)))
-    found = await list_page(server.db, matching, limit=limit + 1, place=place)
-    page = found[:limit]
-    phases = await list_phases(server.db, [item.run.id for item in page])
-    return RunPage(
-        items=[to_run_item(item, phases.get(item.run.id, ()), reason=server.find_reason(item.run.id)) for item in page],
-        next_cursor=to_run_cursor(place, page[-1]) if len(found) > limit else None,
+    """List runs of workflows and of flows, the newest first unless another order is asked for.
+
+    A filter, or an order by cost or time, that only one of both knows lists only that one. A cursor counts for the
+    order it came with.
+    """
+    has_flows = kind != "workflow" and not (workflow or repo or person) and order in BY_CREATION
+    has_workflows = kind != "flow" and not (flow or tag)
+    status = None if state is None else state.value
+    matching = RunFilter(status, workflow, text, repo, person, _to_row_time(since), _to_row_time(until))
+    matching_flows = FlowFilter(status, flow, text, tag or (), _to_epoch(since), _to_epoch(until))
+    return await read_page(
+        server,
+        matching if has_workflows else None,
+        matching_flows if has_flows else None,
+        limit=limit,
+        places=from_cursor(cursor, order) if cursor else begin(order),
     )
+
+
+def _to_epoch(at: datetime | None) -> float | None:
+    return None if at is None else (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 def _to_row_time(at: datetime | None) -> str | None:
@@ -75,7 +108,15 @@ async def start(
 
 
 @router.get("/{run_id}", responses={**READ_ONE, 304: {"description": "Not changed."}}, summary="Look at a run")
-async def show(run_id: RunIdPath, request: Request, server: ServerDep, identity: Viewer) -> RunDetail:
+async def show(run_id: RunIdPath, request: Request, server: ServerDep, identity: Viewer) -> RunDetail | FlowRunDetail:
+    """Look at a run of a workflow or of a flow; `kind` says which it is."""
+    if (row := await find_flow(server, run_id)) is not None:
+        events = await server.journal.read(run_id)
+        is_driven = run_id in await find_driven(server, [row])
+        reason = await explain(server, row, is_driven=is_driven)
+        return _with_etag(  # type: ignore[return-value]  # as below
+            to_flow_detail(row, events, is_driven=is_driven, reason=reason, role=identity.role), request
+        )
     known = await get_run(server.db, run_id)
     # The number before the rows: whoever follows the events from there misses nothing that the rows do not show.
     head = await server.journal.read_head(known.run.id)
@@ -93,7 +134,7 @@ async def show(run_id: RunIdPath, request: Request, server: ServerDep, identity:
     return _with_etag(detail, request)  # type: ignore[return-value]  # a response as it is; the schema is the document's
 
 
-def _with_etag(detail: RunDetail, request: Request) -> Response:
+def _with_etag(detail: RunDetail | FlowRunDetail, request: Request) -> Response:
     body = detail.model_dump_json().encode(errors="replace")
     etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache, private"}

@@ -6,9 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
+from holdfast.api.access_schemas import LogIn, SessionInfo
 from holdfast.api.http.auth import COOKIE, Identity, Viewer, address_of, get_access
 from holdfast.api.http.openapi import OPEN, READ, WRITE, problems
-from holdfast.api.schemas import LogIn, SessionInfo, ShortText
+from holdfast.api.schemas import ShortText
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.errors import NotAuthenticated, RequestInvalid
 from holdfast.persistence.access import end_session

@@ -6,9 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter
 from fastapi import Path as PathParam
 
+from holdfast.api.access_schemas import CreatedToken, CreateToken, TokenList
 from holdfast.api.http.auth import Admin
 from holdfast.api.http.openapi import READ, WRITE, WRITE_ONE
-from holdfast.api.schemas import CreatedToken, CreateToken, ShortText, TokenList
+from holdfast.api.schemas import ShortText
 from holdfast.api.serialize import to_tokens
 from holdfast.api.server.server import ServerDep
 from holdfast.errors import RoleInsufficient

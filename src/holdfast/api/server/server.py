@@ -18,6 +18,7 @@ from holdfast.api.live.run_stream import RunStreams
 from holdfast.api.options import ServerOptions
 from holdfast.api.server.engines import Engines
 from holdfast.api.server.fleet_metrics import DriveMetrics
+from holdfast.api.server.flow_questions import FlowQuestions
 from holdfast.api.server.health_probe import HealthProbe
 from holdfast.api.server.metrics import RunMetrics, observe_run
 from holdfast.api.server.nightly_cleanup import clean_every_night
@@ -118,6 +119,7 @@ class Server:
     drive_metrics: DriveMetrics
     rate_limits: RateLimits
     traces: TraceCache
+    flow_questions: FlowQuestions
     tasks: TaskTracker
     health: HealthProbe
     availability: SharedWork[Path | None, Any]
@@ -129,8 +131,9 @@ class Server:
 
     def find_reason(self, run_id: str) -> str | None:
         """Tell why a run that should go on does not, as far as this server knows."""
-        here = self.worker.find_reason(run_id) if self.worker is not None else None
-        return here or self.rate_limits.find_reason(run_id)
+        drivers = (self.worker, self.flows)
+        here = (driver.find_reason(run_id) for driver in drivers if driver is not None)
+        return next(filter(None, here), None) or self.rate_limits.find_reason(run_id)
 
     async def explain(self, run_id: str) -> str | None:
         """Tell why a run that should go on does not, by what this server knows and what all workers say."""
@@ -233,6 +236,7 @@ class ServerHolder:
                 drive_metrics=drive_metrics,
                 rate_limits=get_rate_limits(config),
                 traces=TraceCache(journal),
+                flow_questions=FlowQuestions(journal),
                 tasks=tasks,
                 health=health,
                 availability=SharedWork(at_once=2),

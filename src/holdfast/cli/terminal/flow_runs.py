@@ -16,21 +16,6 @@ if TYPE_CHECKING:
 _MAX_VALUE_CHARS = 60
 
 
-def describe_flow_now(row: dict[str, Any]) -> str:
-    """Say in a few words what a flow run is doing."""
-    if row["state"] == RunStatus.PAUSED:
-        return f"waits for {row['waits_for']}" if row["waits_for"] else "paused"
-    if row["state"] == RunStatus.PENDING:
-        return "is to be started"
-    if row["state"] != RunStatus.RUNNING:
-        return ""
-    if row["is_driven"]:
-        return "runs"
-    if row["wake_at"]:
-        return f"sleeps until {moment(row['wake_at'])}"
-    return f"waits for {row['waits_for']}" if row["waits_for"] else "interrupted"
-
-
 def read_flow(run_id: str) -> "FlowView":
     """Read a flow run from the configured store, as it is shown."""
     from holdfast.presentation.flow_run import view_flow
@@ -47,6 +32,8 @@ def to_json_facts(row: dict[str, Any], view: "FlowView") -> dict[str, Any]:
 
 def show_flow(row: dict[str, Any], view: "FlowView") -> None:
     """Print a flow run: its call, its steps in order, what it waits for and how it ended."""
+    from holdfast.presentation.flow_run import describe_flow_now
+
     is_stopped = row["state"] == RunStatus.RUNNING and not row["is_driven"]
     state = f"{row['state']}{f' ({describe_flow_now(row)})' if is_stopped or row['waits_for'] else ''}"
     print_text(f"{mark(row['state'])} {paint(plain(view.flow), 'bold')} · {plain(state)}")
@@ -123,8 +110,9 @@ def find_flow_question(name: str) -> tuple[str, str] | None:
     Raises `ApprovalNotFound` if the run asks nothing, or several things.
     """
     if find_flow_run(name) is None and ":" in name:
-        run_id, _, key = name.partition(":")
-        return (run_id, key) if find_flow_run(run_id) is not None else None
+        # Both parts may have colons in them.
+        places = [(name[:at], name[at + 1 :]) for at in reversed(range(len(name))) if name[at] == ":"]
+        return next((place for place in places if find_flow_run(place[0]) is not None), None)
     ids = [name] if find_flow_run(name) is not None else find_flow_ids(name) if len(name) >= 4 else []
     if len(ids) != 1:
         return None

@@ -7,6 +7,7 @@ one, or its own next start, finds the same rows. Claims decide who drives a run,
 import asyncio
 import contextlib
 import logging
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _GAP_S = 0.02  # between two looks: what happens at once is looked at once
 _MAX_BACK_OFF_S = 300.0
+_END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _log = logging.getLogger("holdfast.flows")
 
 
@@ -112,6 +114,20 @@ class Runtime:
         """Start a flow on this runtime's store, as `start_flow` does."""
         start: Callable[..., Coroutine[Any, Any, FlowHandle[Any]]] = start_flow
         return await start(flow, *args, **kwargs, store=self.store)
+
+    async def serve(self) -> None:
+        """Wait until the process is told to end, by SIGTERM or Ctrl-C: `async with Runtime(…) as runtime:` and this.
+
+        Leaving the block then lets calls in flight end. A second signal ends the process at once.
+        """
+        is_over, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in _END_SIGNALS:
+            loop.add_signal_handler(number, is_over.set)
+        try:
+            await is_over.wait()
+        finally:
+            for number in _END_SIGNALS:
+                loop.remove_signal_handler(number)
 
     @property
     def driven(self) -> list[str]:

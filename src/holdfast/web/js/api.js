@@ -62,6 +62,9 @@ export function withQuery(path, values) {
 }
 
 export const runUrl = (runId, rest = "") => `/runs/${encodeURIComponent(runId)}${rest}`;
+export const flowUrl = (runId) => `/flows/${encodeURIComponent(runId)}`;
+// The page of a run, of a workflow or of a flow.
+export const pageUrl = ({ kind, run_id: runId }) => (kind === "flow" ? flowUrl(runId) : runUrl(runId));
 
 // Who is looking, and what they may do. The server decides; this only says beforehand why it would refuse.
 export const session = { name: "", role: "", isKnown: false };

@@ -5,6 +5,7 @@ from fastapi import APIRouter
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import WRITE_ONE
 from holdfast.api.schemas import AbortRun, ForkRun, IdempotencyKey, ResumeRun, RetryRun, RunIdPath, RunRef
+from holdfast.api.server.flow_requests import cancel, find_flow, refuse_flow
 from holdfast.api.server.run_requests import change_and_go_on, check_can_resume, check_failed, fork_run, to_change
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.run.load import get_run
@@ -16,6 +17,7 @@ router = APIRouter(prefix="/api/runs", tags=["runs"])
 @router.post("/{run_id}/resume", status_code=202, responses=WRITE_ONE, summary="Go on with a run")
 async def resume(run_id: RunIdPath, server: ServerDep, identity: Operator, body: ResumeRun | None = None) -> RunRef:
     """Resume a run; where other personas or requirements concern a phase under way, it starts a new attempt."""
+    await refuse_flow(server, run_id, "be resumed")
     stored = await check_can_resume(server, run_id)
     body = body or ResumeRun()
     drift = {"accept_drift": True} if body.accept_drift else {}
@@ -26,6 +28,7 @@ async def resume(run_id: RunIdPath, server: ServerDep, identity: Operator, body:
 @router.post("/{run_id}/retry", status_code=202, responses=WRITE_ONE, summary="Open a failed run again")
 async def retry(run_id: RunIdPath, server: ServerDep, identity: Operator, body: RetryRun | None = None) -> RunRef:
     """Open the run at the phase that failed, with other personas or requirements if they are given."""
+    await refuse_flow(server, run_id, "be retried")
     stored = await check_failed(server, run_id)
     await change_and_go_on(server, stored, to_change(body or RetryRun(), by=identity.name), verb="retry")
     return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
@@ -33,6 +36,7 @@ async def retry(run_id: RunIdPath, server: ServerDep, identity: Operator, body: 
 
 @router.post("/{run_id}/pause", status_code=202, responses=WRITE_ONE, summary="Pause a run until it is resumed")
 async def pause(run_id: RunIdPath, server: ServerDep, identity: Operator) -> RunRef:
+    await refuse_flow(server, run_id, "be paused")
     stored = await get_run(server.db, run_id)
     engine = await server.engines.for_repository(None)
     result = await engine.pause(stored.run.id, by=identity.name)
@@ -41,9 +45,12 @@ async def pause(run_id: RunIdPath, server: ServerDep, identity: Operator) -> Run
 
 @router.post("/{run_id}/abort", status_code=202, responses=WRITE_ONE, summary="End a run for good")
 async def abort(run_id: RunIdPath, server: ServerDep, identity: Operator, body: AbortRun | None = None) -> RunRef:
+    reason = body.reason if body else ""
+    if await find_flow(server, run_id) is not None:
+        return await cancel(server, run_id, reason, by=identity.name)
     stored = await get_run(server.db, run_id)
     engine = await server.engines.for_repository(None)
-    result = await engine.abort(stored.run.id, body.reason if body else "", by=identity.name)
+    result = await engine.abort(stored.run.id, reason, by=identity.name)
     return RunRef(run_id=stored.run.id, state=result.state)
 
 
@@ -55,5 +62,6 @@ async def fork(
 
     The same `Idempotency-Key` again gives the same fork.
     """
+    await refuse_flow(server, run_id, "be forked")
     forked = await fork_run(server, run_id, body, by=identity.name, key=idempotency_key)
     return RunRef(run_id=forked, state=RunStatus.PENDING)

@@ -12,6 +12,7 @@ from holdfast.enums import RunStatus
 from holdfast.persistence.flow_listings import list_flow_runs
 from holdfast.persistence.raw_sql import RunQuery, read_runs
 from holdfast.presentation.format import moment
+from holdfast.runtime.flow_filter import FlowFilter
 
 _RUN_HEADINGS = ["STATE", "RUN", "REPO", "WHAT", "NOW", "SPENT", "STARTED"]
 STATES = [status.value for status in RunStatus]
@@ -30,6 +31,10 @@ def list_runs(
     limit: Annotated[int, typer.Option("--limit", min=1, help="List at most this many.")] = 50,
     as_json: JSON = False,
     flow: Annotated[str | None, typer.Option("--flow", help="Only runs of this flow.")] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="NAME[=VALUE]", help="Only flow runs with this tag; more of it: with all."),
+    ] = None,
     store: STORE = None,
 ) -> None:
     """List runs, of workflows and of flows, newest first.
@@ -39,9 +44,9 @@ def list_runs(
     if state is not None and state not in STATES:
         hint = did_you_mean(state, STATES) or f" The states are {', '.join(STATES)}."
         raise typer.BadParameter(f"{state!r} is no state of a run.{hint}", param_hint="--state")
-    found = [] if flow else read_runs(_to_query(state, workflow, repo, text), limit=limit)
+    found = [] if flow or tag else read_runs(_to_query(state, workflow, repo, text), limit=limit)
     if not (workflow or repo):
-        found += list_flow_runs(state=state, flow=flow, text=text, limit=limit)
+        found += list_flow_runs(FlowFilter(state, flow, text, tag or ()), limit=limit)
         found = sorted(found, key=lambda row: str(row["created_at"]), reverse=True)[:limit]
     if as_json:
         print_json(found)
@@ -50,7 +55,7 @@ def list_runs(
         print_text(table(rows, headings=_RUN_HEADINGS, elastic=(4, 3), optional=2, stacked=3))
         if any(row.get("perhaps_paid_usd") for row in found):
             print_text("? perhaps paid: for calls that ended without an answer. Which: holdfast budget RUN")
-    elif state or workflow or repo or text or flow:
+    elif state or workflow or repo or text or flow or tag:
         print_text("No run matches.")
     else:
         print_text("There are no runs yet. Start one: holdfast run WORKFLOW --repo PATH")
@@ -86,11 +91,12 @@ def _spent(row: dict[str, Any]) -> str:
 
 
 def _flow_row(row: dict[str, Any]) -> list[str | Cell]:
-    from holdfast.cli.terminal.flow_runs import describe_flow_now
+    from holdfast.presentation.flow_run import describe_flow_now
 
     now = plain(describe_flow_now(row))
     state = "interrupted" if now == "interrupted" else row["state"]
-    what = f"flow {plain(row['flow'])}"
+    tags = " ".join(f"{name}={value}" for name, value in row["tags"].items())
+    what = plain(f"flow {row['flow']} {tags}".strip())
     return [
         Cell(f"{MARKS.get(state, ' ')} {state}", state),
         row["run_id"],

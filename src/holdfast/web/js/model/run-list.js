@@ -44,6 +44,10 @@ export class RunList {
 		this.fresh = [];
 	}
 
+	get(runId) {
+		return this.#byId.get(runId);
+	}
+
 	has(runId) {
 		return this.#byId.has(runId);
 	}

@@ -1,5 +1,5 @@
 // What waits, the most dangerous first; decided in place, and the next one comes up.
-import { getJson, runUrl } from "../api.js";
+import { getJson, pageUrl, runUrl } from "../api.js";
 import { fill, h, reconcile } from "../h.js";
 import { refreshWaiting, toYours, waiting } from "../live.js";
 import { markSeen } from "../model/seen.js";
@@ -130,7 +130,7 @@ function row(item, isChosen, choose) {
 }
 
 function drawItem(item, view) {
-	const link = h("a", { href: runUrl(item.run_id) }, "Open the run");
+	const link = h("a", { href: pageUrl(item) }, "Open the run");
 	const head = h("p.small", h("span.foreign", item.heading), " · ", link);
 	const why = item.why_not && note("idle", item.why_not);
 	const approval = view.run.approvals.find((each) => each.approval_id === item.approval_id);
@@ -140,7 +140,7 @@ function drawItem(item, view) {
 		return view.refresh();
 	};
 	const told = h("p", h("span.foreign", view.run.telling.text));
-	const card = h("section.card.padded.stack.tight", h("h2", mark(item.mark.tone, item.question)), told, h("div.buttons", actionBar(view), item.until && button("Looked at", look)));
+	const card = h("section.card.padded.stack.tight", h("h2", mark(item.mark.tone, item.question)), told, h("div.buttons", item.kind !== "flow" && actionBar(view), item.until && button("Looked at", look)));
 	return h("div.stack.tight", head, why, card);
 }
 

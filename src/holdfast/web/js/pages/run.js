@@ -1,4 +1,4 @@
-import { ApiError, getJson, getText, OFFLINE, readLines, runUrl, withQuery } from "../api.js";
+import { ApiError, getJson, getText, OFFLINE, pageUrl, readLines, runUrl, withQuery } from "../api.js";
 import { clock, count, duration, firstLine, money, plural, tookSeconds } from "../format.js";
 import { fill, h } from "../h.js";
 import { isTurn, listen, Throttle } from "../live.js";
@@ -77,6 +77,10 @@ class RunView {
 		} catch (error) {
 			if (error.status !== 404) throw error;
 			fill(this.main, h("h1.unseen", { tabindex: "-1" }, "Not found"), notFound("There is no run of this id. It may be in another database."));
+			return false;
+		}
+		if (this.run.kind === "flow") {
+			navigate(pageUrl(this.run), { replace: true });
 			return false;
 		}
 		this.#build();

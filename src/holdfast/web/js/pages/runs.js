@@ -1,4 +1,4 @@
-import { can, getJson, runUrl, send, whyNot, withQuery } from "../api.js";
+import { can, getJson, pageUrl, runUrl, send, whyNot, withQuery } from "../api.js";
 import { count, duration, firstLine, money, plural, tookSeconds, toStatus } from "../format.js";
 import { fill, h } from "../h.js";
 import { isTurn, listen, Throttle, toYours, waiting } from "../live.js";
@@ -10,11 +10,11 @@ import { navigate, setQuery } from "../router.js";
 
 const PAGE = 100;
 const STATES = ["running", "paused", "failed", "pending", "completed", "cancelled"];
-const FILTERS = ["state", "workflow", "text", "repo", "person", "since", "until", "order"];
+const FILTERS = ["state", "kind", "workflow", "flow", "tag", "text", "repo", "person", "since", "until", "order"];
 const ORDERS = { "": "Newest first", oldest: "Oldest first", costliest: "Highest cost first", cheapest: "Lowest cost first", longest: "Longest first", shortest: "Shortest first" };
 // Heads that order the list: what the first press gives, and the second.
 const HEADS = [["Run"], ["Status"], ["Now", ".c-now"], ["Workflow", ".c-workflow"], ["Started", ".num.c-started", "", "oldest"], ["Took", ".num", "longest", "shortest"], ["Cost", ".num", "costliest", "cheapest"]];
-const urlOf = (run) => runUrl(run.run_id);
+const LOOK_EVERY_MS = 10_000; // for flows, which the stream of all runs does not tell of
 const startOf = (run) => run.started_at ?? run.created_at;
 
 export const title = "Runs";
@@ -39,7 +39,7 @@ function inbox(items) {
 }
 
 function entry(item) {
-	const href = urlOf(item);
+	const href = pageUrl(item);
 	return h(
 		"li",
 		h("div.inbox-what", h("a.foreign", { href }, item.question), h("div.small.foreign.clip", item.summary), h("div.soft.small.foreign.clip", item.heading)),
@@ -56,8 +56,9 @@ function moreFilters(query) {
 		return field(label, made);
 	};
 	const order = h("select.input", { onchange: () => setQuery({ order: order.value }) }, options(Object.entries(ORDERS), query.get("order") ?? ""));
-	const names = ["repo", "person", "since", "until"];
-	const body = h("div.more-fields", input("repo", "text", "Repository"), input("person", "text", "Started by"), input("since", "date", "Since"), input("until", "date", "Before"), field("Order", order));
+	const kind = h("select.input", { onchange: () => setQuery({ kind: kind.value }) }, options([["", "Workflows and flows"], ["workflow", "Workflows"], ["flow", "Flows"]], query.get("kind") ?? ""));
+	const names = ["kind", "flow", "tag", "repo", "person", "since", "until"];
+	const body = h("div.more-fields", field("Kind", kind), input("flow", "text", "Flow"), input("tag", "text", "Tag of a flow"), input("repo", "text", "Repository"), input("person", "text", "Started by"), input("since", "date", "Since"), input("until", "date", "Before"), field("Order", order));
 	return h("details.more-filters", { open: names.some((name) => query.get(name)) }, h("summary.small", "More filters"), body);
 }
 
@@ -107,7 +108,7 @@ class RunsView {
 			"/": ["Search", () => this.search.focus()],
 			j: ["Next run", () => this.#move(1)],
 			k: ["Previous run", () => this.#move(-1)],
-			Enter: ["Open the run", () => this.#selected && navigate(runUrl(this.#selected))],
+			Enter: ["Open the run", () => this.#selected && navigate(pageUrl(this.#list.get(this.#selected)))],
 			x: ["Choose the run, to act on several", () => this.#selected && this.#pick(this.#selected)],
 			".": ["Show new runs", () => this.#admit()],
 		});
@@ -115,12 +116,14 @@ class RunsView {
 		this.#drawInbox();
 		listen({ signal, onEvents: (events) => this.#hear(events), onJoined: () => this.#hear(null) });
 		this.ticking = setInterval(() => this.#tick(), 1000);
+		this.looking = setInterval(() => document.hidden || this.#hear(null), LOOK_EVERY_MS);
 		addEventListener("resize", () => this.#drawPlot(), { signal });
 	}
 
 	leave() {
 		waiting.listeners.delete(this.#drawInbox);
 		clearInterval(this.ticking);
+		clearInterval(this.looking);
 		clearTimeout(this.#timer);
 		this.#refreshing.stop();
 	}
@@ -311,13 +314,13 @@ class RunsView {
 		return h(
 			"tr",
 			{ role: "row", class: run.run_id === this.#selected ? "selected" : null },
-			cell("title", h("div.clip", this.#picker(run), h("a.row-link.foreign", { href: urlOf(run) }, run.heading), run.is_simulated && [" ", h("span.tag.narrow-only", "rehearsal")])),
+			cell("title", h("div.clip", this.#picker(run), h("a.row-link.foreign", { href: pageUrl(run) }, run.heading), run.is_simulated && [" ", h("span.tag.narrow-only", "rehearsal")])),
 			cell("status", run.verdict && run.verdict.tone !== "good" ? mark(run.verdict.tone, run.verdict.text) : statusMark(run.state, run.pause_reason)),
 			cell("now.soft", h(`div.clip.foreign${run.state === "failed" ? ".bad-text" : ""}`, firstLine(run.now))),
-			cell("workflow.soft", h("div.clip.foreign", run.workflow, run.is_simulated && " · rehearsal")),
+			cell("workflow.soft", h("div.clip.foreign", run.kind === "flow" ? "a flow" : run.workflow, run.is_simulated && " · rehearsal")),
 			cell("started.soft.num", time(startOf(run))),
 			cell("took.num", duration(tookSeconds(run, Date.now())), { dataset: isOpen ? { since: startOf(run) } : {} }),
-			cell("cost.num", money(run.cost_usd), { title: run.cost }),
+			cell("cost.num", run.kind === "flow" ? "" : money(run.cost_usd), { title: run.cost }),
 		);
 	}
 
@@ -333,9 +336,9 @@ class RunsView {
 
 	#drawBulk() {
 		const runs = this.#list.items.filter((run) => this.#picked.has(run.run_id));
-		const able = { abort: runs.filter((run) => !["completed", "failed", "cancelled"].includes(run.state)), retry: runs.filter((run) => run.state === "failed") };
+		const able = { abort: runs.filter((run) => !["completed", "failed", "cancelled"].includes(run.state)), retry: runs.filter((run) => run.state === "failed" && run.kind !== "flow") };
 		const act = (verb, label) => {
-			const why = able[verb].length ? null : verb === "retry" ? "None of them has failed." : "All of them are over.";
+			const why = able[verb].length ? null : verb === "retry" ? "None of them is a failed run of a workflow." : "All of them are over.";
 			return button(`${label} ${able[verb].length || ""}…`, () => this.#actOnAll(verb, label, able[verb]), { kind: "tiny", why });
 		};
 		const compare = runs.length === 2 && h("a.button.tiny", { href: `/compare?runs=${runs.map(({ run_id: id }) => id).reverse()}` }, "Compare");

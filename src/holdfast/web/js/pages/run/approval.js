@@ -46,7 +46,7 @@ export function approvalCard(approval, view) {
 		h("span", "asked ", time(approval.requested_at)),
 		byItself && h("span.mark.tone-waiting", { title: exact(deadline) }, byItself),
 	);
-	const hint = about === "tool" ? "The agent reads it if you reject." : "Goes with your answer; for changes it is what the agent reads.";
+	const hint = approval.kind === "flow" ? "Recorded with your answer; the flow's code can read it." : about === "tool" ? "The agent reads it if you reject." : "Goes with your answer; for changes it is what the agent reads.";
 	return h(
 		"section.card.approval",
 		{ "aria-labelledby": `q-${id}` },
@@ -70,6 +70,9 @@ const SUBJECTS = {
 	tool({ call, reason }, shown, _view, _url, edited) {
 		const facts = [call.folder && ["In", h("code.foreign", call.folder)], ["Asked because", reason], call.rule && ["Rule", h("code.foreign", call.rule)]];
 		return h("div.stack.tight", callSubject(call, shown), pairs(facts.filter(Boolean)), edited?.element);
+	},
+	approval({ shown }) {
+		return shown === null ? h("p.soft", "Nothing is shown with it.") : raw(shown, { lines: 30, chars: 6000 });
 	},
 	outcome({ call }, shown) {
 		const told = "It was in flight when its process died. Nobody but you can find out whether it had its effect.";
@@ -136,8 +139,24 @@ function verdict(artifact) {
 	return h("div", mark(artifact.state === "accepted" ? "waiting" : "bad", plural(findings.length, "finding")), findingList(findings));
 }
 
-function buttons({ about, causes, call }, answer, comment) {
+// What a flow's code makes of an answer is its own affair: the buttons say what the answers are called.
+function flowButtons(causes, answer, why) {
+	const result = h("textarea", { name: "result", rows: "4" });
+	const giveResult = (label) =>
+		ask({ title: "What did the step return?", body: field("Result", result, "JSON, or plain text."), label, act: () => answer("approve", { result: toJson(result.value) }) });
+	const confirm = ({ action, label, text }) => ask({ title: `${label}?`, body: h("p", text), label, kind: "bad main", act: () => answer(action) });
+	const made = (cause, index) => {
+		const { action, label } = cause;
+		if (action === "result") return button(`${label}…`, () => giveResult(label), { why });
+		if (["reject", "abort"].includes(action)) return button(`${label}…`, () => confirm(cause), { kind: "bad", why });
+		return button(label, () => answer(action), { kind: index === 0 ? "main" : "plain", why });
+	};
+	return h("div.buttons", causes.map(made));
+}
+
+function buttons({ kind, about, causes, call }, answer, comment) {
 	const why = whyNot("approver");
+	if (kind === "flow") return flowButtons(causes, answer, why);
 	const rejection = causes.find(({ action }) => action === "reject");
 	const approve = (label) => button(label, () => answer("approve"), { kind: "main", why });
 	const askToReject = (label, title) => ask({ title, body: h("p", rejection.text), label, kind: "bad main", act: () => answer("reject") });
