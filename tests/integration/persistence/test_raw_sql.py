@@ -13,11 +13,17 @@ from holdfast.persistence.raw_sql import (
     find_driven,
     find_ids,
     get_run,
+    list_unanswered,
     read_open_runs,
+    read_payloads,
+    read_run_costs,
     read_runs,
     sum_costs,
     sum_day,
+    sum_estimated,
+    sum_unanswered,
 )
+from holdfast.runtime.events import EventKind
 from holdfast.runtime.stores import open_store
 
 
@@ -78,8 +84,33 @@ async def test_the_readers_find_runs_by_text_beginning_and_cost(
                     created_at=now,
                 )
             )
+        for number, (day, created_at) in enumerate((("2026-01-02", now), ("2026-01-03", "2026-01-01T00:00:01Z"))):
+            session.add(
+                LedgerRow(
+                    id=f"open{number}",
+                    run_id="abx2",
+                    phase_key="plan",
+                    step_key="plan/1/turn1/m0",
+                    amount_micros=10 * (number + 1),
+                    day=day,
+                    created_at=created_at,
+                )
+            )
     await db.dispose()
 
+    store = open_store(database_url)
+    try:
+        claim = store.claim("abx2")  # somebody drives it: the second try is under way, and the first is over
+        driven = (sum_unanswered(["ab_1", "abx2"]), [row["id"] for row in list_unanswered("abx2", limit=5)])
+        store.release(claim)
+    finally:
+        store.close()
+    assert driven == ({"abx2": 10}, ["open0"])
+    assert (sum_unanswered(), sum_unanswered([]), sum_unanswered(day="2026-01-03")) == ({"abx2": 30}, {}, {"abx2": 20})
+    assert [row["id"] for row in list_unanswered("abx2", limit=5)] == ["open1", "open0"]
+    assert [int(row["held_micros"]) for row in read_run_costs(limit=5) if row["run_id"] == "abx2"] == [30]
+    assert [row["perhaps_paid_usd"] for row in read_runs(RunQuery(), limit=5)] == [0.00003, 0]
+    assert (sum_estimated("abx2"), read_payloads("abx2", EventKind.RUN_CREATED)) == (0, [])
     assert find_ids("runs", "ab_") == ["ab_1"]  # the underscore is no wildcard
     assert [row["run_id"] for row in read_runs(RunQuery(repository="/src"), limit=5)] == ["abx2", "ab_1"]
     assert read_runs(RunQuery(repository="/sr"), limit=5) == []
