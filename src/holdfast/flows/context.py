@@ -7,7 +7,7 @@ place is refused, before anything is called.
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from holdfast.enums import ApprovalDecisionAction
@@ -69,11 +69,15 @@ class Context(Operations):
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        _check_step(key, fn)
         lane = self._current_lane()
+        if type(key) is not str or ("step", key) not in lane.uses:
+            check_key("step", key)
+        if not callable(fn):
+            raise TypeError(f"Step {key!r} needs a function to call, not {fn!r}.")
         full_key = lane.take("step", key)
         fingerprint = fingerprint_arguments(args, kwargs) if args or kwargs else _NO_ARGUMENTS
-        record = self._log.records.by_key.get(("step", full_key))
+        operation: tuple[Literal["step"], str] = ("step", full_key)
+        record = self._log.records.by_key.get(operation)
         is_done = record is not None and record.state is StepState.COMPLETED and not record.is_skipped
         if record is not None and is_done and record.fingerprint == fingerprint:
             # The usual case of a replay, ten thousand times in a row.
@@ -94,7 +98,7 @@ class Context(Operations):
         )
         call = functools.partial(fn, *args, **kwargs) if args or kwargs else fn
         work = self._log.attempt(step, call) if record is None else self._log.step(step, call)
-        return await self._in_lane(lane, ("step", full_key), work)
+        return await self._in_lane(lane, operation, work)
 
     @staticmethod
     def _decode(lane: LaneCursor, fn: Callable[..., Any], record: Record) -> Any:
@@ -180,8 +184,7 @@ class Context(Operations):
                 _close(item)
             raise
         number = parent.uses["gather", ""] = parent.uses.get(("gather", ""), 0) + 1
-        prefix = "" if parent.lane_id == MAIN_LANE else f"{parent.lane_id}/"
-        lanes = [self._open_lane(f"{prefix}g{number}.{index + 1}") for index in range(len(awaitables))]
+        lanes = [self._open_lane(f"{parent.prefix}g{number}.{index + 1}") for index in range(len(awaitables))]
         for lane in lanes:
             lane.has_company = parent.has_company or len(lanes) > 1
         turns = None if limit is None else asyncio.Semaphore(limit)
@@ -225,11 +228,12 @@ class Context(Operations):
         self._lanes.append(lane)
         return lane
 
-    async def run(self, flow: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    async def run(self, flow: Callable[[], Awaitable[_T]]) -> _T:
         """Run a flow's function in the main lane and make sure that it asked for all that is recorded."""
         main = self._open_lane(MAIN_LANE)
+        token = current_lane.set((self, main))
         try:
-            result = await self._run_in(main, flow())
+            result = await flow()
         except asyncio.CancelledError:
             raise
         except BaseException as error:
@@ -238,6 +242,7 @@ class Context(Operations):
             raise main.interrupted from error  # it stands, whatever the flow has made of it
         finally:
             self._is_over = True
+            current_lane.reset(token)
         self._check_nothing_open(main)
         self._check_nothing_left()
         return result
@@ -300,12 +305,6 @@ class Context(Operations):
             return await work
         finally:
             current_lane.reset(token)
-
-
-def _check_step(key: object, fn: object) -> None:
-    check_key("step", key)
-    if not callable(fn):
-        raise TypeError(f"Step {key!r} needs a function to call, not {fn!r}.")
 
 
 def _close(work: Awaitable[Any]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -51,7 +51,7 @@ class FlowExecution:
         self.is_recorded = False
         """True once the journal has how this part ended: with a result, a failure, a pause or a cancellation."""
 
-    async def run(self, flow: Callable[[Context], Coroutine[Any, Any, _T]], codec: ResultCodec = UNDECLARED) -> _T:
+    async def run(self, flow: Callable[[Context], Awaitable[_T]], codec: ResultCodec = UNDECLARED) -> _T:
         """Run the flow to its end. Raises what ends this process's part of it; `Parked` only with `park_after_s`."""
         end: RunPaused | RunCancelled | Parked | None = None
         while end is None:
@@ -89,9 +89,7 @@ class FlowExecution:
         self._log.drain()
         return self._log.has_call_in_flight
 
-    async def _run_once(
-        self, context: Context, flow: Callable[[Context], Coroutine[Any, Any, _T]], codec: ResultCodec
-    ) -> _T:
+    async def _run_once(self, context: Context, flow: Callable[[Context], Awaitable[_T]], codec: ResultCodec) -> _T:
         await self._begin()
         with watch_for_cancel(self._journal, self._log) as self._watch:
             result = await context.run(lambda: flow(context))

@@ -44,9 +44,10 @@ class LaneCursor:
     has_company: bool = False
     """Other lanes run beside it, so a function that blocks must not keep the loop from them."""
     position: int = 0
+    prefix: str = field(init=False)
     uses: dict[tuple[str, str], int] = field(default_factory=dict)
-    numbered: set[tuple[str, str]] = field(default_factory=set)
-    """The keys with an ordinal, and those that a user's name makes look like one."""
+    like_numbered: set[tuple[str, str]] = field(default_factory=set)
+    """The keys that a user's name makes look like one with an ordinal."""
     doing: Operation | None = None
     cut_off: Operation | None = None
     """What was cancelled in the middle, by the end of the task or by a time limit around it."""
@@ -59,6 +60,9 @@ class LaneCursor:
     last_key: str = ""
     notes: int = 0
     """How many notes were made since `last_key`."""
+
+    def __post_init__(self) -> None:
+        self.prefix = "" if self.lane_id == MAIN_LANE else f"{self.lane_id}/"
 
     def stop(self, error: Nondeterminism) -> Stopped:
         """End this lane, even if the code catches what is raised now."""
@@ -94,7 +98,8 @@ class LaneCursor:
 
     def take(self, record_type: RecordType, name: str) -> str:
         """Return the key of the next thing this lane does. Raises if the journal has something else there."""
-        self.check_free((record_type, name))
+        if self.doing or self.interrupted or self.cut_off or self.cancelled:
+            self.check_free((record_type, name))
         key = self._new_key(record_type, name)
         while self.position < len(self.recorded):
             found = self.recorded[self.position]
@@ -125,10 +130,6 @@ class LaneCursor:
         return self.cancelled
 
     @property
-    def prefix(self) -> str:
-        return "" if self.lane_id == MAIN_LANE else f"{self.lane_id}/"
-
-    @property
     def has_more(self) -> bool:
         """Return true if the journal has something in this lane that the code has not asked for yet."""
         return any(not self.recorded[place].can_be_skipped for place in range(self.position, len(self.recorded)))
@@ -154,15 +155,25 @@ class LaneCursor:
         )
 
     def _new_key(self, record_type: RecordType, name: str) -> str:
-        prefix = self.prefix
+        use = record_type, name
         while True:
-            ordinal = self.uses[record_type, name] = self.uses.get((record_type, name), 0) + 1
-            key = f"{prefix}{name}" if ordinal == 1 else f"{prefix}{name}#{ordinal}"
-            if "#" not in key:
+            ordinal = self.uses[use] = self.uses.get(use, 0) + 1
+            if ordinal > 1:
+                key = f"{self.prefix}{name}#{ordinal}"
+                if not self.like_numbered or (record_type, key) not in self.like_numbered:
+                    return key
+            elif "#" not in name:
+                return self.prefix + name
+            elif not self._is_ordinal_of_another(record_type, name):
+                key = self.prefix + name
+                self.like_numbered.add((record_type, key))
                 return key
-            if (record_type, key) not in self.numbered:
-                self.numbered.add((record_type, key))
-                return key
+
+    def _is_ordinal_of_another(self, record_type: RecordType, name: str) -> bool:
+        """Return true if a shorter name was used so often that it has made this key."""
+        shorter, _, digits = name.rpartition("#")
+        uses = self.uses.get((record_type, shorter), 0)
+        return len(digits) < 10 and digits.isdecimal() and digits == str(int(digits)) and 2 <= int(digits) <= uses
 
 
 def _place_of(record: Record) -> object:

@@ -248,9 +248,10 @@ def _is_awaitable(hint: Any) -> bool:
     return isinstance(origin, type) and issubclass(origin, Awaitable)
 
 
-async def call_flow(flow: Callable[..., Any], ctx: Context, *args: Any, **kwargs: Any) -> Any:
-    """Call a flow's function with its context, in a thread if it is a plain one, and return its result."""
+def call_flow(flow: Callable[..., Any], ctx: Context, *args: Any, **kwargs: Any) -> Awaitable[Any]:
+    """Call a flow's function with its context, in a thread if it is a plain one; its result can be awaited."""
     if is_plain(flow):
         facade = SyncContext(ctx)
-        return await run_in_thread(ctx, lambda: flow(facade, *args, **kwargs))
-    return await flow(ctx, *args, **kwargs)
+        return run_in_thread(ctx, lambda: flow(facade, *args, **kwargs))
+    result: Awaitable[Any] = flow(ctx, *args, **kwargs)
+    return result

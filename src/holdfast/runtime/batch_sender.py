@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from holdfast.errors import StoreError
 from holdfast.runtime.checkpoint.base import Append, AppendPipeline, AppendResult, JournalStore
@@ -20,11 +19,8 @@ _REOPEN_S = 0.5
 _POLL_S = 1.0
 
 
-class Waiting(NamedTuple):
-    append: Append
-    done: "asyncio.Future[list[int]]"
-
-
+Waiting = tuple[Append, "asyncio.Future[list[int]]"]
+"""An append, and who waits for its numbers: one of thousands a second, hence no class."""
 Batch = Sequence[Waiting]
 Report = Callable[[Batch, Outcome, float], None]
 """Told of each batch that is answered: what became of it, and when it was sent."""
@@ -49,7 +45,7 @@ class ThreadRoute:
         return True
 
     def send(self, batch: Batch) -> None:
-        appends = [item.append for item in batch]
+        appends = [append for append, _ in batch]
         self.commit(batch, lambda: self._store.append(appends))
 
     def commit(self, batch: Batch, commit: Commit) -> None:
@@ -102,7 +98,7 @@ class PipelineRoute:
     def send(self, batch: Batch) -> None:
         assert self.pipeline is not None
         try:
-            self.pipeline.send([item.append for item in batch], (batch, time.perf_counter()))
+            self.pipeline.send([append for append, _ in batch], (batch, time.perf_counter()))
         except Exception:
             self._thread.send(batch)  # which finds out what is wrong with it, and reports that
             return
@@ -219,15 +215,15 @@ class BatchSender:
         # opening a pipeline.
         if slow:
             self._send(self._thread, slow)
-            if any(item.append.epoch is not None for item in slow):
+            if any(append.epoch is not None for append, _ in slow):
                 self.pipeline_route.open_soon()
         if len(quick) >= _WORTH_HALVING and self.pipeline_route.is_idle:
             # Two batches under way keep both sides busy: the server commits the first while we encode the second. A run
             # that is in the first half waits: its next numbers are known only with the answer.
             half = len(quick) // 2
             self._send(self.pipeline_route, quick[:half])
-            later = [item for item in quick[half:] if item.append.run_id in self._runs] + later
-            quick = [item for item in quick[half:] if item.append.run_id not in self._runs]
+            later = [item for item in quick[half:] if item[0].run_id in self._runs] + later
+            quick = [item for item in quick[half:] if item[0].run_id not in self._runs]
         if quick:
             self._send(self.pipeline_route, quick)
         return later
@@ -239,10 +235,11 @@ class BatchSender:
         later: list[Waiting] = []
         routes: dict[str, ThreadRoute | PipelineRoute | None] = {}
         for item in waiting:
-            route = self._find_route(item.append)
-            first = routes.setdefault(item.append.run_id, route)
+            run_id = item[0].run_id
+            route = self._find_route(item[0])
+            first = routes.setdefault(run_id, route)
             if first is not route:  # it may go with the run's earlier ones or after them, but not past them
-                route = routes[item.append.run_id] = self._thread if first is self._thread else None
+                route = routes[run_id] = self._thread if first is self._thread else None
             (later if route is None else slow if route is self._thread else quick).append(item)
         return quick, slow, later
 
@@ -254,11 +251,11 @@ class BatchSender:
         return route if route.has_room else None
 
     def _send(self, route: ThreadRoute | PipelineRoute, batch: Batch) -> None:
-        self._runs.update([item.append.run_id for item in batch])
+        self._runs.update([append.run_id for append, _ in batch])
         route.send(batch)
 
     def _end(self, batch: Batch, outcome: Outcome, sent_at: float) -> None:
-        self._runs.difference_update([item.append.run_id for item in batch])
+        self._runs.difference_update([append.run_id for append, _ in batch])
         self._finish(batch, outcome, time.perf_counter() - sent_at)
 
     async def close(self) -> None:

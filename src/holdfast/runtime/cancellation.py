@@ -48,7 +48,7 @@ def watch_for_cancel(journal: Journal, log: RunLog, *, can_pause: bool = False) 
         if log.has_news(head):
             looks.add(looking := loop.create_task(look()))
             looking.add_done_callback(looks.discard)
-        else:
+        elif log.records.cancel_request is not None or log.records.pause_request is not None:
             act()  # an append of the owner's own may have read the request already
 
     timer = loop.call_later(_WATCH_AFTER_S, lambda: listening.enter_context(journal.listening(log.run_id, on_head)))

@@ -33,6 +33,8 @@ class DeferredEvents:
 
     def take(self) -> list[Prepared]:
         """Take all of them out, for whoever appends them now."""
+        if not self._events:
+            return []
         taken, self._events = self._events, []
         return taken
 

@@ -185,12 +185,13 @@ class Journal:
 
     def write_soon(self, append: Append) -> "asyncio.Future[list[int]]":
         """Queue an append; the future has its numbers once it is committed, with whatever else is queued until then."""
-        waiting = Waiting(append, self._loop.create_future())
-        self._queue.append(waiting)
-        self._is_idle.clear()
-        if not self._is_flush_due and self._sender.can_take(append):
-            self._schedule()
-        return waiting.done
+        done: asyncio.Future[list[int]] = self._loop.create_future()
+        self._queue.append((append, done))
+        if not self._is_flush_due:
+            self._is_idle.clear()
+            if self._sender.can_take(append):
+                self._schedule()
+        return done
 
     def _schedule(self) -> None:
         if self._queue and not self._is_flush_due:
@@ -203,7 +204,7 @@ class Journal:
         if self.store.is_local and not self._sender.is_under_way:
             # On the loop: measured, it waits for the disk no longer than a hand-over to a thread and back takes.
             try:
-                self._finish(waiting, self._commit([item.append for item in waiting]))
+                self._finish(waiting, self._commit([append for append, _ in waiting]))
                 return
             except StoreBusy:
                 pass
@@ -221,7 +222,7 @@ class Journal:
 
     def _finish_sent(self, waiting: Sequence[Waiting], outcome: Outcome, took_s: float) -> None:
         if self._commit_listeners and not isinstance(outcome, BaseException):
-            self._announce([item.append for item in waiting], outcome, took_s)
+            self._announce([append for append, _ in waiting], outcome, took_s)
         self._finish(waiting, outcome)
 
     def add_commit_listener(self, listener: CommitListener) -> None:
@@ -245,14 +246,13 @@ class Journal:
     def _finish(self, waiting: Sequence[Waiting], outcome: Outcome) -> None:
         results = [outcome] * len(waiting) if isinstance(outcome, BaseException) else outcome
         for (append, done), result in zip(waiting, results, strict=True):
-            if not isinstance(result, BaseException):
-                result = self._settle(append, result)
-            if done.done():
-                continue
-            if isinstance(result, BaseException):
+            if type(result) is list:
+                if result:
+                    self._note_head(append.run_id, result[-1])
+                if not done.done():
+                    done.set_result(result)
+            elif isinstance(result, BaseException) and not done.done():
                 done.set_exception(result)
-            else:
-                done.set_result(result)
         if not self._queue and not self._sender.is_under_way:
             self._is_idle.set()
         self._schedule()
@@ -342,7 +342,7 @@ class Journal:
         if head <= self._heads.get(run_id, 0):
             return
         self._heads[run_id] = head
-        for on_head in list(self._listeners.get(run_id, ())):
+        for on_head in list(self._listeners[run_id]) if run_id in self._listeners else ():
             try:
                 on_head(head)
             except Exception as error:

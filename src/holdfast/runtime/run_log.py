@@ -116,7 +116,10 @@ class RunLog:
         # happened here. If the append is refused, they go back and wait for the next one.
         deferred = self._deferred.take()
         try:
-            append = self._encode(deferred, events, [*rows, *more] if more else rows)
+            if deferred or more or len(events) != 1 or type(events[0]) is not Prepared:
+                append = self._encode(deferred, events, [*rows, *more])
+            else:  # as most are
+                append = Append(self.run_id, events, self.claim.epoch, rows)  # type: ignore[arg-type]
             # Where nothing else is waiting, the commit is made right here on the loop; otherwise it joins the next
             # batch.
             numbers = self._journal.write_now(append)
@@ -136,10 +139,9 @@ class RunLog:
         # A gap in our own numbers, or a head beyond ours, means that someone else has written: an answer, or a request
         # to cancel. Reading waits until none of our own appends is under way, since their numbers would look like a gap
         # too.
-        is_behind = self._tracker.has_gap or self._journal.known_head(self.run_id) > self._tracker.head
-        if is_behind and not self._in_flight:
+        if not self._in_flight and (self._tracker.has_gap or self.is_behind()):
             await self.catch_up()
-        if not (is_last or self.is_cancel_held):
+        if self.records.cancel_request is not None and not (is_last or self.holds):
             self.raise_if_cancelled()
 
     async def append_end(self, event: Event, *, rows: Sequence[Statement] = (), yields_to_pause: bool = False) -> None:
@@ -174,10 +176,8 @@ class RunLog:
     def _encode(
         self, deferred: list[Prepared], events: Sequence[Event | Prepared], rows: Sequence[Statement]
     ) -> Append:
-        if not deferred and len(events) == 1 and type(events[0]) is Prepared:
-            return Append(self.run_id, events, self.claim.epoch, rows)  # type: ignore[arg-type]  # as most are
-        ready = [event if type(event) is Prepared else prepare(event) for event in events]  # type: ignore[arg-type]
-        return Append(self.run_id, [*deferred, *ready] if deferred else ready, self.claim.epoch, rows)
+        ready = [event if isinstance(event, Prepared) else prepare(event) for event in events]
+        return Append(self.run_id, [*deferred, *ready], self.claim.epoch, rows)
 
     def raise_if_cancelled(self) -> None:
         """Raise `CancelRun` if a person has asked for it, as far as the journal was read."""
@@ -197,7 +197,7 @@ class RunLog:
 
     def has_news(self, head: int) -> bool:
         """Return true if a journal that ends at `head` holds something of another writer's."""
-        return head > self._tracker.head and not self._in_flight
+        return not self._in_flight and head > self._tracker.head
 
     def is_behind(self) -> bool:
         """Return true if the journal is known to hold more than was read here, be it an own append under way."""

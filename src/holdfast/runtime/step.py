@@ -8,7 +8,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
+
+import msgspec
 
 from holdfast.enums import PauseReason
 from holdfast.errors import HoldfastError, StepFailed
@@ -28,8 +31,14 @@ class StepKinds:
     completed: str = EventKind.STEP_COMPLETED
     failed: str = EventKind.STEP_FAILED
     unknown: str = EventKind.STEP_UNKNOWN
+    completed_text: str = field(init=False)
+    """As plain text: encoders and databases look at an enum twice."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "completed_text", str(self.completed))
 
 
+_STEP = StepKinds()
 MODEL_CALL = StepKinds(EventKind.MODEL_REQUEST, EventKind.MODEL_RESPONSE, EventKind.MODEL_ERROR, EventKind.TOOL_UNKNOWN)
 TOOL_CALL = StepKinds(EventKind.TOOL_STARTED, EventKind.TOOL_RESULT, EventKind.TOOL_ERROR, EventKind.TOOL_UNKNOWN)
 
@@ -109,8 +118,10 @@ class ResultCodec(Protocol):
         ...
 
 
-@dataclass(slots=True)  # not frozen: that makes one three times as slowly, and each step of a flow makes one
-class Step:
+_NO_FACTS: Mapping[str, Any] = MappingProxyType({})
+
+
+class Step(msgspec.Struct, gc=False):  # each step of a flow makes one, and a dataclass takes four times as long
     """A call to be made once. `key` is unique in its run; `fingerprint` tells whether a replay asks for the same."""
 
     key: str
@@ -127,9 +138,9 @@ class Step:
     """For results that are not JSON data; without one, only JSON data is a result."""
     raises_as_recorded: bool = False
     """Raise a failure the first time already as a replay will raise it."""
-    fingerprint: Mapping[str, str] = field(default_factory=dict)
-    kinds: StepKinds = StepKinds()
-    details: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: Mapping[str, str] = _NO_FACTS
+    kinds: StepKinds = _STEP
+    details: Mapping[str, Any] = _NO_FACTS
     """Facts for readers, written with the intent, or with the result where there is none."""
     with_intent: Callable[[], "SameCommit"] | None = None
     with_result: Callable[[Any], "SameCommit"] | None = None

@@ -258,14 +258,11 @@ class ToolCallRecorder:
             state.key, state.lane_id, fingerprint=state.fingerprint, kinds=TOOL_CALL, details=dict(state.details)
         )
         if state.permission.refusal is None:
-            step = replace(
-                step,
-                with_intent=None if state.price is None else state.price.with_intent,
-                with_result=None if state.price is None else state.price.with_result,
-                on_unknown=self._to_on_unknown(state),
-                # The next to read it is a model, and what it is asked is recorded first.
-                is_acked_late=not (state.rule.is_mutating or state.is_stand_in),
-            )
+            step.on_unknown = self._to_on_unknown(state)
+            if state.price is not None:
+                step.with_intent, step.with_result = state.price.with_intent, state.price.with_result
+            # The next to read it is a model, and what it is asked is recorded first.
+            step.is_acked_late = not (state.rule.is_mutating or state.is_stand_in)
         return replace(state, result=await self._log.step(step, state.effect))
 
     async def _run_hooks_after(self, state: ToolCallState) -> ToolCallState:

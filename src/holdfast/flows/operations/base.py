@@ -197,7 +197,7 @@ class Operations:
     async def _in_lane(self, lane: LaneCursor, what: Operation, work: Awaitable[_T]) -> _T:
         lane.doing = what
         try:
-            if self._log.is_cancel_held and self._is_cancel_due(lane, what):
+            if self._log.holds and self._is_cancel_due(lane, what):
                 if isinstance(work, Coroutine):
                     work.close()  # it will not be awaited
                 self._log.raise_if_cancelled()

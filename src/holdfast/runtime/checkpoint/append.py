@@ -44,32 +44,34 @@ class Clock:
 
 def write_batch(tx: BatchTx, batch: Sequence[Append]) -> tuple[list[AppendResult], list[StoredRow]]:
     """Do all of a batch inside `tx`; returns what each append gets, and the rows that tell a lost COMMIT happened."""
-    heads = tx.lock_heads(list({append.run_id: None for append in batch}))
+    heads = tx.lock_heads(list(dict.fromkeys([append.run_id for append in batch])))
     results: list[AppendResult] = []
     rows: list[StoredRow] = []
     moved: dict[str, Head] = {}
     blobs: dict[str, dict[str, bytes]] = {}
     for append in batch:
         run_id = append.run_id
+        head = heads[run_id]
         try:
-            new = _write_one(tx, append, heads[run_id])
+            new = _write_one(tx, append, head)
         except HoldfastError as error:
             results.append(error)
             continue
         if new:
             rows += new
-            moved[run_id] = heads[run_id]
+            moved[run_id] = head
         for prepared in append.events:
             if prepared.blobs:
                 blobs.setdefault(run_id, {}).update(prepared.blobs)
-        results.append([row.seq for row in new] or [prepared.seq for prepared in append.events])
+        results.append([row[1] for row in new] or [prepared.seq for prepared in append.events])
     if rows:
         tx.write(rows, moved, blobs)
     return results, rows
 
 
 def _write_one(tx: BatchTx, append: Append, head: Head) -> list[StoredRow]:
-    check_epoch(append, head)
+    if append.epoch != head.epoch:
+        check_epoch(append, head)
     before = (head.seq, head.hash, head.status)
     try:
         new = extend(head, append.events)

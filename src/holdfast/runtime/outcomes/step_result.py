@@ -35,7 +35,7 @@ class _Body(msgspec.Struct, omit_defaults=True, gc=False):
 
 def prepare_result(run_id: str, step: Step, attempt: int, data: Any, type_name: str | None) -> Prepared:
     """Encode the result of a claimed run's step: JSON data that nobody changes, and the name of its type, if any."""
-    kind = step.kinds.completed
+    kind = step.kinds.completed_text
     payload = _Payload(step.key, data, attempt, step.fingerprint or None, type_name)
     body = to_json_as_is(_Body(kind, time.time(), new_span_id(), payload, step.lane_id))
     if len(body) > INLINE_BYTES:

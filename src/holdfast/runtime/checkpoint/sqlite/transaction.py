@@ -196,8 +196,10 @@ class SQLiteTx:
     def write(
         self, rows: Sequence[StoredRow], heads: Mapping[str, Head], blobs: Mapping[str, Mapping[str, bytes]]
     ) -> None:
+        # A str and a bytearray are bound as they are; for each bytes sqlite3 looks for an adapter first.
         self._connection.executemany(
-            "INSERT INTO events (run_id, seq, type, body, hash) VALUES (?, ?, ?, CAST(? AS TEXT), ?)", rows
+            "INSERT INTO events (run_id, seq, type, body, hash) VALUES (?, ?, ?, ?, ?)",
+            [(run_id, seq, kind, body.decode(), bytearray(digest)) for run_id, seq, kind, body, digest in rows],
         )
         # A row says how far the journal reaches at least: the owner's steps, which change no status, leave it alone.
         moved = [
