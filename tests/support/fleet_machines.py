@@ -20,6 +20,8 @@ AHEAD_S = "HOLDFAST_TEST_AHEAD_S"
 """How many seconds a machine's clock is ahead."""
 FLOWS = """
 import asyncio
+import os
+import signal
 from pathlib import Path
 from holdfast import flow
 
@@ -44,6 +46,12 @@ async def count(ctx, name, steps):
 @flow("nap")
 async def nap(ctx):
     await ctx.sleep(3600)
+
+
+@flow("poison")
+async def poison(ctx):
+    await ctx.step("before", note, "poison before")
+    await ctx.step("dies", lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 @flow("one", max_parallel=1)

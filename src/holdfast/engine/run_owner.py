@@ -18,7 +18,6 @@ from holdfast.engine.phase.attempt import current_subject
 from holdfast.engine.phase.commands import stop_commands, stop_left_commands
 from holdfast.engine.report import Reported, write_report
 from holdfast.engine.run.carrier import open_carrier
-from holdfast.engine.run.crashes import find_crash_loop
 from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, load_run
 from holdfast.engine.run.start import DriveStart, check_failed
@@ -36,6 +35,7 @@ from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.outcomes.crashes import find_crash_loop
 from holdfast.runtime.records import Records
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import CancelRun, Stopped

@@ -4,7 +4,7 @@ import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from holdfast.config import Config
 from holdfast.engine.run.load import LoadedRun, load_run
@@ -22,17 +22,21 @@ from holdfast.errors import (
 from holdfast.flows.service.flow_drive import FlowDrive
 from holdfast.flows.service.flow_registry import FlowDefinition
 from holdfast.persistence.db import Database
+from holdfast.persistence.fleet import was_left
 from holdfast.persistence.listings import DueRun, list_due
 from holdfast.persistence.statements import clear_wake
 from holdfast.readiness import Readiness
 from holdfast.runtime import flow_rows
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.outcomes.crashes import MOST_DEATHS, count_deaths, has_progress
 from holdfast.runtime.step import Drained
 from holdfast.workspace.transfer.remotes import to_folder
 
 EngineMaker = Callable[[Path | None], Awaitable[WorkflowEngine]]
 _AGENTS = "holdfast.engine.phase.middleware"
 _PARK_AFTER_S = 30.0
+_SUSPECT_DEATHS = 2  # after the first, all runs of a dead machine go on at once
+_FAIR_AMONG = 100  # users
 
 
 class Drive(Protocol):
@@ -74,6 +78,13 @@ class WorkflowDrive:
 
     def drain(self) -> bool:
         return self._engine.drain(self._run.run_id)
+
+
+class Suspect(NamedTuple):
+    """A run with which processes died, and its last event before it was tried again."""
+
+    run_id: str
+    head: int
 
 
 class FlowPlaces:
@@ -123,8 +134,23 @@ class RunDrives:
         self._flows = flows
         self._queues = queues
         self._places = FlowPlaces()
+        self._suspect: Suspect | None = None
         self._readiness = Readiness(config_dir=config.config_dir) if is_choosy else None
         self._loading: asyncio.Task[object] | None = None
+
+    async def find_turn(self, run_id: str, but: Collection[str]) -> tuple[DueRun, DueRun] | None:
+        """Return the run that this one makes room for, and this one itself; `None` if it is its own turn.
+
+        Jobs come in the order in which they were written. Whose turn it is, the rows say: one user's many must not keep
+        another's waiting.
+        """
+        if self._readiness is None:
+            return None  # the sweep of one machine has asked for them in the order of their turns
+        own = await list_due(self._db, of=[run_id], queues=self._queues)
+        if not own:
+            return None
+        due = await list_due(self._db, limit=_FAIR_AMONG, but=but, queues=self._queues)
+        return None if not due or due[0].run_id == run_id else (due[0], own[0])
 
     async def find(self, run_id: str) -> Drive | None:
         """Return the drive of a run; `None` if it is not due, over, or of a flow that is not known here.
@@ -137,18 +163,41 @@ class RunDrives:
             if row.parent_run_id is not None or row.flow not in self._flows or not (row.is_due or row.is_driven):
                 return None
             definition = self._flows[row.flow]
+            await self._check_suspect(run_id)
             self._places.take(definition, run_id)
             return FlowDrive(self._journal, definition, run_id, park_after_s=_PARK_AFTER_S)
         due = await list_due(self._db, of=[run_id], queues=self._queues)
         if not due:
             return None
+        await self._check_suspect(run_id)
         await self._check(run_id)
         await self._load_agents()
         return WorkflowDrive(self._journal, await self._make_engine(to_folder(due[0].repo_path)), due[0])
 
     def end(self, run_id: str) -> str | None:
         """Note that a run is driven no more; returns one that waited here for its place."""
+        if self._suspect is not None and self._suspect.run_id == run_id:
+            self._suspect = None
         return self._places.give_back(run_id)
+
+    async def _check_suspect(self, run_id: str) -> None:
+        """Let a run that others died with be the only such one here until it gets further. Raises `RunWaits`.
+
+        A run that kills its process takes others with it. Driven one by one, those are not taken for it.
+        """
+        if self._readiness is None or not await was_left(self._db, run_id):
+            return
+        events = await self._journal.read(run_id)
+        if not _SUSPECT_DEATHS <= count_deaths(events) < MOST_DEATHS:
+            return
+        while (other := self._suspect) is not None and other.run_id != run_id:
+            if not has_progress(await self._journal.read(other.run_id, other.head)):
+                raise RunWaits(
+                    f"Processes died with it; run {other.run_id[:8]}, with which they died too, is tried first."
+                )
+            if self._suspect is other:
+                self._suspect = None
+        self._suspect = Suspect(run_id, events[-1].seq)
 
     async def _check(self, run_id: str) -> None:
         if self._readiness is None:

@@ -21,7 +21,16 @@ from holdfast.fleet.run_drive import Drive, RunDrives
 from holdfast.fleet.schedules import ScheduleClock
 from holdfast.fleet.sweep import Sweep
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import ListedWorker, Look, WorkerFacts, drop_look, note_look, register, unregister
+from holdfast.persistence.fleet import (
+    DueJob,
+    ListedWorker,
+    Look,
+    WorkerFacts,
+    drop_look,
+    note_look,
+    register,
+    unregister,
+)
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.journal import Journal
 
@@ -198,11 +207,12 @@ class Worker:
             return None
         self._crowded.discard(run_id)
         self._tasks[run_id] = task = asyncio.create_task(self._drive(run_id), name=f"holdfast-run-{run_id}")
-        task.add_done_callback(lambda _task: self._end_drive(run_id))
+        task.add_done_callback(self._end_drive)
         return task
 
-    def _end_drive(self, run_id: str) -> None:
-        self._tasks.pop(run_id, None)
+    def _end_drive(self, task: "asyncio.Task[None]") -> None:
+        run_id = next(run_id for run_id, known in self._tasks.items() if known is task)
+        del self._tasks[run_id]
         self._open.pop(run_id, None)
         if (waiting := self._drives.end(run_id)) is not None:
             self._not_before.pop(waiting, None)
@@ -210,8 +220,20 @@ class Worker:
             self.take(waiting)
         self._sweep.wake()
 
+    async def _give_turn(self, run_id: str) -> str:
+        """Return which run is driven in place of the one that was brought: the one whose turn it is."""
+        turn = await self._drives.find_turn(run_id, {*self._tasks, *self._not_before} - {run_id})
+        if turn is None or turn[0].run_id in self._tasks:
+            return run_id
+        first, own = turn
+        self._tasks[first.run_id] = self._tasks.pop(run_id)
+        # crash: nobody is told of the other run any more; the sweep finds it.
+        await self._queue.enqueue([DueJob(own.run_id, own.queue, own.priority)])
+        return first.run_id
+
     async def _drive(self, run_id: str) -> None:
         try:
+            run_id = await self._give_turn(run_id)
             drive = await self._drives.find(run_id)
             if drive is None:
                 return

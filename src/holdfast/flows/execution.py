@@ -107,7 +107,8 @@ class FlowExecution:
         row = flow_rows.started(log.run_id, self._name, FlowOptions.of(origin))
         rows = rows_of(self._journal, row)
         if records.is_started:
-            await log.append(log.event(EventKind.RUN_RESUMED, after=str(records.status)), rows=rows)
+            death: dict[str, Any] = {"taken_over": True} if self._claim.is_takeover else {}
+            await log.append(log.event(EventKind.RUN_RESUMED, after=str(records.status), **death), rows=rows)
         else:
             created = to_created(self._name, self._call, self._origin)
             events = [] if records.created is not None else [log.event(EventKind.RUN_CREATED, **created)]

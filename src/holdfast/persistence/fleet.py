@@ -264,6 +264,13 @@ async def count_due(db: Database) -> tuple[int, float]:
     return int(count), max(0.0, age_s)
 
 
+async def was_left(db: Database, run_id: str) -> bool:
+    """Tell whether a run has an owner that did not give it up; of a run that is due, one that is gone."""
+    async with db.session() as session:
+        query = text("SELECT owner IS NOT NULL FROM journal_runs WHERE run_id = :run_id")
+        return bool(await session.scalar(query, {"run_id": run_id}))
+
+
 async def forget_gone(db: Database) -> None:
     """Delete the rows of workers that have been silent for an hour."""
     async with db.session() as session:

@@ -203,6 +203,41 @@ async def test_a_run_that_kills_its_workers_is_paused_and_harms_no_other(
         assert kinds.count("phase.completed") == 2
 
 
+async def test_a_flow_that_kills_its_workers_is_paused_too(db: Database, folder: Path, fleet_url: str) -> None:
+    (folder / "counting.py").write_text(FLOWS)
+    await start_flow("poison", run_id="poison", store=db.store)
+    await start_flow("count", "a", 2, run_id="count", store=db.store)
+    deaths, open_runs = 0, "SELECT 1 FROM flow_runs WHERE status NOT IN ('completed', 'paused')"
+    for _ in range(6):
+        with machines(folder, fleet_url, "alpha", arguments=("--flows", str(folder / "counting.py"))) as (alpha,):
+            with waiting_until("the worker dies, or everything is done"):
+                while alpha.is_running and await read(db, open_runs):
+                    await asyncio.sleep(0.05)
+            if alpha.is_running:
+                break
+            deaths += 1
+    found = await read(db, "SELECT run_id, status, waits_for FROM flow_runs ORDER BY run_id")
+    assert (found, deaths) == ([("count", "completed", None), ("poison", "paused", "crashing")], 3)
+    effects = (folder / "effects").read_text().splitlines()  # what was not recorded may be there twice
+    assert (set(effects), effects.count("poison before")) == ({"a 0", "a 1", "poison before"}, 1)
+
+
+async def test_what_one_user_has_queued_keeps_no_other_waiting(office: Api, folder: Path, fleet_url: str) -> None:
+    server = await office.app.state.holder.get()
+    (office.gates / "first.closed").touch()
+    with machines(folder, fleet_url, "alpha", arguments=("--slots", "1")):
+        runs = [await office.start() for _ in range(4)]
+        await office.wait_until_reached(runs[0], "first")
+        answer = await office.admin.post("/api/runs", json=office.body())
+        other = answer.json()["run_id"]
+        (office.gates / "first.closed").unlink()
+        for run_id in (*runs, other):
+            assert (await office.wait_for(run_id))["state"] == "completed"
+    begun = [run_id for (run_id,) in await read(server.db, "SELECT id FROM runs ORDER BY driven_at")]
+    assert begun[0] == runs[0]
+    assert other in begun[1:3]
+
+
 async def test_a_flow_has_as_many_runs_at_a_time_as_it_says_and_the_next_comes_at_once(
     office: Api, folder: Path, fleet_url: str
 ) -> None:

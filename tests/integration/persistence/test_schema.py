@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from tests.support.crash.points import SEED
 from tests.support.engine_processes import Zygote
 from tests.support.engine_world import World
+from tests.support.postgres_server import fresh_schema
 
 from holdfast.errors import HoldfastError
 from holdfast.persistence import schema
@@ -79,6 +80,33 @@ async def test_two_databases_are_made_side_by_side_in_one_process(tmp_path: Path
 
     for db in databases:
         assert await read(db, "SELECT version_num FROM alembic_version") == [(schema.HEAD,)]
+        await db.dispose()
+
+
+async def test_on_a_server_older_versions_go_on_after_an_upgrade_that_says_so(postgres_url: str) -> None:
+    with fresh_schema(postgres_url) as url:
+        db = await up_to_date(url)
+        (version,) = (await read(db, "SELECT version FROM holdfast_version"))[0]
+        columns = "ALTER TABLE holdfast_version ADD COLUMN oldest integer, ADD COLUMN oldest_rows text"
+        terms = "UPDATE holdfast_version SET version = 99, oldest = :oldest, oldest_rows = :rows"
+        async with db.session() as session:
+            await session.execute(text(columns))
+            await session.execute(text(terms), {"oldest": version, "rows": schema.HEAD})
+            await session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+            await session.commit()
+        await db.dispose()
+
+        await db.init_schema()  # as a worker that connects again
+
+        assert await read(db, "SELECT version_num FROM alembic_version") == [("9999",)]
+        for changes in ({"oldest": 99, "rows": schema.HEAD}, {"oldest": version, "rows": "9999"}):
+            async with db.session() as session:
+                await session.execute(text(terms), changes)
+                await session.commit()
+            await db.dispose()
+            with pytest.raises(HoldfastError) as error:
+                await db.init_schema()
+            assert error.value.code == "store_newer"
         await db.dispose()
 
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from holdfast.runtime.step_result import prepare_result
 
 from holdfast.runtime.blobs import INLINE_BYTES
 from holdfast.runtime.checkpoint.base import prepare
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.step import TOOL_CALL, Step
-from holdfast.runtime.step_result import prepare_result
 
 CASES: list[tuple[Step, int, Any, str | None]] = [
     (Step("a"), 1, {"number": 1, "text": "ä\0"}, None),

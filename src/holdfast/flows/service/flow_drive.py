@@ -11,7 +11,9 @@ from holdfast.flows.typed_values.call_record import restore_call
 from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.runtime import flow_rows
 from holdfast.runtime.checkpoint.base import Claim
+from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.outcomes.crashes import find_crash_loop
 from holdfast.runtime.records import Records
 from holdfast.runtime.step import Drained, Parked
 
@@ -47,12 +49,18 @@ class FlowDrive:
         # Somebody was faster: what made it due has been dealt with between our look and our claim.
         if row is None or not (row.is_due or row.is_driven):
             return
-        records = Records(await self._journal.read(self._run_id))
+        events = await self._journal.read(self._run_id)
+        records = Records(events)
         if isinstance(records.status, RunStatus) and records.status.is_terminal:
             # Written by a program that keeps no rows.
             await self._journal.append(
                 self._run_id, [], claim=claim, rows=[flow_rows.ended(self._run_id, records.status)]
             )
+            return
+        if (crashing := find_crash_loop(claim, events)) is not None:
+            name, why = crashing.reason.value, str(crashing)
+            event = create_event(self._run_id, EventKind.RUN_PAUSED, reason=name, waiting=[], message=why)
+            await self._journal.append(self._run_id, [event], claim=claim, rows=[flow_rows.paused(self._run_id, name)])
             return
         function, created = self._definition.function, records.created or {}
         args, kwargs = restore_call(function, created)

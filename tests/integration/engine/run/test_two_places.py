@@ -16,7 +16,6 @@ from tests.support.progress_limit import until
 import holdfast.engine
 from holdfast.agents.build import build_agent
 from holdfast.engine import WorkflowEngine
-from holdfast.engine.run.crashes import find_crash_loop
 from holdfast.engine.run.foreign_commands import stop_foreign_commands
 from holdfast.enums import Backend, RunStatus
 from holdfast.errors import LeaseLost
@@ -24,6 +23,7 @@ from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.outcomes.crashes import find_crash_loop
 from holdfast.workspace import SpoolOptions, list_commands, run_spooled, stop_spooled
 
 CONTENT = json.dumps(artifact("00000000-0000-0000-0000-000000000000", "spec"))

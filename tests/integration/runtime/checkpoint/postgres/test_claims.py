@@ -293,3 +293,18 @@ print(append(who="zombie"))
 
     assert (out, err) == ("lease_lost\n", "")
     assert [event.payload["who"] for event in store.list_events("r")] == ["owner", "taker"]
+
+
+def test_connections_that_were_given_back_come_again_and_claims_are_released_at_the_end(
+    open_store: OpenStore,
+) -> None:
+    store, other = open_store(), open_store()
+    claim = store.claim("r")
+    store.give_back(0.0)
+
+    append(store, claim)
+    store.give_back(0.0)
+    store.close()
+
+    assert other.claim("r").epoch == claim.epoch + 1
+    assert seqs(other, "r") == [1]

@@ -11,7 +11,7 @@ from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.step import Suspended
 
-_MOST_DEATHS = 3
+MOST_DEATHS = 3
 _PROGRESS = frozenset(
     {
         EventKind.STEP_COMPLETED,
@@ -28,6 +28,9 @@ _PROGRESS = frozenset(
         EventKind.CHECKPOINT_SAVED,
         EventKind.PHASE_COMPLETED,
         EventKind.RUN_PAUSED,
+        EventKind.VALUE_RECORDED,
+        EventKind.CHILD_COMPLETED,
+        EventKind.EVENT_RECEIVED,
     }
 )
 
@@ -42,9 +45,20 @@ def find_crash_loop(claim: Claim, events: Sequence[Event]) -> RunCrashing | None
     """Return why the run must not be driven by this claim; `None` if it may be."""
     if not claim.is_takeover:
         return None
+    deaths = count_deaths(events)
+    return RunCrashing(f"{deaths} processes died with it") if deaths >= MOST_DEATHS else None
+
+
+def count_deaths(events: Sequence[Event]) -> int:
+    """Count the owners that died one after the other with nothing recorded in between, the last one among them."""
     deaths = 1
     for event in reversed(events):
         if event.kind in _PROGRESS:
             break
         deaths += event.kind == EventKind.RUN_RESUMED and bool(event.payload.get("taken_over"))
-    return RunCrashing(f"{deaths} processes died with it") if deaths >= _MOST_DEATHS else None
+    return deaths
+
+
+def has_progress(events: Sequence[Event]) -> bool:
+    """Tell whether anything was recorded that a death does not take back."""
+    return any(event.kind in _PROGRESS for event in events)

@@ -1,0 +1,40 @@
+"""Schedules and limits over HTTP: from being added to being removed, and what is refused with nothing written."""
+
+from tests.support.api.server_world import Api
+
+
+async def test_a_schedule_is_added_held_started_and_removed(api: Api) -> None:
+    body = {"name": "nightly", "target": "notes", "cron": "30 2 * * *", "repo_path": str(api.repo), "simulate": True}
+    added = await api.operator.post("/api/schedules", json=body)
+    assert (added.status_code, added.json()["zone"]) == (201, "UTC")
+    held = await api.operator.patch("/api/schedules/nightly", json={"paused": True})
+    assert held.json()["is_paused"] is True
+    started = (await api.operator.post("/api/schedules/nightly/runs")).json()["run_id"]
+    assert (await api.wait_for(started))["state"] == "completed"
+    assert (await api.viewer.delete("/api/schedules/nightly")).status_code == 403
+    assert (await api.operator.delete("/api/schedules/nightly")).status_code == 204
+    assert (await api.viewer.get("/api/schedules/nightly")).status_code == 404
+
+
+async def test_wrong_schedules_and_limits_are_refused_and_nothing_is_written(api: Api) -> None:
+    body = {"name": "nightly", "target": "notes", "cron": "0 * * * *", "repo_path": str(api.repo), "simulate": True}
+    for wrong in ({"cron": "61 * * * *"}, {"zone": "Mars/Olympus"}, {"queue": "gpu"}, {"missed": "never"}):
+        answer = await api.operator.post("/api/schedules", json={**body, **wrong})
+        assert answer.status_code == 422, answer.text
+    for kind, name, amount in (("runs", "", 0), ("workflow", "", 2), ("day", "", -1), ("wokflow", "a", 2)):
+        answer = await api.admin.put("/api/limits", json={"kind": kind, "name": name, "amount": amount})
+        assert answer.status_code == 422, answer.text
+    assert (await api.viewer.get("/api/schedules")).json()["items"] == []
+    assert (await api.viewer.get("/api/limits")).json() == {"items": [], "differences": []}
+    assert (await api.operator.post("/api/runs", json=api.body(queue="gpu"))).status_code == 422
+    assert (await api.admin.post("/api/workers/nobody/drain")).status_code == 404
+
+
+async def test_the_budget_page_says_the_limit_that_counts(api: Api) -> None:
+    limit = {"kind": "day", "name": "", "amount": 3.5}
+    assert (await api.admin.put("/api/limits", json=limit)).status_code == 204
+    report = (await api.viewer.get("/api/budget")).json()
+    assert report["day_limit_usd"] == 3.5
+    assert "The day's limit was set for all processes" in report["today"]["text"]
+    assert (await api.admin.delete("/api/limits?kind=day")).status_code == 204
+    assert (await api.viewer.get("/api/budget")).json()["day_limit_usd"] is None
