@@ -18,9 +18,10 @@ from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability
 from holdfast.config import load_config
 from holdfast.engine import WorkflowEngine
-from holdfast.engine.phase import attempt, commands
+from holdfast.engine.conversation.journal import phase_message_event
+from holdfast.engine.phase import attempt, commands, person_messages
 from holdfast.engine.phase import commands as engine_commands
-from holdfast.engine.run import stop, workspace
+from holdfast.engine.run import carrier, stop, workspace
 from holdfast.enums import Backend, RunStatus
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import find_run, read_approvals
@@ -29,6 +30,7 @@ from holdfast.workflow import WorkflowTemplate
 RUN_ID = "5eed0000-0000-4000-8000-000000000001"
 REQUIREMENTS = "Add a hat."
 """Words so short that nobody searches for them: a search would find what a phase beside it has written, or not yet."""
+WORDS = "Mind the hat's size."
 _EFFECT = "echo {} >> $HOME/effects"
 
 
@@ -123,6 +125,8 @@ def watch(points: Points, db: Database) -> None:
     points.around(attempt, "write_tree")
     points.around(attempt, "check_artifact")
     points.around_async(engine_commands, "run_spooled")
+    points.around(carrier, "make_pack")
+    points.around_async(person_messages.PhaseMessages, "read_waiting")
     points.around_async(stop, "write_report")
 
 
@@ -130,7 +134,12 @@ def _name_append(batch: Any) -> str:
     return "+".join(str(prepared.event.kind) for append in batch for prepared in append.events)
 
 
-async def go_on(url: str, folder: Path, dies_at: int | None) -> dict[str, Any]:
+async def go_on_carried(url: str, folder: Path, dies_at: int | None) -> dict[str, Any]:
+    """The same with files that travel, and a message to the last phase, which waits there from the beginning."""
+    return await go_on(url, folder, dies_at, is_carried=True)
+
+
+async def go_on(url: str, folder: Path, dies_at: int | None, *, is_carried: bool = False) -> dict[str, Any]:
     """Start the run, or go on with it, until it is over; a person who is asked approves."""
     os.environ["HOME"] = str(folder)
     points = Points(dies_at)
@@ -138,7 +147,7 @@ async def go_on(url: str, folder: Path, dies_at: int | None) -> dict[str, Any]:
     watch(points, db)
     engine = WorkflowEngine(
         db=db,
-        config=load_config(data_dir=folder / "data"),
+        config=load_config(data_dir=folder / "data", **({"carry_files": True} if is_carried else {})),
         persona_pool=personas(),
         artifact_registry=ArtifactSchemaRegistry(roots=[CATALOG / "artifacts"]),
         available_backends=BackendAvailability(available_backends=frozenset({Backend.SIMULATED})),
@@ -146,8 +155,11 @@ async def go_on(url: str, folder: Path, dies_at: int | None) -> dict[str, Any]:
     state = await _state(db)
     while state is None or not RunStatus(state).is_terminal:
         if state is None:
-            options = {"requirements_md": REQUIREMENTS, "budget_usd": 5}
-            await engine.run(workflow(), repo_path=folder / "repo", pre_allocated_run_id=RUN_ID, **options)
+            options: dict[str, Any] = {"requirements_md": REQUIREMENTS, "budget_usd": 5}
+            start = engine.create if is_carried else engine.run
+            message = phase_message_event(RUN_ID, WORDS, content="", phase="build", by="ann")
+            then = {"then": [message]} if is_carried else {}
+            await start(workflow(), repo_path=folder / "repo", pre_allocated_run_id=RUN_ID, **options, **then)
         else:
             # Asked, and killed before it paused: a person who answered then would spare the run its pause.
             is_waiting = state == RunStatus.PAUSED
