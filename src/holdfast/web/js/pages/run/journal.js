@@ -26,6 +26,7 @@ export function activity(panel, view) {
 	const box = followBox(() => box.checked && jump());
 	let shown = SHOWN;
 	let wanted = Number(view.query.get("entry")) || 0;
+	let isPlaced = false;
 	const isTalk = view.run.workflow === "conversation";
 	const composer = messageComposer(view);
 	panel.append(h("div.panel-bar", earlier, h("div.buttons", followLabel(box), button("Jump to the latest", jump, { kind: "tiny" }), historyLink(view))), list);
@@ -43,13 +44,13 @@ export function activity(panel, view) {
 		reconcile(list, entries.slice(from).map(nodeOf));
 		fill(earlier, from > 0 && button(`Show ${count(Math.min(from, MORE))} earlier of ${count(from)}`, () => ((shown += MORE), update()), { kind: "tiny" }));
 		composer.update();
-		if (at >= 0) point(nodes.get(wanted).node);
+		if (at >= 0 && !isPlaced) point(nodes.get(wanted).node);
 		else if (box.checked) jump();
 	}
 
 	// A link to one entry: it is open, in view, and marked.
 	function point(node) {
-		wanted = 0;
+		isPlaced = view.events.length >= view.run.seq; // until then more comes, and moves it
 		list.querySelector(".pointed")?.classList.remove("pointed");
 		node.classList.add("pointed");
 		for (const details of node.querySelectorAll("details.tool")) details.open = true;
@@ -70,6 +71,7 @@ export function activity(panel, view) {
 	update();
 	const query = (next) => {
 		wanted = Number(next.get("entry")) || 0;
+		isPlaced = false;
 		update();
 	};
 	return { update, query, follow: () => box.click(), leave: () => view.tabs.before(view.approvals) };
