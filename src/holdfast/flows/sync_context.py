@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from queue import SimpleQueue
-from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, get_type_hints, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, get_type_hints, overload
 from uuid import UUID
 
 from holdfast.flows.context import Context, Decision
@@ -53,9 +53,23 @@ class SyncContext:
         in_thread = _IN_THREAD if policy is DEFAULT_POLICY else replace(policy, in_thread=True)
         return self._call(self._ctx._step(in_thread, key, fn, args, kwargs))
 
-    def gather(self, *functions: Callable[[], _T]) -> list[_T]:
-        """Call functions in parallel lanes, each in a thread of its own, and return their results in order."""
-        return self._call(self._ctx.gather(*(run_in_thread(self._ctx, function) for function in functions)))
+    @overload
+    def gather(
+        self, *functions: Callable[[], _T], return_exceptions: Literal[False] = False, limit: int | None = None
+    ) -> list[_T]: ...
+    @overload
+    def gather(
+        self, *functions: Callable[[], _T], return_exceptions: bool, limit: int | None = None
+    ) -> list[_T | Exception]: ...
+    def gather(
+        self, *functions: Callable[[], Any], return_exceptions: bool = False, limit: int | None = None
+    ) -> list[Any]:
+        """Call functions in parallel lanes, each in a thread, at most `limit` at a time; return their results in order.
+
+        With `return_exceptions` failures are returned in the place of results.
+        """
+        lanes = (run_in_thread(self._ctx, function) for function in functions)
+        return self._call(self._ctx.gather(*lanes, return_exceptions=return_exceptions, limit=limit))
 
     @overload
     def run_flow(
@@ -104,6 +118,10 @@ class SyncContext:
     def wait_for(self, name: str, timeout: float | timedelta | None = None) -> Any:
         """Return the data of the next event of this name; raises `EventTimeout`."""
         return self._call(self._ctx.wait_for(name, timeout))
+
+    def wait_for_any(self, *names: str, timeout: float | timedelta | None = None) -> tuple[str, Any]:
+        """Return the name and the data of the first event of one of these names; raises `EventTimeout`."""
+        return self._call(self._ctx.wait_for_any(*names, timeout=timeout))
 
     def now(self) -> datetime:
         """Return the time in UTC, the same on every replay."""

@@ -32,13 +32,13 @@ class Inbox:
     def has_seen(self, dedup_id: str) -> bool:
         return dedup_id in self._dedup_ids
 
-    def take(self, name: str) -> tuple[int, Any] | None:
-        """Read the oldest event of this name: its number and data; `None` if there is none."""
-        unread = self._unread.get(name)
-        if not unread:
+    def take(self, *names: str) -> tuple[int, str, Any] | None:
+        """Read the oldest event of one of these names: its number, name and data; `None` if there is none."""
+        found = [(next(iter(unread)), name) for name in names if (unread := self._unread.get(name))]
+        if not found:
             return None
-        seq = next(iter(unread))
-        return seq, unread.pop(seq)
+        seq, name = min(found)
+        return seq, name, self._unread[name].pop(seq)
 
     def take_from(self, payload: Mapping[str, Any]) -> Any:
         """Read the event that a `wait.completed` names, and return its data."""

@@ -61,6 +61,8 @@ class Record:
     """How long that was from when it failed, by the same clock: a clock that was wrong then makes no wait longer."""
     wake_at: float = 0.0
     child_run_id: str = ""
+    event_name: str = ""
+    """Of a wait that is over: the name of the event that ended it."""
     has_question: bool = False
     """A person was asked: for the approval itself, or what became of a step whose outcome is unknown."""
     answer: Mapping[str, Any] | None = None
@@ -223,6 +225,7 @@ class Records:
         elif state is StepState.COMPLETED:
             record.result = payload.get("result") if record_type != "wait" else self.inbox.take_from(payload)
             record.result_type = payload.get("result_type")
+            record.event_name = str(payload.get("name", "")) if record_type == "wait" else ""
         elif state is StepState.FAILED:
             record.error = _object(payload.get("error"))
             if "retry_at" in payload:

@@ -198,3 +198,27 @@ async def test_a_long_wait_gives_its_place_back_where_that_is_wanted(call: Any, 
 
     assert (raised.value.key, raised.value.run_ids) == (key, ("r",))
     assert (raised.value.wake_at is not None) is wakes
+
+
+async def test_the_first_of_several_events_is_read_and_the_same_one_on_every_replay(flows: FlowStore) -> None:
+    seen: list[list[tuple[str, Any]]] = []
+
+    async def flow(ctx: Context) -> list[tuple[str, Any]]:
+        await ctx.step("begin", lambda: None)
+        if not seen:
+            for name, data in (("void", 1), ("paid", 2), ("other", 3)):
+                await send_event("r", name, data, store=flows.named)
+        read = [await ctx.wait_for_any("paid", "void"), await ctx.wait_for_any("paid", "void")]
+        seen.append(read)
+        with pytest.raises(EventTimeout, match="paid or void"):
+            await ctx.wait_for_any("paid", "void", timeout=0.01)
+        await ctx.approval("go")
+        return [*read, ("other", await ctx.wait_for("other"))]
+
+    with pytest.raises(RunPaused):
+        await run_flow(flow, run_id="r", store=flows.named)
+    await decide("r", "go", "approve", store=flows.named)
+    result = await run_flow(flow, run_id="r", store=flows.named)
+
+    assert result == [("void", 1), ("paid", 2), ("other", 3)]
+    assert seen == [[("void", 1), ("paid", 2)]] * 2

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.support.flow_stores import FlowStore
 
-from holdfast import Context, run_flow, step_key
+from holdfast import Context, SyncContext, run_flow, step_key
 from holdfast.errors import Nondeterminism
 from holdfast.runtime.checkpoint import InMemoryCheckpointer
 
@@ -256,3 +256,18 @@ async def test_hundreds_of_lanes(flows: FlowStore) -> None:
         return await ctx.gather(*(ctx.step("n", lambda number=number: number) for number in range(count)))
 
     assert await run_flow(flow, run_id="r", store=flows.named) == list(range(count))
+
+
+async def test_a_plain_flow_limits_its_lanes_and_gets_failures_as_results(flows: FlowStore) -> None:
+    def fail() -> int:
+        raise LookupError("nothing there")
+
+    def flow(ctx: SyncContext) -> list[str]:
+        found = ctx.gather(
+            lambda: ctx.step("a", lambda: 1), lambda: ctx.step("b", fail), limit=1, return_exceptions=True
+        )
+        with pytest.raises(TypeError, match="limit of"):
+            ctx.gather(lambda: 1, limit=0)
+        return [str(each) for each in found]
+
+    assert await run_flow(flow, run_id="r", store=flows.named) == ["1", "nothing there"]

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from tests.support.flow_stores import FlowStore, new_flow_store
 from tests.support.progress_limit import until
-from tests.support.stores import start_python
+from tests.support.stores import finish, start_python
 
 from holdfast import Context, Runtime, decide, flow, get_flow, run_flow, send_event, start_flow
 from holdfast.enums import RunStatus
 from holdfast.errors import ConfigInvalid, HoldfastError, Nondeterminism, RunCancelled, RunNotFound
+from holdfast.runtime import flow_rows
 from holdfast.runtime.checkpoint import InMemoryCheckpointer
 from holdfast.runtime.events import EventKind
+from holdfast.runtime.stores import open_journal
 
 
 @pytest.fixture(params=["path", "postgres"])
@@ -345,3 +347,45 @@ async def test_an_answer_between_the_question_and_the_pause_is_not_slept_over(fl
                 pass
             await decide(f"r{number}", "go", "approve", store=flows.target)
         assert [await handle.result() for handle in handles] == ["approve"] * 10
+
+
+WRONG_CLOCK = """
+import asyncio, sys, time
+real_time, wrong_by_s = time.time, float(sys.argv[2])
+time.time = lambda: real_time() + wrong_by_s
+
+from holdfast import Context, Runtime, flow, get_flow, start_flow
+
+@flow("naps")
+async def naps(ctx: Context, seconds: float) -> str:
+    await ctx.sleep(seconds)
+    return await ctx.step("after", lambda: "awake")
+
+async def main() -> None:
+    await start_flow("naps", 7200.0, run_id="long", store=sys.argv[1])
+    await start_flow("naps", 0.1, run_id="short", store=sys.argv[1])
+    async with Runtime(sys.argv[1], flows=[naps], park_after_s=0.0):
+        assert await get_flow("short", store=sys.argv[1]).result() == "awake"
+        async for event in get_flow("long", store=sys.argv[1]).events():
+            if event.kind == "timer.started":
+                break
+    await start_flow("naps", 0.1, run_id="later", store=sys.argv[1])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("wrong_by_s", [3600.0, -3600.0])
+async def test_a_machine_whose_clock_is_wrong_wakes_nothing_early_or_late(
+    wrong_by_s: float, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with new_flow_store("postgres", tmp_path, lambda: request.getfixturevalue("postgres_url")) as flows:
+        await asyncio.to_thread(finish, start_python(WRONG_CLOCK, flows.target, wrong_by_s))
+
+        async with open_journal(flows.target) as journal:
+            row = await journal.query(lambda store: flow_rows.read_row(store, "long"))
+        assert row is not None and row.wake_at is not None  # noqa: PT018
+        assert 7000 < row.wake_at - time.time() < 7300
+        async with Runtime(flows.target, flows=[naps], park_after_s=0.0):
+            assert await get_flow("later", store=flows.target).result() == "awake"  # what it has written is due now
+            assert await get_flow("long", store=flows.target).status() is RunStatus.RUNNING

@@ -17,7 +17,7 @@ def test_each_name_has_a_queue_of_its_own() -> None:
     for event in (sent(1, name="a", data=1), sent(2, name="b", data=2), sent(3, name="a", data=3)):
         inbox.add(event)
 
-    assert [inbox.take(name) for name in ("a", "b", "a", "a")] == [(1, 1), (2, 2), (3, 3), None]
+    assert [inbox.take(name) for name in ("a", "b", "a", "a")] == [(1, "a", 1), (2, "b", 2), (3, "a", 3), None]
 
 
 def test_an_event_that_is_folded_again_after_it_was_read_stays_read() -> None:
@@ -35,7 +35,7 @@ def test_what_a_wait_has_read_is_no_longer_there() -> None:
     inbox.add(sent(2, name="a", data=2))
 
     assert inbox.take_from({"name": "a", "event": 2}) == 2
-    assert inbox.take("a") == (1, 1)
+    assert inbox.take("a") == (1, "a", 1)
 
 
 @pytest.mark.parametrize("payload", [{}, {"name": 3}, {"name": None, "data": 1}, {"dedup_id": "x"}])

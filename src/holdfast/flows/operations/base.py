@@ -95,11 +95,21 @@ class Operations:
         One that came before counts. Raises `EventTimeout` if none comes within `timeout`, seconds or a `timedelta`;
         which of both happened is recorded.
         """
-        check_key("wait", name)
+        return (await self.wait_for_any(name, timeout=timeout))[1]
+
+    async def wait_for_any(self, *names: str, timeout: float | timedelta | None = None) -> tuple[str, Any]:
+        """Return the name and the data of the first event of one of these names; otherwise as `wait_for`.
+
+        Which it was is recorded. Events of the other names stay unread.
+        """
+        if not names:
+            raise TypeError("ctx.wait_for_any takes the names of events.")
+        for name in names:
+            check_key("wait", name)
         seconds = None if timeout is None else operations.timer.to_seconds(timeout, "timeout of ctx.wait_for")
         lane = self._current_lane()
-        key = lane.take("wait", name)
-        wait = operations.event_wait.EventWait(self._log, self._journal, lane, key, name)
+        key = lane.take("wait", operations.event_wait.join_names(names))
+        wait = operations.event_wait.EventWait(self._log, self._journal, lane, key, names)
         return await self._in_lane(lane, ("wait", key), wait.run(seconds, self._park_after_s))
 
     # -- children and compensation ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.enums import RunStatus
@@ -45,23 +46,30 @@ async def send_event(
         await journal.append(run_id, [event], rows=rows_of(journal, flow_rows.due(run_id)))
 
 
-class EventWait:
-    """One wait of a flow for an event, by the lane and key where it was asked for."""
+def join_names(names: Sequence[str]) -> str:
+    """Return what a wait for one of these events is called: by their order, which is part of the flow's code."""
+    return " or ".join(names)
 
-    def __init__(self, log: RunLog, journal: Journal, lane: LaneCursor, key: str, name: str) -> None:
+
+class EventWait:
+    """One wait of a flow for an event of one of some names, by the lane and key where it was asked for."""
+
+    def __init__(self, log: RunLog, journal: Journal, lane: LaneCursor, key: str, names: Sequence[str]) -> None:
         self._log = log
         self._journal = journal
         self._lane = lane
         self._key = key
-        self._name = name
+        self._names = names
+        self._name = join_names(names)
 
-    async def run(self, timeout_s: float | None, park_after_s: float | None) -> Any:
+    async def run(self, timeout_s: float | None, park_after_s: float | None) -> tuple[str, Any]:
+        """Wait, and return the name and the data of the event. Raises `EventTimeout`."""
         record = self._log.find("wait", self._key, {})
         if record is not None and record.state is StepState.COMPLETED:
-            return record.result
+            return record.event_name, record.result
         if record is not None and record.state is StepState.FAILED:
             raise self._expired(record.error.get("seconds"))
-        if record is None and (found := self._log.records.inbox.take(self._name)) is not None:
+        if record is None and (found := self._log.records.inbox.take(*self._names)) is not None:
             return await self._complete(*found)
         deadline = await self._begin(record, timeout_s)
         return await self._wait(deadline, timeout_s, park_after_s)
@@ -75,7 +83,7 @@ class EventWait:
             return limit.get("wake_at", math.inf)
         return record.wake_at or math.inf
 
-    async def _wait(self, deadline: float, timeout_s: float | None, park_after_s: float | None) -> Any:
+    async def _wait(self, deadline: float, timeout_s: float | None, park_after_s: float | None) -> tuple[str, Any]:
         woken = asyncio.Event()
         park_at = math.inf if park_after_s is None else now() + park_after_s
         with self._journal.listening(self._log.run_id, lambda _head: woken.set()):
@@ -85,7 +93,7 @@ class EventWait:
                 # The journal is read once more before a wait is given up: what was sent in time counts.
                 if is_late or self._log.is_behind():
                     await self._log.catch_up()
-                if (found := self._log.records.inbox.take(self._name)) is not None:
+                if (found := self._log.records.inbox.take(*self._names)) is not None:
                     return await self._complete(*found)
                 if is_late:
                     return await self._expire(timeout_s)
@@ -106,14 +114,14 @@ class EventWait:
             for task in tasks:
                 task.cancel()
 
-    async def _complete(self, seq: int, data: Any) -> Any:
+    async def _complete(self, seq: int, name: str, data: Any) -> tuple[str, Any]:
         await self._log.append(
-            self._log.event(EventKind.WAIT_COMPLETED, self._lane.lane_id, key=self._key, name=self._name, event=seq)
+            self._log.event(EventKind.WAIT_COMPLETED, self._lane.lane_id, key=self._key, name=name, event=seq)
         )
         # crash: before this the event is unread, and whoever goes on reads it; after it, it is this wait's for ever.
-        return data
+        return name, data
 
-    async def _expire(self, timeout_s: float | None) -> Any:
+    async def _expire(self, timeout_s: float | None) -> tuple[str, Any]:
         error = {"seconds": timeout_s}
         await self._log.append(
             self._log.event(EventKind.WAIT_EXPIRED, self._lane.lane_id, key=self._key, name=self._name, error=error)

@@ -26,6 +26,7 @@ from holdfast.runtime.checkpoint.postgres.listen import ChangeListener
 from holdfast.runtime.checkpoint.postgres.notices import NoticeSender
 from holdfast.runtime.checkpoint.postgres.pipeline import PostgresPipeline
 from holdfast.runtime.checkpoint.postgres.schema import Connection
+from holdfast.runtime.checkpoint.postgres.server_clock import ServerClock
 from holdfast.runtime.checkpoint.postgres.session import LOCK_WAIT_S, Session, connect, parse_url, to_store_error
 from holdfast.runtime.checkpoint.postgres.transaction import (
     PostgresTx,
@@ -70,8 +71,9 @@ class PostgresCheckpointer:
         self._known = KnownHeads()
         self._pipelines: weakref.WeakSet[PostgresPipeline] = weakref.WeakSet()
         self._start_helpers()
+        self._clock = ServerClock()
         try:
-            self._writer.open()
+            self._clock.go_by(self._writer.open())
         except psycopg.Error as error:
             raise to_store_error(error, self._target.label) from error
         _stores.add(self)
@@ -184,6 +186,8 @@ class PostgresCheckpointer:
                 check_run_id(run_id)
             except HoldfastError as error:
                 results[run_id] = error
+        if self._clock.is_old():
+            self._read(self._clock.go_by)
         owner = process_owner.new_owner()
         valid_ids = [run_id for run_id in dict.fromkeys(run_ids) if run_id not in results]
         sent_at = time.monotonic()
