@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from holdfast.runtime.step_result import prepare_result
 
 from holdfast.runtime.blobs import INLINE_BYTES
 from holdfast.runtime.checkpoint.base import prepare
 from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.outcomes.step_result import prepare_result
 from holdfast.runtime.step import TOOL_CALL, Step
 
 CASES: list[tuple[Step, int, Any, str | None]] = [
