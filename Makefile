@@ -5,8 +5,9 @@ PY ?= python3
 BIN := .venv/bin
 UV = $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 seed ?=
+minutes ?= 15
 
-.PHONY: help setup run test check fmt torture agents-test bench constraints clean
+.PHONY: help setup run test check fmt torture chaos agents-test bench constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +44,9 @@ fmt: setup ## format and fix what can be fixed
 
 torture: setup ## every crash point on every store (long)
 	@HOLDFAST_TORTURE=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/crash tests/integration/agents/calls/test_crash.py tests/integration/agents/tools/test_crash.py tests/integration/agents/coding_agent/test_crash.py tests/integration/agents/calls/test_served_crash.py tests/integration/workspace/test_kill.py tests/integration/api/live/test_feed.py tests/integration/api/live/test_torture.py
+
+chaos: setup ## three machines that die, stop and lose the network, and a Postgres that crashes (minutes=15, seed=7)
+	@HOLDFAST_SEED=$(or $(seed),$$RANDOM) HOLDFAST_TEST_CHAOS_MINUTES=$(minutes) $(BIN)/python -m pytest -q -s --timeout=7200 tests/chaos
 
 agents-test: setup ## install real coding agents into .coding-agents and test them against fakes of their providers
 	@scripts/test-coding-agents.sh .coding-agents

@@ -155,7 +155,7 @@ def _read_one(connection: "psycopg.Connection[tuple[object, ...]]", sql: str, *v
 
 # -- what a step and an idle worker cost ------------------------------------------------------------------------------
 
-_COUNTED = ("events", "journal_runs", "flow_runs", "blobs")
+_WORKFLOWS = 3
 _TRANSACTIONS = "SELECT sum(xact_commit) FROM pg_stat_database WHERE datname = current_database()"
 _CONNECTIONS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
@@ -174,11 +174,16 @@ def measure_costs(place: Place, idle_s: float = 20.0) -> dict[str, float]:
             after = _read_state(connection)
             count = place.steps // steps
             costs |= {f"{name}_{key}": (after[key] - before[key]) / count for key in before}
+        _run_workflows(place, 1)
+        before = _read_state(connection)
+        _run_workflows(place, _WORKFLOWS)
+        after = _read_state(connection)
+        costs |= {f"workflow_{key}": (after[key] - before[key]) / _WORKFLOWS for key in before}
         time.sleep(15.0)  # a backend that has become idle reports its counters up to ten seconds later
-        before, began = _read_one(connection, _TRANSACTIONS), time.monotonic()
         state = _read_state(connection)
+        done, began = _read_one(connection, _TRANSACTIONS), time.monotonic()
         time.sleep(idle_s)
-        spent = float(str(_read_one(connection, _TRANSACTIONS))) - float(str(before))
+        spent = float(str(_read_one(connection, _TRANSACTIONS))) - float(str(done))
         costs["idle_transactions_per_s"] = spent / (time.monotonic() - began)
         costs["idle_wal_bytes_per_s"] = (_read_state(connection)["wal_bytes"] - state["wal_bytes"]) / idle_s
         costs["idle_connections"] = float(str(_read_one(connection, _CONNECTIONS)))
@@ -194,10 +199,32 @@ async def _do(place: Place, flow: str, count: int, steps: int) -> None:
 
 
 def _read_state(connection: "psycopg.Connection[tuple[object, ...]]") -> dict[str, float]:
-    rows = {f"{name}_rows": f"SELECT count(*) FROM {name}" for name in _COUNTED}
-    size = "+".join(f"pg_total_relation_size('{name}')" for name in _COUNTED)
-    sql = {**rows, "wal_bytes": "SELECT pg_current_wal_lsn() - '0/0'", "stored_bytes": f"SELECT {size}"}
-    return {name: float(str(_read_one(connection, query))) for name, query in sql.items()}
+    """Rows of all tables, bytes of log written so far, and bytes that the tables take with their indexes."""
+    tables = [str(name) for (name,) in connection.execute("SELECT relname FROM pg_stat_user_tables").fetchall()]
+    rows = sum(int(str(_read_one(connection, f"SELECT count(*) FROM {name}"))) for name in tables)
+    events = int(str(_read_one(connection, "SELECT count(*) FROM events")))
+    size = "SELECT sum(pg_total_relation_size(relid)) FROM pg_stat_user_tables"
+    wal, stored = (float(str(_read_one(connection, sql))) for sql in ("SELECT pg_current_wal_lsn() - '0/0'", size))
+    return {"rows": rows, "events": events, "wal_bytes": wal, "stored_bytes": stored}
+
+
+def _run_workflows(place: Place, count: int) -> None:
+    """Rehearsals of a small workflow, each by a command of its own."""
+    repo = place.folder / "repo"
+    if not repo.exists():
+        repo.mkdir()
+        (repo / "README.md").write_text("# Sample\n")
+        git = ["git", "-c", "user.name=Bench", "-c", "user.email=bench@example.org", "-C", str(repo)]
+        for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "begin"]):
+            subprocess.run([*git, *words], check=True)
+    environment = {
+        **os.environ,
+        "HOLDFAST_DATABASE_URL": place.url,
+        "HOLDFAST_DATA_DIR": str(place.folder / "runs"),
+    }
+    words = ["run", "spec-and-review", "--repo", str(repo), "--requirements", "Add a flag.", "--simulate", "--yes"]
+    for _ in range(count):
+        subprocess.run([sys.executable, "-m", "holdfast", *words], env=environment, check=True, capture_output=True)
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from holdfast.engine.audit import check_database
 from holdfast.persistence.db import Database
 
 MINUTES = float(os.environ.get("HOLDFAST_TEST_CHAOS_MINUTES", "0"))
-RUNS = 60 if MINUTES else 12
+RUNS = 60 if MINUTES else 10
 OPEN_MOST = 24
 SHORT = ("kill", "kill", "stop", "crash")
 LONG = ("kill", "kill", "kill", "destroy", "stop", "cut", "reset", "crash", "serve_again")

@@ -17,9 +17,9 @@ from holdfast.runtime.checkpoint.base import JournalStore
 from holdfast.runtime.events import Event, EventKind
 
 WATCH_SQL = """
-CREATE TABLE chaos_writes (run_id text, seq bigint, kind text, machine text, owner text);
+CREATE TABLE chaos_writes (run_id text, seq bigint, kind text, machine text, owner text, epoch bigint);
 CREATE FUNCTION chaos_note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-INSERT INTO chaos_writes SELECT NEW.run_id, NEW.seq, NEW.type, current_setting('chaos.machine', true), r.owner
+INSERT INTO chaos_writes SELECT NEW.run_id, NEW.seq, NEW.type, current_setting('chaos.machine', true), r.owner, r.epoch
 FROM journal_runs AS r WHERE r.run_id = NEW.run_id;
 RETURN NULL; END $$;
 CREATE TRIGGER chaos_note AFTER INSERT ON events FOR EACH ROW EXECUTE FUNCTION chaos_note();
@@ -31,6 +31,7 @@ WHERE machine <> '' AND owner IS NOT NULL AND owner::json->>'host' <> machine AN
 _LEDGER = "SELECT run_id, state, amount_micros, model FROM ledger"
 _DAYS = "SELECT coalesce(sum(spent_micros), 0) FROM budget_days"
 _EPOCHS = "SELECT run_id, epoch FROM journal_runs"
+_WRITTEN = "SELECT run_id, seq, epoch FROM chaos_writes"
 _OWNED = "SELECT run_id FROM journal_runs WHERE owner IS NOT NULL"
 
 
@@ -54,6 +55,8 @@ class Audit:
             self._ledger = connection.execute(_LEDGER).fetchall()
             self._spent = int(str((connection.execute(_DAYS).fetchone() or (0,))[0]))
             self._epochs = dict(connection.execute(_EPOCHS).fetchall())
+            written = connection.execute(_WRITTEN).fetchall()
+            self._epoch_of = {(run_id, seq): int(str(epoch)) for run_id, seq, epoch in written}
             self._owned = connection.execute(_OWNED).fetchall()
         # Reading checks each journal's chain of hashes.
         self.journals = {run_id: store.list_events(run_id) for run_id in self._epochs}
@@ -119,6 +122,11 @@ class Audit:
         if settled != {CALL_MICROS: responses, SHIP_MICROS: 1}:
             yield f"run {run_id}: {dict(settled)} is settled for {responses} responses and one command"
 
+    def _count_claims(self, events: Sequence[Event], end: Event) -> int:
+        """How many owners the run had from the moment that a step could begin until its result was recorded."""
+        first = max(1, self._epoch_of[end.run_id, _find_before(events, end).seq])
+        return self._epoch_of[end.run_id, end.seq] - first + 1
+
     def _check_steps(self, run_id: str) -> Iterator[str]:
         """Compare the steps of a flow with what they really did."""
         events = self.journals[run_id]
@@ -134,9 +142,16 @@ class Audit:
             late = [pid for at, pid in times if at > end.ts and pid not in self._outside.frozen]
             if late:
                 yield f"run {run_id}: {key} was done again after its result was recorded, by {late}"
-            most = _count(events, EventKind.STEP_STARTED) if key == PAY else self._epochs[run_id]
+            most = _count(events, EventKind.STEP_STARTED) if key == PAY else self._count_claims(events, end)
             if not 1 <= len(times) <= most:
                 yield f"run {run_id}: {key} was done {len(times)} times, the journal allows {most}"
+
+
+def _find_before(events: Sequence[Event], end: Event) -> Event:
+    """The event after which a step may have begun; lanes begin together, after what was recorded before all of them."""
+    is_lane = end.lane_id != "main"
+    steps = [e for e in events if e.kind == EventKind.STEP_COMPLETED and not (is_lane and e.lane_id != "main")]
+    return max((e for e in steps if e.seq < end.seq), key=lambda e: e.seq, default=events[0])
 
 
 def _count(events: Sequence[Event], kind: EventKind, **payload: str) -> int:
