@@ -12,11 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from holdfast.errors import WorkspaceError
-from holdfast.workspace.commit_object import write_commit
 from holdfast.workspace.copied_files import read_copied
-from holdfast.workspace.file_stamps import FileStamps, read_file_stamps
 from holdfast.workspace.files import hold_lock, read_text_if_there, stamp_file
 from holdfast.workspace.git import HOLDFAST, Git, find_common_dir, identity, is_object_id, to_stdin
+from holdfast.workspace.objects.commit_object import write_commit
+from holdfast.workspace.objects.file_stamps import FileStamps, read_file_stamps
 from holdfast.workspace.refs import replaced_ref, snapshot_ref
 from holdfast.workspace.submodules import find_changed_submodules, has_gitlinks, has_submodules
 from holdfast.workspace.tool_folders import ALWAYS_LEFT_OUT, read_tool_folders, to_patterns
@@ -171,7 +171,7 @@ class _Built:
 
 
 @dataclass(frozen=True)
-class _Changes:
+class _Touched:
     """The files as they are now, and since the last tree of this process what has changed; `None`: git has to look."""
 
     stamps: FileStamps
@@ -184,7 +184,7 @@ _MOST_BUILT = 30
 _PLAIN_VERSION = b"\0\0\0\2"
 
 
-def _find_changes(workspace: Workspace, rules: SnapshotRules) -> _Changes | None:
+def _find_changes(workspace: Workspace, rules: SnapshotRules) -> _Touched | None:
     """Find what has changed since this process built the last tree; `None` where the files cannot say that."""
     index = index_path(workspace).read_bytes() if index_path(workspace).exists() else b""
     if has_submodules(workspace.state_dir) or index[4:8] != _PLAIN_VERSION:
@@ -196,15 +196,15 @@ def _find_changes(workspace: Workspace, rules: SnapshotRules) -> _Changes | None
         return None
     built = _BUILT.get(workspace.worktree)
     if built is None or built.facts != _read_facts(workspace, rules):
-        return _Changes(stamps)
+        return _Touched(stamps)
     changed = built.stamps.find_changed(stamps)
     if not changed and _has_loose(workspace, built.tree.tree_id):
-        return _Changes(stamps, built.tree, frozenset())
+        return _Touched(stamps, built.tree, frozenset())
     has_rules = bool(rules.ignore) or stamps.has_ignore_files or built.stamps.has_ignore_files
     if not changed or has_rules or len(unknown) < len(ALWAYS_LEFT_OUT) or _has_patterns(workspace.repo):
-        return _Changes(stamps)
+        return _Touched(stamps)
     # What no tree could hold is looked at again, so that it is named again.
-    return _Changes(stamps, None, frozenset(changed | {item.path for item in built.tree.left_out}))
+    return _Touched(stamps, None, frozenset(changed | {item.path for item in built.tree.left_out}))
 
 
 def _remember(workspace: Workspace, rules: SnapshotRules, stamps: FileStamps, tree: Tree) -> None:

@@ -94,13 +94,13 @@ def test_a_tree_that_was_thrown_away_is_built_again(repo: UserRepo, data_dir: Pa
 
 def test_a_commit_is_the_one_that_git_would_make(repo: UserRepo, data_dir: Path) -> None:
     workspace = prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1")
-    kept = snapshot(workspace, "plan", 1, at=AT, message="What was wanted: größer", rules=DEFAULT_RULES)
+    plan = snapshot(workspace, "plan", 1, at=AT, message="What was wanted: größer", rules=DEFAULT_RULES)
     who = {f"GIT_{role}_{part}": text for role in ("AUTHOR", "COMMITTER") for part, text in _FACTS.items()}
-    words = ["git", "-C", str(workspace.root), "commit-tree", kept.tree_id, "-p", "HEAD", "-m"]
+    words = ["git", "-C", str(workspace.root), "commit-tree", plan.tree_id, "-p", "HEAD", "-m"]
     made = subprocess.run(
         [*words, "What was wanted: größer"], env={**os.environ, **who}, check=True, capture_output=True, text=True
     )
-    assert made.stdout.strip() == kept.commit
+    assert made.stdout.strip() == plan.commit
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 

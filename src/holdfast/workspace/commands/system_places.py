@@ -6,6 +6,7 @@ persona. Tools often lie in the user's home (pyenv, nvm, rustup, pipx); then the
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 SYSTEM_FOLDERS = (
@@ -63,6 +64,21 @@ def find_tools(search_path: str, *, home: Path, private: Sequence[Path]) -> list
     An installation is the folder around `bin`, and where a link in an entry leads to. One that holds a place in
     `private` (the home, the checkout, our data) is never returned, only the entry itself.
     """
+    stamps = tuple(_stamp_folder(word) for word in search_path.split(":"))
+    return list(_find_tools(search_path, home, tuple(private), stamps))
+
+
+def _stamp_folder(name: str) -> object:
+    """Return what tells that something was put into a folder of programs, or taken out."""
+    try:
+        found = Path(name).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+@lru_cache(maxsize=32)  # hundreds of links are followed, for every phase of every run
+def _find_tools(search_path: str, home: Path, private: tuple[Path, ...], _stamps: object) -> tuple[Path, ...]:
     never = (home, *private)
     found: list[Path] = []
     for word in search_path.split(":"):
@@ -71,7 +87,7 @@ def find_tools(search_path: str, *, home: Path, private: Sequence[Path]) -> list
             continue
         found += [place for place in _find_places(entry.resolve(), home, never) if place not in found]
     found = [place for place in found if not _is_system(place)]
-    return [place for place in found if not _is_below(place, [other for other in found if other != place])]
+    return tuple(place for place in found if not _is_below(place, [other for other in found if other != place]))
 
 
 def find_interpreters(folder: Path, *, home: Path, private: Sequence[Path]) -> Iterator[Path]:

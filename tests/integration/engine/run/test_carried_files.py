@@ -109,19 +109,26 @@ async def test_a_server_that_never_saw_the_worktree_shows_everything(world: Worl
 
 
 @on_sqlite
-async def test_a_run_done_elsewhere_is_merged_where_its_folder_is(world: World) -> None:
-    made = world.know(template("one", "two"))
+async def test_a_run_from_a_laptop_is_done_by_two_workers_and_merged_on_the_laptop(world: World) -> None:
+    made = world.know(template("one", phase("two", risk="high"), "three"))
     run_id = await world.engine(edit, **CARRIED).create(made, repo_path=world.repo)
-    there = other(world)
+    first, second = other(world, "first"), other(world, "second")
     moved = world.folder / "away"
-    world.repo.rename(moved)  # the worker has no such folder
-    assert (await there.engine(edit, **CARRIED).resume(run_id)).state is RunStatus.COMPLETED
+    world.repo.rename(moved)  # the workers have no such folder
+    assert (await first.engine(edit, **CARRIED).resume(run_id)).state is RunStatus.PAUSED
+    [question] = world.events(run_id, "human.approval.requested")
+    await world.engine(edit, **CARRIED).decide(run_id, question.payload["approval_id"], "approve", by="me")
+    shutil.rmtree(first.data_dir)
+    assert (await second.engine(edit, **CARRIED).resume(run_id)).state is RunStatus.COMPLETED
+    places = [event.payload["place"] for event in world.events(run_id, "workspace.moved")]
     moved.rename(world.repo)
     config = load_config(data_dir=world.data_dir, **CARRIED)
     merged = await merge_run(world.db, config, run_id, MergeRequest())
-    assert merged["branch"] == "main"
-    assert (world.repo / "two.txt").read_text() == "by two\n"
-    await there.close()
+    assert (merged["branch"], len(places)) == ("main", 1)
+    for key in ("one", "two", "three"):
+        assert (world.repo / f"{key}.txt").read_text() == f"by {key}\n"
+    await first.close()
+    await second.close()
 
 
 @on_sqlite

@@ -106,13 +106,13 @@ class Stage:
 
     def _git(self) -> Scene:
         """Git stands still in the middle of its work on the run's files."""
-        slow = self._stack.enter_context(SlowGit(self._world.folder / "slow", "write-tree", self._monkeypatch))
+        slow = self._stack.enter_context(SlowGit(self._world.folder / "slow", "ls-files", self._monkeypatch))
         server = self._serve(Hangs())
         return Scene(ServedEngine(self._world, server), slow.is_reached)
 
     def _stubborn_git(self) -> Scene:
         slow = self._stack.enter_context(
-            SlowGit(self._world.folder / "slow", "write-tree", self._monkeypatch, ignores="TERM")
+            SlowGit(self._world.folder / "slow", "ls-files", self._monkeypatch, ignores="TERM")
         )
         server = self._serve(Hangs())
         return Scene(ServedEngine(self._world, server), slow.is_reached)
