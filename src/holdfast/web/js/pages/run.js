@@ -278,8 +278,8 @@ class RunView {
 
 	#drawTabs() {
 		const counts = { artifacts: new Set(this.run.artifacts.map((each) => each.phase_key)).size, events: this.events.length };
-		// A number that grows with every event is changed in place: to draw the tabs anew costs more than the event.
-		if (!this.#isNew("tabs", this.#tabName, counts.artifacts, counts.events > 0, this.isOver)) {
+		// A number that grows with every event is changed in place, as long as it is as wide: to draw the tabs anew costs more.
+		if (!this.#isNew("tabs", this.#tabName, counts.artifacts, count(counts.events || "").length, this.isOver)) {
 			const number = this.tabs.querySelector("[data-tab=events] .n");
 			const text = count(counts.events);
 			if (number && number.textContent !== text) number.textContent = text;
