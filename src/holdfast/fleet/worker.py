@@ -81,6 +81,8 @@ class Worker:
         self._open: dict[str, Drive] = {}
         self._reasons: dict[str, str] = {}
         self._crowded: set[str] = set()
+        self._crowded_before: set[str] = set()
+        """Those of the look before: while a look is under way, they wait as they did."""
         self._not_before: dict[str, float] = {}
         self._back_off_s: dict[str, float] = {}
         self._background: list[asyncio.Task[None]] = []
@@ -164,7 +166,7 @@ class Worker:
     def find_reason(self, run_id: str) -> str | None:
         """Tell why a run that should go on does not, as far as this worker knows."""
         self._end_holds()
-        if run_id in self._crowded:
+        if run_id in self._crowded | self._crowded_before:
             return f"This server works on {self._options.slots} runs already, its limit."
         return self._reasons.get(run_id)
 
@@ -183,12 +185,12 @@ class Worker:
         return len(self._tasks)
 
     def count_waiting(self) -> int:
-        return len(self._reasons) + len(self._crowded)
+        return len(self._reasons) + len(self._crowded | self._crowded_before)
 
     # -- runs ---------------------------------------------------------------------------------------------------------
 
     def list_passed_over(self) -> Set[str]:
-        self._crowded.clear()
+        self._crowded_before, self._crowded = self._crowded, set()
         self._end_holds()
         return {*self._tasks, *self._not_before}
 
@@ -206,6 +208,7 @@ class Worker:
             self._crowded.add(run_id)
             return None
         self._crowded.discard(run_id)
+        self._crowded_before.discard(run_id)
         self._tasks[run_id] = task = asyncio.create_task(self._drive(run_id), name=f"holdfast-run-{run_id}")
         task.add_done_callback(self._end_drive)
         return task

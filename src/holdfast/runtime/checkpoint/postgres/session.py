@@ -155,7 +155,7 @@ class Session:
         self._on_loss = on_loss
         self._connection: Connection | None = None
         self._used_at = 0.0
-        self._is_given_back = False
+        self._is_idle = False
         self.is_closed = False
         self.lock = threading.RLock()
 
@@ -196,7 +196,7 @@ class Session:
             raise StoreUnreadable(f"The store {self._target.label} is closed.", hint="Open a new one.")
         if self._connection is None:
             self._connection = connect(self._target, self._lease_s)
-        self._used_at, self._is_given_back = time.monotonic(), False
+        self._used_at, self._is_idle = time.monotonic(), False
         return self._connection
 
     def _clean_up(self, connection: Connection) -> None:
@@ -209,7 +209,7 @@ class Session:
 
     def is_usable(self) -> bool:
         """Return true unless the connection was lost, or never opened; one that was given back can be opened again."""
-        return self._is_given_back if self._connection is None else not self._connection.closed
+        return self._is_idle if self._connection is None else not self._connection.closed
 
     def drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -229,7 +229,7 @@ class Session:
         """Close the connection if it was not used for so long; the next use opens another."""
         if self.is_usable() and time.monotonic() - self._used_at >= idle_s:
             self.drop_unused()
-            self._is_given_back = self._connection is None
+            self._is_idle = self._connection is None
 
     def close(self, *, is_waiting: bool = True) -> None:
         """Close the connection; one that another thread uses is waited for, or left for that thread to drop."""
