@@ -67,6 +67,24 @@ def test_money_is_shown_by_day_workflow_persona_and_model(spender: Served, open_
     expect(page.get_by_role("heading", name="The last 30 days")).to_be_visible()
 
 
+def test_a_run_shows_apart_what_was_perhaps_paid_and_for_which_calls(spender: Served, open_page: OpenPage) -> None:
+    run_id = spender.start_run("plain", title="Cut off")
+    spender.wait_for(run_id, "completed")
+    with sqlite3.connect(spender.folder / "data" / "holdfast.db", timeout=30) as connection:
+        connection.execute(
+            "INSERT INTO ledger (id, run_id, phase_key, step_key, state, amount_micros, model, day, created_at) "
+            "VALUES ('f00dfeed99', ?, 'draft', 'draft/1/turn1/m7', 'reserved', 300000, '<b>m</b>', '2026-01-01', 'x')",
+            (run_id,),
+        )
+
+    page = open_page(spender, f"/runs/{run_id}/cost")
+
+    table = page.get_by_role("region", name="Calls that were perhaps paid")
+    expect(table).to_contain_text("draft/1/turn1/m7<b>m</b>$0.30f00dfeed")
+    expect(table).to_contain_text(f"holdfast budget {run_id[:8]} --settle NAME=USD")
+    expect(page.locator(".cost-figures")).to_contain_text("Perhaps paid$0.30")
+
+
 def test_old_figures_stay_when_new_ones_cannot_be_had(spender: Served, open_page: OpenPage) -> None:
     page = open_page(spender, "/budget")
     expect(page.get_by_role("meter")).to_be_visible()
