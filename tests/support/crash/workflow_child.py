@@ -18,7 +18,7 @@ from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability
 from holdfast.config import load_config
 from holdfast.engine import WorkflowEngine
-from holdfast.engine.conversation.journal import phase_message_event
+from holdfast.engine.conversation.journal import message_event, to_phase_message
 from holdfast.engine.phase import attempt, commands, person_messages
 from holdfast.engine.phase import commands as engine_commands
 from holdfast.engine.run import carrier, stop, workspace
@@ -157,7 +157,7 @@ async def go_on(url: str, folder: Path, dies_at: int | None, *, is_carried: bool
         if state is None:
             options: dict[str, Any] = {"requirements_md": REQUIREMENTS, "budget_usd": 5}
             start = engine.create if is_carried else engine.run
-            message = phase_message_event(RUN_ID, WORDS, content="", phase="build", by="ann")
+            message = to_phase_message(message_event(RUN_ID, WORDS, by="ann"), "build")
             then = {"then": [message]} if is_carried else {}
             await start(workflow(), repo_path=folder / "repo", pre_allocated_run_id=RUN_ID, **options, **then)
         else:
