@@ -40,7 +40,7 @@ from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
 
 _T = TypeVar("_T")
-_IDLE_S = 10.0  # to open one again takes some 10 ms
+_IDLE_S = 10.0  # the next use opens one again
 _stores: "weakref.WeakSet[PostgresCheckpointer]" = weakref.WeakSet()
 _keep_alive: list[Any] = []
 
