@@ -15,6 +15,8 @@ from tests.support import progress_limit as progress
 from tests.support.engine_processes import Zygote
 from tests.support.postgres_server import fresh_schema, running_server
 
+from holdfast.runtime.clock import set_right
+
 
 def _keep_compiled_modules() -> None:
     """Where Python is told to write no bytecode, every process would compile the agent framework anew: for seconds."""
@@ -43,6 +45,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup() -> Iterator[None]:
+    set_right(0.0)  # what a test with a wrong clock and Postgres has left in this process
     with progress.watch.armed():
         yield
 

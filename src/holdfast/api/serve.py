@@ -24,7 +24,15 @@ _STREAM_GRACE_S = 3  # for requests under way; streams are ended before, and the
 
 
 class GracefulServer(uvicorn.Server):
-    """Ends the streams first when it is told to stop."""
+    """Announces itself when signals reach it, and ends the streams first when it is told to stop."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], object] = lambda: None) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._announce()  # not before: Ctrl-C from somebody who read it would meet a loop that is half made
+        await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Streams have no end of their own; waiting for them would use up the time that the runs need.
@@ -50,15 +58,18 @@ def run_server(
     app = create_app(config, options=replace(options, allowed_hosts=names))
     listening = _listen(host, port)
     here = f"http://{_reachable(name_in_url)}:{listening.getsockname()[1]}/"
-    say(f"holdfast serves {here}")
-    link = here
-    if options.has_auth:
-        code = app.state.access.links.create(Identity(_user(), Role.ADMIN))
-        link = f"{here}login?code={code}"
-        say(f"Log in once, within 15 minutes: {link}")
-    if opens_browser:
-        webbrowser.open(link)
-    GracefulServer(to_uvicorn(app)).run(sockets=[listening])
+
+    def announce() -> None:
+        say(f"holdfast serves {here}")
+        link = here
+        if options.has_auth:
+            code = app.state.access.links.create(Identity(_user(), Role.ADMIN))
+            link = f"{here}login?code={code}"
+            say(f"Log in once, within 15 minutes: {link}")
+        if opens_browser:
+            webbrowser.open(link)
+
+    GracefulServer(to_uvicorn(app), announce).run(sockets=[listening])
 
 
 def to_uvicorn(app: FastAPI) -> uvicorn.Config:

@@ -59,6 +59,8 @@ class History:
     """What the last saved files do not hold, and why."""
     started_from: dict[str, str] = field(default_factory=dict)
     """The files from which the last attempt of each phase started."""
+    open_phases: set[str] = field(default_factory=set)
+    """The phases whose last attempt has not ended."""
     failed: set[str] = field(default_factory=set)
     """The phases that failed for good since a person last retried the run."""
 
@@ -149,6 +151,7 @@ class _HistoryFold(EventFold):
         # The new attempt has its files; what it was to start from is used up, and so is the failure before it.
         history.restore_to.pop(phase, None)
         history.failed.discard(phase)
+        history.open_phases.add(phase)
         if tree := find_tree(event):
             history.started_from[phase] = tree
             # Only the first attempt starts from accepted files; a later one may find what those before it left.
@@ -156,6 +159,7 @@ class _HistoryFold(EventFold):
 
     def _fail_phase(self, event: Event) -> None:
         phase = _to_phase(event)
+        self._history.open_phases.discard(phase)
         if event.payload.get("is_retried"):  # by the engine itself; a person has no part in it
             self._history.failures[phase] += 1
         else:
@@ -165,10 +169,13 @@ class _HistoryFold(EventFold):
             self._history.failures[phase] = 0
 
     def _complete_phase(self, event: Event) -> None:
-        self._history.failures[_to_phase(event)] = 0
+        phase = _to_phase(event)
+        self._history.open_phases.discard(phase)
+        self._history.failures[phase] = 0
 
     def _reopen_phase(self, event: Event) -> None:
         history, phase = self._history, _to_phase(event)
+        history.open_phases.discard(phase)
         reason = event.payload.get("reason")
         if reason in ("changes", "run_changed", "files_restored"):
             history.failures[phase] = 0

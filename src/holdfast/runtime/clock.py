@@ -1,6 +1,5 @@
 """The clock of flows: what time it is, and how one waits for a time. A test may put another in its place."""
 
-import asyncio
 import contextlib
 import math
 import time
@@ -19,6 +18,8 @@ class FlowClock:
 
     async def sleep_until(self, epoch_s: float, *, at_most_s: float = math.inf) -> None:
         """Wait for a moment; if the clock is set back meanwhile, no longer than was ever meant."""
+        import asyncio  # commands that only look at the time do without
+
         latest = time.monotonic() + at_most_s
         while (left_s := min(epoch_s - self.now(), latest - time.monotonic())) > 0:  # noqa: ASYNC110 - waits for a time
             await asyncio.sleep(min(left_s, _MAX_NAP_S))

@@ -9,7 +9,7 @@ from tests.acceptance.cli.conftest import Command, Done
 
 from holdfast.runtime.events import Event
 
-RUN_KEYS = {"run_id", "state", "phases", "cost_usd", "simulated_usd", "final_report_path", "error"}
+RUN_KEYS = {"run_id", "state", "phases", "cost_usd", "perhaps_paid_usd", "simulated_usd", "final_report_path", "error"}
 
 
 def test_a_whole_run_with_yes_and_everything_one_can_look_at(start: Command, holdfast: Command, repo: Path) -> None:

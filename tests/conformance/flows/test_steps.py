@@ -18,6 +18,7 @@ from tests.support.stores import finish
 from holdfast import Context, Done, HoldfastError, NotDone, RunPaused, decide, run_flow, step_key
 from holdfast.errors import Nondeterminism, PayloadInvalid, StepFailed, ToolOutcomeUnknown
 from holdfast.runtime.checkpoint import InMemoryCheckpointer
+from holdfast.runtime.clock import FlowClock, use_clock
 
 
 def broken() -> RuntimeError:
@@ -481,11 +482,12 @@ asyncio.run(run_flow(flow, run_id="r", store=store))
     async def flow(ctx: Context) -> None:
         await ctx.step("a", call, retries=2, backoff_s=0)
 
-    with pytest.MonkeyPatch.context() as patch:
-        now = time.time
-        patch.setattr(time, "time", lambda: now() + 100)
-        with pytest.raises(ValueError, match="try 3"):
-            await run_flow(flow, run_id="r", store=disk_flows.named)
+    class Later(FlowClock):
+        def now(self) -> float:
+            return super().now() + 100
+
+    with use_clock(Later()), pytest.raises(ValueError, match="try 3"):
+        await run_flow(flow, run_id="r", store=disk_flows.named)
     assert calls == 2
 
 

@@ -69,3 +69,15 @@ def test_money_that_was_reserved_and_not_settled_is_found_by_its_step() -> None:
 
     assert known.reservations == {"m1": "b"}
     assert (known.raised_micros["plan"], known.accepts_drift) == (70, True)
+
+
+def test_phases_that_were_under_way_are_known_to_who_takes_the_run_over() -> None:
+    known = history(
+        started(1, "t1"),
+        ("phase.started", "docs/1", {"phase": "docs", "attempt_no": 1}),
+        ("phase.started", "tests/1", {"phase": "tests", "attempt_no": 1}),
+        ("phase.completed", "docs/1", {"phase": "docs"}),
+        ("phase.failed", "plan/1", {"phase": "plan", "is_retried": True}),
+    )
+
+    assert known.open_phases == {"tests"}

@@ -33,7 +33,7 @@ class FileCarrier:
         self._last_number = max((pack.number for pack in self._packs), default=0)
         self._pending: dict[int, tuple[PackLabel, bool]] = {}
         self._starts = set(scope.history.started_from.values()) | set(scope.history.accepted_tree.values())
-        self._open: set[str] = set()
+        self._open = set(scope.history.open_phases)
 
     async def make_rows(self, events: Sequence[Event]) -> Sequence[Statement]:
         """Pack what these events name and no pack has yet."""

@@ -211,8 +211,9 @@ async def test_what_is_written_after_the_end_is_told_before_it_is_called_done(
 
 async def test_what_waits_for_a_client_is_sent_together_and_not_in_pieces_too_large(api: Api) -> None:
     run_id = await api.start(workflow="asking-notes")
-    head = (await api.wait_for(run_id, "paused"))["seq"]
+    await api.wait_for(run_id, "paused")
     server = await api.app.state.holder.get()
+    head = (await server.journal.read(run_id))[-1].seq
     stream = server.run_streams.follow(run_id, head, idle_s=0.05)
     assert await anext(stream) == b": still here\n\n"
     for number in range(40):
@@ -233,8 +234,9 @@ async def test_what_waits_for_a_client_is_sent_together_and_not_in_pieces_too_la
 
 async def test_a_quiet_stream_says_that_it_lives(api: Api) -> None:
     run_id = await api.start(workflow="asking-notes")
-    head = (await api.wait_for(run_id, "paused"))["seq"]
+    await api.wait_for(run_id, "paused")
     server = await api.app.state.holder.get()
+    head = (await server.journal.read(run_id))[-1].seq
     stream = server.run_streams.follow(run_id, head, idle_s=0.01)
 
     first, second = await anext(stream), await anext(stream)

@@ -32,6 +32,7 @@ from holdfast.runtime.checkpoint import PostgresCheckpointer
 from holdfast.runtime.checkpoint.base import Append, Statement, prepare
 from holdfast.runtime.checkpoint.postgres import schema
 from holdfast.runtime.events import create_event
+from holdfast.runtime.flow_filter import FlowFilter
 
 Sql = Callable[..., list[tuple[object, ...]]]
 OpenStore = Callable[..., PostgresCheckpointer]
@@ -207,6 +208,7 @@ def test_a_kill_while_the_store_is_created_leaves_nothing(place: Place, sql: Sql
 DIES_CREATING = """
 import os, signal, sys
 from holdfast.runtime import flow_rows
+from holdfast.runtime.flow_filter import FlowFilter
 from holdfast.runtime.checkpoint import PostgresCheckpointer
 from holdfast.runtime.checkpoint.postgres import schema
 
@@ -503,8 +505,8 @@ def test_flows_of_an_earlier_version_are_in_the_index_after_opening(url: str) ->
 
     store = PostgresCheckpointer(url)
 
-    (row,) = flow_rows.read_rows(store)
+    (row,) = flow_rows.read_page(store, FlowFilter(), limit=10)
     assert (row.run_id, row.flow, row.status, row.created_at, row.is_driven) == ("flow", "order", "running", 12.5, True)
     store.delete_run("flow")
-    assert flow_rows.read_rows(store) == []
+    assert flow_rows.read_page(store, FlowFilter(), limit=10) == []
     store.close()

@@ -17,6 +17,7 @@ from holdfast.runtime.checkpoint import SQLiteCheckpointer
 from holdfast.runtime.checkpoint.base import Append, prepare
 from holdfast.runtime.checkpoint.hash_chain import Head, extend, genesis
 from holdfast.runtime.checkpoint.sqlite.schema import UPGRADES, VERSION, read_version
+from holdfast.runtime.flow_filter import FlowFilter
 from holdfast.runtime.state import RunState
 
 
@@ -137,7 +138,7 @@ def test_flows_of_an_earlier_version_are_in_the_index_after_opening(tmp_path: Pa
 
     store = SQLiteCheckpointer(path)
 
-    (row,) = flow_rows.read_rows(store)
+    (row,) = flow_rows.read_page(store, FlowFilter(), limit=10)
     assert (row.run_id, row.flow, row.status, row.created_at, row.is_driven) == ("flow", "order", "running", 12.5, True)
     store.delete_run("flow")
-    assert flow_rows.read_rows(store) == []
+    assert flow_rows.read_page(store, FlowFilter(), limit=10) == []
