@@ -123,7 +123,7 @@ def test_a_fork_begins_before_a_phase_and_opens(served: Served, open_page: OpenP
     expect(page.get_by_role("heading", name="No changes")).to_be_visible()
     served.wait_for(other, "completed")
     page.goto(f"{served.url}/compare?runs={run_id},{other}")
-    page.locator("summary").filter(has_text="final").press("Enter")
+    page.locator("summary").filter(has_text="final").first.press("Enter")
     expect(page.locator("details tr.add").first).to_be_visible()
     check_access(page)
 

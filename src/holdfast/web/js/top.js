@@ -8,11 +8,21 @@ import { keys, navigate, setCount } from "./router.js";
 
 const HALF_MOON = "M8 1a7 7 0 1 0 0 14A7 7 0 0 0 8 1zm0 1.8v10.4A5.2 5.2 0 0 1 8 2.8z";
 
+const labelOf = (element) => element.getAttribute("aria-label") ?? element.textContent;
+let drawn = "";
+
+// What waits is asked for every now and then: an open menu and the focus outlive it.
 export function drawTop() {
 	const { length } = toYours(waiting.items);
 	setCount(length);
+	const stamp = [length, session.isKnown, session.name, session.role].join(" ");
+	if (stamp === drawn) return;
+	drawn = stamp;
+	const top = document.getElementById("top-end");
+	const isOpen = top.querySelector(".menu[open]") !== null;
+	const focused = top.contains(document.activeElement) ? labelOf(document.activeElement) : null;
 	fill(
-		document.getElementById("top-end"),
+		top,
 		length > 0 && h("a.needs-you", { href: "/inbox" }, h("span.mark.tone-waiting", shape("waiting")), length, h("span.words", " waiting for you")),
 		session.isKnown && newRunLink(),
 		h(
@@ -20,8 +30,9 @@ export function drawTop() {
 			{ type: "button", "aria-label": "Switch between light and dark", title: "Light or dark", onclick: switchTheme },
 			icon(HALF_MOON, { width: 16, height: 16 }),
 		),
-		session.isKnown && userMenu(),
+		session.isKnown && userMenu(isOpen),
 	);
+	if (focused !== null) [...top.querySelectorAll("a, button, summary")].find((each) => labelOf(each) === focused)?.focus();
 }
 
 function newRunLink() {
@@ -30,7 +41,7 @@ function newRunLink() {
 	return h("a.button.main", { href: "/new" }, "New run");
 }
 
-function userMenu() {
+function userMenu(isOpen) {
 	const { name, role } = session;
 	const act = (label, onclick) => h("button", { type: "button", onclick }, label);
 	const list = h(
@@ -44,7 +55,7 @@ function userMenu() {
 		act("Keys", showHelp),
 		act("Log out", logOut),
 	);
-	return h("details.menu", h("summary.button.plain", { "aria-label": `You: ${name}` }, h("span.clip.foreign.who", name)), list);
+	return h("details.menu", { open: isOpen }, h("summary.button.plain", { "aria-label": `You: ${name}` }, h("span.clip.foreign.who", name)), list);
 }
 
 document.addEventListener("click", (event) => closeMenus(event.target));
