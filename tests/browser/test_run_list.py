@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 from sqlalchemy import insert
 from tests.browser.conftest import OpenPage
 from tests.browser.test_everyone import HOSTILE, Shoot, check_access
 from tests.support.browser_world import Served
+from tests.support.progress_limit import wait_until
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import LedgerRow, RunRow, WorkflowTemplateRow
@@ -86,6 +87,28 @@ def test_the_list_is_ordered_by_cost_over_all_its_pages(listed: Served, open_pag
     page.evaluate("scrollTo(0, 0)")
     page.get_by_role("button", name="Cost").press("Enter")
     expect(rows.first).to_contain_text("No. 0")
+
+
+def test_an_answer_to_other_filters_is_not_shown(listed: Served, open_page: OpenPage) -> None:
+    page = open_page(listed, "/?repo=srv")
+    rows = page.locator(".runs tbody tr:not(.spacer)")
+    expect(rows.first).to_contain_text("No. 0")
+    late: list[Route] = []
+    page.route(re.compile(r"/api/runs\?.*person=ana"), lambda route: late.append(route))
+    started_by = page.get_by_label("Started by")
+    started_by.fill("ana")
+    started_by.press("Enter")
+    wait_until(lambda: page.evaluate("1") and late, "the first answer is asked for")
+    started_by.fill("ben")
+    started_by.press("Enter")
+    expect(rows.first).not_to_contain_text("No. 0")
+
+    for route in late:
+        with page.expect_response(re.compile("person=ana")):
+            route.continue_()
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
+
+    expect(rows.first).not_to_contain_text("No. 0")
 
 
 def test_a_stretch_of_the_plot_filters_and_its_dots_are_reached_by_keys(listed: Served, open_page: OpenPage) -> None:

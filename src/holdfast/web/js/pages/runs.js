@@ -140,14 +140,14 @@ class RunsView {
 	}
 
 	async load() {
-		const asked = this.query;
+		const query = this.query;
 		try {
 			const page = await this.#fetchFirst();
-			if (asked !== this.query) return; // an answer to other filters; theirs is on its way
+			if (query !== this.query) return; // an answer to other filters; theirs is on its way
 			this.#list.reset(page);
 			fill(this.trouble);
 		} catch (error) {
-			if (this.signal.aborted || asked !== this.query) return;
+			if (this.signal.aborted || query !== this.query) return;
 			// What was there stays; without anything the whole place says what is wrong.
 			if (this.#list.items.length) fill(this.trouble, problemNote(error));
 			else fill(this.after, problemState(error, () => this.load()));
@@ -171,14 +171,14 @@ class RunsView {
 	async #loadMore() {
 		if (this.#isLoadingMore || !this.#list.cursor) return;
 		this.#isLoadingMore = true;
-		const asked = this.query;
+		const query = this.query;
 		try {
 			const page = await this.#fetch(this.#list.cursor);
-			if (asked !== this.query) return;
+			if (query !== this.query) return;
 			this.#list.append(page);
 			this.#drawRows();
 		} catch (error) {
-			if (!this.signal.aborted && asked === this.query) fill(this.after, problemNote(error));
+			if (!this.signal.aborted && query === this.query) fill(this.after, problemNote(error));
 		} finally {
 			this.#isLoadingMore = false;
 		}
@@ -198,12 +198,12 @@ class RunsView {
 	}
 
 	async #refresh() {
-		const asked = this.query;
+		const query = this.query;
 		try {
 			const isStale = this.#isStale;
 			this.#isStale = false;
 			const page = await (isStale ? this.#fetchFirst() : this.#fetch());
-			if (asked !== this.query) return;
+			if (query !== this.query) return;
 			// Only of the newest is it known that what is new comes first; another order is read anew where nobody is.
 			const isTop = scrollY < 40 && !this.body.contains(document.activeElement);
 			if (!this.#order) this.#list.refresh(page);
