@@ -25,7 +25,7 @@ def test_a_server_on_one_machine_is_the_worker_itself(served: Served, open_page:
     page = open_page(served, "/")
     page.get_by_label("You:").click()
     served.wait_for(served.start_run("asking", title="Waits"), "paused")
-    expect(page.get_by_role("link", name="waiting for you")).to_be_visible()
+    expect(page.locator(".needs-you")).to_be_visible()
     page.get_by_role("link", name="Workers").click()  # of a menu that stays open when the number beside it changes
 
     row = page.get_by_role("row").filter(has_text="Takes runs.")

@@ -85,7 +85,7 @@ export function ask({ title, body, label, kind = "main", act, cancel = "Cancel" 
 		fill(trouble);
 		try {
 			result = (await act?.(new FormData(form), key)) ?? true;
-			dialog.close();
+			end();
 		} catch (error) {
 			fill(trouble, problemNote(error));
 		}
@@ -94,17 +94,21 @@ export function ask({ title, body, label, kind = "main", act, cancel = "Cancel" 
 		event.preventDefault();
 		busy(confirm ?? form, submit);
 	};
-	const buttons = h("div.buttons.end", button(cancel, () => dialog.close(), { kind: "plain" }), confirm);
+	const buttons = h("div.buttons.end", button(cancel, () => end(), { kind: "plain" }), confirm);
 	const form = h("form", { method: "dialog", onsubmit }, h("h2", { id: "dialog-title" }, title), body, trouble, buttons);
 	const dialog = h("dialog.dialog", { "aria-labelledby": "dialog-title" }, form);
+	let resolve;
+	// At once, not with the event that follows it: a press on what opened the dialog would fall in between.
+	const end = () => {
+		dialog.close();
+		dialog.remove();
+		resolve(result);
+	};
+	dialog.onclose = end;
+	dialog.oncancel = end;
 	document.body.append(dialog);
 	dialog.showModal();
-	return new Promise((resolve) => {
-		dialog.onclose = () => {
-			dialog.remove();
-			resolve(result);
-		};
-	});
+	return new Promise((settle) => (resolve = settle));
 }
 
 export const loading = (what = "Loading…") => h("p.loading", { "aria-busy": "true" }, what);
