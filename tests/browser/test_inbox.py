@@ -104,3 +104,6 @@ def test_new_ones_are_notified_if_that_is_allowed(inbox: Served, open_page: Open
 
     wait_until(lambda: page.evaluate("window.notices.length > 0"), "a notice is shown")
     assert page.evaluate("window.notices") == ["Approve “draft”?"]
+    with inbox.client() as client:
+        assert client.post(f"/api/runs/{run_id}/abort", json={}).is_success
+    inbox.wait_for(run_id, "cancelled")
