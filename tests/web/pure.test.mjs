@@ -178,7 +178,7 @@ test("a flow's run is told from what the server knows of it", () => {
 
   const step = { key: "g1.2/charge", lane: "g1.2", type: "step", attempts: 2, result: null, wake_at: null };
   const times = { started_at: "2026-11-18T00:00:00Z", ended_at: "2026-11-18T00:00:02Z", retry_at: null };
-  const failed = toStepRow({ ...step, ...times, state: "failed", error: { type: "OSError", message: "gone" } });
+  const failed = toStepRow({ ...step, ...times, state: "failed", error: { type: "builtins.OSError", message: "gone" } });
   assert.deepEqual([failed.depth, failed.value, failed.isFailed, failed.took], [1, "OSError: gone", true, "2.0 s"]);
   const retried = toStepRow({ ...step, ...times, state: "waiting", ended_at: null, retry_at: "2026-11-18T00:01:00Z", error: null });
   assert.deepEqual([retried.state, retried.nextAt, retried.took], ["to be retried", "2026-11-18T00:01:00Z", ""]);

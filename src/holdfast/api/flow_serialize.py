@@ -9,6 +9,7 @@ from holdfast.enums import Role, RunStatus
 from holdfast.persistence.flow_listings import to_time
 from holdfast.presentation.flow_run import (
     FlowQuestion,
+    describe_failure,
     describe_flow_now,
     describe_flow_question,
     list_flow_answers,
@@ -84,7 +85,7 @@ def to_flow_detail(
 def _describe(row: FlowRow, fields: Mapping[str, Any], error: Mapping[str, Any] | None) -> StatusLine:
     text = f"{sentence_case(fields['now'] or row.status)}."
     if error:
-        text = f"It failed: {error.get('type')}: {error.get('message')}"
+        text = f"It failed: {describe_failure(error)}"
     is_waiting = row.status == RunStatus.RUNNING and fields["now"] != "runs"
     tone = "waiting" if is_waiting else _TONES.get(row.status, "idle")
     return StatusLine(tone, f"{text} {fields['waiting_for']}" if fields["waiting_for"] else text, fields["updated_at"])

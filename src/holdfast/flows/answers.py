@@ -1,14 +1,22 @@
-"""Answers from outside a run: approve, settle an unknown outcome, cancel. Safe beside a live owner and each other."""
+"""What is done to a run from outside: approve, settle, cancel, delete. Safe beside a live owner and each other."""
 
 from typing import Any
 
 from holdfast.enums import ApprovalDecisionAction, RunStatus
-from holdfast.errors import ApprovalNotFound, ConfigInvalid, RunAlreadyTerminal, RunBusy, RunNotFound, SequenceConflict
+from holdfast.errors import (
+    ApprovalNotFound,
+    ConfigInvalid,
+    RunAlreadyTerminal,
+    RunBusy,
+    RunNotFound,
+    RunNotInState,
+    SequenceConflict,
+)
 from holdfast.runtime import flow_rows
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.flow_rows import rows_of
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.jsondata import to_json, to_json_as_is
 from holdfast.runtime.records import Record, Records
 from holdfast.runtime.stores import StoreLike, open_journal
 
@@ -94,6 +102,43 @@ async def cancel_in_journal(journal: Journal, run_id: str, *, reason: str = "", 
         return True
     finally:
         await journal.release(claim)
+
+
+async def delete_in_journal(journal: Journal, run_id: str) -> int:
+    """Delete a run that is over, whole or not at all, and return about how many bytes it took.
+
+    Raises `RunBusy`, `RunNotInState` while it is not over or a run that began it may still ask for its result.
+    """
+    row = await journal.query(lambda store: flow_rows.read_row(store, run_id))
+    try:
+        claim = await journal.claim(run_id)
+    except RunBusy as error:
+        raise RunBusy(
+            f"Run {run_id} is being driven.", hint="Cancel it first: holdfast abort", run_id=run_id
+        ) from error
+    try:
+        events = await journal.read(run_id)
+        status = Records(events).status
+        if not (isinstance(status, RunStatus) and status.is_terminal):
+            raise RunNotInState(
+                f"Run {run_id} is {status}, not over.", hint=f"Cancel it first: holdfast abort {run_id}"
+            )
+        if row is not None and row.parent_run_id and not await _is_ended(journal, row.parent_run_id):
+            raise RunNotInState(
+                f"Run {row.parent_run_id} began run {run_id} and is not over: it would do it again.",
+                hint="Delete it when that run is over.",
+            )
+        await journal.delete(claim)
+        # crash: the journal and its row go in one transaction; before it the run is whole.
+        return sum(len(to_json_as_is(event.to_dict())) for event in events)
+    finally:
+        await journal.release(claim)
+
+
+async def _is_ended(journal: Journal, run_id: str) -> bool:
+    """Tell whether nobody will go on with a run: it is over, or is not there."""
+    row = await journal.query(lambda store: flow_rows.read_row(store, run_id))
+    return row is None or RunStatus(row.status).is_terminal
 
 
 async def _cancel_child(journal: Journal, run_id: str, *, reason: str, by: str) -> bool:

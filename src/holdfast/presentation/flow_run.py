@@ -202,3 +202,8 @@ def list_flow_answers(question: FlowQuestion) -> dict[str, tuple[str, str]]:
         "reject": ("Reject", "The flow's own code decides what follows; if it handles no rejection, the run fails."),
         "abort": ("Cancel the run", "The run is cancelled; what it has begun to undo is undone."),
     }
+
+
+def describe_failure(error: Mapping[str, Any]) -> str:
+    """Say with which exception a flow or a step ended, as Python prints it: the class, then its message."""
+    return f"{str(error.get('type')).removeprefix('builtins.')}: {error.get('message')}"

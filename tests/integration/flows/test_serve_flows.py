@@ -14,7 +14,7 @@ import pytest
 from tests.support.progress_limit import wait_until
 from typer.testing import CliRunner
 
-from holdfast import start_flow
+from holdfast import Context, run_flow, start_flow
 from holdfast.cli.app import app
 from holdfast.errors import ConfigInvalid
 
@@ -111,6 +111,9 @@ def test_the_commands_work_on_a_store_that_only_flows_have_written(tmp_path: Pat
     call("approve", "two:ship", "--comment", "go", "--store", store)
     assert "answered by" in call("runs", "events", "two", "--store", store)
     assert "cancelled" in call("abort", "one", "--store", store)
+    with pytest.raises(ValueError, match="none left"):
+        asyncio.run(run_flow(_fail, run_id="three", store=store))
+    assert "  ValueError: none left" in call("runs", "show", "three", "--store", store)
     refused = CliRunner().invoke(app, ["runs", "list", "--store", str(tmp_path / "none.db")])
     assert isinstance(refused.exception, ConfigInvalid)
     assert not (tmp_path / "none.db").exists()
@@ -131,10 +134,14 @@ def test_a_flow_is_resumed_and_deleted_by_commands(tmp_path: Path, monkeypatch: 
 
 
 async def _pause(store: str) -> None:
-    from holdfast import Context, RunPaused, run_flow
+    from holdfast import RunPaused
 
     async def order(ctx: Context, number: int) -> None:
         await ctx.approval("ship", show={"number": number})
 
     with pytest.raises(RunPaused):
         await run_flow(order, 2, run_id="two", store=store)
+
+
+async def _fail(_ctx: Context) -> None:
+    raise ValueError("none left")

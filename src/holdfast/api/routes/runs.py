@@ -34,6 +34,7 @@ from holdfast.engine.retention.cleanup import Skipped, remove_runs
 from holdfast.engine.run.load import get_run
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunBusy, RunNotInState, UnmergedResult
+from holdfast.flows.answers import delete_in_journal
 from holdfast.persistence.listings import RunFilter
 from holdfast.persistence.run_order import ListOrder
 from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent
@@ -158,8 +159,11 @@ async def delete(
 ) -> DeletedRun:
     """Delete the journal, rows, files and refs of a run that is over. Branches of the user's are not touched.
 
-    Refused while someone works on it, while it is not over, and if another run was forked from it.
+    Refused while someone works on it, while it is not over, if another run was forked from it, and while the flow that
+    began it is not over.
     """
+    if await find_flow(server, run_id) is not None:
+        return DeletedRun(run_id=run_id, size_bytes=await delete_in_journal(server.journal, run_id))
     stored = await get_run(server.db, run_id)
     done = await server.tasks.run_shielded(
         remove_runs(server.db, server.config, [stored.run.id], now=datetime.now(UTC), can_lose_unmerged=unmerged)

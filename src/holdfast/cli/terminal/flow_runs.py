@@ -32,7 +32,7 @@ def to_json_facts(row: dict[str, Any], view: "FlowView") -> dict[str, Any]:
 
 def show_flow(row: dict[str, Any], view: "FlowView") -> None:
     """Print a flow run: its call, its steps in order, what it waits for and how it ended."""
-    from holdfast.presentation.flow_run import describe_flow_now
+    from holdfast.presentation.flow_run import describe_failure, describe_flow_now
 
     is_stopped = row["state"] == RunStatus.RUNNING and not row["is_driven"]
     state = f"{row['state']}{f' ({describe_flow_now(row)})' if is_stopped or row['waits_for'] else ''}"
@@ -48,7 +48,7 @@ def show_flow(row: dict[str, Any], view: "FlowView") -> None:
     if view.result is not None:
         print_text(f"\n  returned {_short(view.result)}")
     if view.error:
-        print_text(f"\n  {plain(str(view.error.get('type')))}: {plain(str(view.error.get('message')))}")
+        print_text(f"\n  {plain(describe_failure(view.error))}")
     for question in view.questions:
         print_question(row["run_id"], question.key, question.about, question.show)
 

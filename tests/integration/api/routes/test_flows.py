@@ -205,6 +205,33 @@ async def test_a_flow_is_cancelled_like_a_run_and_knows_no_other_verb(api: Api) 
     assert (await api.viewer.get("/api/approvals")).json()["items"] == []
 
 
+async def parent(ctx: Context) -> Any:
+    await ctx.run_flow(child)
+    return await ctx.approval("ship")
+
+
+async def child(ctx: Context) -> str:
+    return await ctx.step("charge", lambda: "charged")
+
+
+async def test_a_flow_that_is_over_is_deleted_but_not_below_one_that_goes_on(api: Api) -> None:
+    with pytest.raises(RunPaused):
+        await run_flow(parent, run_id="whole", store=store_of(api))
+    inner = next(run for run in await read_all(api) if run != "whole")
+
+    for run_id, reason in (("whole", "not over"), (inner, "began")):
+        refused = await api.admin.delete(f"/api/runs/{quote(run_id, safe='')}")
+        assert (refused.status_code, refused.json()["code"]) == (409, "run_not_in_state")
+        assert reason in refused.json()["detail"]
+    assert (await api.operator.delete("/api/runs/whole")).status_code == 403
+    await api.operator.post("/api/runs/whole/abort", json={})
+    for run_id in (inner, "whole"):
+        answer = await api.admin.delete(f"/api/runs/{quote(run_id, safe='')}")
+        assert (answer.status_code, answer.json()["run_id"]) == (200, run_id)
+        assert answer.json()["size_bytes"] > 100
+    assert await read_all(api) == []
+
+
 async def test_a_failed_flow_is_in_the_inbox_and_a_damaged_one_hides_no_other(api: Api) -> None:
     async def broken(ctx: Context) -> None:
         await ctx.step("try", lambda: 1 / 0)

@@ -27,7 +27,7 @@ async def test_wrong_schedules_and_limits_are_refused_and_nothing_is_written(api
     assert (await api.viewer.get("/api/schedules")).json()["items"] == []
     assert (await api.viewer.get("/api/limits")).json() == {"items": [], "differences": []}
     assert (await api.operator.post("/api/runs", json=api.body(queue="gpu"))).status_code == 422
-    assert (await api.admin.post("/api/workers/nobody/drain")).status_code == 404
+    assert (await api.admin.post("/api/workers/nobody/drain")).status_code == 422
 
 
 async def test_the_budget_page_says_the_limit_that_counts(api: Api) -> None:

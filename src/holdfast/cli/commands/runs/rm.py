@@ -9,15 +9,13 @@ from holdfast.cli.terminal.arguments import JSON, STORE, find_run_id, is_interac
 from holdfast.cli.terminal.cleanup import DRY_RUN, MANY, UNMERGED, run_cleanup, show_cleanup
 from holdfast.cli.terminal.output import EXIT_DONE, EXIT_FAILED, print_json, say
 from holdfast.cli.terminal.store import name_configured_store
-from holdfast.enums import RunStatus
-from holdfast.errors import HoldfastError, RunBusy, RunNotInState
+from holdfast.errors import HoldfastError
 from holdfast.persistence.flow_listings import find_flow_run
 
 if TYPE_CHECKING:
     from holdfast.config import Config
     from holdfast.engine.retention.cleanup import Cleanup, Tell
     from holdfast.persistence.db import Database
-    from holdfast.runtime.journal import Journal
 
 
 def remove(
@@ -76,35 +74,15 @@ def _is_confirmed(run_ids: list[str]) -> bool:
 
 async def _delete_flows(run_ids: list[str]) -> list[dict[str, Any]]:
     """Delete flow runs that are over, each whole or not at all; an `error` says why one was not."""
+    from holdfast.flows.answers import delete_in_journal
     from holdfast.runtime.stores import open_journal
 
     removed: list[dict[str, Any]] = []
     async with open_journal(name_configured_store()) as journal:
         for run_id in run_ids:
             try:
-                await _delete_flow(journal, run_id)
+                await delete_in_journal(journal, run_id)
                 removed.append({"run_id": run_id, "error": None})
             except HoldfastError as error:
                 removed.append({"run_id": run_id, "error": error.to_dict()})
     return removed
-
-
-async def _delete_flow(journal: "Journal", run_id: str) -> None:
-    from holdfast.runtime.records import Records
-
-    try:
-        claim = await journal.claim(run_id)
-    except RunBusy as error:
-        raise RunBusy(
-            f"Run {run_id} is being driven.", hint="Cancel it first: holdfast abort", run_id=run_id
-        ) from error
-    try:
-        status = Records(await journal.read(run_id)).status
-        if not (isinstance(status, RunStatus) and status.is_terminal):
-            raise RunNotInState(
-                f"Run {run_id} is {status}, not over.", hint=f"Cancel it first: holdfast abort {run_id}"
-            )
-        await journal.delete(claim)
-        # crash: the journal and its row go in one transaction; before it the run is whole.
-    finally:
-        await journal.release(claim)

@@ -19,6 +19,9 @@ export function describeCall({ flow, args = [], kwargs = {} }) {
 	return `${flow}(${[...args.map((value) => JSON.stringify(value)), ...named].join(", ")})`;
 }
 
+// As Python prints it.
+export const describeFailure = ({ type, message }) => `${String(type).replace(/^builtins\./, "")}: ${message}`;
+
 // The row of one step: what it is, how it stands, what came of it, and how long that took.
 export function toStepRow(step) {
 	const isFailed = step.error && ["failed", "waiting"].includes(step.state);
@@ -27,7 +30,7 @@ export function toStepRow(step) {
 		depth: step.lane === "main" ? 0 : step.lane.split("/").length,
 		type: step.type,
 		state: step.state === "waiting" && step.retry_at ? "to be retried" : step.state,
-		value: isFailed ? `${step.error.type}: ${step.error.message}` : step.result === null ? "" : toText(step.result),
+		value: isFailed ? describeFailure(step.error) : step.result === null ? "" : toText(step.result),
 		isFailed: Boolean(isFailed),
 		attempts: step.attempts,
 		nextAt: step.ended_at ? null : step.wake_at ?? step.retry_at,

@@ -2,7 +2,7 @@ import { flowUrl, getJson, runUrl, send, whyNot, withQuery } from "../api.js";
 import { firstLine } from "../format.js";
 import { h } from "../h.js";
 import { Throttle } from "../live.js";
-import { answersTo, describeCall, describeFlow, OVER, toStepRow, toText } from "../model/flow.js";
+import { answersTo, describeCall, describeFailure, describeFlow, OVER, toStepRow, toText } from "../model/flow.js";
 import { ask, button, empty, facts, field, kept, mark, note, pageHead, pairs, section, statusMark, table, time } from "../parts/ui.js";
 import { follow } from "../stream.js";
 
@@ -75,7 +75,7 @@ function drawRun(run, refresh) {
 		run.reason && note("waiting", run.reason),
 		...run.questions.map((question) => drawQuestion(run, question, refresh)),
 		drawFacts(run),
-		run.error && section("Error", h("div.code", `${run.error.type}: ${run.error.message}`)),
+		run.error && section("Error", h("div.code", describeFailure(run.error))),
 		run.state === "completed" && section("Result", h("div.code", toText(run.result))),
 		section("Timeline", run.steps.length ? drawSteps(run.steps) : h("p.soft", "Nothing is recorded yet.")),
 	];
