@@ -15,6 +15,7 @@ from tests.support.stores import DISK_KINDS, open_store
 
 RESULT = {"steps": [True, {"sent": 1}, True, 3, 4, "broken"]}
 SERVED = {"steps": ["reserved", True, 7, "careful", 2]}
+PLAIN = {"steps": [1, "careful", 2, 3, 4]}
 _MAX_PROCESSES = 8
 
 
@@ -78,6 +79,20 @@ def test_a_started_flow_of_decorated_steps_with_options_survives_a_kill_of_its_r
     assert effects["g1.2/careful"] == 1, run.explain("a step that was looked for was made again")
     assert set(effects.values()) <= {1, 2}, run.explain("more than the step in flight happened twice")
     assert len(open_store(kind, run.target).list_runs()) == 2, run.explain("a child was lost or doubled")
+
+
+@pytest.mark.parametrize(("kind", "point"), _cases("plain", 76, jsonl=66))
+def test_a_flow_without_async_survives_a_kill(kind: str, point: int, new_run: NewRun) -> None:
+    run = new_run(kind)
+
+    assert _finish(run, "plain", point) == {"result": PLAIN}, run.explain("the result differs")
+
+    _check_once(run)
+    effects = Counter(line["key"].rpartition(":")[2] for line in run.effects())
+    assert effects["careful"] == 1, run.explain("a step that was looked for was made again")
+    assert set(effects.values()) <= {1, 2}, run.explain("more than the step in flight happened twice")
+    used = {line["result"] for line in run.effects() if line["key"].endswith(":use")}
+    assert len(used) == 1, run.explain("the world has seen two values")
 
 
 @pytest.mark.parametrize(("kind", "point"), _cases("cancelled", 60))

@@ -1,5 +1,5 @@
-"""Flows that die: one with every operation beside steps, one that is cancelled with children and compensations, and one
-that a `Runtime` drives, of decorated steps with options."""
+"""Flows that die: one with every operation beside steps, one that is cancelled with children and compensations, one that
+a `Runtime` drives, of decorated steps with options, and one without `async`."""
 
 import asyncio
 import json
@@ -13,6 +13,7 @@ from holdfast import (
     EventTimeout,
     NotDone,
     Runtime,
+    SyncContext,
     cancel_flow,
     flow,
     run_flow,
@@ -71,6 +72,17 @@ class Errand:
         lanes = await ctx.gather(slow, careful, ctx.run_flow(self.child, 2))
         return {"steps": [reserved, refused, *lanes]}
 
+    def plain(self, ctx: SyncContext) -> dict[str, Any]:
+        """Make the calls of a flow without `async`, whose steps run in threads."""
+        first = ctx.step("first", self.act_in_thread, 1)
+        ctx.step("use", self.note, f"{ctx.now()} {ctx.random()}")
+        careful = ctx.step.options(on_unknown=self.look)("careful", self.note, "careful")
+        lanes = ctx.gather(
+            lambda: ctx.step("left", self.act_in_thread, 2), lambda: ctx.step("right", self.act_in_thread, 3)
+        )
+        ctx.sleep(0.01)
+        return {"steps": [first, careful, *lanes, ctx.run_flow(self.child, 4)]}
+
     async def child(self, ctx: Context, number: int) -> int:
         return len(await ctx.step("count", self.act, "x" * number))
 
@@ -92,6 +104,9 @@ class Errand:
     def act_in_thread(self, number: int) -> int:
         happen(self._effects, self._trace, f"in a thread {number}")
         return number
+
+    def note(self, what: str) -> str:
+        return happen(self._effects, self._trace, what)
 
     async def look(self, key: str) -> Done | NotDone:
         results = [line["result"] for line in map(json.loads, read_lines(self._effects)) if line["key"] == key]
@@ -121,7 +136,7 @@ async def run(job: Job, trace: Trace, store: Checkpointer) -> Any:
     errand = Errand(job, trace, store)
     if job.program == "served":
         return await _serve(errand, store, has_rows=job.kind != "jsonl")
-    chosen: Any = errand.flow if job.program == "errand" else errand.cancelled
+    chosen: Any = {"errand": errand.flow, "cancelled": errand.cancelled, "plain": errand.plain}[job.program]
     return await run_flow(chosen, run_id=RUN_ID, store=store)
 
 
