@@ -1,5 +1,5 @@
-"""Flows that die: one with every operation beside steps, one that is cancelled with children and compensations, one that
-a `Runtime` drives, of decorated steps with options, and one without `async`."""
+"""Flows that die: one with every operation beside steps, one that is cancelled with children and compensations, one
+that a `Runtime` drives, of decorated steps with options, and one without `async`."""
 
 import asyncio
 import json
