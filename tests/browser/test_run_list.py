@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Route, expect
@@ -118,11 +119,37 @@ def test_a_stretch_of_the_plot_filters_and_its_dots_are_reached_by_keys(listed: 
     plot.locator(".dot").first.focus()
     page.keyboard.press("ArrowLeft")
     expect(plot.locator(".dot").nth(1)).to_be_focused()
-    box = plot.bounding_box()
-    assert box is not None
+    box: Any = {}
+    wait_until(lambda: box.update(plot.bounding_box() or {}) or box, "the plot stands")  # it may be drawn anew now
     page.mouse.move(box["x"] + 60, box["y"] + 40)
     page.mouse.down()
     page.mouse.move(box["x"] + 400, box["y"] + 60)
+    page.mouse.up()
+    expect(page).to_have_url(re.compile("since=.*until="))
+
+
+def test_a_list_that_changes_leaves_the_focus_and_a_stretch_that_is_drawn(served: Served, open_page: OpenPage) -> None:
+    for _ in range(3):
+        served.wait_for(served.start_run("plain", title="Plotted"), "completed")
+    page = open_page(served)
+    dots = page.locator(".dots .dot")
+    expect(dots.nth(2)).to_be_visible()
+    page.evaluate("document.querySelector('.dots').dataset.before = 'this'")
+    dots.nth(1).focus()
+    focused = "document.activeElement.getAttribute('href')"
+    href = page.evaluate(focused)
+
+    served.wait_for(served.start_run("plain", title="Beside"), "completed")
+    expect(page.locator(".dots[data-before]")).to_have_count(0)
+    assert page.evaluate(focused) == href
+
+    box: Any = {}
+    wait_until(lambda: box.update(page.locator(".dots").bounding_box() or {}) or box, "the plot stands")
+    page.mouse.move(box["x"] + 60, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 400, box["y"] + 60)
+    served.wait_for(served.start_run("plain", title="Drawn beside"), "completed")
+    expect(page.locator(".runs tbody tr").filter(has_text="Drawn beside")).to_have_count(1)
     page.mouse.up()
     expect(page).to_have_url(re.compile("since=.*until="))
 

@@ -50,6 +50,13 @@ export function fill(element, ...children) {
 	return add(element, ...children);
 }
 
+// Fill it anew; whoever was at one of its links or buttons stays at the one of the same key, if it is still there.
+export function refill(element, keyOf, ...children) {
+	const key = element.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+	fill(element, ...children);
+	if (key !== null) [...element.querySelectorAll("a, button, summary")].find((each) => keyOf(each) === key)?.focus({ preventScroll: true });
+}
+
 // Make an element hold these nodes in this order, touching only what differs, so that focus and scroll stay.
 export function reconcile(parent, nodes) {
 	const wanted = new Set(nodes);

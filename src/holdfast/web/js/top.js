@@ -1,6 +1,6 @@
 import { loadSession, send, session, whyNot } from "./api.js";
 import { clock } from "./format.js";
-import { fill, h } from "./h.js";
+import { h, refill } from "./h.js";
 import { startWaiting, toYours, waiting } from "./live.js";
 import { openPalette } from "./palette.js";
 import { ask, icon, say, shape } from "./parts/ui.js";
@@ -20,9 +20,9 @@ export function drawTop() {
 	drawn = stamp;
 	const top = document.getElementById("top-end");
 	const isOpen = top.querySelector(".menu[open]") !== null;
-	const focused = top.contains(document.activeElement) ? labelOf(document.activeElement) : null;
-	fill(
+	refill(
 		top,
+		labelOf,
 		length > 0 && h("a.needs-you", { href: "/inbox" }, h("span.mark.tone-waiting", shape("waiting")), length, h("span.words", " waiting for you")),
 		session.isKnown && newRunLink(),
 		h(
@@ -32,7 +32,6 @@ export function drawTop() {
 		),
 		session.isKnown && userMenu(isOpen),
 	);
-	if (focused !== null) [...top.querySelectorAll("a, button, summary")].find((each) => labelOf(each) === focused)?.focus();
 }
 
 function newRunLink() {

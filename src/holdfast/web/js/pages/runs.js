@@ -1,9 +1,9 @@
 import { can, getJson, pageUrl, runUrl, send, whyNot, withQuery } from "../api.js";
 import { count, duration, firstLine, money, plural, tookSeconds, toStatus } from "../format.js";
-import { fill, h } from "../h.js";
+import { fill, h, refill } from "../h.js";
 import { isTurn, listen, Throttle, toYours, waiting } from "../live.js";
 import { RunList, stampOf } from "../model/run-list.js";
-import { dotPlot } from "../parts/dot-plot.js";
+import { dotPlot, isBrushed } from "../parts/dot-plot.js";
 import { ask, button, chip, chips, empty, field, loading, mark, options, pageHead, problemNote, problemState, say, searchBox, shape, statusMark, time } from "../parts/ui.js";
 import { WindowedRows } from "../parts/windowed.js";
 import { navigate, setQuery } from "../router.js";
@@ -269,9 +269,10 @@ class RunsView {
 			const number = h("span.n", count(state ? counts[state] ?? 0 : total));
 			const made = chip(state ? [shape(shapeName), word] : "All", chosen === state, () => setQuery({ state: chosen === state ? "" : state }), " ", number);
 			if (state) made.classList.add(`tone-${tone}`);
+			made.dataset.state = state;
 			return made;
 		};
-		fill(this.chips, ["", ...STATES.filter((state) => counts[state] || chosen === state)].map(stateChip));
+		refill(this.chips, (each) => each.dataset.state, ["", ...STATES.filter((state) => counts[state] || chosen === state)].map(stateChip));
 		const workflow = this.query.get("workflow") ?? "";
 		const names = [...new Set([...workflows, workflow])].filter(Boolean);
 		fill(this.workflow, options([["", "All workflows"], ...names.map((name) => [name])], workflow));
@@ -281,7 +282,9 @@ class RunsView {
 	#drawPlot() {
 		const runs = this.#list.items.slice(0, 200);
 		this.plot.hidden = runs.length < 3;
-		if (!this.plot.hidden) fill(this.plot, dotPlot(runs, this.plot.clientWidth || 600, (since, until) => setQuery({ since, until })));
+		if (this.plot.hidden || isBrushed(this.plot)) return;
+		const made = dotPlot(runs, this.plot.clientWidth || 600, (since, until) => setQuery({ since, until }));
+		refill(this.plot, (dot) => dot.getAttribute("href"), made);
 	}
 
 	#drawRows() {

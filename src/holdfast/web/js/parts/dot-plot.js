@@ -20,18 +20,24 @@ export function dotPlot(runs, width, onBrush) {
 	return made;
 }
 
+// While somebody draws across it nothing may take its place.
+export const isBrushed = (place) => place.querySelector(".dots.brushed") !== null;
+
 function brush(event, { made, chosen, width, toTime, onBrush }) {
 	const place = (each) => Math.min(width, Math.max(0, each.clientX - made.getBoundingClientRect().left - 46));
 	const start = place(event);
 	const stop = new AbortController();
+	made.classList.add("brushed");
 	const move = (next) => {
 		const [from, to] = [start, place(next)].sort((a, b) => a - b);
 		chosen.setAttribute("x", from);
 		chosen.setAttribute("width", to - from);
 	};
 	addEventListener("pointermove", move, { signal: stop.signal });
+	addEventListener("pointercancel", () => (stop.abort(), made.classList.remove("brushed")), { signal: stop.signal });
 	addEventListener("pointerup", (next) => {
 		stop.abort();
+		made.classList.remove("brushed");
 		const [from, to] = [start, place(next)].sort((a, b) => a - b);
 		// A click is for the dot under it.
 		if (to - from > 6) onBrush?.(...[from, to].map((x) => new Date(toTime(x)).toISOString()));
