@@ -129,16 +129,16 @@ test("the outcome of a call is read from its result", () => {
 });
 
 test("only a crash is an alarm", () => {
-  const told = (after, resolution) => {
+  const tonesAfter = (after, resolution) => {
     const activity = new Activity();
     activity.add({ seq: 1, ts: 1, kind: "run.resumed", lane_id: "main", payload: { after } });
     activity.add({ seq: 2, ts: 2, kind: "tool.unknown", lane_id: "plan/1", payload: { key: "plan/1/turn1", resolution } });
     return activity.entries.map((entry) => entry.tone);
   };
 
-  assert.deepEqual(told("paused", "rerun"), ["idle"]);
-  assert.deepEqual(told("running", "reattached"), ["idle", "idle"]);
-  assert.deepEqual(told("running", "ask"), ["idle", "waiting"]);
+  assert.deepEqual(tonesAfter("paused", "rerun"), ["idle"]);
+  assert.deepEqual(tonesAfter("running", "reattached"), ["idle", "idle"]);
+  assert.deepEqual(tonesAfter("running", "ask"), ["idle", "waiting"]);
 });
 
 test("markdown is blocks of text and never more than text", () => {
@@ -165,7 +165,7 @@ test("labels and signs along the time never lie on each other", () => {
 });
 
 test("a flow's run is told from what the server knows of it", () => {
-  const told = [
+  const descriptions = [
     { state: "completed" },
     { state: "pending" },
     { state: "paused", waits_for: "ship" },
@@ -173,7 +173,7 @@ test("a flow's run is told from what the server knows of it", () => {
     { state: "running", is_driven: false, wake_at: "2026-11-18T00:00:00Z" },
     { state: "running", is_driven: false },
   ].map(describeFlow);
-  assert.deepEqual(told, ["", "is to be started", "waits for ship", "runs", "sleeps", "interrupted"]);
+  assert.deepEqual(descriptions, ["", "is to be started", "waits for ship", "runs", "sleeps", "interrupted"]);
   assert.equal(describeCall({ flow: "order", args: [7, "x"], kwargs: { by: null } }), 'order(7, "x", by=null)');
 
   const step = { key: "g1.2/charge", lane: "g1.2", type: "step", attempts: 2, result: null, wake_at: null };

@@ -15,13 +15,13 @@ export const onSignedOut = { call: () => {} };
 export const OFFLINE = { code: "offline", title: "No connection", detail: "The server does not answer. Nothing is lost; what was acknowledged is kept." };
 
 async function request(method, path, { body, headers, signal, key } = {}) {
-	const asked = { method, headers: { Accept: "application/json", ...headers }, signal, credentials: "same-origin" };
+	const options = { method, headers: { Accept: "application/json", ...headers }, signal, credentials: "same-origin" };
 	if (body !== undefined) {
-		asked.headers["Content-Type"] = "application/json";
-		asked.body = JSON.stringify(body);
+		options.headers["Content-Type"] = "application/json";
+		options.body = JSON.stringify(body);
 	}
-	if (key) asked.headers["Idempotency-Key"] = key;
-	const response = await fetch(path, asked).catch((error) => {
+	if (key) options.headers["Idempotency-Key"] = key;
+	const response = await fetch(path, options).catch((error) => {
 		throw error.name === "AbortError" ? error : new ApiError(OFFLINE);
 	});
 	if (!response.ok) throw await toError(response);

@@ -59,8 +59,8 @@ export function refill(element, keyOf, ...children) {
 
 // Make an element hold these nodes in this order, touching only what differs, so that focus and scroll stay.
 export function reconcile(parent, nodes) {
-	const wanted = new Set(nodes);
-	for (const child of [...parent.childNodes]) if (!wanted.has(child)) child.remove();
+	const nodeSet = new Set(nodes);
+	for (const child of [...parent.childNodes]) if (!nodeSet.has(child)) child.remove();
 	let at = parent.firstChild;
 	for (const node of nodes) {
 		if (node === at) at = at.nextSibling;

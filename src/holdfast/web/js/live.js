@@ -20,7 +20,7 @@ export const liveness = {
 const listeners = new Set(); // { runId, onEvents, onJoined }
 let port = null;
 let isAway = false;
-let asked = null;
+let followedRunId = null;
 let hiding = 0;
 
 // Hear of events until `signal` ends it: of run `runId` whole, of all others `run_id`, `seq` and `kind`. After `onJoined`
@@ -36,12 +36,12 @@ export function listen({ runId = "", signal, onEvents, onJoined }) {
 }
 
 function tell() {
-	const wanted = isAway || !listeners.size ? null : ([...listeners].find((each) => each.runId)?.runId ?? "");
-	if (wanted === asked) return;
-	asked = wanted;
-	if (wanted === null) return port?.postMessage({ type: "leave" });
+	const runId = isAway || !listeners.size ? null : ([...listeners].find((each) => each.runId)?.runId ?? "");
+	if (runId === followedRunId) return;
+	followedRunId = runId;
+	if (runId === null) return port?.postMessage({ type: "leave" });
 	port ??= connect();
-	port.postMessage({ type: "follow", runId: wanted });
+	port.postMessage({ type: "follow", runId });
 }
 
 function connect() {
@@ -53,7 +53,7 @@ function connect() {
 	}
 	worker.onerror = () => {
 		port = connectHere(); // its file could not be had
-		if (asked !== null) port.postMessage({ type: "follow", runId: asked });
+		if (followedRunId !== null) port.postMessage({ type: "follow", runId: followedRunId });
 	};
 	worker.port.onmessage = hear;
 	return worker.port;
@@ -68,9 +68,9 @@ function connectHere() {
 }
 
 function hear({ data: { type, events, status } }) {
-	if (asked === null) return;
+	if (followedRunId === null) return;
 	if (type === "refused") {
-		asked = null;
+		followedRunId = null;
 		return status === 401 && onSignedOut.call();
 	}
 	liveness.set(type !== "lost");

@@ -10,7 +10,7 @@ const MOST = 12;
 
 export function openPalette() {
 	if (document.querySelector("dialog[open]")) return;
-	let [found, runs, at, asked] = [[], [], 0, 0];
+	let [found, runs, at, requestNumber] = [[], [], 0, 0];
 	const list = h("ul.palette-list", { role: "listbox", id: "palette-list", "aria-label": "Commands" });
 	const props = { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "palette-list", "aria-label": "Go to or do", placeholder: "A page, a command, the name of a run", autocomplete: "off" };
 	const input = h("input.input", { ...props, oninput: () => (draw(), search()), onkeydown: onKey });
@@ -33,9 +33,9 @@ export function openPalette() {
 	}
 
 	async function search() {
-		const [mine, text] = [++asked, input.value.trim()];
+		const [mine, text] = [++requestNumber, input.value.trim()];
 		const page = text ? await getJson(withQuery("/api/runs", { text, limit: 6 })).catch(() => ({ items: [] })) : { items: [] };
-		if (mine !== asked) return;
+		if (mine !== requestNumber) return;
 		runs = page.items.map((run) => ({ name: firstLine(run.heading), kind: toStatus(run.state, run.pause_reason).word, run: () => navigate(runUrl(run.run_id)) }));
 		draw();
 	}

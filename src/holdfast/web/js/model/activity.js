@@ -38,8 +38,8 @@ export class Activity {
 	#isAfterCrash = false;
 
 	add(event) {
-		const { kind, payload: given } = event;
-		const payload = given ?? {};
+		const { kind } = event;
+		const payload = event.payload ?? {};
 		const { result } = payload;
 		const tool = { type: "tool", name: str(payload.tool), args: payload.args };
 		switch (kind) {
@@ -85,8 +85,8 @@ export class Activity {
 	#keyed(event, { key }, facts) {
 		const known = this.#byKey.get(key);
 		if (known) {
-			const given = Object.entries(facts).filter(([, value]) => value !== undefined && value !== "");
-			return Object.assign(known, Object.fromEntries(given), { version: known.version + 1 });
+			const updates = Object.entries(facts).filter(([, value]) => value !== undefined && value !== "");
+			return Object.assign(known, Object.fromEntries(updates), { version: known.version + 1 });
 		}
 		const made = this.#push(event, facts);
 		this.#byKey.set(key, made);
@@ -164,13 +164,13 @@ export function outcomeOf(result) {
 	return message.status === "error" ? "failed" : "";
 }
 
-const TELLING = ["command", "file_path", "path", "pattern", "query", "url", "description"];
+const MAIN_ARGUMENTS = ["command", "file_path", "path", "pattern", "query", "url", "description"];
 
 // The first argument that tells something: a path, a command, a pattern.
 export function brief(args) {
 	if (typeof (args ?? "") !== "object") return firstLine(args, 100);
-	const told = TELLING.map((name) => args[name]).find(str) ?? Object.values(args).find((value) => typeof value === "string");
-	return firstLine(told ?? JSON.stringify(args), 100);
+	const text = MAIN_ARGUMENTS.map((name) => args[name]).find(str) ?? Object.values(args).find((value) => typeof value === "string");
+	return firstLine(text ?? JSON.stringify(args), 100);
 }
 
 // Phase and attempt from "plan/2/turn1", or from what the payload says.

@@ -18,12 +18,12 @@ export const routes = [
 
 // "/runs/:runId/:tab?" against "/runs/a%20b/events" gives { runId: "a b", tab: "events" }, or null.
 export function matchPath(pattern, path) {
-	const wanted = pattern.split("/").filter(Boolean);
-	const given = path.split("/").filter(Boolean);
-	if (given.length > wanted.length) return null;
+	const patternParts = pattern.split("/").filter(Boolean);
+	const pathParts = path.split("/").filter(Boolean);
+	if (pathParts.length > patternParts.length) return null;
 	const params = {};
-	for (const [index, part] of wanted.entries()) {
-		const text = given[index];
+	for (const [index, part] of patternParts.entries()) {
+		const text = pathParts[index];
 		if (text === undefined && part.endsWith("?")) continue;
 		if (text === undefined || (part !== text && !part.startsWith(":"))) return null;
 		if (part === text) continue;

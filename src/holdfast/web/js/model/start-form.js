@@ -16,9 +16,9 @@ export function toRequest(form) {
 
 // "2.50", "2,50" and "$2.50" are amounts; NaN is none; null is no limit of its own.
 export function toBudget(text) {
-	const given = text.trim().replace(/^\$\s*/, "").replace(/^(\d+),(\d{1,2})$/, "$1.$2");
-	if (!given) return null;
-	return /^\d+(\.\d+)?$/.test(given) ? Number(given) : Number.NaN;
+	const amount = text.trim().replace(/^\$\s*/, "").replace(/^(\d+),(\d{1,2})$/, "$1.$2");
+	if (!amount) return null;
+	return /^\d+(\.\d+)?$/.test(amount) ? Number(amount) : Number.NaN;
 }
 
 // What can be said without asking the server: `{ field: sentence }`.

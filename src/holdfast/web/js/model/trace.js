@@ -14,8 +14,8 @@ const KINDS = {
 // The rows of calls that fit, under their phases; `textOf(row)` is all that was said in a call, in lower case.
 export function filterRows(rows, { only, text, textOf }) {
 	if (!only && !text) return rows;
-	const wanted = text.trim().toLowerCase();
-	const fits = (row) => row.type === "step" && (KINDS[only]?.(row) ?? true) && (!wanted || textOf(row).includes(wanted));
+	const query = text.trim().toLowerCase();
+	const fits = (row) => row.type === "step" && (KINDS[only]?.(row) ?? true) && (!query || textOf(row).includes(query));
 	const found = [];
 	let phase = null;
 	for (const row of rows) {
