@@ -1,7 +1,7 @@
 import { getJson } from "../api.js";
 import { day as shortDay, money } from "../format.js";
 import { fill, h } from "../h.js";
-import { chips, empty, kept, pageHead, table } from "../parts/ui.js";
+import { chips, empty, liveContent, pageHead, table } from "../parts/ui.js";
 
 const RANGES = [7, 30, 90];
 
@@ -10,9 +10,9 @@ export const title = "Budget";
 export function render(main, { query, signal }) {
 	let range;
 	const ranges = chips("How many days");
-	const { element, refresh } = kept({ signal, load: () => getJson(`/api/budget?days=${range}`, signal), draw: (report) => draw(report, range) });
-	const update = ({ query: asked }) => {
-		range = RANGES.find((days) => String(days) === asked.get("days")) ?? 30;
+	const { element, refresh } = liveContent({ signal, load: () => getJson(`/api/budget?days=${range}`, signal), draw: (report) => draw(report, range) });
+	const update = (next) => {
+		range = RANGES.find((days) => String(days) === next.query.get("days")) ?? 30;
 		fill(ranges, RANGES.map((days) => h("a.chip", { href: `/budget?days=${days}`, "aria-current": days === range && "true" }, `${days} days`)));
 		refresh();
 		return true;
@@ -43,8 +43,8 @@ function draw(report, range) {
 const head = (text, ...amount) => h("div.page-head.flat", h("h2", text), h("p.big.num", amount));
 
 function today({ spent_today_usd: spent, day_limit_usd: limit, today: { tone, text } }) {
-	const told = `${money(spent)} of ${money(limit)}`;
-	const meter = { role: "meter", "aria-label": "Spent today", "aria-valuemin": 0, "aria-valuemax": limit, "aria-valuetext": told };
+	const valueText = `${money(spent)} of ${money(limit)}`;
+	const meter = { role: "meter", "aria-label": "Spent today", "aria-valuemin": 0, "aria-valuemax": limit, "aria-valuetext": valueText };
 	const width = `${Math.min(100, (spent / limit) * 100)}%`;
 	return h(
 		`section.card.padded.stack.tight.tone-${tone}`,
@@ -73,10 +73,10 @@ function bars({ days, lines_usd: lines, has_limit: hasLimit }, limit, width) {
 		const date = shortDay(`${day}T12:00:00Z`, Date.now());
 		const isOver = limit !== null && usd >= limit;
 		const high = Math.max(2, top + deep - y(usd));
-		const told = h("svg:title", `${date}: ${money(usd)}${isOver ? ", the limit was reached" : ""}`);
+		const tooltip = h("svg:title", `${date}: ${money(usd)}${isOver ? ", the limit was reached" : ""}`);
 		return h(
 			`svg:g.tone-${isOver ? "bad" : "busy"}`,
-			h("svg:rect.bar-hit", { x, y: top, width: step, height: deep }, told),
+			h("svg:rect.bar-hit", { x, y: top, width: step, height: deep }, tooltip),
 			usd > 0 && h("svg:rect.bar-fill", { x: x + step * 0.14, y: top + deep - high, width: step * 0.72, height: high, rx: Math.min(3, step * 0.2) }),
 			(days.length - 1 - index) % every === 0 && text(x + step / 2, top + deep + 18, "middle", date),
 		);

@@ -1,7 +1,7 @@
 import { getJson, runUrl, withQuery } from "../api.js";
 import { fill, h } from "../h.js";
 import { changesView, textDiff } from "../parts/diff-view.js";
-import { empty, kept, loading, mark, pageHead, problemState, scrollable, section } from "../parts/ui.js";
+import { empty, liveContent, loading, mark, pageHead, problemState, scrollable, section } from "../parts/ui.js";
 
 export const title = "Compare";
 
@@ -18,7 +18,7 @@ export async function render(main, { query, signal }) {
 	const changes = (more) => getJson(url("/changes", more), signal);
 	const load = () => getJson(url(""), signal);
 	const draw = (compared) => [sidesTable(compared), section("Artifacts", artifactList(compared.artifacts, changes)), section("Files", later(() => changes().then(changesView)))];
-	const { element, refresh } = kept({ signal, load, draw });
+	const { element, refresh } = liveContent({ signal, load, draw });
 	main.append(element);
 	return { update: (next) => next.query.get("runs") === query.get("runs"), loaded: refresh() };
 }

@@ -3,7 +3,7 @@ import { firstLine } from "../format.js";
 import { h } from "../h.js";
 import { Throttle } from "../live.js";
 import { answersTo, describeCall, describeFailure, describeFlow, OVER, toStepRow, toText } from "../model/flow.js";
-import { ask, button, empty, facts, field, kept, mark, note, pageHead, pairs, section, statusMark, table, time } from "../parts/ui.js";
+import { ask, button, empty, facts, field, liveContent, mark, note, pageHead, pairs, section, statusMark, table, time } from "../parts/ui.js";
 import { follow } from "../stream.js";
 
 const LOOK_EVERY_MS = 5000; // at the list; one run is followed
@@ -18,7 +18,7 @@ export async function render(main, { params: { runId }, query, signal }) {
 		seq = data.seq;
 		return runId ? drawRun(data, refresh) : drawList(data.items, query);
 	};
-	const { element, refresh } = kept({ signal, load: () => getJson(path, signal), draw });
+	const { element, refresh } = liveContent({ signal, load: () => getJson(path, signal), draw });
 	main.append(pageHead(runId ? "Flow" : title), element);
 	await refresh();
 	return { leave: runId ? followRun(runId, () => seq, refresh) : lookOften(refresh) };
@@ -115,11 +115,11 @@ function drawSteps(steps) {
 function drawQuestion(run, question, refresh) {
 	const why = whyNot("approver");
 	const answer = ([action, label], index) => button(label, () => askForComment(run, question, action, label, refresh), { kind: index === 0 ? "main" : "plain", why });
-	const asked = question.about === "outcome" ? `“${question.key}” was in flight when its process died.` : `“${question.key}” waits for you.`;
+	const heading = question.about === "outcome" ? `“${question.key}” was in flight when its process died.` : `“${question.key}” waits for you.`;
 	return h(
 		"section.card.padded.stack.tight",
 		{ "aria-label": `Question ${question.key}` },
-		h("h2.foreign", asked),
+		h("h2.foreign", heading),
 		question.show !== null && h("div.code", toText(question.show)),
 		facts(["since ", time(question.requested_at)]),
 		h("div.buttons", answersTo(question).map(answer)),

@@ -1,7 +1,7 @@
 import { can, getJson, loadSession, session, whyNot } from "../api.js";
 import { count, toStatus } from "../format.js";
 import { fill, h } from "../h.js";
-import { button, kept, mark, pageHead, pairs, section, statusMark, time } from "../parts/ui.js";
+import { button, liveContent, mark, pageHead, pairs, section, statusMark, time } from "../parts/ui.js";
 
 const STATES = { bad: ["bad", "does not work"], warning: ["waiting", "could be better"], good: ["good", "good"] };
 
@@ -11,8 +11,8 @@ export async function render(main, { signal }) {
 	const again = h("div");
 	main.append(pageHead(title, again));
 	if (!session.isKnown) await loadSession();
-	const isTold = can("operator");
-	const { element, refresh } = kept({ signal, load: () => getJson(isTold ? "/api/checks" : "/api/health", signal), draw: isTold ? draw : drawLittle });
+	const isOperator = can("operator");
+	const { element, refresh } = liveContent({ signal, load: () => getJson(isOperator ? "/api/checks" : "/api/health", signal), draw: isOperator ? draw : drawLittle });
 	fill(again, button("Check again", refresh));
 	main.append(element);
 	refresh();
@@ -48,8 +48,8 @@ function draw({ checks, server, verdict, checked_at: at }) {
 function list(checks) {
 	const item = ({ name, state, found, remedy }) => {
 		const [tone, word] = STATES[state];
-		const told = h("div.foreign", found, remedy && h("div.small.soft", remedy));
-		return h(`li.check.tone-${tone}`, h("div", mark(tone, name.replace("model: ", "")), h("span.unseen", ` ${word}: `)), told);
+		const detail = h("div.foreign", found, remedy && h("div.small.soft", remedy));
+		return h(`li.check.tone-${tone}`, h("div", mark(tone, name.replace("model: ", "")), h("span.unseen", ` ${word}: `)), detail);
 	};
 	return h("ul.card", checks.map(item));
 }

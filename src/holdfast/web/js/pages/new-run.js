@@ -114,7 +114,7 @@ async function open(place, form, { key, like, order, signal }) {
 	function drawPlan() {
 		const item = getItem();
 		if (!item) return fill(plan, h("p.soft", "Choose a workflow to see what it does."));
-		const { amount, told } = preview?.estimate ?? { amount: "–", told: "Choose a workflow to see what it may cost." };
+		const { amount, told: explanation } = preview?.estimate ?? { amount: "–", told: "Choose a workflow to see what it may cost." };
 		const limits = preview?.limits.notes.map(({ tone, text }) => h(`p.small.note.tone-${tone}`, text));
 		return fill(
 			plan,
@@ -122,7 +122,7 @@ async function open(place, form, { key, like, order, signal }) {
 			graph(item, { isDown: true }),
 			graphLegend(),
 			h("ul.bullets.small", item.outlook.cautions.map((text) => h("li.foreign", text))),
-			h("div.estimate.stack.tight", h("h2", "Estimate"), h("p.big.num", amount), h("p.small.soft.foreign", told), limits),
+			h("div.estimate.stack.tight", h("h2", "Estimate"), h("p.big.num", amount), h("p.small.soft.foreign", explanation), limits),
 		);
 	}
 
@@ -273,12 +273,12 @@ const toOptions = (values) => values?.map((value) => h("option", { value }));
 function repositoryFields(form, onChange) {
 	const [known, branches] = ["repositories", "branches"].map((id) => h("datalist", { id }));
 	const recent = h("div.chips");
-	const told = h("div.small", { "aria-live": "polite" });
+	const repositoryNote = h("div.small", { "aria-live": "polite" });
 	const input = (name, props) => {
 		const oninput = (event) => onChange({ [name]: event.target.value });
 		return h("input.mono", { value: form[name], autocomplete: "off", spellcheck: "false", oninput, ...props });
 	};
-	const path = checked("Repository", input("repo_path", { list: "repositories", placeholder: "/path/to/repository, or a URL" }), { after: [recent, known, told] });
+	const path = checked("Repository", input("repo_path", { list: "repositories", placeholder: "/path/to/repository, or a URL" }), { after: [recent, known, repositoryNote] });
 	const branch = checked("Start from branch", input("base_branch", { list: "branches", placeholder: "the one checked out" }), { after: branches });
 	function choose({ path: repoPath, base_branch: from }) {
 		path.control.value = repoPath;
@@ -297,7 +297,7 @@ function repositoryFields(form, onChange) {
 		},
 		drawFound(repository) {
 			fill(branches, toOptions(repository?.branches));
-			fill(told, repository && repositoryWords(repository));
+			fill(repositoryNote, repository && repositoryWords(repository));
 		},
 	};
 }
@@ -310,12 +310,12 @@ function repositoryWords({ found, unseen, uncommitted }) {
 const rolesField = (onOverride) =>
 	group("div", h("div.roles"), (roles, overrides) => roles.map((role) => roleField(role, overrides[role.role_id] ?? "", onOverride)));
 
-function roleField({ role_id: role, candidates, problem, explanation, reason, does }, wanted, onOverride) {
+function roleField({ role_id: role, candidates, problem, explanation, reason, does }, override, onOverride) {
 	const able = candidates.filter((each) => each.is_eligible);
 	const unable = candidates.filter((each) => !each.is_eligible);
-	const option = ({ name, is_eligible: isAble, label }) => h("option", { value: name, disabled: !isAble && name !== wanted, selected: name === wanted }, label);
+	const option = ({ name, is_eligible: isAble, label }) => h("option", { value: name, disabled: !isAble && name !== override, selected: name === override }, label);
 	const some = (label, all) => all.length > 0 && h("optgroup", { label }, all.map(option));
-	const first = h("option", { value: "", selected: !wanted }, able.length ? `${able[0].name} (chosen for you)` : "nobody can");
+	const first = h("option", { value: "", selected: !override }, able.length ? `${able[0].name} (chosen for you)` : "nobody can");
 	const onchange = () => onOverride(role, select.value);
 	const select = h("select", { id: `role-${role}`, onchange }, first, some("Can do it", able), some("Cannot do it now", unable));
 	const why = explanation && h("details.small.soft", h("summary", reason), h("p.foreign", `${explanation}.`));

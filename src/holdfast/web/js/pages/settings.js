@@ -1,6 +1,6 @@
 import { can, getJson, loadSession, send, session, whyNot } from "../api.js";
 import { fill, h } from "../h.js";
-import { ask, button, choice, empty, field, kept, mark, note, options, say, section, table, time } from "../parts/ui.js";
+import { ask, button, choice, empty, field, liveContent, mark, note, options, say, section, table, time } from "../parts/ui.js";
 import { logOut, setTheme } from "../top.js";
 
 const ROLES = {
@@ -35,7 +35,7 @@ function look() {
 
 function tokens(signal) {
 	const why = whyNot("admin");
-	const { element, refresh } = kept({ signal, load: () => getJson("/api/tokens", signal), draw: ({ items }) => list(items, refresh) });
+	const { element, refresh } = liveContent({ signal, load: () => getJson("/api/tokens", signal), draw: ({ items }) => list(items, refresh) });
 	if (can("admin")) refresh();
 	else fill(element, h("div.card", empty("Tokens are for admins", why)));
 	return h(
@@ -82,9 +82,9 @@ async function create(refresh) {
 	if (!made) return;
 	refresh();
 	const copied = h("span.soft.small", { role: "status" });
-	const shown = h("input.input.mono", { readonly: true, value: made.token, "aria-label": "The new token" });
+	const tokenField = h("input.input.mono", { readonly: true, value: made.token, "aria-label": "The new token" });
 	const copy = async () => {
-		shown.select();
+		tokenField.select();
 		fill(copied, await navigator.clipboard.writeText(made.token).then(() => "Copied", () => "Press Ctrl+C to copy it"));
 	};
 	await ask({
@@ -92,7 +92,7 @@ async function create(refresh) {
 		body: h(
 			"div.stack",
 			note("waiting", h("strong", "This is the only time it is shown.")),
-			shown,
+			tokenField,
 			h("div.buttons", button("Copy token", copy), copied),
 			h("p.small.soft", "Programs send it as “Authorization: Bearer …”."),
 		),
@@ -101,10 +101,10 @@ async function create(refresh) {
 }
 
 async function revoke(token, refresh) {
-	const told = "Whoever uses it is refused from now on, and every login that began with it ends.";
+	const warning = "Whoever uses it is refused from now on, and every login that began with it ends.";
 	const done = await ask({
 		title: `Revoke ${token.name}?`,
-		body: h("p", `${told} This cannot be taken back. What was done with it stays in the journal.`),
+		body: h("p", `${warning} This cannot be taken back. What was done with it stays in the journal.`),
 		label: "Revoke token",
 		kind: "bad main",
 		act: () => send("DELETE", `/api/tokens/${token.id}`),

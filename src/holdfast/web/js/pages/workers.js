@@ -1,6 +1,6 @@
 import { getJson, send, whyNot } from "../api.js";
 import { h } from "../h.js";
-import { ask, button, empty, kept, mark, pageHead, table, time } from "../parts/ui.js";
+import { ask, button, empty, liveContent, mark, pageHead, table, time } from "../parts/ui.js";
 
 const LOOK_EVERY_MS = 3000;
 const LEAD = "A worker takes runs that are due and drives so many at a time. When one falls silent, its runs go on elsewhere.";
@@ -8,7 +8,7 @@ const LEAD = "A worker takes runs that are due and drives so many at a time. Whe
 export const title = "Workers";
 
 export async function render(main, { signal }) {
-	const { element, refresh } = kept({ signal, load: () => getJson("/api/workers", signal), draw: (data) => draw(data, refresh) });
+	const { element, refresh } = liveContent({ signal, load: () => getJson("/api/workers", signal), draw: (data) => draw(data, refresh) });
 	main.append(pageHead(title), h("p.soft.lead", LEAD), element);
 	await refresh();
 	const timer = setInterval(() => document.hidden || refresh(), LOOK_EVERY_MS);

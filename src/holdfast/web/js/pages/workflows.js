@@ -2,7 +2,7 @@ import { getJson, runUrl, whyNot, withQuery } from "../api.js";
 import { duration, plural, toMs } from "../format.js";
 import { h } from "../h.js";
 import { graph, graphLegend } from "../parts/graph.js";
-import { button, empty, holds, kept, mark, note, notFound, pageHead, pairs, searchPage, section, statusMark, table, time } from "../parts/ui.js";
+import { button, empty, holds, liveContent, mark, note, notFound, pageHead, pairs, searchPage, section, statusMark, table, time } from "../parts/ui.js";
 import { navigate } from "../router.js";
 
 const SOURCES = { package: "comes with holdfast", user: "your own", repository: "of the repository" };
@@ -48,7 +48,7 @@ function renderOne(main, { params: { workflow: name }, signal, setTitle, setKeys
 	const start = () => navigate(withQuery("/new", { workflow: name }));
 	setTitle(name);
 	setKeys({ n: ["New run of this workflow", start] });
-	const { element, refresh } = kept({
+	const { element, refresh } = liveContent({
 		signal,
 		load: () => Promise.all([getAll(signal), getJson(withQuery("/api/runs", { workflow: name, limit: 10 }), signal)]),
 		draw: ([items, { items: runs }]) => {

@@ -60,16 +60,16 @@ function lineTable(rows, draw = lineRow, look = "") {
 	const watcher = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => (isIntersecting ? show(target) : hide(target))), { rootMargin: "600px" });
 	const blank = (height) => h("tr.spacer", { "aria-hidden": "true" }, h("td", { colspan: 4, style: { height: `${height}px` } }));
 	function show(body) {
-		if (body.isShown) return;
-		body.isShown = true;
+		if (body.hasLines) return;
+		body.hasLines = true;
 		fill(body, rows.slice(body.from, body.from + CHUNK).map(draw));
 	}
 	function hide(body) {
 		// What somebody writes or has selected stays.
-		if (!body.isShown || body.querySelector(".line-comment") || body.contains(document.activeElement) || !body.isConnected) return;
+		if (!body.hasLines || body.querySelector(".line-comment") || body.contains(document.activeElement) || !body.isConnected) return;
 		const height = body.getBoundingClientRect().height;
 		if (!height) return;
-		body.isShown = false;
+		body.hasLines = false;
 		fill(body, blank(height));
 	}
 	for (let from = 0; from < rows.length; from += CHUNK) {
@@ -85,15 +85,15 @@ function lineTable(rows, draw = lineRow, look = "") {
 
 // A line in pieces: what is coloured, what has changed in it, and how much of it is left out.
 function lineText({ text = "", marks = [], tokens = [] } = {}) {
-	const shown = text.slice(0, MAX_CHARS);
+	const visibleText = text.slice(0, MAX_CHARS);
 	const rest = text.length > MAX_CHARS && h("span.soft", ` … ${bytes(text.length - MAX_CHARS)} more in this line`);
-	if (!marks.length && !tokens.length) return [shown, rest];
-	const ends = [...new Set([0, shown.length, ...marks.flat(), ...tokens.flatMap(([from, to]) => [from, to])])].filter((end) => end <= shown.length).sort((a, b) => a - b);
+	if (!marks.length && !tokens.length) return [visibleText, rest];
+	const ends = [...new Set([0, visibleText.length, ...marks.flat(), ...tokens.flatMap(([from, to]) => [from, to])])].filter((end) => end <= visibleText.length).sort((a, b) => a - b);
 	const around = (spans, at) => spans.find(([from, to]) => from <= at && at < to);
 	const piece = (from, index) => {
 		if (index === ends.length - 1) return null;
 		const [kind, isMarked] = [around(tokens, from)?.[2], around(marks, from)];
-		const part = shown.slice(from, ends[index + 1]);
+		const part = visibleText.slice(from, ends[index + 1]);
 		return kind || isMarked ? h(isMarked ? "mark" : "span", { class: kind && `t-${kind}` }, part) : part;
 	};
 	return [ends.map(piece), rest];
@@ -102,7 +102,7 @@ function lineText({ text = "", marks = [], tokens = [] } = {}) {
 const lineRow = (line, path) => gap(line) ?? h(`tr.${line.type}`, h("td.ln", line.a), h("td.ln", number(line, line.b ?? line.a, path, line.b)), h("td.sign", SIGNS[line.type]), h("td.foreign", lineText(line)));
 
 function pairRow({ left, right }, path) {
-	const half = (line, shown, type = line?.type ?? "none") => [h(`td.ln.${type}`, shown), h(`td.foreign.${type}`, lineText(line))];
+	const half = (line, label, type = line?.type ?? "none") => [h(`td.ln.${type}`, label), h(`td.foreign.${type}`, lineText(line))];
 	return gap(left) ?? h("tr", half(left, left?.a), half(right, right?.b && number(right, right.b, path, right.b)));
 }
 

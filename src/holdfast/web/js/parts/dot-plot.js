@@ -57,13 +57,13 @@ function walk(event) {
 
 function dot({ run, x, y, seconds }) {
 	const { tone, shape, word } = toStatus(run.state, run.pause_reason);
-	const told = `${run.heading}: ${word.toLowerCase()}, ${duration(seconds)}, started ${ago(run.started_at ?? run.created_at, Date.now())}`;
+	const label = `${run.heading}: ${word.toLowerCase()}, ${duration(seconds)}, started ${ago(run.started_at ?? run.created_at, Date.now())}`;
 	return h(
 		`svg:a.dot.tone-${tone}`,
-		{ href: `/runs/${run.run_id}`, "aria-label": told, tabindex: "-1", transform: `translate(${x - 6} ${y - 6})` },
+		{ href: `/runs/${run.run_id}`, "aria-label": label, tabindex: "-1", transform: `translate(${x - 6} ${y - 6})` },
 		h("svg:rect.hit", { x: -4, y: -4, width: 20, height: 20 }),
 		h("svg:path", { d: SHAPES[shape], transform: "scale(.75)", "fill-rule": "evenodd" }),
-		h("svg:title", told),
+		h("svg:title", label),
 	);
 }
 

@@ -11,13 +11,13 @@ let ids = 0;
 export function completeFiles(control, getRepo) {
 	const id = `files-${++ids}`;
 	const list = h("ul.files-list.card", { role: "listbox", id, "aria-label": "Files", hidden: true });
-	let [found, at, timer, asked] = [[], 0, 0, 0];
+	let [found, at, timer, requestNumber] = [[], 0, 0, 0];
 	control.setAttribute("aria-autocomplete", "list");
 
 	const typed = () => MENTION.exec(control.value.slice(0, control.selectionStart));
 
 	function close() {
-		asked++;
+		requestNumber++;
 		list.hidden = true;
 		control.removeAttribute("aria-activedescendant");
 		control.removeAttribute("aria-controls");
@@ -32,10 +32,10 @@ export function completeFiles(control, getRepo) {
 	}
 
 	async function look() {
-		const [word, repo, mine] = [typed()?.[1], getRepo(), ++asked];
+		const [word, repo, mine] = [typed()?.[1], getRepo(), ++requestNumber];
 		if (word === undefined || !repo) return close();
 		const { paths } = await getJson(withQuery("/api/repositories/files", { repo_path: repo, text: word })).catch(() => ({ paths: [] }));
-		if (mine !== asked) return;
+		if (mine !== requestNumber) return;
 		[found, at] = [paths, 0];
 		if (!found.length) return close();
 		if (!list.isConnected) control.after(list);

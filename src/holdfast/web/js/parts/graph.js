@@ -33,8 +33,8 @@ function picture(phases, { nodes, edges, ...size }, href) {
 
 function toBox({ x, y }, phase, href) {
 	const { title, lines, role, risk, people } = phase;
-	const told = `${title}. Role ${role}, risk ${risk}. ${phase.approval}`;
-	const asked = h(
+	const label = `${title}. Role ${role}, risk ${risk}. ${phase.approval}`;
+	const approvalMark = h(
 		"svg:g.tone-waiting",
 		{ transform: `translate(${BOX.width - 22} 43)` },
 		h("svg:path.graph-asked", { d: SHAPES.waiting, "fill-rule": "evenodd" }),
@@ -42,13 +42,13 @@ function toBox({ x, y }, phase, href) {
 	);
 	return h(
 		`svg:${href ? "a" : "g"}.graph-node.tone-${phase.tone}`,
-		{ transform: `translate(${x} ${y})`, "aria-label": told, ...(href ? { href: href(phase) } : { role: "img" }) },
-		h("svg:title", told),
+		{ transform: `translate(${x} ${y})`, "aria-label": label, ...(href ? { href: href(phase) } : { role: "img" }) },
+		h("svg:title", label),
 		h("svg:rect.graph-box", { ...BOX, rx: 7 }),
 		h("svg:rect.graph-risk", { x: 5, y: 8, width: 4, height: BOX.height - 16, rx: 2 }),
 		lines.map((line, index) => h("svg:text.graph-title", { x: 18, y: (lines[1] ? 21 : 28) + index * 16 }, line)),
 		h("svg:text.graph-sub", { x: 18, y: 56 }, `${firstLine(role, 13)} · ${risk} risk`),
-		people > 0 && asked,
+		people > 0 && approvalMark,
 	);
 }
 

@@ -14,11 +14,11 @@ export function longText(text, { lines = 14, chars = 2400, className = "code", i
 	const put = isNumbered ? (piece) => addLines(place, piece) : (piece) => place.append(h("span", piece));
 	put(start);
 	if (!isCut) return place;
-	let shown = start.length;
-	const label = () => `Show ${shown > start.length ? "more" : "all"} (${bytes(text.length - shown)} more)`;
+	let end = start.length;
+	const label = () => `Show ${end > start.length ? "more" : "all"} (${bytes(text.length - end)} more)`;
 	const more = button(label(), () => {
-		put(text.slice(shown, (shown += PIECE)));
-		if (shown >= text.length) more.remove();
+		put(text.slice(end, (end += PIECE)));
+		if (end >= text.length) more.remove();
 		else more.textContent = label();
 	}, { kind: "tiny" });
 	return h("div.long", place, more);
@@ -84,10 +84,10 @@ export function jsonView(value, depth = 0) {
 	const entries = Object.entries(value);
 	if (!entries.length) return h("span.soft", isList ? "none" : "nothing");
 	if (depth > 5) return longText(JSON.stringify(value, null, 2));
-	const shown = entries.slice(0, MAX_ITEMS);
+	const visibleEntries = entries.slice(0, MAX_ITEMS);
 	const rest = entries.length > MAX_ITEMS && h("p.soft", `${plural(entries.length - MAX_ITEMS, "more entry", "more entries")}; the raw view has all.`);
-	if (isList) return [h("ul.json-list", shown.map(([, each]) => h("li", jsonView(each, depth + 1)))), rest];
-	return [h(`dl.json-map.depth-${Math.min(depth, 2)}`, shown.map(([name, each]) => [h("dt.foreign", title(name)), h("dd", jsonView(each, depth + 1))])), rest];
+	if (isList) return [h("ul.json-list", visibleEntries.map(([, each]) => h("li", jsonView(each, depth + 1)))), rest];
+	return [h(`dl.json-map.depth-${Math.min(depth, 2)}`, visibleEntries.map(([name, each]) => [h("dt.foreign", title(name)), h("dd", jsonView(each, depth + 1))])), rest];
 }
 
 function title(name) {

@@ -192,10 +192,10 @@ export const pairs = (items, tag = "dl.pairs") => h(tag, items.map(([name, value
 export const chip = (label, isPressed, onclick, ...more) => h("button.chip", { type: "button", "aria-pressed": String(isPressed), onclick }, label, more);
 export const chips = (label, ...children) => h("div.chips", { role: "group", "aria-label": label }, children);
 
-export const holds = (text, wanted) => (wanted ?? "").toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
+export const holds = (text, query) => (query ?? "").toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
 
 // Content that is loaded again without ever going away: old is better than empty, as long as it says so.
-export function kept({ load, draw, signal }) {
+export function liveContent({ load, draw, signal }) {
 	const trouble = h("div", { hidden: true });
 	const content = h("div.stack", loading());
 	let loadedAt = null;
@@ -211,8 +211,8 @@ export function kept({ load, draw, signal }) {
 			if (signal.aborted) return;
 			if (loadedAt === null) return void fill(content, problemState(error, refresh));
 			trouble.hidden = false;
-			const told = h("p", h("strong", `What you see is from ${clock(loadedAt)}. `), error.message);
-			fill(trouble, h("div.note.tone-waiting", { role: "status" }, told, button("Try again", refresh, { kind: "tiny" })));
+			const message = h("p", h("strong", `What you see is from ${clock(loadedAt)}. `), error.message);
+			fill(trouble, h("div.note.tone-waiting", { role: "status" }, message, button("Try again", refresh, { kind: "tiny" })));
 		} finally {
 			content.ariaBusy = null;
 		}
@@ -249,7 +249,7 @@ export function searchPage(main, { params, query, signal, setKeys }, { title, le
 	const input = searchBox(`Search ${title.toLowerCase()}`, { value: query.get("q") ?? "", oninput: () => setQuery({ q: input.value.trim() }) });
 	const list = h("div.stack");
 	const drawList = () => fill(list, draw(known, query));
-	const { element, refresh } = kept({ signal, load, draw: (data) => ((known = data), drawList()) });
+	const { element, refresh } = liveContent({ signal, load, draw: (data) => ((known = data), drawList()) });
 	setKeys({ "/": ["Search", (event) => (event.preventDefault(), input.focus())] });
 	add(main, pageHead(title, input), lead, element);
 	const update = (next) => {

@@ -10,9 +10,9 @@ export class WindowedRows {
 	#frame = 0;
 	#spacers;
 
-	constructor(body, { columns, signal, ...given }) {
+	constructor(body, { columns, signal, ...options }) {
 		this.#spacers = [0, 1].map(() => h("tr.spacer", { "aria-hidden": "true", hidden: true }, h("td", { colspan: columns })));
-		Object.assign(this, { body, ...given });
+		Object.assign(this, { body, ...options });
 		const later = () => {
 			this.#frame ||= requestAnimationFrame(() => {
 				this.#frame = 0;
@@ -26,14 +26,14 @@ export class WindowedRows {
 	update(count) {
 		this.#count = count;
 		const range = windowOf({ count, rowHeight: this.#height, ...this.#view() });
-		const kept = new Map();
+		const rows = new Map();
 		const nodes = [];
 		for (let index = range.first; index < range.last; index++) {
 			const row = this.#row(index);
-			kept.set(this.keyOf(index), row);
+			rows.set(this.keyOf(index), row);
 			nodes.push(row.node);
 		}
-		this.#rows = kept;
+		this.#rows = rows;
 		const [before, after] = this.#spacers;
 		for (const [spacer, height] of [[before, range.before], [after, range.after]]) {
 			spacer.firstChild.style.height = `${height}px`;
