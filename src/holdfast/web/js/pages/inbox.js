@@ -18,7 +18,7 @@ export function render(main, { query, signal, setKeys }) {
 	const head = pageHead(title, h("div.buttons", noticeButton()));
 	const view = h("div.split-view.inbox-view", list, place);
 	const rows = new Map();
-	let shown = null; // the item on the right, by its id
+	let currentId = null; // the item on the right, by its id
 	let isLed = false; // somebody has decided: what comes next gets the focus
 
 	const items = () => [...toYours(waiting.items), ...waiting.items.filter((item) => !item.is_yours)];
@@ -40,20 +40,20 @@ export function render(main, { query, signal, setKeys }) {
 		reconcile(list, made);
 		if (focused) list.querySelector(`[data-item="${CSS.escape(focused)}"]`)?.focus();
 		if (!chosen) {
-			shown = null;
+			currentId = null;
 			return void fill(place, waiting.isKnown ? empty("Nothing waits for you", "Decisions, runs that stopped or failed, and answers come here.") : loading());
 		}
-		if (shown !== idOf(chosen)) open(chosen);
+		if (currentId !== idOf(chosen)) open(chosen);
 	}
 
 	async function open(item) {
-		shown = idOf(item);
+		currentId = idOf(item);
 		try {
 			const detail = await getJson(`/api${runUrl(item.run_id)}`, signal);
-			if (shown !== idOf(item)) return;
+			if (currentId !== idOf(item)) return;
 			fill(place, drawItem(item, new ItemView(item, detail, { signal, refresh, place })));
 		} catch (error) {
-			if (signal.aborted || shown !== idOf(item)) return;
+			if (signal.aborted || currentId !== idOf(item)) return;
 			fill(place, problemState(error, () => open(item)));
 		}
 		if (isLed) lead();
@@ -74,7 +74,7 @@ export function render(main, { query, signal, setKeys }) {
 
 	function move(by) {
 		const all = items();
-		const at = all.findIndex((item) => idOf(item) === shown);
+		const at = all.findIndex((item) => idOf(item) === currentId);
 		const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
 		if (next) choose(next);
 	}
@@ -139,8 +139,8 @@ function drawItem(item, view) {
 		markSeen(item.run_id, item.until);
 		return view.refresh();
 	};
-	const told = h("p", h("span.foreign", view.run.telling.text));
-	const card = h("section.card.padded.stack.tight", h("h2", mark(item.mark.tone, item.question)), told, h("div.buttons", item.kind !== "flow" && actionBar(view), item.until && button("Looked at", look)));
+	const statusText = h("p", h("span.foreign", view.run.telling.text));
+	const card = h("section.card.padded.stack.tight", h("h2", mark(item.mark.tone, item.question)), statusText, h("div.buttons", item.kind !== "flow" && actionBar(view), item.until && button("Looked at", look)));
 	return h("div.stack.tight", head, why, card);
 }
 

@@ -186,13 +186,13 @@ class RunView {
 	}
 
 	#build() {
-		const parts = { title: "h1.foreign", buttons: "div.run-actions", status: "p", facts: "div.facts.small", wanted: "div", notices: "div" };
+		const parts = { title: "h1.foreign", buttons: "div.run-actions", status: "p", facts: "div.facts.small", requirements: "div", notices: "div" };
 		for (const [name, tag] of Object.entries({ ...parts, approvals: "div.stack", tabs: "nav.tabs", panel: "div.panel" })) this[name] = h(tag);
 		this.title.tabIndex = -1;
 		this.tabs.ariaLabel = "Parts of this run";
 		const where = { "aria-label": "Where you are" };
 		const crumbs = h("nav.crumbs.small", where, h("a", { href: "/" }, "Runs"), " › ", h("span.soft.mono", this.run.run_id.slice(0, 8)));
-		const head = h("div.run-head", crumbs, h("div.page-head", this.title, this.buttons), this.status, this.facts, this.wanted);
+		const head = h("div.run-head", crumbs, h("div.page-head", this.title, this.buttons), this.status, this.facts, this.requirements);
 		fill(this.main, head, this.notices, this.approvals, this.tabs, this.panel);
 		this.#draw();
 	}
@@ -212,7 +212,7 @@ class RunView {
 		this.setTitle(run.heading);
 		const isInMenu = this.buttons.contains(document.activeElement) && this.buttons.querySelector(".menu[open]");
 		if (!isInMenu && this.#isNew("actions", run.state, run.pause_reason, this.pending.length)) fill(this.buttons, actionBar(this));
-		this.#drawWanted();
+		this.#drawRequirements();
 		this.#drawApprovals();
 		this.#drawHead();
 		this.#drawTabs();
@@ -225,11 +225,11 @@ class RunView {
 	#drawHead() {
 		const { tone, text, since, call_since: call } = this.run.telling;
 		const age = call && Date.now() / 1000 - call;
-		const told = age > 5 ? text.replace(/\.$/, ` for ${duration(age)}.`) : text;
-		if (this.#isNew("head", tone, told, since)) {
+		const statusText = age > 5 ? text.replace(/\.$/, ` for ${duration(age)}.`) : text;
+		if (this.#isNew("head", tone, statusText, since)) {
 			const isFirst = !this.status.childElementCount;
 			if (this.#isNew("said", text.split(":")[0]) && !isFirst) say(text);
-			fill(this.status, mark(tone), h("span", h("span.foreign", told), since && h("span.soft", " ", time(since, { focusable: true }))));
+			fill(this.status, mark(tone), h("span", h("span.foreign", statusText), since && h("span.soft", " ", time(since, { focusable: true }))));
 			this.status.className = `run-status tone-${tone}`;
 		}
 		this.#drawFacts();
@@ -254,12 +254,12 @@ class RunView {
 		);
 	}
 
-	#drawWanted() {
+	#drawRequirements() {
 		const images = (this.run.images ?? []).map((name) => `- ${name}`).join("\n");
 		const text = [this.run.requirements_md?.trim(), images].filter(Boolean).join("\n\n");
-		if (!text || this.wanted.childElementCount) return;
+		if (!text || this.requirements.childElementCount) return;
 		if (!text.includes("\n") && firstLine(text, 120) === this.run.heading) return;
-		fill(this.wanted, h("details.wanted", h("summary.small", "What is wanted"), h("div.card.padded", markdown(text))));
+		fill(this.requirements, h("details.wanted", h("summary.small", "What is wanted"), h("div.card.padded", markdown(text))));
 	}
 
 	#drawApprovals() {

@@ -42,10 +42,10 @@ const choice = (label, why, act) =>
 
 const post = (view, verb, body, key) => send("POST", view.api(`/${verb}`), body, { key });
 
-const directly = (verb, told) => async (view) => {
+const directly = (verb, message) => async (view) => {
 	try {
 		await post(view, verb);
-		say(told);
+		say(message);
 	} catch (error) {
 		view.notice(error);
 	}
@@ -80,10 +80,10 @@ export const VERBS = {
 	},
 	retry(view) {
 		const failed = view.run.phases.find((phase) => phase.state === "failed");
-		const told = failed
+		const consequence = failed
 			? `Phase “${failed.key}” starts again as attempt ${failed.attempts + 1}. Completed phases are kept and not paid for again.`
 			: "It opens again where it failed. Completed phases are kept.";
-		return askAndPost(view, "retry", { title: "Retry this run?", body: h("p", told), label: "Retry" });
+		return askAndPost(view, "retry", { title: "Retry this run?", body: h("p", consequence), label: "Retry" });
 	},
 	top_up(view) {
 		const { budget_usd: budget, cost: spent } = view.run;

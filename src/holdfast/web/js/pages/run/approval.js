@@ -9,7 +9,7 @@ import { findingList, findingsOf } from "./results.js";
 
 export function approvalCard(approval, view) {
 	const { approval_id: id, first_by: first, digest, about, deadline_at: deadline, causes } = approval;
-	const shown = approval.shown ?? {};
+	const subject = approval.shown ?? {};
 	const url = `/api/approvals/${encodeURIComponent(id)}`;
 	const comment = h("textarea", { name: "comment", rows: "2", maxlength: "100000" });
 	const draft = keepDraft(comment, id);
@@ -38,11 +38,11 @@ export function approvalCard(approval, view) {
 		view.leadOn();
 	};
 
-	const byItself = deadline && `answered with ${shown.on_deadline ?? "reject"} by itself at ${clock(deadline)}`;
-	const told = facts(
+	const byItself = deadline && `answered with ${subject.on_deadline ?? "reject"} by itself at ${clock(deadline)}`;
+	const summary = facts(
 		approval.facts,
 		about !== "tool" && approval.reason && `Asked because ${approval.reason}`,
-		shown.artifact && h("code.foreign", String(shown.artifact)),
+		subject.artifact && h("code.foreign", String(subject.artifact)),
 		h("span", "asked ", time(approval.requested_at)),
 		byItself && h("span.mark.tone-waiting", { title: exact(deadline) }, byItself),
 	);
@@ -50,10 +50,10 @@ export function approvalCard(approval, view) {
 	return h(
 		"section.card.approval",
 		{ "aria-labelledby": `q-${id}` },
-		h("header", h("h2", { id: `q-${id}` }, mark("waiting"), approval.question), told),
+		h("header", h("h2", { id: `q-${id}` }, mark("waiting"), approval.question), summary),
 		h(
 			"div.approval-body",
-			(SUBJECTS[about] ?? SUBJECTS.phase)(approval, shown, view, url, edited),
+			(SUBJECTS[about] ?? SUBJECTS.phase)(approval, subject, view, url, edited),
 			h(
 				"div.approval-answer",
 				h("dl.causes", causes.map(({ label, text }) => [h("dt", label), h("dd", text)]), approval.call?.grant && [h("dt", "Allow for this run"), h("dd", approval.call.grant)]),
@@ -67,19 +67,19 @@ export function approvalCard(approval, view) {
 }
 
 const SUBJECTS = {
-	tool({ call, reason }, shown, _view, _url, edited) {
+	tool({ call, reason }, subject, _view, _url, edited) {
 		const facts = [call.folder && ["In", h("code.foreign", call.folder)], ["Asked because", reason], call.rule && ["Rule", h("code.foreign", call.rule)]];
-		return h("div.stack.tight", callSubject(call, shown), pairs(facts.filter(Boolean)), edited?.element);
+		return h("div.stack.tight", callSubject(call, subject), pairs(facts.filter(Boolean)), edited?.element);
 	},
-	approval({ shown }) {
-		return shown === null ? h("p.soft", "Nothing is shown with it.") : raw(shown, { lines: 30, chars: 6000 });
+	approval({ shown: subject }) {
+		return subject === null ? h("p.soft", "Nothing is shown with it.") : raw(subject, { lines: 30, chars: 6000 });
 	},
-	outcome({ call }, shown) {
-		const told = "It was in flight when its process died. Nobody but you can find out whether it had its effect.";
-		return h("div.stack.tight", h("p", told), callSubject(call, shown), call.line.startsWith("$ ") && pairs([["Tool", h("code.foreign", call.tool)]]));
+	outcome({ call }, subject) {
+		const explanation = "It was in flight when its process died. Nobody but you can find out whether it had its effect.";
+		return h("div.stack.tight", h("p", explanation), callSubject(call, subject), call.line.startsWith("$ ") && pairs([["Tool", h("code.foreign", call.tool)]]));
 	},
-	phase({ phase_key: key, attempt }, shown, view, url) {
-		const content = typeof shown.content === "string" ? shown.content : "";
+	phase({ phase_key: key, attempt }, subject, view, url) {
+		const content = typeof subject.content === "string" ? subject.content : "";
 		const place = h("div.approval-subject", { tabindex: "0", role: "region", "aria-label": "What is to be approved" });
 		const versions = view.run.artifacts.filter((each) => each.phase_key === key);
 		const before = versions.findLast((each) => each.attempt < attempt);
@@ -87,10 +87,10 @@ const SUBJECTS = {
 		const read = async () => documentView(await getJson(`${url}/document`, view.signal));
 		const modes = [
 			["Read it", read],
-			shown.diff && ["Files", async () => changesView(await get("of=files"))],
+			subject.diff && ["Files", async () => changesView(await get("of=files"))],
 			before && [`Compare with attempt ${before.attempt}`, async () => textDiff(await get(`since=${before.attempt}`))],
-			shown.since_answer?.diff && ["Since the last answer", async () => changesView(await get("of=answer"))],
-			shown.diff_since && ["What changed since it was asked", async () => changesView(await get("of=asked"))],
+			subject.since_answer?.diff && ["Since the last answer", async () => changesView(await get("of=answer"))],
+			subject.diff_since && ["What changed since it was asked", async () => changesView(await get("of=asked"))],
 			["Raw", () => raw(content, { lines: 60, chars: 12000 })],
 		].filter(Boolean);
 		const tabs = chips("How to show it");
@@ -100,7 +100,7 @@ const SUBJECTS = {
 			fill(place, await (async () => mode[1]())().catch(problemNote));
 		};
 		show(modes[0]);
-		const changed = shown.changed?.length > 0 && note("waiting", `Asked again: ${shown.changed.join(" and ")} changed since it was asked the first time.`);
+		const changed = subject.changed?.length > 0 && note("waiting", `Asked again: ${subject.changed.join(" and ")} changed since it was asked the first time.`);
 		return h("div.stack.tight", changed, verdict(versions.findLast((each) => each.attempt === attempt)), tabs, place);
 	},
 };
@@ -109,14 +109,14 @@ const SUBJECTS = {
 function callSubject({ tool, line }, { args, argv }) {
 	const size = { lines: 30, chars: 6000 };
 	if (typeof args?.command === "string") return longText(`$ ${args.command}`, { ...size, className: "code.command" });
-	const given = args ?? argv;
-	return [line.startsWith("$ ") ? h("pre.code.foreign", line) : h("p", h("code", tool)), given !== undefined && raw(given, size)];
+	const callArguments = args ?? argv;
+	return [line.startsWith("$ ") ? h("pre.code.foreign", line) : h("p", h("code", tool)), callArguments !== undefined && raw(callArguments, size)];
 }
 
 // The arguments, to be changed before the call is allowed: `read()` gives them if they were.
-function argumentsEditor({ call, shown }) {
+function argumentsEditor({ call, shown: subject }) {
 	if (!call.can_edit || whyNot("approver")) return null;
-	const { args } = shown;
+	const { args } = subject;
 	const isCommand = typeof args?.command === "string";
 	const before = isCommand ? args.command : JSON.stringify(args, null, 2);
 	const control = h("textarea.mono", { rows: Math.min(8, before.split("\n").length + 1), spellcheck: "false" });

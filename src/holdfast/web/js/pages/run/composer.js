@@ -37,12 +37,12 @@ export function messageComposer(view) {
 
 	// What is typed stays: only what is around it is drawn anew.
 	function update() {
-		const given = view.run.message_box;
-		element.hidden = !given && !text.value;
-		const stamp = JSON.stringify(given);
-		if (stamp === drawn || !given) return;
+		const messageBox = view.run.message_box;
+		element.hidden = !messageBox && !text.value;
+		const stamp = JSON.stringify(messageBox);
+		if (stamp === drawn || !messageBox) return;
 		drawn = stamp;
-		const { label, hint, phases, can_stop: canStop, why } = given;
+		const { label, hint, phases, can_stop: canStop, why } = messageBox;
 		const isFocused = document.activeElement === text;
 		fill(phase, options(phases.map((key) => [key])));
 		const stop = canStop && button("Stop the answer", () => send("POST", view.api("/pause")).then(() => view.refresh(), view.notice.bind(view)), { why: view.run.refusals.pause });

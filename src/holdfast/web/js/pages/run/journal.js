@@ -7,7 +7,7 @@ import { messageComposer } from "./composer.js";
 import { WindowedRows } from "../../parts/windowed.js";
 import { setQuery } from "../../router.js";
 
-const SHOWN = 200;
+const INITIAL_COUNT = 200;
 const MORE = 1000;
 const TONES = { open: "busy", done: "good", failed: "bad" };
 
@@ -24,8 +24,8 @@ export function activity(panel, view) {
 	const earlier = h("div.buttons");
 	const jump = () => list.lastElementChild?.scrollIntoView({ block: "end" });
 	const box = followBox(() => box.checked && jump());
-	let shown = SHOWN;
-	let wanted = Number(view.query.get("entry")) || 0;
+	let visibleCount = INITIAL_COUNT;
+	let entrySeq = Number(view.query.get("entry")) || 0;
 	let isPlaced = false;
 	const isTalk = view.run.workflow === "conversation";
 	const composer = messageComposer(view);
@@ -38,13 +38,13 @@ export function activity(panel, view) {
 		const entries = view.activity.entries.filter(({ type, kind }) => !isTalk || !FRAME.includes(kind ?? type));
 		composer.update();
 		if (!entries.length) return fill(list, h("li", loading("Waiting for the first events…")));
-		const at = wanted ? entries.findIndex(({ seq }) => seq === wanted) : -1;
-		if (at >= 0) shown = Math.max(shown, entries.length - at);
-		const from = Math.max(0, entries.length - shown);
+		const at = entrySeq ? entries.findIndex(({ seq }) => seq === entrySeq) : -1;
+		if (at >= 0) visibleCount = Math.max(visibleCount, entries.length - at);
+		const from = Math.max(0, entries.length - visibleCount);
 		reconcile(list, entries.slice(from).map(nodeOf));
-		fill(earlier, from > 0 && button(`Show ${count(Math.min(from, MORE))} earlier of ${count(from)}`, () => ((shown += MORE), update()), { kind: "tiny" }));
+		fill(earlier, from > 0 && button(`Show ${count(Math.min(from, MORE))} earlier of ${count(from)}`, () => ((visibleCount += MORE), update()), { kind: "tiny" }));
 		composer.update();
-		if (at >= 0 && !isPlaced) point(nodes.get(wanted).node);
+		if (at >= 0 && !isPlaced) point(nodes.get(entrySeq).node);
 		else if (box.checked) jump();
 	}
 
@@ -70,7 +70,7 @@ export function activity(panel, view) {
 
 	update();
 	const query = (next) => {
-		wanted = Number(next.get("entry")) || 0;
+		entrySeq = Number(next.get("entry")) || 0;
 		isPlaced = false;
 		update();
 	};
@@ -129,22 +129,22 @@ export function events(panel, view) {
 	const hint = { placeholder: "Filter by kind, lane or content" };
 	const filter = searchBox("Filter events", { ...hint, value: view.query.get("filter") ?? "", oninput: () => setQuery({ filter: filter.value }) });
 	const box = followBox(() => box.checked && rows.scrollToEnd());
-	const told = h("span.soft.small", { role: "status" });
+	const summary = h("span.soft.small", { role: "status" });
 	const body = h("tbody");
 	const head = h("thead", h("tr", ["No.", "Time", "Kind", "Lane", "Content"].map((name) => h("th", { scope: "col" }, name))));
 	const scroller = h("div.events-frame", { tabindex: "0", role: "region", "aria-label": "Events" }, h("table.table.events", head, body));
 	const detail = h("div.event-detail");
-	panel.append(h("div.panel-bar", filter, h("div.buttons", told, followLabel(box), historyLink(view))), h("div.card", scroller), detail);
-	let shown = view.events;
+	panel.append(h("div.panel-bar", filter, h("div.buttons", summary, followLabel(box), historyLink(view))), h("div.card", scroller), detail);
+	let visibleEvents = view.events;
 	let chosen = Number(view.query.get("seq")) || 0;
 	let isPlaced = false;
 	const rows = new WindowedRows(body, {
 		scroller,
 		columns: 5,
 		signal: view.signal,
-		keyOf: (index) => shown[index].seq,
-		stampOf: (index) => shown[index].seq === chosen,
-		draw: (index) => row(shown[index]),
+		keyOf: (index) => visibleEvents[index].seq,
+		stampOf: (index) => visibleEvents[index].seq === chosen,
+		draw: (index) => row(visibleEvents[index]),
 	});
 
 	function row(event) {
@@ -162,22 +162,22 @@ export function events(panel, view) {
 	}
 
 	function update() {
-		const wanted = filter.value.trim().toLowerCase();
+		const filterText = filter.value.trim().toLowerCase();
 		const all = plural(view.events.length, "event");
-		shown = wanted ? view.events.filter((event) => fits(event, wanted)) : view.events;
-		fill(told, wanted ? `${count(shown.length)} of ${all}` : all);
-		rows.update(shown.length);
+		visibleEvents = filterText ? view.events.filter((event) => fits(event, filterText)) : view.events;
+		fill(summary, filterText ? `${count(visibleEvents.length)} of ${all}` : all);
+		rows.update(visibleEvents.length);
 		if (box.checked) rows.scrollToEnd();
-		if (wanted && !shown.length) fill(detail, empty("No event fits", "Take the filter away to see all of them."));
+		if (filterText && !visibleEvents.length) fill(detail, empty("No event fits", "Take the filter away to see all of them."));
 		else if (!isPlaced) place();
 	}
 
 	function place() {
-		const index = shown.findIndex((event) => event.seq === chosen);
+		const index = visibleEvents.findIndex((event) => event.seq === chosen);
 		if (chosen && index === -1) return;
 		isPlaced = true;
 		if (index >= 0) rows.show(index)?.scrollIntoView({ block: "center" });
-		fill(detail, index >= 0 && detailOf(shown[index]));
+		fill(detail, index >= 0 && detailOf(visibleEvents[index]));
 	}
 
 	update();
@@ -203,10 +203,10 @@ const detailOf = ({ seq, kind, ts, lane_id: lane, span_id: span, payload }) =>
 		raw(payload ?? {}, { lines: 60, chars: 12_000 }),
 	);
 
-const fits = ({ kind, lane_id: lane, payload }, wanted) => kind.includes(wanted) || `${lane} ${JSON.stringify(payload ?? {})}`.toLowerCase().includes(wanted);
+const fits = ({ kind, lane_id: lane, payload }, filterText) => kind.includes(filterText) || `${lane} ${JSON.stringify(payload ?? {})}`.toLowerCase().includes(filterText);
 
 function briefEvent({ payload }) {
 	const { key, phase, tool, model, message, text, error, action, reason } = payload ?? {};
-	const told = [tool ?? model, key ?? phase, action ?? reason, error?.message ?? error, message, text].filter((each) => each && typeof each === "string");
-	return firstLine(told.join(" · ") || JSON.stringify(payload ?? {}).slice(0, 300), 200);
+	const parts = [tool ?? model, key ?? phase, action ?? reason, error?.message ?? error, message, text].filter((each) => each && typeof each === "string");
+	return firstLine(parts.join(" · ") || JSON.stringify(payload ?? {}).slice(0, 300), 200);
 }

@@ -9,8 +9,8 @@ import { setQuery } from "../../router.js";
 export const findingsOf = ({ findings }) => (Array.isArray(findings) ? findings : []);
 
 export const findingList = (findings) => {
-	const told = (each) => (typeof each === "string" ? each : [h("code", String(each.path ?? each.rule ?? "")), " ", each.message ?? JSON.stringify(each)]);
-	return h("ul.findings", findings.map((each) => h("li.foreign", told(each))));
+	const content = (each) => (typeof each === "string" ? each : [h("code", String(each.path ?? each.rule ?? "")), " ", each.message ?? JSON.stringify(each)]);
+	return h("ul.findings", findings.map((each) => h("li.foreign", content(each))));
 };
 
 const standing = ({ state }) => (state === "accepted" ? mark("good", "Valid") : mark("bad", "Not valid"));
@@ -47,10 +47,10 @@ export function artifacts(panel, view) {
 			if (mode === "raw") return raw(await view.text(urlOf(artifact)), { lines: 80, chars: 16000, isNumbered: true });
 			return documentView(await view.get(withQuery("/document", { phase, attempt })));
 		};
-		const told = facts(standing(artifact), artifact.schema_id, `attempt ${attempt}`, time(artifact.created_at));
+		const summary = facts(standing(artifact), artifact.schema_id, `attempt ${attempt}`, time(artifact.created_at));
 		const download = h("a.button", { href: view.api(urlOf(artifact)), download: artifact.name }, "Download");
 		return [
-			h("div.page-head", h("div", h("h2.foreign", artifact.path), told), download),
+			h("div.page-head", h("div", h("h2.foreign", artifact.path), summary), download),
 			findings.length > 0 && h(`div.note.tone-${artifact.state === "accepted" ? "waiting" : "bad"}`, findingList(findings)),
 			chips("How to show it", modes.map(([name, label]) => chip(label, mode === name, () => setQuery({ show: name === "read" ? "" : name })))),
 			await content(),

@@ -23,12 +23,12 @@ export function timeline(panel, view) {
 	const frame = h("div.tl-frame", { onscroll: drawSoon }, h("div.tl-head"), axis, labels, drawing);
 	const detail = h("div.tl-detail");
 	const trace = h("div.trace", h("div.card.timeline", frame), detail);
-	const told = h("span.soft.small", { role: "status" });
+	const summary = h("span.soft.small", { role: "status" });
 	const kinds = chips("Which calls");
 	const search = searchBox("Search calls", { placeholder: "Search names, input and output", value: view.query.get("find") ?? "", oninput: () => setQuery({ find: search.value.trim() }) });
 	const texts = new Map(); // what was said in an event, in lower case
 	let known = { rows: [], marks: [], busy: [], since: null, until: null };
-	let [rows, tops, place, asked, frameId] = [[], [0], { zoom: 1, left: 0 }, "", 0];
+	let [rows, tops, place, lastStamp, frameId] = [[], [0], { zoom: 1, left: 0 }, "", 0];
 	let only = view.query.get("only") ?? "";
 	let chosen = view.query.get("row") ?? view.run.phases.find((phase) => phase.state === "failed")?.key ?? null;
 	const foldBox = h("input", { type: "checkbox", checked: true, onchange: () => draw() });
@@ -39,7 +39,7 @@ export function timeline(panel, view) {
 	const zoomButton = ([sign, [label, act]]) => button(sign === "0" ? "Fit" : sign.replace("-", "−"), act, { kind: "tiny", "aria-label": label });
 	const sample = (type) => h("svg:svg", { width: 22, height: 10, "aria-hidden": "true" }, patterns("legend"), segment(type, "legend", { width: 22, height: 10 }));
 	panel.append(
-		h("div.panel-bar", kinds, search, told),
+		h("div.panel-bar", kinds, search, summary),
 		h(
 			"div.panel-bar",
 			h("ul.legend.small", Object.entries(LEGEND).map(([type, word]) => h("li", sample(type), word))),
@@ -80,15 +80,15 @@ export function timeline(panel, view) {
 	async function update() {
 		const open = only || search.value.trim() ? "*" : [...opened].join(",");
 		const stamp = `${view.run.seq} ${open}`;
-		if (stamp === asked) return arrange();
-		asked = stamp;
+		if (stamp === lastStamp) return arrange();
+		lastStamp = stamp;
 		try {
 			const answer = await view.get(withQuery("/timeline", { open }));
-			if (stamp !== asked) return;
+			if (stamp !== lastStamp) return;
 			known = answer;
 			arrange();
 		} catch {
-			asked = ""; // what is drawn stays
+			lastStamp = ""; // what is drawn stays
 		}
 	}
 
@@ -107,7 +107,7 @@ export function timeline(panel, view) {
 		tops = rowTops(rows);
 		fill(kinds, ONLY.map(([name, word]) => chip(word, only === name, () => setQuery({ only: name }))));
 		const found = rows.filter((row) => row.type === "step").length;
-		fill(told, (only || text) && (found ? `${plural(found, "call")} of ${count(known.rows.filter((row) => row.type === "step").length)}` : "No call fits"));
+		fill(summary, (only || text) && (found ? `${plural(found, "call")} of ${count(known.rows.filter((row) => row.type === "step").length)}` : "No call fits"));
 		draw();
 	}
 
@@ -136,13 +136,13 @@ export function timeline(panel, view) {
 	}
 
 	function drawLabels({ first, last }, now) {
-		const shown = rows.slice(first, last);
-		const tooks = shown.map((row) => tookOf(row, now));
-		const stamp = JSON.stringify([first, tooks, shown.map((row) => [row.key, row.status, row.is_open, row.attempts, row.key === chosen])]);
+		const visibleRows = rows.slice(first, last);
+		const tooks = visibleRows.map((row) => tookOf(row, now));
+		const stamp = JSON.stringify([first, tooks, visibleRows.map((row) => [row.key, row.status, row.is_open, row.attempts, row.key === chosen])]);
 		if (stamp === labels.dataset.stamp) return;
 		labels.dataset.stamp = stamp;
 		const focused = labels.contains(document.activeElement) && document.activeElement.dataset.key;
-		fill(labels, h("div", { style: { "padding-top": `${tops[first]}px` } }, shown.map((row, index) => label(row, tooks[index]))));
+		fill(labels, h("div", { style: { "padding-top": `${tops[first]}px` } }, visibleRows.map((row, index) => label(row, tooks[index]))));
 		if (focused) labels.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 	}
 
@@ -212,10 +212,10 @@ function axisDrawing(scale, marks) {
 	const isSeen = (x) => x >= -20 && x <= seen + 20;
 	const ticks = axisTicks(scale, { left, right: left + seen }).map(({ x, label }) => svgText("tick", x - left + 3, 14, label));
 	const folds = foldLabels(scale).filter(({ x }) => isSeen(x - left)).map(({ x, label }) => svgText("tick mid", x - left, 14, label));
-	const shown = marks.filter(({ ts }) => isSeen(at(ts)));
-	const signs = spread(shown.map(({ ts }) => at(ts)), { width: seen });
+	const visibleMarks = marks.filter(({ ts }) => isSeen(at(ts)));
+	const signs = spread(visibleMarks.map(({ ts }) => at(ts)), { width: seen });
 	const moment = ({ type, ts, text }, index) => h(`svg:g.moment.${type}`, svgText("mid", signs[index], TOP - 1, MARKS[type] ?? "•"), svgTitle(`${text}, ${exact(ts)}`));
-	return h("svg:svg", { width: seen, height: TOP, "aria-hidden": "true" }, ticks, folds, shown.map(moment));
+	return h("svg:svg", { width: seen, height: TOP, "aria-hidden": "true" }, ticks, folds, visibleMarks.map(moment));
 }
 
 function chart(rows, tops, { first, last }, scale, marks, now) {
@@ -226,10 +226,10 @@ function chart(rows, tops, { first, last }, scale, marks, now) {
 	const folds = scale.folds.filter(({ x, width }) => x + width > left && x < left + seen).map(({ x, width, seconds }) => {
 		return h("svg:g.fold-mark", h("svg:rect", { x: x - left, y: 0, width, height }), svgTitle(`Nobody worked for ${duration(seconds)}`));
 	});
-	const shown = rows.slice(first, last);
-	const bodies = shown.map((row, index) => rowGroup(row, tops[first + index + 1] - tops[first], scale, now));
-	const told = shown.map((row) => row.told).filter(Boolean).slice(0, 30).join("; ") || "Nothing has happened yet";
-	const props = { width: seen, height: Math.max(height, 4), role: "img", "aria-label": told, style: { "margin-top": `${tops[first]}px` } };
+	const visibleRows = rows.slice(first, last);
+	const bodies = visibleRows.map((row, index) => rowGroup(row, tops[first + index + 1] - tops[first], scale, now));
+	const description = visibleRows.map((row) => row.told).filter(Boolean).slice(0, 30).join("; ") || "Nothing has happened yet";
+	const props = { width: seen, height: Math.max(height, 4), role: "img", "aria-label": description, style: { "margin-top": `${tops[first]}px` } };
 	return h("svg:svg", props, patterns("tl"), folds, ticks, bodies, marks.map(({ type, ts }) => line(`moment-line.${type}`, at(ts))));
 }
 
@@ -238,14 +238,14 @@ const BAD = ["failed", "cut"];
 function rowGroup({ type: rowType, bars, ends }, bottom, { at, seen }, now) {
 	const middle = bottom - ROW_HEIGHTS[rowType] / 2;
 	const isPhase = rowType === "phase";
-	const segments = bars.map(({ type, since, until, look, told }) => {
+	const segments = bars.map(({ type, since, until, look, told: label }) => {
 		const [start, end] = [at(since), at(until ?? now)];
 		if (end < -2 || start > seen + 2) return null;
 		const x = Math.max(-4, start);
 		const thick = isPhase ? 16 : type === "model" ? 12 : 8;
 		const looks = isPhase ? (BAD.includes(look) ? "failed" : "") : `by-${look}`;
 		const box = { x, y: middle - thick / 2, width: Math.max(isPhase ? 2 : 1.5, Math.min(seen + 4, end) - x), height: thick, class: `${until === null ? "live" : ""} ${looks}` };
-		return segment(type, "tl", box, svgTitle(`${told}: ${duration((until ?? now) - since)}`));
+		return segment(type, "tl", box, svgTitle(`${label}: ${duration((until ?? now) - since)}`));
 	});
 	const line = h("svg:line.row-line", { x1: 0, x2: seen, y1: bottom, y2: bottom });
 	return h("svg:g", line, segments, ends.map(({ ts, type }) => at(ts) <= seen && svgText(`end-mark ${type}`, at(ts) + 3, middle + 4, MARKS[type] ?? "✕")));
@@ -277,12 +277,12 @@ function callDetail(row, view, took) {
 	return place;
 }
 
-function phaseDetail({ key, title, status, facts: told, error, hint, tries, artifact }, view) {
+function phaseDetail({ key, title, status, facts: phaseFacts, error, hint, tries, artifact }, view) {
 	const envelope = view.event(tries.at(-1)?.seq)?.payload?.result?.envelope;
 	const forkButton = button("Fork from here…", () => fork(view, key), { why: view.run.refusals.fork });
 	const attempt = (each) => h("li", facts(mark(each.tone, each.text), each.calls, each.took, each.error && h("span.bad-text.foreign", each.error)));
 	return [
-		h("div.page-head", h("div", h("h2.foreign", title), facts(mark(status.tone, status.word, { shapeName: status.shape }), told)), h("div.buttons", forkButton)),
+		h("div.page-head", h("div", h("h2.foreign", title), facts(mark(status.tone, status.word, { shapeName: status.shape }), phaseFacts)), h("div.buttons", forkButton)),
 		error && h("div.note.tone-bad", h("strong.foreign", error), hint && h("div", hint)),
 		tries.length > 0 && h("ul.stack.tight", tries.map(attempt)),
 		artifact && h("p", "Handed in ", h("a", { href: view.url(`/artifacts?phase=${encodeURIComponent(key)}`) }, artifact), "."),
