@@ -27,38 +27,22 @@ STORED = {
     "shown": ("api/schemas.py", "engine/scope.py", "persistence/models.py"),
     "told": ("api/preview/cost.py", "api/workflow_statistics.py", "presentation/timeline.py"),
 }
+# The words of a script: read from another object (`row.told`), a key (`told: label`), or a name of its own. Comments,
+# strings and regular expressions have none; a template's text has none either, but the code in it has.
+SCRIPT_TOKENS = re.compile(
+    r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
+    r"|(?<=[(,=:!&|?\[{\s])/(?![\s/*])(?:\\.|\[(?:\\.|[^]\\])*]|[^/\\\[\n])+/\w*"
+    r"|\.\.\.|\.(?P<read>\w+)(?!\w|\s*=[^=])|(?P<key>\w+)(?=\s*:)|(?P<name>\w+)|(?P<mark>[`{}])",
+    re.DOTALL,
+)
+TEMPLATE_TEXT = re.compile(r"(?:\\.|\$(?!\{)|[^`\\$])*(`|\$\{|\Z)", re.DOTALL)
 # Modules of one name. A new pair is of the first kind, or it needs another name.
 SHARED_MODULES = {
     # about one thing, each on its own layer: route, command, rows, engine, words
     *("approvals", "artifacts", "budget", "catalog", "cleanup", "conversation", "cost", "db", "deletion", "diff"),
-    *("fleet", "worker"),
-    *(
-        "doctor",
-        "engine",
-        "events",
-        "flows",
-        "fork",
-        "merge",
-        "messages",
-        "metrics",
-        "middleware",
-        "persona",
-        "personas",
-        "phase",
-    ),
-    *(
-        "preview",
-        "progress",
-        "questions",
-        "report",
-        "restore",
-        "run",
-        "runs",
-        "sandbox",
-        "serve",
-        "server",
-        *("statistics", "list", "show"),
-    ),
+    *("doctor", "engine", "events", "fleet", "flows", "fork", "list", "merge", "messages", "metrics", "middleware"),
+    *("persona", "personas", "phase", "preview", "progress", "questions", "report", "restore", "run", "runs"),
+    *("sandbox", "serve", "server", "show", "statistics", "worker"),
     *("limits", "schedules", "timeline", "trust", "workflow", "workflows", "workspace"),
     # the same part of several packages
     *("app", "append", "base", "driver", "schema", "store", "transaction"),
@@ -173,8 +157,35 @@ def check_participles(module: Module) -> Iterator[str]:
     for node in module.nodes:
         names = [name for name in _made_names(node) if module.name not in STORED.get(name, ())]
         for name in [*names, *(name for name in _used_names(node) if name not in STORED)]:
-            if PARTICIPLES & set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")):
+            if _has_participle(name):
                 yield f"{module.name}:{node.lineno}: {name} is a participle, not what the thing is"  # type: ignore[attr-defined]
+
+
+def _has_participle(name: str) -> bool:
+    return not PARTICIPLES.isdisjoint(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))
+
+
+def check_script_participles(name: str, text: str) -> Iterator[str]:
+    for token in _script_tokens(text):
+        word = token["read"] or token["key"] or token["name"] or ""
+        if _has_participle(word) and (token["name"] or word not in STORED):
+            line = text.count("\n", 0, token.start()) + 1
+            yield f"{name}:{line}: {word} is a participle, not what the thing is"
+
+
+def _script_tokens(text: str) -> Iterator[re.Match[str]]:
+    braces: list[str] = []
+    at = 0
+    while token := SCRIPT_TOKENS.search(text, at):
+        yield token
+        at = token.end()
+        if token["mark"] == "{":
+            braces.append("{")
+        elif token["mark"] == "`" or (token["mark"] == "}" and braces and braces.pop() == "${"):
+            piece = TEMPLATE_TEXT.match(text, at)
+            assert piece is not None
+            at = piece.end()
+            braces += ["${"] * (piece[1] == "${")
 
 
 def _made_names(node: ast.AST) -> list[str]:
@@ -358,6 +369,8 @@ def main() -> int:
     for folder in ("benchmarks", "scripts", "tests"):
         for module in read_modules(ROOT / folder, ROOT):
             findings += check_participles(module)
+    for path in sorted([*SOURCE.rglob("*.js"), *(ROOT / "tests").rglob("*.mjs")]):
+        findings += check_script_participles(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
     for finding in findings:
         print(finding)
     return 1 if findings else 0

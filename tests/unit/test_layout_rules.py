@@ -70,6 +70,55 @@ def test_what_is_stored_under_a_participle_is_made_in_its_module_alone() -> None
 @pytest.mark.parametrize(
     "source",
     [
+        "const kept = 1;",
+        "let [a, told] = [1, 2];",
+        "const { told } = row;",
+        "const { facts: told } = row;",
+        "const { a, ...told } = row;",
+        "const { a: [{ told = 1 }] } = row;",
+        "const SHOWN = 200;",
+        "function kept() {}",
+        "function f(a, wanted) {}",
+        "function f({ shown }) {}",
+        "const f = (told) => 1;",
+        "const f = told => 1;",
+        "const f = ({ call }, shown) => 1;",
+        "class A { #drawWanted() {} }",
+        "class A { kept = 1; }",
+        "for (const told of rows) f();",
+        "try { f(); } catch (told) {}",
+        "import { load as told } from './a.js';",
+        "body.isShown = true;",
+        "row.told = 1;",
+        "this.wanted.focus();",
+        "const parts = { wanted: 1 };",
+        "return { told };",
+        "const a = `${rows.map((told) => `${{ a: 1 }}`)}`;",
+        "const a = /[`\"'/]/; const told = 1;",
+        "const a = b / 2; const told = '/';",
+        "// it's\nconst told = 1;",
+        'const a = "\\""; const told = 1;',
+        "const a = `it's \\` {`; const told = 1;",
+    ],
+)
+def test_a_participle_is_no_name_in_a_script(source: str) -> None:
+    assert "is a participle" in next(rules.check_script_participles("web/js/api.js", source), "")
+
+
+def test_a_script_may_read_what_answers_call_by_a_participle() -> None:
+    fields = "const { shown: subject, told: label } = row;\nconst a = row.told === row?.shown;"
+    text = """f("it's shown", 'and "kept"', `told ${a ? `kept ${b}` : "asked"} ${/told|"kept/i}`);"""
+    prose = f"// What was asked\n/* kept\n   told */ {text}"
+
+    assert list(rules.check_script_participles("web/js/api.js", f"{fields}\n{prose}")) == []
+    assert list(rules.check_script_participles("web/js/api.js", f"{prose}\nlet told;")) == [
+        "web/js/api.js:4: told is a participle, not what the thing is"
+    ]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
         'x = kind == "run.created"',
         'x = kind in ("phase.x", "run.created")',
         'x = {"run.created": 1}',
