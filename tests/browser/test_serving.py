@@ -100,8 +100,17 @@ def test_whoever_takes_nothing_compressed_gets_the_file_as_it_is(client: httpx.C
     assert packed.headers["content-encoding"] == "gzip"
     assert "content-encoding" not in plain.headers
     assert packed.headers["etag"] != plain.headers["etag"]
-    assert packed.content == plain.content == (WEB / "js" / "main.js").read_bytes()
+    assert packed.content == plain.content
     assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
+
+
+def test_scripts_are_sent_without_their_comments_and_with_the_same_lines(client: httpx.Client) -> None:
+    for path in WEB.rglob("*.js"):
+        own = path.read_text().split("\n")
+        sent = client.get(f"/{path.relative_to(WEB).as_posix()}").text.split("\n")
+        assert sent == ["" if line.strip().startswith("//") else line for line in own]
+        # So no text of a template may have such a line.
+        assert not re.search(r"^[ \t]*//", "\n".join(re.findall(r"`[^`]*`", path.read_text())), re.MULTILINE), path
 
 
 def test_long_answers_are_compressed_and_event_streams_are_not(served: Served) -> None:

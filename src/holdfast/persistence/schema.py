@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
 
 from holdfast.errors import StoreNewer
-from holdfast.persistence.migrations import HEAD
+from holdfast.persistence.migrations import HEAD, OLDEST
 
 _ADVISORY_LOCK = 0x686F6C64  # "hold"
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -34,6 +34,7 @@ def upgrade_rows(url: URL) -> None:
             if not _is_current(connection, found):
                 _check_known(found)
                 _migrate(connection)
+                _set_oldest(connection)
             # crash: before this commit nothing has changed; after it everything has.
     finally:
         engine.dispose()
@@ -48,8 +49,8 @@ def read_version(connection: Connection) -> str | None:
 def _is_current(connection: Connection, found: str | None) -> bool:
     """Tell whether this version can work with the tables as they are.
 
-    On a server others may be newer. An upgrade that only adds says in `holdfast_version` from which one on the older
-    ones go on; where nobody says so, none does.
+    On a server others may be newer. An upgrade says in `holdfast_version` from which one on the older ones go on; where
+    none has said so, none does.
     """
     if found is None or found <= HEAD or connection.dialect.name != "postgresql":
         return found == HEAD
@@ -73,6 +74,13 @@ def _migrate(connection: Connection) -> None:
     config.attributes["connection"] = connection
     with _one_at_a_time:
         command.upgrade(config, "head")
+
+
+def _set_oldest(connection: Connection) -> None:
+    """Say whose processes may go on with these tables; the journal's, which are made first, have the place for it."""
+    if connection.dialect.name == "postgresql" and inspect(connection).has_table("holdfast_version"):
+        connection.execute(text("ALTER TABLE holdfast_version ADD COLUMN IF NOT EXISTS oldest_rows text"))
+        connection.execute(text("UPDATE holdfast_version SET oldest_rows = :oldest"), {"oldest": OLDEST})
 
 
 def _make_engine(url: URL) -> Engine:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,24 @@ from tests.support.engine_processes import Zygote
 from tests.support.engine_world import World
 from tests.support.postgres_server import fresh_schema
 
+from holdfast import Context, run_flow
 from holdfast.errors import HoldfastError
 from holdfast.persistence import schema
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import Base, RunPhaseRow, RunRow, WorkflowTemplateRow
+from holdfast.runtime.checkpoint.postgres import schema as journal_schema
 
 EIGHT = 8
+LATER = f"""
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision, branch_labels, depends_on = "0099", "{schema.HEAD}", None, None
+
+
+def upgrade() -> None:
+    op.add_column("runs", sa.Column("added", sa.Text))
+"""
 
 
 async def up_to_date(url: str) -> Database:
@@ -83,25 +96,26 @@ async def test_two_databases_are_made_side_by_side_in_one_process(tmp_path: Path
         await db.dispose()
 
 
-async def test_on_a_server_older_versions_go_on_after_an_upgrade_that_says_so(postgres_url: str) -> None:
+async def test_on_a_server_older_versions_go_on_after_an_upgrade_that_only_adds(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with fresh_schema(postgres_url) as url:
         db = await up_to_date(url)
-        (version,) = (await read(db, "SELECT version FROM holdfast_version"))[0]
-        columns = "ALTER TABLE holdfast_version ADD COLUMN oldest integer, ADD COLUMN oldest_rows text"
-        terms = "UPDATE holdfast_version SET version = 99, oldest = :oldest, oldest_rows = :rows"
-        async with db.session() as session:
-            await session.execute(text(columns))
-            await session.execute(text(terms), {"oldest": version, "rows": schema.HEAD})
-            await session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-            await session.commit()
+        await read(db, "SELECT 1")  # a worker of this version that is connected
+        with monkeypatch.context() as newer:
+            _make_newer(newer, tmp_path / "migrations")
+            await _upgrade_elsewhere(url)
+
+        assert await run_flow(count, run_id="connected", store=db.store) == 1
         await db.dispose()
-
         await db.init_schema()  # as a worker that connects again
+        assert await run_flow(count, run_id="again", store=db.store) == 1
+        assert await read(db, "SELECT version_num, version FROM alembic_version, holdfast_version") == [("0099", 3)]
+        assert await read(db, "SELECT runs.added, events.added FROM runs, events WHERE FALSE") == []
 
-        assert await read(db, "SELECT version_num FROM alembic_version") == [("9999",)]
-        for changes in ({"oldest": 99, "rows": schema.HEAD}, {"oldest": version, "rows": "9999"}):
+        for changes in ("oldest = 3", "oldest_rows = '0099', oldest = 2"):  # as upgrades that do more than add
             async with db.session() as session:
-                await session.execute(text(terms), changes)
+                await session.execute(text(f"UPDATE holdfast_version SET {changes}"))
                 await session.commit()
             await db.dispose()
             with pytest.raises(HoldfastError) as error:
@@ -110,10 +124,31 @@ async def test_on_a_server_older_versions_go_on_after_an_upgrade_that_says_so(po
         await db.dispose()
 
 
+async def count(ctx: Context) -> int:
+    return await ctx.step("one", lambda: 1)
+
+
+def _make_newer(newer: pytest.MonkeyPatch, folder: Path) -> None:
+    """Make this process one of a later version, whose upgrades only add."""
+    shutil.copytree(schema._MIGRATIONS, folder)
+    (folder / "versions" / "0099_later.py").write_text(LATER)
+    newer.setattr(schema, "_MIGRATIONS", folder)
+    newer.setattr(schema, "HEAD", "0099")
+    newer.setattr(journal_schema, "UPGRADES", (*journal_schema.UPGRADES, ("ALTER TABLE events ADD COLUMN added text",)))
+    newer.setattr(journal_schema, "VERSION", journal_schema.VERSION + 1)
+
+
+async def _upgrade_elsewhere(url: str) -> None:
+    db = await up_to_date(url)
+    await db.dispose()
+
+
 async def test_a_newer_database_is_left_alone(database_url: str) -> None:
     db = await up_to_date(database_url)
     async with db.session() as session:
         await session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        if db.path is None:
+            await session.execute(text("UPDATE holdfast_version SET oldest_rows = '9999'"))
         await session.commit()
 
     with pytest.raises(HoldfastError) as error:

@@ -5,6 +5,7 @@ Rule: every path here is one that the pages' own js/model/routes.js knows; all e
 
 import gzip
 import hashlib
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,7 @@ _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+_COMMENT_LINE = re.compile(rb"^[ \t]*//.*$", re.MULTILINE)  # sent as an empty one, so that the lines keep their numbers
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ def _read_files(folder: Path) -> dict[str, _File]:
 
 def _read_file(path: Path) -> _File:
     content = path.read_bytes()
+    if path.suffix == ".js":
+        content = _COMMENT_LINE.sub(b"", content)
     digest = hashlib.sha256(content).hexdigest()[:32]
     packed = gzip.compress(content, mtime=0)
     return _File(content, packed, _MEDIA_TYPES[path.suffix], f'"{digest}"', f'"{digest}-gzip"')

@@ -54,6 +54,7 @@ UPGRADES: tuple[tuple[LiteralString, ...], ...] = (
     ),
 )
 VERSION = len(UPGRADES)
+OLDEST = 2  # whose processes go on beside this one; an upgrade that does more than add raises it to its own
 _LOCK = 0x686F6C6466617374  # "holdfast"
 
 
@@ -98,10 +99,11 @@ def _apply(connection: Connection, found: int) -> None:
         "CREATE TABLE IF NOT EXISTS holdfast_version (is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only), "
         "version integer NOT NULL)"
     )
+    connection.execute("ALTER TABLE holdfast_version ADD COLUMN IF NOT EXISTS oldest integer")
     connection.execute(
-        "INSERT INTO holdfast_version (version) VALUES (%s) ON CONFLICT (is_only) "
-        "DO UPDATE SET version = excluded.version",
-        (VERSION,),
+        "INSERT INTO holdfast_version (version, oldest) VALUES (%s, %s) ON CONFLICT (is_only) "
+        "DO UPDATE SET version = excluded.version, oldest = excluded.oldest",
+        (VERSION, OLDEST),
     )
 
 
@@ -112,9 +114,6 @@ def _is_current(connection: Connection, found: int, label: str) -> bool:
 
 
 def _read_oldest(connection: Connection, found: int) -> int:
-    """Read the oldest version that may still work here: an upgrade that only adds leaves it as it was.
-
-    A database that no such upgrade has reached does not say it.
-    """
+    """Read the oldest version that may still work here; a database that was last upgraded long ago does not say it."""
     row = connection.execute("SELECT to_jsonb(v) ->> 'oldest' FROM holdfast_version AS v").fetchone()
     return int(row[0]) if row and row[0] is not None else found

@@ -141,7 +141,7 @@ def test_a_role_that_may_not_create_tables_is_told_so(url: str, guarded: str) ->
 
 def test_a_newer_store_is_left_alone(url: str, sql: Sql) -> None:
     PostgresCheckpointer(url).close()
-    sql("UPDATE holdfast_version SET version = 99")
+    sql("UPDATE holdfast_version SET version = 99, oldest = 99")
 
     with pytest.raises(StoreNewer, match="99"):
         PostgresCheckpointer(url)
