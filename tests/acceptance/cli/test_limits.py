@@ -61,6 +61,17 @@ def test_a_worker_needs_postgres_and_a_name_that_is_there(holdfast: Command, tmp
     assert (gone.code, "There is no worker 'nobody'." in gone.err) == (2, True)
 
 
+def test_a_worker_takes_only_from_queues_that_runs_can_name(
+    holdfast: Command, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", postgres_url)
+    monkeypatch.setenv("HOLDFAST_QUEUES", "runs,gpu")
+    refused = holdfast("worker", "--queues", "gpu,defualt")
+    assert (refused.code, "There is no queue 'defualt'. Did you mean 'default'?" in refused.err) == (2, True), (
+        refused.err
+    )
+
+
 def test_a_worker_behind_a_pooler_in_transaction_mode_does_not_start(
     holdfast: Command, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,7 +65,7 @@ async def test_a_run_waits_in_its_queue_with_its_priority_and_takes_no_place_fro
         assert detail["waiting_for"] == "No worker takes queue gpu."
     jobs = await read(server.db, "SELECT queueing_lock, queue_name, priority FROM procrastinate_jobs")
     assert jobs == [(waiting, "gpu", 7)]
-    with machines(folder, fleet_url, "beta", arguments=("--queues", "gpu")):
+    with machines(folder, fleet_url, "beta", arguments=("--queues", "gpu"), HOLDFAST_QUEUES="runs,gpu"):
         for run_id in (lost, waiting):
             assert (await office.wait_for(run_id))["state"] == "completed"
 

@@ -52,8 +52,23 @@ def worker(
     named = tuple(dict.fromkeys(part.strip() for part in (queues or "").split(",") if part.strip()))
     if queues is not None and not named:
         raise ConfigInvalid("--queues names no queue.", hint="For example: --queues runs,gpu", key="--queues")
+    _check_queues(named, config)
     options = WorkerOptions(name=name or "", slots=slots, queues=named, grace_s=grace)
     asyncio.run(_run(config, options, metrics_port))
+
+
+def _check_queues(names: tuple[str, ...], config: Any) -> None:
+    """Raise `QueueUnknown` for a queue that no run can name: the worker would wait there for ever."""
+    from holdfast.errors import QueueUnknown, did_you_mean
+    from holdfast.persistence.fleet import QUEUES
+
+    known = tuple(dict.fromkeys((*config.queues, *QUEUES)))
+    for name in names:
+        if name not in known:
+            raise QueueUnknown(
+                f"There is no queue {name!r}.{did_you_mean(name, known)}",
+                hint=f"There are {', '.join(known)}; the setting `queues` names more: HOLDFAST_QUEUES=runs,{name}",
+            )
 
 
 async def _run(config: Any, options: Any, metrics_port: int | None) -> None:
