@@ -1,6 +1,7 @@
 """What a client can make the server hold: heads, bodies, answers that nobody reads, and names it gives itself."""
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -221,3 +222,27 @@ async def test_a_refused_method_names_all_that_there_are(api: Api) -> None:
     assert await allow("/api/runs/x") == "DELETE, GET"
     assert await allow("/api/tokens") == "GET, POST"
     assert await allow("/") == "GET, HEAD"
+
+
+async def test_requests_that_are_sent_before_their_answers_are_read_do_not_pile_up(served: ServedApp) -> None:
+    before = resident_bytes()
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    try:
+        writer.write(to_head("GET", "/api/runs") * 20_000)
+        with contextlib.suppress(ConnectionError):
+            await reader.read()  # ends, for the server closes it
+    finally:
+        writer.close()
+
+    assert resident_bytes() - before < 20_000_000  # it was 50 MB
+    assert (await exchange(served.port, to_head("GET", "/api/health", "Connection: close"))).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_few_requests_at_once_are_answered_in_order(served: ServedApp) -> None:
+    heads = [to_head("GET", f"/nowhere/{number}") for number in range(connection.MAX_WAITING_REQUESTS)]
+    last = to_head("GET", "/api/health", "Connection: close")
+
+    answers = await exchange(served.port, b"".join([*heads, last]))
+
+    assert answers.count(b"HTTP/1.1 401 ") + answers.count(b"HTTP/1.1 404 ") == len(heads)
+    assert answers.count(b"HTTP/1.1 200 ") == 1
