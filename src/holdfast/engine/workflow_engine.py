@@ -304,9 +304,8 @@ class WorkflowEngine:
         answer = ApprovalDecision(checked, comment, by, digest, result, args, is_for_kind, artifact)
         question.check(answer)
         if artifact is not None:
-            check_edited(
-                artifact, loaded.template.phase(row.phase_key), self._owner.registry.with_pinned(loaded.schemas)
-            )
+            registry = self._owner.registry.with_pinned(loaded.schemas)
+            await asyncio.to_thread(check_edited, artifact, loaded.template.phase(row.phase_key), registry)
         async with self._owner.journal() as journal:
             await write_decision(self._db, journal, question, answer)
 

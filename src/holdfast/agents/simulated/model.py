@@ -73,7 +73,8 @@ class SimulatedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         await asyncio.sleep(self.delay_s)
-        return self._generate_whole(messages, kwargs.get("tools", ()))
+        # A schema that a stranger wrote may keep a thread busy for seconds; the others are not to wait for it.
+        return await asyncio.to_thread(self._generate_whole, messages, kwargs.get("tools", ()))
 
     async def _astream(
         self,
@@ -82,7 +83,7 @@ class SimulatedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        answer, is_cut = self._answer(messages, kwargs.get("tools", ()))
+        answer, is_cut = await asyncio.to_thread(self._answer, messages, kwargs.get("tools", ()))
         pieces = self.delivery.split(answer.text)
         for piece in pieces[: len(pieces) // 2] if is_cut else pieces:
             await asyncio.sleep(self.delay_s / len(pieces))

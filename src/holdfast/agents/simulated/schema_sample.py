@@ -105,7 +105,10 @@ def sample(schema: Any, facts: Facts | None = None, *, schemas: Mapping[str, Any
     Raises `CannotSample` if the schema, or a part it requires, allows nothing.
     """
     plain = without_dialect(schema)
-    return _Sampler(plain, facts or Facts(), schemas or {}).make(plain, "", 0, 0)
+    try:
+        return _Sampler(plain, facts or Facts(), schemas or {}).make(plain, "", 0, 0)
+    except RecursionError:
+        raise CannotSample("The schema refers to itself without end.") from None
 
 
 class _Sampler:

@@ -143,3 +143,15 @@ def test_more_items_than_there_are_numbers_stay_within_the_bounds(items: Any) ->
 @given(st.recursive(st.one_of(_strings, _numbers), _nested, max_leaves=8))
 def test_an_instance_of_any_schema_is_valid(schema: Any) -> None:
     assert problems(schema, sample(schema, FACTS)) == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "$ref": "#"},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+    ],
+)
+def test_a_schema_that_refers_to_itself_without_end_is_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(CannotSample):
+        sample(schema)
