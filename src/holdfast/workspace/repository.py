@@ -13,6 +13,7 @@ from pathlib import Path
 from holdfast.errors import BaseBranchMissing, RepositoryMissing, WorkspaceError
 from holdfast.workspace.files import is_within, own_folders
 from holdfast.workspace.git import HOLDFAST, Git, find_common_dir, identity
+from holdfast.workspace.repository_guard.checkout_size import check_size
 
 _MOST_NAMED = 100
 
@@ -208,8 +209,17 @@ def git_dir_of(git: Git) -> Path:
 
 
 def find_dirty_paths(repository: Repository, *, data_dir: Path) -> tuple[str, ...]:
-    """Find what the user has not committed, so a run does not see it: up to a hundred paths, none of them ours."""
+    """Find what the user has not committed, so a run does not see it: up to a hundred paths, none of them ours.
+
+    Nothing where the commit that is checked out is more than a run can have: git would compare all of it first.
+    """
     if repository.checkout is None:
+        return ()
+    head = git_at(repository).find("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    try:
+        if head is not None:
+            check_size(repository.git, head, data_dir)
+    except WorkspaceError:
         return ()
     checkout, ours = repository.checkout, own_folders(data_dir, repository.checkout)
     paths = status_paths(Git(folder=checkout, is_exact=False))

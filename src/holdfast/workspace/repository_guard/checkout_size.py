@@ -87,6 +87,8 @@ def _size_on_disk(entry: bytes) -> int:
     facts, _, path = entry.partition(b"\t")
     _check_name(path)
     size = facts.rsplit(b" ", 1)[-1]
+    if size == b"BAD":  # what git says of a file that is not there, without failing
+        raise WorkspaceError(f"{os.fsdecode(path[:200])} is missing.")
     blocks = -(-int(size) // _BLOCK_BYTES) if size.isdigit() else 1
     return max(1, blocks) * _BLOCK_BYTES
 

@@ -8,6 +8,7 @@ from tests.support.user_repository import AT, UserRepo
 from holdfast.errors import WorkspaceTooLarge
 from holdfast.workspace import prepare_workspace, restore, snapshot, write_tree
 from holdfast.workspace.git import Git
+from holdfast.workspace.repository import find_dirty_paths, find_repository
 from holdfast.workspace.repository_guard.checkout_size import CheckoutLimits, check_size
 from holdfast.workspace.start import find_start
 
@@ -36,6 +37,10 @@ def test_a_commit_of_ten_million_files_is_refused_before_a_run_is_made(repo: Use
     with pytest.raises(WorkspaceTooLarge, match="more than"):
         prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1", base_branch="bomb")
 
+    repo.git("symbolic-ref", "HEAD", "refs/heads/bomb")
+    found = find_repository(repo.path)
+    assert found is not None
+    assert find_dirty_paths(found, data_dir=data_dir) == ()  # git would compare the files one by one
     worktree = data_dir / "worktrees" / "run-1"
     assert [entry.name for entry in worktree.iterdir()] == [".git"]
 

@@ -115,7 +115,9 @@ def test_nothing_is_fetched_from_a_promisor_remote(repo: UserRepo, data_dir: Pat
         file.write("[protocol]\nallow = always\n")
     (repo.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
-    with pytest.raises(WorkspaceError):
+    with pytest.raises(WorkspaceError, match="lacks some of its objects"):
+        find_start(repo.path, "main", data_dir=data_dir)  # a run that could never start is not made
+    with pytest.raises(WorkspaceError, match="lacks some of its objects"):
         prepare_workspace(repo.path, data_dir=data_dir, run_id="run-1")
 
     assert not trace.exists()

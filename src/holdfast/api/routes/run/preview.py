@@ -165,7 +165,7 @@ def _inspect_repository(
             return _to_repository(path, is_git=False)
         branches = _list_branches(repository)
         try:
-            find_start(path, base_branch)
+            find_start(path, base_branch, data_dir=server.config.data_dir)
         except HoldfastError as error:
             problems.append(to_problem("base_branch", error))
         return _to_repository(
