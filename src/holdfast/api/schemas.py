@@ -103,7 +103,7 @@ class StartRun(_Request):
     budget_usd: Usd | None = None
     title: ShortText = ""
     images: Images = Field(default_factory=list)
-    unsandboxed: bool = Field(
+    unsandboxed: Flag = Field(
         default=False,
         description="Commands run without a sandbox; refused unless the setting `allow_unsandboxed` is on.",
         examples=[False],

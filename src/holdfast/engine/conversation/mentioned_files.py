@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.definitions.files import is_plain_file
 from holdfast.images import Image, find_media_type, read_image_file
 from holdfast.persona import Permissions, Verdict
 
@@ -32,7 +33,7 @@ def include_files(text: str, repo: Path, permissions: Permissions) -> Mentioned:
     images: list[Image] = []
     for name in dict.fromkeys(_MENTION.findall(text)):
         path = repo / name
-        if not path.is_file():
+        if not is_plain_file(path):
             continue
         if (reason := _why_not(name, path, repo, permissions, len(included))) is not None:
             refused.append(f"@{name} was left out: {reason}")
