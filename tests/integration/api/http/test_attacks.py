@@ -328,7 +328,14 @@ async def test_a_guessed_id_tells_nothing_but_that_it_is_unknown(api: Api) -> No
 
 @pytest.mark.parametrize(
     "change",
-    [{"simulate": 0}, {"simulate": "no"}, {"unsandboxed": 0}, {"unsandboxed": 1}, {"budget_usd": True}, {"budget_usd": "5"}],
+    [
+        {"simulate": 0},
+        {"simulate": "no"},
+        {"unsandboxed": 0},
+        {"unsandboxed": 1},
+        {"budget_usd": True},
+        {"budget_usd": "5"},
+    ],
 )
 async def test_a_switch_is_true_or_false_and_an_amount_a_number(api: Api, change: dict[str, object]) -> None:
     answer = await api.operator.post("/api/runs", json=api.body(**change))

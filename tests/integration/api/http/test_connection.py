@@ -235,7 +235,9 @@ async def test_requests_that_are_sent_before_their_answers_are_read_do_not_pile_
         writer.close()
 
     assert resident_bytes() - before < 20_000_000  # it was 50 MB
-    assert (await exchange(served.port, to_head("GET", "/api/health", "Connection: close"))).startswith(b"HTTP/1.1 200 ")
+    assert (await exchange(served.port, to_head("GET", "/api/health", "Connection: close"))).startswith(
+        b"HTTP/1.1 200 "
+    )
 
 
 async def test_a_few_requests_at_once_are_answered_in_order(served: ServedApp) -> None:

@@ -13,7 +13,7 @@ from holdfast.agents.simulated.model import SimulatedChatModel
 class WatchedModel(SimulatedChatModel):
     """Notes in which thread an answer is made."""
 
-    threads: list[threading.Thread] = []
+    threads: list[threading.Thread]
 
     def _answer(self, messages: list[BaseMessage], tools: Sequence[Any]) -> tuple[AIMessage, bool]:
         self.threads.append(threading.current_thread())
