@@ -8,6 +8,7 @@ Run: .venv/bin/python scripts/make-page-pictures.py [--all [part of a name …]]
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -15,8 +16,10 @@ from typing import Literal
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from playwright.sync_api import Browser, sync_playwright  # noqa: E402
+from playwright.sync_api import Browser, expect, sync_playwright  # noqa: E402
 from tests.support.browser_world import FLAGS, Served  # noqa: E402
+from tests.support.lost_command import CHARGE, lose_the_charge  # noqa: E402
+from tests.support.model_server import ModelServer, asks, own_persona  # noqa: E402
 from tests.support.programs import CHROMIUM  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
@@ -33,7 +36,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         served = Served(Path(folder)).start()
         try:
-            runs = fill(served, is_all=is_all)
+            lost = lose_call(served) if is_all else {}
+            runs = fill(served, is_all=is_all) | lost
+            if is_all:
+                runs["running"] = start_endless(served)
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
                 if is_all:
@@ -79,6 +85,32 @@ def fill(served: Served, *, is_all: bool) -> dict[str, str]:
     return {**runs, "done": done[0]}
 
 
+def lose_call(served: Served) -> dict[str, str]:
+    """Kill the server in the middle of a call, and start it anew: nobody knows what became of the call."""
+    personas = served.folder / "config" / "holdfast" / "personas"
+    personas.mkdir(parents=True, exist_ok=True)
+    with ModelServer({"": [asks(("execute", {"command": CHARGE}))]}) as model:
+        (personas / "mine.yaml").write_text(own_persona(model.address, "spec_write, shell"))
+        options = {"simulate": False, "persona_overrides": {"author": "mine"}}
+        run_id = served.start_run("plain", title="Charge the card", **options)
+        killed = ExitStack()
+        killed.callback(served.kill)
+        lose_the_charge(killed, served.folder / "data")
+    (personas / "mine.yaml").unlink()
+    served.start()
+    served.wait_for(run_id, "paused")
+    return {"unknown": run_id}
+
+
+def start_endless(served: Served) -> str:
+    """Start a run whose model does not answer."""
+    served.stop()
+    served.start(delay_s=3600)
+    run_id = served.start_run("plain", title="Count what was sold")
+    served.wait_for(run_id, "running")
+    return run_id
+
+
 def list_pages(runs: dict[str, str]) -> Iterator[tuple[str, str]]:
     yield "runs", "/"
     yield "runs-filtered", "/?state=failed&text=no+such"
@@ -93,6 +125,7 @@ def list_pages(runs: dict[str, str]) -> Iterator[tuple[str, str]]:
         "settings",
         "health",
         "flows",
+        "workers",
     ):
         yield name.replace("/", "-"), f"/{name}"
     yield "compare", f"/compare?runs={runs['done']},{runs['reviewed']}"
@@ -120,7 +153,7 @@ def take(
     page = context.new_page()
     page.goto(served.url + path)
     page.locator("h1").wait_for()
-    page.locator(".loading").wait_for(state="hidden")
+    expect(page.locator(".loading")).to_have_count(0)
     page.wait_for_timeout(700)  # what moves has come to rest
     page.screenshot(path=target, full_page=target.parent == ALL)
     context.close()

@@ -83,6 +83,7 @@ def test_one_decides_in_a_conversation_where_one_reads_it(slow: Served, open_pag
 
     expect(page.locator(".activity")).to_contain_text("Rejected by admin")
     expect(card).to_have_count(0)
+    expect(page.get_by_label("Your message")).to_be_focused()
 
 
 def test_a_phase_at_work_hears_a_person_before_its_next_call(slow: Served, open_page: OpenPage) -> None:

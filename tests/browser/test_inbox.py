@@ -57,6 +57,7 @@ def test_decisions_come_by_danger_and_one_after_the_other(
     page.get_by_role("button", name="Reject…").press("Enter")
     page.get_by_role("dialog").get_by_role("button", name="Reject").press("Enter")
     expect(page.locator(".inbox-place")).to_contain_text(f"Draft {HARM}")
+    expect(page.locator(".inbox-place h2")).to_be_focused()
     expect(page.locator(".inbox-view img")).to_have_count(0)
     assert page.evaluate("window.hurt") is None
 
@@ -68,6 +69,13 @@ def test_a_failed_run_is_there_until_it_was_looked_at(inbox: Served, open_page: 
     row.get_by_role("button").press("Enter")
     place = page.locator(".inbox-place")
     expect(place.get_by_role("heading")).to_contain_text("It failed: look why.")
+    page.keyboard.press("k")
+    expect(row.get_by_role("button")).not_to_be_focused()
+    expect(page.locator(".inbox-list [aria-current]")).to_be_focused()  # so that Enter opens what is marked
+    page.set_viewport_size({"width": 390, "height": 600})
+    row.get_by_role("button").press("Enter")
+    expect(place.get_by_role("heading")).to_contain_text("It failed: look why.")
+    expect(place.get_by_role("heading")).to_be_in_viewport()  # though it stands below the list
     place.get_by_role("button", name="Looked at").press("Enter")
 
     expect(row).to_have_count(0)

@@ -100,6 +100,7 @@ def test_a_comment_on_a_line_goes_into_the_request_with_keys_alone(served: Serve
 
     expect(page.get_by_label("Comment", exact=True)).to_have_value("a.py:7: Name it.\n")
     expect(page.locator(".line-comment")).to_contain_text("Name it.")
+    expect(page.get_by_role("button", name="Comment on line 7")).to_be_focused()
 
 
 def test_two_megabytes_of_changes_are_a_few_rows(served: Served, open_page: OpenPage) -> None:

@@ -160,17 +160,23 @@ def test_several_runs_are_chosen_and_what_cannot_be_done_says_why(
 ) -> None:
     page = open_page(listed, width=width, theme=theme)
     page.get_by_label("Choose No. 0").check()
+    page.get_by_label("Choose No. 0").press("Space")
+    page.get_by_label("Choose No. 0").press("Space")
+    expect(page.get_by_label("Choose No. 0")).to_be_focused()  # and not the link beside it
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("x")
 
     expect(page.locator(".bulk")).to_contain_text("2 runs chosen")
+    expect(page.locator(".runs a:focus")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Abort")).to_have_attribute("aria-disabled", "true")
     shoot(page, f"list-{width}-{theme}")
     check_access(page)
     page.get_by_role("button", name="Retry 2…").click()
     expect(page.get_by_role("dialog")).to_contain_text("Retry 2 runs?")
     page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Choose none").press("Enter")
+    expect(page.locator(".runs .picker").first).to_be_focused()
     assert page.evaluate("window.hurt") is None
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 

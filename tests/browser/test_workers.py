@@ -6,6 +6,7 @@ from playwright.sync_api import Route, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.test_everyone import check_access, settle
 from tests.support.browser_world import Served
+from tests.support.progress_limit import wait_until
 
 
 def worker(name: str, tone: str, text: str, **facts: Any) -> dict[str, Any]:
@@ -54,6 +55,10 @@ def test_a_fleet_stands_with_what_is_wrong_and_one_can_be_let_end(served: Served
     expect(silent.get_by_role("button")).to_have_count(0)
     settle(page)
     check_access(page)
+    row.get_by_role("button", name="Let it end").focus()
+    page.evaluate("document.querySelector('table').isOld = true")
+    wait_until(lambda: not page.evaluate("document.querySelector('table').isOld"), "the fleet is drawn anew")
+    expect(row.get_by_role("button", name="Let it end")).to_be_focused()  # and not that of the first worker
     row.get_by_role("button", name="Let it end").click()
     page.get_by_role("dialog").get_by_role("button", name="Let it end").click()
     expect(page.get_by_role("dialog")).to_have_count(0)

@@ -353,7 +353,10 @@ def describe_choices(question: OpenApproval) -> dict[str, tuple[str, str]]:
     key = question.phase_key
     if question.about == "tool":
         return {
-            "approve": ("Approve", f"The agent calls {question.details.get('tool')} with exactly these arguments."),
+            "approve": (
+                "Allow this call",
+                f"The agent calls {question.details.get('tool')} with exactly these arguments.",
+            ),
             "reject": ("Reject", "The call is refused; the agent is told so and goes on without it."),
         }
     if question.about == "outcome":

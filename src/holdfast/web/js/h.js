@@ -45,16 +45,39 @@ export function add(element, ...children) {
 	return element;
 }
 
-export function fill(element, ...children) {
-	element.replaceChildren();
-	return add(element, ...children);
+// Whoever was at something inside stays there, or at what has taken its place.
+export const fill = (element, ...children) => refill(element, nameOf, ...children);
+
+const FOCUSABLE = "a, button, summary, input, [tabindex]";
+
+// A button of the same name in another row or part does something else.
+function nameOf(element) {
+	const name = element.getAttribute("href") ?? element.getAttribute("aria-label") ?? element.textContent;
+	const part = element.closest("tr, section");
+	return [element.localName, element.getAttribute("class"), name, part?.cells?.[0]?.textContent ?? part?.getAttribute("aria-label")].join(" ");
 }
 
-// Fill it anew; whoever was at one of its links or buttons stays at the one of the same key, if it is still there.
+// The same with a key for what has no lasting name.
 export function refill(element, keyOf, ...children) {
-	const key = element.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+	const focused = element.contains(document.activeElement) ? document.activeElement : null;
+	const key = focused && keyOf(focused);
+	const listAlike = () => [...element.querySelectorAll(FOCUSABLE)].filter((each) => keyOf(each) === key);
+	const at = focused && listAlike().indexOf(focused);
+	element.replaceChildren();
+	add(element, ...children);
+	if (focused) (focused.isConnected ? focused : listAlike()[at])?.focus({ preventScroll: true });
+	return element;
+}
+
+// Fill it with what is the same a little later: folds stay open, and what is scrolled sideways stays there.
+export function redraw(element, ...children) {
+	const list = (selector) => [...element.querySelectorAll(selector)];
+	const open = new Set(list("details[open] > summary").map(nameOf));
+	const lefts = list(".scroll-x").map((each) => each.scrollLeft);
 	fill(element, ...children);
-	if (key !== null) [...element.querySelectorAll("a, button, summary")].find((each) => keyOf(each) === key)?.focus({ preventScroll: true });
+	for (const summary of list("details > summary")) if (open.has(nameOf(summary))) summary.parentElement.open = true;
+	list(".scroll-x").forEach((each, index) => (each.scrollLeft = lefts[index] ?? 0));
+	return element;
 }
 
 // Make an element hold these nodes in this order, touching only what differs, so that focus and scroll stay.

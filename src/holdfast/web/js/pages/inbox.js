@@ -3,7 +3,7 @@ import { getJson, pageUrl, runUrl } from "../api.js";
 import { fill, h, reconcile } from "../h.js";
 import { refreshWaiting, toYours, waiting } from "../live.js";
 import { markSeen } from "../model/seen.js";
-import { button, empty, loading, mark, note, pageHead, problemNote, problemState, say, time } from "../parts/ui.js";
+import { button, empty, leadOn, loading, mark, note, pageHead, problemNote, problemState, say, time } from "../parts/ui.js";
 import { setQuery } from "../router.js";
 import { actionBar } from "./run/actions.js";
 import { approvalCard } from "./run/approval.js";
@@ -19,10 +19,14 @@ export function render(main, { query, signal, setKeys }) {
 	const view = h("div.split-view.inbox-view", list, place);
 	const rows = new Map();
 	let currentId = null; // the item on the right, by its id
+	let isChosen = false; // somebody wants to see it: on a phone it stands below the list
 	let isLed = false; // somebody has decided: what comes next gets the focus
 
 	const items = () => [...toYours(waiting.items), ...waiting.items.filter((item) => !item.is_yours)];
-	const choose = (item) => setQuery({ item: idOf(item) });
+	const choose = (item) => {
+		isChosen = true;
+		setQuery({ item: idOf(item) });
+	};
 
 	function draw() {
 		const all = items();
@@ -51,11 +55,13 @@ export function render(main, { query, signal, setKeys }) {
 		try {
 			const detail = await getJson(`/api${runUrl(item.run_id)}`, signal);
 			if (currentId !== idOf(item)) return;
-			fill(place, drawItem(item, new ItemView(item, detail, { signal, refresh, place })));
+			place.replaceChildren(drawItem(item, new ItemView(item, detail, { signal, refresh, place }))); // the focus does not go over to its buttons
 		} catch (error) {
 			if (signal.aborted || currentId !== idOf(item)) return;
 			fill(place, problemState(error, () => open(item)));
 		}
+		if (isChosen && place.getBoundingClientRect().top > innerHeight / 2) place.scrollIntoView();
+		isChosen = false;
 		if (isLed) lead();
 	}
 
@@ -76,7 +82,10 @@ export function render(main, { query, signal, setKeys }) {
 		const all = items();
 		const at = all.findIndex((item) => idOf(item) === currentId);
 		const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
-		if (next) choose(next);
+		if (!next) return;
+		const isInside = list.contains(document.activeElement);
+		choose(next);
+		if (isInside) list.querySelector("[aria-current]")?.focus();
 	}
 
 	main.append(head, view);
@@ -107,7 +116,9 @@ class ItemView {
 	}
 
 	api = (rest) => `/api${runUrl(this.run.run_id, rest)}`;
-	leadOn() {}
+	leadOn() {
+		leadOn(this.place.querySelector("h2") ?? document.querySelector("h1"));
+	}
 	notice(error) {
 		this.place.prepend(problemNote(error));
 		say(error.message);

@@ -4,7 +4,7 @@ import { fill, h } from "../h.js";
 import { isTurn, listen, Throttle } from "../live.js";
 import { markSeen } from "../model/seen.js";
 import { markdown } from "../parts/text.js";
-import { loading, mark, notFound, note, problemNote, problemState, say, shape, time } from "../parts/ui.js";
+import { leadOn, loading, mark, notFound, note, problemNote, problemState, say, shape, time } from "../parts/ui.js";
 import { navigate, reload } from "../router.js";
 import { actionBar } from "./run/actions.js";
 
@@ -118,12 +118,9 @@ class RunView {
 		}
 	}
 
-	// To what is next: another decision, else the head of the run; unless somebody went elsewhere meanwhile.
+	// To what is next: another decision, what one says next, else the head of the run.
 	leadOn() {
-		if (document.activeElement !== document.body) return;
-		const next = this.approvals.querySelector("h2") ?? this.title;
-		next.tabIndex = -1;
-		next.focus();
+		leadOn(this.approvals.querySelector("h2") ?? this.panel.querySelector(".composer:not([hidden]) textarea") ?? this.title);
 	}
 
 	// An answer that came too late, a refusal: it stays until the next one.
@@ -211,7 +208,7 @@ class RunView {
 		if (this.#isNew("title", run.heading)) fill(this.title, run.heading);
 		this.setTitle(run.heading);
 		const isInMenu = this.buttons.contains(document.activeElement) && this.buttons.querySelector(".menu[open]");
-		if (!isInMenu && this.#isNew("actions", run.state, run.pause_reason, this.pending.length)) fill(this.buttons, actionBar(this));
+		if (!isInMenu && this.#isNew("actions", run.state, run.pause_reason, this.pending.length)) this.#drawActions();
 		this.#drawRequirements();
 		this.#drawApprovals();
 		this.#drawHead();
@@ -220,6 +217,12 @@ class RunView {
 		if (this.#home !== "outcome" || this.isOver) return;
 		this.#home = "timeline"; // it was retried
 		this.turnTo(this);
+	}
+
+	#drawActions() {
+		const isInside = this.buttons.contains(document.activeElement);
+		fill(this.buttons, actionBar(this));
+		if (isInside) leadOn(this.title, { preventScroll: true });
 	}
 
 	#drawHead() {
@@ -273,7 +276,8 @@ class RunView {
 	}
 
 	#drawCards(open) {
-		fill(this.approvals, open.map((approval) => loaded.approval.approvalCard(approval, this)));
+		// The focus does not stay: the button of the same name decides something else.
+		this.approvals.replaceChildren(...open.map((approval) => loaded.approval.approvalCard(approval, this)));
 	}
 
 	#drawTabs() {

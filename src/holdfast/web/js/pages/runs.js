@@ -1,6 +1,6 @@
 import { can, getJson, pageUrl, runUrl, send, whyNot, withQuery } from "../api.js";
 import { count, duration, firstLine, money, plural, tookSeconds, toStatus } from "../format.js";
-import { fill, h, refill } from "../h.js";
+import { fill, h, redraw, refill } from "../h.js";
 import { isTurn, listen, Throttle, toYours, waiting } from "../live.js";
 import { RunList, stampOf } from "../model/run-list.js";
 import { dotPlot, isBrushed } from "../parts/dot-plot.js";
@@ -62,6 +62,7 @@ function moreFilters(query) {
 	return h("details.more-filters", { open: names.some((name) => query.get(name)) }, h("summary.small", "More filters"), body);
 }
 
+const valuesOf = (fields) => JSON.stringify([...fields.querySelectorAll("input, select")].map(({ value }) => value.trim()));
 const toMoment = (day) => (day ? new Date(`${day}T00:00`).toISOString() : "");
 const localDay = (moment) => (moment && !Number.isNaN(Date.parse(moment)) ? new Date(Date.parse(moment) - new Date(moment).getTimezoneOffset() * 60_000).toISOString().slice(0, 10) : "");
 
@@ -109,7 +110,7 @@ class RunsView {
 			j: ["Next run", () => this.#move(1)],
 			k: ["Previous run", () => this.#move(-1)],
 			Enter: ["Open the run", () => this.#selected && navigate(pageUrl(this.#list.get(this.#selected)))],
-			x: ["Choose the run, to act on several", () => this.#selected && this.#pick(this.#selected)],
+			x: ["Choose the run, to act on several", () => this.#selected && (this.#pick(this.#selected), this.#move(0))],
 			".": ["Show new runs", () => this.#admit()],
 		});
 		waiting.listeners.add(this.#drawInbox);
@@ -162,7 +163,8 @@ class RunsView {
 		this.#selected = null;
 		const isOpen = this.more.open;
 		const fresh = moreFilters(query);
-		if (!this.more.contains(document.activeElement)) this.more.replaceWith(fresh), (this.more = fresh);
+		// Whoever has just typed there is on the way to the next field: only what came from elsewhere is drawn.
+		if (valuesOf(fresh) !== valuesOf(this.more)) this.more.replaceWith(fresh), (this.more = fresh);
 		this.more.open ||= isOpen;
 		this.load();
 		return true;
@@ -258,7 +260,7 @@ class RunsView {
 		fill(this.after, this.#list.items.length ? this.#list.cursor && loading("More below…") : this.#nothing());
 	}
 
-	#drawInbox = () => fill(this.inbox, inbox(toYours(waiting.items)));
+	#drawInbox = () => redraw(this.inbox, inbox(toYours(waiting.items)));
 
 	#drawFilters() {
 		const { counts, workflows } = this.#overview;
@@ -293,7 +295,7 @@ class RunsView {
 		this.table.setAttribute("aria-rowcount", cursor ? -1 : items.length + 1);
 		this.rows.update(items.length);
 		this.#drawAfter();
-		fill(this.fresh, fresh.length > 0 && button(`Show ${plural(fresh.length, "new run")}`, () => this.#admit(), { kind: "tiny" }));
+		refill(this.fresh, () => "fresh", fresh.length > 0 && button(`Show ${plural(fresh.length, "new run")}`, () => this.#admit(), { kind: "tiny" }));
 	}
 
 	#nothing() {
@@ -345,7 +347,7 @@ class RunsView {
 			return button(`${label} ${able[verb].length || ""}…`, () => this.#actOnAll(verb, label, able[verb]), { kind: "tiny", why });
 		};
 		const compare = runs.length === 2 && h("a.button.tiny", { href: `/compare?runs=${runs.map(({ run_id: id }) => id).reverse()}` }, "Compare");
-		const clear = () => (this.#picked.clear(), this.rows.update(this.#list.items.length), this.#drawBulk());
+		const clear = () => (this.#picked.clear(), this.rows.update(this.#list.items.length), this.#drawBulk(), this.body.querySelector(".picker").focus());
 		fill(this.bulk, runs.length > 0 && h("div.buttons", h("span", `${plural(runs.length, "run")} chosen`), act("abort", "Abort"), act("retry", "Retry"), compare, button("Choose none", clear, { kind: "tiny plain" })));
 	}
 

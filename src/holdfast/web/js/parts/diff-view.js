@@ -127,6 +127,7 @@ function writeComment(row, place) {
 		request.value = `${request.value.trimEnd()}${request.value.trim() ? "\n" : ""}${place}: ${text.value.trim()}\n`;
 		request.dispatchEvent(new Event("input"));
 		say("Added to what is to be changed");
+		row.querySelector(".ln-button")?.focus();
 		fill(made.firstChild, h("div.note.tone-waiting.foreign", text.value.trim(), h("div.small.soft", "In the comment of the decision: send it with “Request changes”.")));
 	};
 	const made = h("tr.line-comment", h("td", { colspan: 4 }, text, h("div.buttons", button("Cancel", close, { kind: "tiny plain" }), button("Add to the request", add, { kind: "tiny" }))));

@@ -1,7 +1,7 @@
 // The parts every page is made of: buttons, fields, dialogs, states, marks, times, tables, content that is kept.
 import { newKey } from "../api.js";
 import { ago, clock, exact, SHAPES, since, toStatus } from "../format.js";
-import { add, fill, h } from "../h.js";
+import { add, fill, h, redraw } from "../h.js";
 import { setQuery } from "../router.js";
 
 let ids = 0;
@@ -194,6 +194,13 @@ export const chips = (label, ...children) => h("div.chips", { role: "group", "ar
 
 export const holds = (text, query) => (query ?? "").toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
 
+// To where to go on, if what had the focus is gone; unless somebody went elsewhere meanwhile.
+export function leadOn(next, options) {
+	if (!next || document.activeElement !== document.body) return;
+	if (next.tabIndex < 0) next.tabIndex = -1; // also a heading
+	next.focus(options);
+}
+
 // Content that is loaded again without ever going away: old is better than empty, as long as it says so.
 export function liveContent({ load, draw, signal }) {
 	const trouble = h("div", { hidden: true });
@@ -206,7 +213,9 @@ export function liveContent({ load, draw, signal }) {
 			if (signal.aborted) return;
 			loadedAt = Date.now() / 1000;
 			trouble.hidden = true;
-			fill(content, draw(data));
+			const isInside = content.contains(document.activeElement);
+			redraw(content, draw(data));
+			if (isInside) leadOn(document.querySelector("h1"), { preventScroll: true });
 		} catch (error) {
 			if (signal.aborted) return;
 			if (loadedAt === null) return void fill(content, problemState(error, refresh));

@@ -71,7 +71,7 @@ export class WindowedRows {
 		if (known?.stamp === stamp) return known;
 		const node = this.draw(index);
 		node.setAttribute("aria-rowindex", index + 2); // the head is the first
-		if (known?.node.contains(document.activeElement)) queueMicrotask(() => refocus(node));
+		if (known?.node.contains(document.activeElement)) keepFocus(node, document.activeElement.localName);
 		return { stamp, node };
 	}
 
@@ -94,8 +94,8 @@ export class WindowedRows {
 }
 
 // The focus that the row had before it was drawn anew, unless it has been led elsewhere since.
-function refocus(node) {
-	if (document.activeElement === document.body) node.querySelector("a, button")?.focus({ preventScroll: true });
+function keepFocus(node, name) {
+	queueMicrotask(() => document.activeElement === document.body && node.querySelector(name)?.focus({ preventScroll: true }));
 }
 
 // The rows `first` … `last` (exclusive) of equal height that lie in view, with `spare` more on both sides.

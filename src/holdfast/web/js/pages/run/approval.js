@@ -38,6 +38,9 @@ export function approvalCard(approval, view) {
 		view.leadOn();
 	};
 
+	// The focus can only be led on when the dialog is gone.
+	const confirm = (question) => ask(question).then((isDone) => isDone && view.leadOn());
+
 	const byItself = deadline && `answered with ${subject.on_deadline ?? "reject"} by itself at ${clock(deadline)}`;
 	const summary = facts(
 		approval.facts,
@@ -60,7 +63,7 @@ export function approvalCard(approval, view) {
 				first && note("waiting", `${first} approved. A second person is needed.`),
 				about !== "outcome" && field("Comment", comment, hint),
 				trouble,
-				buttons(approval, answer, comment),
+				buttons(approval, { answer, comment, confirm }),
 			),
 		),
 	);
@@ -140,31 +143,31 @@ function verdict(artifact) {
 }
 
 // What a flow's code makes of an answer is its own affair: the buttons say what the answers are called.
-function flowButtons(causes, answer, why) {
+function flowButtons(causes, { answer, confirm }, why) {
 	const result = h("textarea", { name: "result", rows: "4" });
 	const giveResult = (label) =>
-		ask({ title: "What did the step return?", body: field("Result", result, "JSON, or plain text."), label, act: () => answer("approve", { result: toJson(result.value) }) });
-	const confirm = ({ action, label, text }) => ask({ title: `${label}?`, body: h("p", text), label, kind: "bad main", act: () => answer(action) });
+		confirm({ title: "What did the step return?", body: field("Result", result, "JSON, or plain text."), label, act: () => answer("approve", { result: toJson(result.value) }) });
+	const askFirst = ({ action, label, text }) => confirm({ title: `${label}?`, body: h("p", text), label, kind: "bad main", act: () => answer(action) });
 	const made = (cause, index) => {
 		const { action, label } = cause;
 		if (action === "result") return button(`${label}…`, () => giveResult(label), { why });
-		if (["reject", "abort"].includes(action)) return button(`${label}…`, () => confirm(cause), { kind: "bad", why });
+		if (["reject", "abort"].includes(action)) return button(`${label}…`, () => askFirst(cause), { kind: "bad", why });
 		return button(label, () => answer(action), { kind: index === 0 ? "main" : "plain", why });
 	};
 	return h("div.buttons", causes.map(made));
 }
 
-function buttons({ kind, about, causes, call }, answer, comment) {
+function buttons({ kind, about, causes, call }, { answer, comment, confirm }) {
 	const why = whyNot("approver");
-	if (kind === "flow") return flowButtons(causes, answer, why);
+	if (kind === "flow") return flowButtons(causes, { answer, confirm }, why);
 	const rejection = causes.find(({ action }) => action === "reject");
 	const approve = (label) => button(label, () => answer("approve"), { kind: "main", why });
-	const askToReject = (label, title) => ask({ title, body: h("p", rejection.text), label, kind: "bad main", act: () => answer("reject") });
+	const askToReject = (label, title) => confirm({ title, body: h("p", rejection.text), label, kind: "bad main", act: () => answer("reject") });
 	const reject = (label, title) => button(`${label}…`, () => askToReject(label, title), { kind: "bad", why });
 	if (about === "outcome") {
 		const result = h("textarea", { name: "result", rows: "4" });
 		const giveResult = () =>
-			ask({
+			confirm({
 				title: "What did the call give?",
 				body: field("Result", result, "JSON, or plain text. The agent reads it as the call's answer."),
 				label: "Go on with this result",

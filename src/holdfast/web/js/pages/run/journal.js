@@ -1,5 +1,5 @@
 import { clock, count, duration, exact, firstLine, plural } from "../../format.js";
-import { fill, h, reconcile } from "../../h.js";
+import { fill, h, reconcile, refill } from "../../h.js";
 import { Activity, brief } from "../../model/activity.js";
 import { copyButton, longText, markdown, raw } from "../../parts/text.js";
 import { button, empty, facts, loading, mark, searchBox, shape } from "../../parts/ui.js";
@@ -42,7 +42,7 @@ export function activity(panel, view) {
 		if (at >= 0) visibleCount = Math.max(visibleCount, entries.length - at);
 		const from = Math.max(0, entries.length - visibleCount);
 		reconcile(list, entries.slice(from).map(nodeOf));
-		fill(earlier, from > 0 && button(`Show ${count(Math.min(from, MORE))} earlier of ${count(from)}`, () => ((visibleCount += MORE), update()), { kind: "tiny" }));
+		refill(earlier, () => "earlier", from > 0 && button(`Show ${count(Math.min(from, MORE))} earlier of ${count(from)}`, () => ((visibleCount += MORE), update()), { kind: "tiny" }));
 		composer.update();
 		if (at >= 0 && !isPlaced) point(nodes.get(entrySeq).node);
 		else if (box.checked) jump();
@@ -63,7 +63,9 @@ export function activity(panel, view) {
 		if (known?.version === version) return known.node;
 		const isOpen = known?.node.querySelector("details")?.open;
 		const at = h("a.at.num.small", { href: view.url(`/events?seq=${seq}`), title: exact(ts) }, clock(ts, true));
-		const node = h(`li.entry.e-${type}`, { id: `e-${seq}` }, DRAW[type]({ ...entry, address: () => `${location.origin}${view.url(`/activity?entry=${seq}`)}` }, isOpen), at);
+		const node = known?.node ?? h(`li.entry.e-${type}`, { id: `e-${seq}` });
+		const address = () => `${location.origin}${view.url(`/activity?entry=${seq}`)}`;
+		refill(node, nameInEntry, DRAW[type]({ ...entry, address }, isOpen), at);
 		nodes.set(id, { version, node });
 		return node;
 	}
@@ -76,6 +78,9 @@ export function activity(panel, view) {
 	};
 	return { update, query, follow: () => box.click(), leave: () => view.tabs.before(view.approvals) };
 }
+
+// What a summary says changes while its call goes on.
+const nameInEntry = (element) => (element.localName === "summary" ? "summary" : element.textContent);
 
 function foldEvents(events) {
 	const folded = new Activity();
