@@ -14,13 +14,13 @@ from datetime import datetime
 from holdfast.extras import name_missing_extra
 from holdfast.fleet.port import QueueDescription, RunTaker
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import DueJob, enqueue, enqueue_all, make_queue_tables
+from holdfast.persistence.fleet import DueJob
+from holdfast.persistence.queue_tables import MAX_NAME_BYTES, enqueue, enqueue_all, make_queue_tables
 from holdfast.runtime.checkpoint.base import Statement
 
 with name_missing_extra(__name__):
     import procrastinate
 
-_MAX_NAME_BYTES = 40  # with the queue's own prefix it is the name of a channel, of which the server takes 63
 _AGAIN_S = 1.0
 _POLL_S = 20.0  # a notice that was lost is made good by the sweep, which is sooner
 _HEARTBEAT_S = 20.0
@@ -33,7 +33,7 @@ _log = logging.getLogger("holdfast.fleet")
 def to_queue_name(queue: str, flow: str = "") -> str:
     """Return the name under which runs of a queue, and of a flow, wait: who does not know the flow does not listen."""
     name = f"{queue}/{flow}" if flow else queue
-    if len(name.encode()) <= _MAX_NAME_BYTES:
+    if len(name.encode()) <= MAX_NAME_BYTES:
         return name
     return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
 

@@ -152,20 +152,27 @@ class RunDrives:
         due = await list_due(self._db, limit=_FAIR_AMONG, but=but, queues=self._queues)
         return None if not due or due[0].run_id == run_id else (due[0], own[0])
 
-    async def find(self, run_id: str) -> Drive | None:
-        """Return the drive of a run; `None` if it is not due, over, or of a flow that is not known here.
+    async def find_flow(self, run_id: str) -> Drive | None:
+        """Return the drive of a flow's run; `None` if it is no such run, or not due, or of a flow not known here.
 
-        Raises `BackendUnavailable` with the fact `missing` if this machine lacks what the run needs, and `RunWaits`
-        with the fact `flow` if as many runs of its flow are driven here as may be.
+        Raises `RunWaits` with the fact `flow` if as many runs of its flow are driven here as may be.
         """
         row = await self._journal.query(lambda store: flow_rows.read_row(store, run_id)) if self._flows else None
-        if row is not None:
-            if row.parent_run_id is not None or row.flow not in self._flows or not (row.is_due or row.is_driven):
-                return None
-            definition = self._flows[row.flow]
+        if row is None or row.parent_run_id is not None or row.flow not in self._flows:
+            return None
+        if not (row.is_due or row.is_driven):
+            return None
+        definition = self._flows[row.flow]
+        if row.status != RunStatus.PENDING:  # nobody has died with what nobody has begun
             await self._check_suspect(run_id)
-            self._places.take(definition, run_id)
-            return FlowDrive(self._journal, definition, run_id, park_after_s=_PARK_AFTER_S)
+        self._places.take(definition, run_id)
+        return FlowDrive(self._journal, definition, run_id, park_after_s=_PARK_AFTER_S)
+
+    async def find(self, run_id: str) -> Drive | None:
+        """Return the drive of a workflow's run; `None` if it is not due, or over.
+
+        Raises `BackendUnavailable` with the fact `missing` if this machine lacks what the run needs.
+        """
         due = await list_due(self._db, of=[run_id], queues=self._queues)
         if not due:
             return None

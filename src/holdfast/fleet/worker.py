@@ -236,8 +236,10 @@ class Worker:
 
     async def _drive(self, run_id: str) -> None:
         try:
-            run_id = await self._give_turn(run_id)
-            drive = await self._drives.find(run_id)
+            drive = await self._drives.find_flow(run_id)
+            if drive is None:
+                run_id = await self._give_turn(run_id)
+                drive = await self._drives.find(run_id)
             if drive is None:
                 return
             self._open[run_id] = drive

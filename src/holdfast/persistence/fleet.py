@@ -1,11 +1,11 @@
-"""Workers and what they find due, as rows: who is there, who looks for all, who looked in vain, and the queue's tables.
+"""Workers and what they find due, as rows: who is there, who looks for all, who looked in vain.
 
 Rule: all of this is Postgres, and times are the server's alone. What is due is said by the rows of runs and flows; the
 queue's own tables only say that somebody should look, and may be lost at any time.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,15 +18,13 @@ from holdfast.persistence.listings import read_unowned
 from holdfast.persistence.models import RunRow
 from holdfast.persistence.statements.table import to_params
 from holdfast.runtime.checkpoint import process_owner
-from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.flow_rows import DEFAULT_QUEUE as FLOW_QUEUE
 
 RUN_QUEUE = "runs"
 ALIVE_S = 6.0  # as long as a lease: who has been silent for longer is passed over
 FORGET_S = 3600.0
 _MOST_DUE = 500
-_NOW = "extract(epoch FROM clock_timestamp())::float8"
-_SQL_LOCK = 0x686F6C65  # "hole": who makes the queue's tables
+NOW = "extract(epoch FROM clock_timestamp())::float8"
 
 
 @dataclass(frozen=True)
@@ -94,22 +92,22 @@ class Beat:
 
 _REGISTER = f"""
 INSERT INTO workers (name, process, machine, version, queues, flows, slots, driven, is_draining, since, seen_at)
-VALUES (:name, :process, :machine, :version, :queues, :flows, :slots, 0, 0, {_NOW}, {_NOW})
+VALUES (:name, :process, :machine, :version, :queues, :flows, :slots, 0, 0, {NOW}, {NOW})
 ON CONFLICT (name) DO UPDATE SET process = excluded.process, machine = excluded.machine, version = excluded.version,
 queues = excluded.queues, flows = excluded.flows, slots = excluded.slots, driven = 0, is_draining = 0,
 since = excluded.since, seen_at = excluded.seen_at, sweeps_until = 0
-WHERE workers.process = excluded.process OR workers.seen_at < {_NOW} - :alive OR workers.process = :dead
+WHERE workers.process = excluded.process OR workers.seen_at < {NOW} - :alive OR workers.process = :dead
 RETURNING name
 """  # noqa: S608 - ours
 # Two may think so at once, for one turn: what they write is the same, and then the first by name stays.
 _IS_SWEEPER = f"""
-NOT EXISTS (SELECT 1 FROM workers AS o WHERE o.name <> workers.name AND o.sweeps_until > {_NOW}
-            AND (o.name < workers.name OR workers.sweeps_until <= {_NOW}))
+NOT EXISTS (SELECT 1 FROM workers AS o WHERE o.name <> workers.name AND o.sweeps_until > {NOW}
+            AND (o.name < workers.name OR workers.sweeps_until <= {NOW}))
 """  # noqa: S608 - ours
 _BEAT = f"""
-UPDATE workers SET seen_at = {_NOW}, driven = :driven, clock_off_s = :clock_off_s,
-sweeps_until = CASE WHEN is_draining = 0 AND {_IS_SWEEPER} THEN {_NOW} + :alive ELSE 0 END
-WHERE name = :name AND process = :process RETURNING is_draining, sweeps_until > {_NOW}, {_NOW}
+UPDATE workers SET seen_at = {NOW}, driven = :driven, clock_off_s = :clock_off_s,
+sweeps_until = CASE WHEN is_draining = 0 AND {_IS_SWEEPER} THEN {NOW} + :alive ELSE 0 END
+WHERE name = :name AND process = :process RETURNING is_draining, sweeps_until > {NOW}, {NOW}
 """  # noqa: S608 - ours
 
 
@@ -134,14 +132,14 @@ async def unregister(db: Database, facts: WorkerFacts) -> None:
         await session.commit()
 
 
-_HAS_QUEUE = "SELECT to_regclass('procrastinate_jobs') IS NOT NULL"
+HAS_QUEUE = "SELECT to_regclass('procrastinate_jobs') IS NOT NULL"
 _FOR_ALL = f"""
-SELECT ({_HAS_QUEUE}) AS has_queue, moment.now AS now,
+SELECT ({HAS_QUEUE}) AS has_queue, moment.now AS now,
 EXISTS (SELECT 1 FROM approvals AS a WHERE a.state = 'pending' AND a.deadline_at <= moment.now) AS is_overdue,
 EXISTS (SELECT 1 FROM schedules AS s WHERE s.is_paused = 0 AND s.next_at <= moment.now) AS has_schedule,
 (SELECT coalesce(json_agg(DISTINCT queue), '[]')::text
  FROM workers AS w, json_array_elements_text(w.queues::json) AS queue
- WHERE w.is_draining = 0 AND w.seen_at > {_NOW} - {ALIVE_S}) AS queues
+ WHERE w.is_draining = 0 AND w.seen_at > {NOW} - {ALIVE_S}) AS queues
 FROM (SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24\\:MI\\:SS.MS"Z"') AS now) AS moment
 """  # noqa: S608 - ours
 
@@ -168,7 +166,7 @@ async def beat(db: Database, facts: WorkerFacts, *, driven: int, clock_off_s: fl
 
 
 _LIST = f"""
-SELECT name, machine, version, since, slots, driven, {_NOW} - seen_at, is_draining, queues, flows, clock_off_s
+SELECT name, machine, version, since, slots, driven, {NOW} - seen_at, is_draining, queues, flows, clock_off_s
 FROM workers ORDER BY name
 """  # noqa: S608 - ours
 
@@ -202,23 +200,23 @@ async def drain_worker(db: Database, name: str) -> bool:
 
 # What every living worker that takes it has looked at in vain, and does not want to look at again yet.
 _HELD = f"""
-EXISTS (SELECT 1 FROM run_looks AS l WHERE l.run_id = {{run_id}} AND l.again_at > {_NOW})
-AND NOT EXISTS (SELECT 1 FROM workers AS w WHERE w.seen_at > {_NOW} - {ALIVE_S} AND w.is_draining = 0 AND {{takes}}
+EXISTS (SELECT 1 FROM run_looks AS l WHERE l.run_id = {{run_id}} AND l.again_at > {NOW})
+AND NOT EXISTS (SELECT 1 FROM workers AS w WHERE w.seen_at > {NOW} - {ALIVE_S} AND w.is_draining = 0 AND {{takes}}
     AND NOT EXISTS (SELECT 1 FROM run_looks AS l
-                    WHERE l.run_id = {{run_id}} AND l.worker = w.name AND l.again_at > {_NOW}))
+                    WHERE l.run_id = {{run_id}} AND l.worker = w.name AND l.again_at > {NOW}))
 """  # noqa: S608 - ours
 _TAKES_RUN = "jsonb_exists(w.queues::jsonb, runs.queue)"
-_TAKES_FLOW = "jsonb_exists(w.queues::jsonb, f.queue) AND jsonb_exists(w.flows::jsonb, f.flow)"
+TAKES_FLOW = "jsonb_exists(w.queues::jsonb, f.queue) AND jsonb_exists(w.flows::jsonb, f.flow)"
 _WAITS = "EXISTS (SELECT 1 FROM procrastinate_jobs AS q WHERE q.queueing_lock = {run_id} AND q.status = 'todo')"
 _DUE_FLOWS = f"""
 SELECT f.run_id, f.queue, f.priority, f.flow FROM flow_runs AS f LEFT JOIN journal_runs AS j ON j.run_id = f.run_id
-WHERE f.parent_run_id IS NULL AND (f.wake_at <= {_NOW} OR (f.status = 'running' AND f.wake_at IS NULL
+WHERE f.parent_run_id IS NULL AND (f.wake_at <= {NOW} OR (f.status = 'running' AND f.wake_at IS NULL
 AND f.waits_for IS NULL AND (j.owner IS NULL OR j.lease_until <= clock_timestamp()))) AND NOT ({{held}}) {{more}}
 ORDER BY f.priority DESC, f.wake_at, f.run_id LIMIT :most
 """  # noqa: S608 - ours
 _FORGET = (
-    f"DELETE FROM workers WHERE seen_at < {_NOW} - :forget",  # noqa: S608 - ours
-    f"DELETE FROM run_looks WHERE again_at < {_NOW} - :forget",  # noqa: S608 - ours
+    f"DELETE FROM workers WHERE seen_at < {NOW} - :forget",  # noqa: S608 - ours
+    f"DELETE FROM run_looks WHERE again_at < {NOW} - :forget",  # noqa: S608 - ours
 )
 # A worker of the queue that is gone has left jobs that say "somebody is at it"; who is at a run, its claim says.
 _CLEAR = """
@@ -242,7 +240,7 @@ async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool, queues
         await session.execute(text(_CLEAR), {"silent": _SILENT_S})
     found = await read_unowned(db, session, *conditions, limit=_MOST_DUE)
     runs = [DueJob(run.run_id, run.queue, run.priority) for run in found]
-    sql = _DUE_FLOWS.format(held=_HELD.format(run_id="f.run_id", takes=_TAKES_FLOW), more=more)
+    sql = _DUE_FLOWS.format(held=_HELD.format(run_id="f.run_id", takes=TAKES_FLOW), more=more)
     flows = await session.execute(text(sql), {"most": _MOST_DUE})
     return runs + [DueJob(row.run_id, row.queue, row.priority, row.flow) for row in flows]
 
@@ -250,7 +248,7 @@ async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool, queues
 _COUNT_DUE = f"""
 SELECT (SELECT count(*) FROM runs AS r LEFT JOIN journal_runs AS j ON j.run_id = r.id
         WHERE r.state IN ('pending', 'running') AND (j.owner IS NULL OR j.lease_until <= clock_timestamp()))
-     + (SELECT count(*) FROM flow_runs WHERE wake_at <= {_NOW} AND parent_run_id IS NULL),
+     + (SELECT count(*) FROM flow_runs WHERE wake_at <= {NOW} AND parent_run_id IS NULL),
        (SELECT min(r.updated_at) FROM runs AS r LEFT JOIN journal_runs AS j ON j.run_id = r.id
         WHERE r.state IN ('pending', 'running') AND (j.owner IS NULL OR j.lease_until <= clock_timestamp()))
 """  # noqa: S608 - ours
@@ -279,63 +277,11 @@ async def forget_gone(db: Database) -> None:
         await session.commit()
 
 
-# -- the queue --------------------------------------------------------------------------------------------------------
-
-_ENQUEUE = "SELECT holdfast_enqueue(:run_id, :queue, :priority)"
-_ENQUEUE_ALL = """
-SELECT count(holdfast_enqueue(job.run_id, job.queue, job.priority)) FROM unnest(
-    CAST(:run_ids AS text[]), CAST(:queues AS text[]), CAST(:priorities AS bigint[])) AS job(run_id, queue, priority)
-"""
-_DROP_QUEUE = """
-DO $$ DECLARE found record; BEGIN
-FOR found IN SELECT c.relname AS name FROM pg_class AS c WHERE c.relnamespace = current_schema()::regnamespace
-    AND c.relkind = 'r' AND starts_with(c.relname, 'procrastinate_') LOOP
-    EXECUTE format('DROP TABLE %I CASCADE', found.name);
-END LOOP;
-FOR found IN SELECT p.oid::regprocedure AS name FROM pg_proc AS p WHERE p.pronamespace = current_schema()::regnamespace
-    AND starts_with(p.proname, 'procrastinate_') LOOP
-    EXECUTE 'DROP FUNCTION ' || found.name || ' CASCADE';
-END LOOP;
-FOR found IN SELECT t.typname AS name FROM pg_type AS t WHERE t.typnamespace = current_schema()::regnamespace
-    AND starts_with(t.typname, 'procrastinate_') AND t.typtype IN ('e', 'c') LOOP
-    EXECUTE format('DROP TYPE IF EXISTS %I CASCADE', found.name);
-END LOOP; END $$
-"""
-
-
-def enqueue(run_id: str, queue: str, priority: int) -> Statement:
-    """Put a run into the queue unless it waits there; whatever is wrong with the queue, nothing is refused."""
-    return Statement(_ENQUEUE, {"run_id": run_id, "queue": queue, "priority": priority}, expect=None)
-
-
-async def enqueue_all(db: Database, jobs: Mapping[str, tuple[str, int]]) -> None:
-    """Put runs into the queue, each with its name there and its priority, in one statement."""
-    async with db.session() as session:
-        queues, priorities = zip(*jobs.values(), strict=True) if jobs else ((), ())
-        await session.execute(
-            text(_ENQUEUE_ALL), {"run_ids": list(jobs), "queues": list(queues), "priorities": list(priorities)}
-        )
-        await session.commit()
-
-
-async def make_queue_tables(db: Database, schema_sql: str) -> None:
-    """Make the queue's tables by this SQL unless they are there; what is left of some is removed first."""
-    async with db.session() as session:
-        await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SQL_LOCK})
-        if not await session.scalar(text(_HAS_QUEUE)):
-            connection = await session.connection()
-            raw = (await connection.get_raw_connection()).driver_connection
-            assert raw is not None
-            for sql in (_DROP_QUEUE, schema_sql):  # several statements, and percent signs that are no parameters
-                await raw.execute(sql)
-        await session.commit()
-
-
 # -- looks ------------------------------------------------------------------------------------------------------------
 
 _LOOK = f"""
 INSERT INTO run_looks (run_id, worker, missing, reason, again_at)
-VALUES (:run_id, :worker, :missing, :reason, {_NOW} + :wait_s)
+VALUES (:run_id, :worker, :missing, :reason, {NOW} + :wait_s)
 ON CONFLICT (run_id, worker) DO UPDATE SET missing = excluded.missing, reason = excluded.reason,
 again_at = excluded.again_at
 """  # noqa: S608 - ours
@@ -365,7 +311,7 @@ async def drop_look(db: Database, run_id: str, worker: str) -> None:
 
 _LOOKS = f"""
 SELECT l.worker, l.missing, l.reason FROM run_looks AS l JOIN workers AS w ON w.name = l.worker
-WHERE l.run_id = :run_id AND w.seen_at > {_NOW} - {ALIVE_S} ORDER BY l.worker
+WHERE l.run_id = :run_id AND w.seen_at > {NOW} - {ALIVE_S} ORDER BY l.worker
 """  # noqa: S608 - ours
 
 

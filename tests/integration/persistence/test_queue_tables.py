@@ -1,0 +1,159 @@
+"""A flow comes into the queue with the events that make it due, wherever somebody is there to take it."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, text
+from tests.support.postgres_server import fresh_schema
+
+from holdfast import Context, flow
+from holdfast.config import load_config
+from holdfast.fleet.procrastinate_queue import ProcrastinateQueue, to_queue_name
+from holdfast.fleet.run_drive import RunDrives
+from holdfast.flows.answers import decide
+from holdfast.flows.service.flow_registry import FlowDefinition, find_flow
+from holdfast.flows.service.start import start_flow
+from holdfast.persistence.db import Database
+from holdfast.persistence.fleet import WorkerFacts, drain_worker, register
+from holdfast.persistence.queue_tables import MAX_NAME_BYTES
+from holdfast.runtime import flow_rows
+from holdfast.runtime.flow_rows import DEFAULT_QUEUE, FlowOptions
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.stores import open_journal
+
+LONG = "l" * (MAX_NAME_BYTES - len(DEFAULT_QUEUE))
+FACTS = WorkerFacts("alpha", "process", "machine", "1", 8, (DEFAULT_QUEUE,), ("known", "queue_tables_ask", LONG))
+
+
+@flow("queue_tables_ask")
+async def ask(ctx: Context) -> None:
+    await ctx.approval("go")
+
+
+def find_ask() -> FlowDefinition:
+    definition = find_flow("queue_tables_ask")
+    assert definition is not None
+    return definition
+
+
+@pytest.fixture
+async def db(postgres_url: str) -> AsyncIterator[Database]:
+    with fresh_schema(postgres_url) as url:
+        db = Database(url)
+        await db.init_schema()
+        yield db
+        await db.dispose()
+
+
+@pytest.fixture
+async def queue(db: Database) -> ProcrastinateQueue:
+    queue = ProcrastinateQueue(db, queues=(DEFAULT_QUEUE,), flows=FACTS.flows)
+    for _ in range(2):  # the second time everything is there
+        await queue.repair()
+    return queue
+
+
+@pytest.fixture
+def statements() -> Iterator[list[str]]:
+    """What is asked of the rows from here on."""
+    heard: list[str] = []
+
+    def hear(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        heard.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", hear)
+    yield heard
+    event.remove(Engine, "before_cursor_execute", hear)
+
+
+async def change(db: Database, sql: str) -> None:
+    async with db.session() as session:
+        await session.execute(text(sql))
+        await session.commit()
+
+
+async def list_jobs(db: Database) -> list[tuple[str, str]]:
+    async with db.session() as session:
+        rows = await session.execute(text("SELECT queueing_lock, queue_name FROM procrastinate_jobs ORDER BY id"))
+        return [(row[0], row[1]) for row in rows]
+
+
+async def drive(db: Database, journal: Journal, tmp_path: Any, run_id: str) -> None:
+    drives = RunDrives(db, journal, load_config(data_dir=tmp_path), _make_none, flows=_FLOWS, is_choosy=True)
+    found = await drives.find_flow(run_id)
+    assert found is not None
+    await found.run()
+
+
+async def _make_none(_folder: Any) -> Any:
+    raise AssertionError("no workflow is driven here")
+
+
+_FLOWS = {"queue_tables_ask": find_ask()}
+
+
+async def test_a_flow_that_is_started_waits_in_the_queue_if_a_living_worker_takes_it(
+    db: Database, queue: ProcrastinateQueue
+) -> None:
+    await start_flow("known", run_id="nobody", store=db.store)
+    await register(db, FACTS)
+    await start_flow("known", run_id="first", store=db.store)
+    await start_flow("known", run_id="first", store=db.store)
+    await start_flow("unknown", run_id="unknown", store=db.store)
+    await start_flow(LONG, run_id="long", store=db.store)  # under a name that only the worker makes
+    await change(db, "UPDATE workers SET seen_at = seen_at - 7")
+    await start_flow("known", run_id="silent", store=db.store)
+    await register(db, FACTS)
+    await drain_worker(db, FACTS.name)
+    await start_flow("known", run_id="draining", store=db.store)
+
+    assert await list_jobs(db) == [("first", to_queue_name(DEFAULT_QUEUE, "known"))]
+
+
+async def test_what_is_due_later_or_driven_by_another_run_is_left_to_them(
+    db: Database, queue: ProcrastinateQueue
+) -> None:
+    await register(db, FACTS)
+    async with open_journal(db.store) as journal:
+        child = flow_rows.created("child", "known", FlowOptions(parent_run_id="above"))
+        await journal.append("child", [], rows=[child])
+        driven = flow_rows.started("later", "known", FlowOptions())
+        await journal.append("later", [], rows=[driven])
+    await change(db, "UPDATE flow_runs SET wake_at = extract(epoch FROM now()) + 60 WHERE run_id = 'later'")
+
+    assert await list_jobs(db) == []
+
+
+async def test_an_answer_enqueues_the_flow_that_waits_for_it_unless_its_owner_still_has_it(
+    db: Database, queue: ProcrastinateQueue, tmp_path: Any
+) -> None:
+    async with open_journal(db.store) as journal:
+        for run_id in ("free", "held"):
+            await start_flow(ask, run_id=run_id, store=db.store)
+            await drive(db, journal, tmp_path, run_id)
+        await register(db, FACTS)
+        claim = await journal.claim("held")
+        for run_id in ("free", "held"):
+            await decide(run_id, "go", "approve", store=db.store)
+        assert await list_jobs(db) == [("free", to_queue_name(DEFAULT_QUEUE, "queue_tables_ask"))]
+        await journal.release(claim)
+
+
+@pytest.mark.parametrize("table", ["procrastinate_jobs", "workers"])
+async def test_a_flow_is_started_whatever_is_lost_of_the_queue(
+    db: Database, queue: ProcrastinateQueue, table: str
+) -> None:
+    await register(db, FACTS)
+    await change(db, f"DROP TABLE {table} CASCADE")
+    handle = await start_flow("known", run_id="first", store=db.store)
+    assert await handle.status() == "pending"
+
+
+async def test_a_look_at_a_flow_that_nobody_has_begun_asks_nothing_about_workflows(
+    db: Database, tmp_path: Any, statements: list[str]
+) -> None:
+    await start_flow(ask, run_id="first", store=db.store)
+    async with open_journal(db.store) as journal:
+        await drive(db, journal, tmp_path, "first")
+    assert statements == []
