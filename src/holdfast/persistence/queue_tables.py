@@ -49,7 +49,7 @@ BEGIN
         PERFORM holdfast_enqueue(NEW.run_id, NEW.queue || '/' || NEW.flow, NEW.priority);
     END IF;
     RETURN NULL;
-EXCEPTION WHEN undefined_table OR undefined_column OR undefined_function THEN
+EXCEPTION WHEN others THEN
     RETURN NULL;
 END $$
 """,  # noqa: S608 - ours
