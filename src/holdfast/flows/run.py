@@ -5,7 +5,6 @@ called. So it must ask for the same steps in the same order: what differs betwee
 number, an answer from outside) belongs into a step. `Nondeterminism` says where it did not.
 """
 
-import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
@@ -18,7 +17,7 @@ from holdfast.flows.service.flow_registry import name_of
 from holdfast.flows.sync_context import SyncContext, call_flow
 from holdfast.flows.typed_values.call_record import check_call, record_call
 from holdfast.flows.typed_values.declared_types import result_codec
-from holdfast.runtime.checkpoint.base import check_run_id
+from holdfast.runtime.checkpoint.base import check_run_id, new_run_id
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.records import Records
 from holdfast.runtime.step import ResultCodec
@@ -71,7 +70,7 @@ async def run_flow(  # type: ignore[misc]  # it takes what either signature allo
     """
     if not callable(flow):
         raise TypeError(f"run_flow takes an asynchronous function, not {flow!r}.")
-    run_id = uuid.uuid4().hex if run_id is None else check_run_id(run_id)
+    run_id = new_run_id() if run_id is None else check_run_id(run_id)
     origin = {} if tags is None else {"tags": check_tags(tags)}
     async with open_journal(store) as journal:
         return await run_in_journal(journal, FlowCall(flow, args, kwargs, run_id=run_id, origin=origin))

@@ -5,9 +5,10 @@ Pure: the replay of a run is one bulk read, one pass here, and dictionary look-u
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
+
+import msgspec
 
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, PayloadInvalid
@@ -43,8 +44,10 @@ class StepState(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(slots=True)
-class Record:
+_COMPLETED = StepState.COMPLETED  # looked up once: an attribute of an enum is slow to find
+
+
+class Record(msgspec.Struct):  # a long replay makes one per step, and a dataclass takes three times as long
     """One step, approval or timer of a run."""
 
     key: str
@@ -54,7 +57,7 @@ class Record:
     result: Any = None
     result_type: str | None = None
     """The name of the type that the result was declared to be; `None` for JSON data."""
-    error: Mapping[str, Any] = field(default_factory=dict)
+    error: Mapping[str, Any] = {}
     attempt: int = 0
     retry_at: float = 0.0
     retry_in_s: float = 0.0
@@ -66,8 +69,8 @@ class Record:
     has_question: bool = False
     """A person was asked: for the approval itself, or what became of a step whose outcome is unknown."""
     answer: Mapping[str, Any] | None = None
-    fingerprint: Mapping[str, str] = field(default_factory=dict)
-    place: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: Mapping[str, str] = {}
+    place: Mapping[str, Any] = {}
     """Where its command was begun, and what is known of that; empty for what is no command, or was begun long ago."""
     first_seq: int = 0
     last_seq: int = 0
@@ -217,15 +220,17 @@ class Records:
             return
         record.state = state
         record.attempt = int(_number(payload["attempt"], 1)) if "attempt" in payload else record.attempt or 1
+        if state is _COMPLETED:
+            record.result = payload.get("result")
+            record.result_type = payload.get("result_type")
+            if record_type == "wait":
+                record.result = self.inbox.take_from(payload)
+                record.event_name = str(payload.get("name", ""))
         # A new attempt makes an earlier question about this step, and its answer, void.
-        if state is StepState.STARTED:
+        elif state is StepState.STARTED:
             record.has_question, record.answer = False, None
             record.place = _object(payload.get("place"))
             record.wake_at = _number(payload.get("wake_at"), 0.0)
-        elif state is StepState.COMPLETED:
-            record.result = payload.get("result") if record_type != "wait" else self.inbox.take_from(payload)
-            record.result_type = payload.get("result_type")
-            record.event_name = str(payload.get("name", "")) if record_type == "wait" else ""
         elif state is StepState.FAILED:
             record.error = _object(payload.get("error"))
             if "retry_at" in payload:
@@ -266,19 +271,19 @@ class Records:
             self._mark_reorderable(record)
 
     def _get(self, record_type: RecordType, key: str, event: Event) -> Record:
-        record = self.by_key.get((record_type, key))
+        name, seq = (record_type, key), event.seq
+        record = self.by_key.get(name)
         if record is not None and record.can_be_skipped:
             self.lanes[record.lane_id].remove(record)  # what happens again has its place here, not where it was before
             record = None
         if record is None:
-            record = Record(key, record_type, event.lane_id)
-            record.first_seq = event.seq
-            self.by_key[record_type, key] = record
-            lane = self.lanes.get(event.lane_id)
+            lane_id = event.lane_id
+            record = self.by_key[name] = Record(key, record_type, lane_id, first_seq=seq)
+            lane = self.lanes.get(lane_id)
             if lane is None:
-                lane = self.lanes[event.lane_id] = []
+                lane = self.lanes[lane_id] = []
             lane.append(record)
-        record.last_seq = event.seq
+        record.last_seq = seq
         return record
 
     def open_scopes(self) -> list[Record]:

@@ -1,7 +1,6 @@
 """Starting a flow without driving it: a run that whoever knows the flow finds and runs."""
 
 import inspect
-import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 
@@ -14,7 +13,7 @@ from holdfast.flows.service.handle import FlowHandle
 from holdfast.flows.sync_context import SyncContext
 from holdfast.flows.typed_values.call_record import check_call, check_recorded, record_call
 from holdfast.runtime import flow_rows
-from holdfast.runtime.checkpoint.base import check_run_id
+from holdfast.runtime.checkpoint.base import check_run_id, new_run_id
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.flow_rows import FlowOptions, rows_of
 from holdfast.runtime.journal import Journal
@@ -79,7 +78,7 @@ async def start_flow(  # type: ignore[misc]  # it takes what either signature al
     """
     name = flow if isinstance(flow, str) else name_of(flow)
     _check_signature(flow, name, args, kwargs)
-    run_id = uuid.uuid4().hex if run_id is None else check_run_id(run_id)
+    run_id = new_run_id() if run_id is None else check_run_id(run_id)
     call = record_call(args, kwargs)
     check_recorded(call, name)
     options = FlowOptions(tags=None if tags is None else check_tags(tags))

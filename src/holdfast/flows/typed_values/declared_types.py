@@ -37,7 +37,9 @@ def result_codec(fn: Callable[..., Any]) -> Codec:
         declared = fn.__annotations__.get("return")
         if declared is None or isinstance(declared, type):
             return _codec_for_class(declared)  # nothing to look up by name
-    target = _target(fn)
+        target: Any = fn
+    else:
+        target = _target(fn)
     try:
         return _results[target]
     except (KeyError, TypeError):  # met for the first time, or nothing that can be looked up

@@ -4,6 +4,7 @@
 with an epoch, appends in batches with row changes in the same transaction, and a way to notice other writers.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -286,6 +287,30 @@ def prepare(event: Event) -> Prepared:
     if len(body) > INLINE_BYTES:
         body, blobs = move_out_big_values(body, content)
     return Prepared(event.run_id, str(event.kind), event.seq, body, blobs, content)
+
+
+class _RunIds:
+    """Makes ids of 32 digits by chance, of which the first eight go on from one run of the process to its next.
+
+    Runs that begin together lie together in the indexes of a store then, and a commit of many runs changes fewer pages.
+    """
+
+    def __init__(self) -> None:
+        self.start_over()
+
+    def start_over(self) -> None:
+        self._last = int.from_bytes(os.urandom(4), "big")
+
+    def make(self) -> str:
+        chance = os.urandom(14)
+        # A step of up to 4,096, for people: eight digits tell runs apart, and neighbours do not look the same.
+        self._last = (self._last + 1 + int.from_bytes(chance[:2], "big") % 4096) % 2**32
+        return f"{self._last:08x}{chance[2:].hex()}"
+
+
+_run_ids = _RunIds()
+os.register_at_fork(after_in_child=_run_ids.start_over)
+new_run_id = _run_ids.make
 
 
 def check_run_id(run_id: object) -> str:
