@@ -43,7 +43,7 @@ fmt: setup ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 torture: setup ## every crash point on every store (long)
-	@HOLDFAST_TORTURE=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/crash tests/integration/agents/calls/test_crash.py tests/integration/agents/tools/test_crash.py tests/integration/agents/coding_agent/test_crash.py tests/integration/agents/calls/test_served_crash.py tests/integration/workspace/test_kill.py tests/integration/api/live/test_feed.py tests/integration/api/live/test_torture.py
+	@HOLDFAST_TORTURE=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/crash tests/integration/agents/calls/test_crash.py tests/integration/agents/tools/test_crash.py tests/integration/agents/coding_agent/test_crash.py tests/integration/agents/calls/test_served_crash.py tests/integration/workspace/test_kill.py tests/integration/workspace/test_merge_kill.py tests/integration/workspace/test_merge_options.py tests/integration/api/live/test_feed.py tests/integration/api/live/test_torture.py
 
 chaos: setup ## three machines that die, stop and lose the network, and a Postgres that crashes (minutes=15, seed=7)
 	@HOLDFAST_SEED=$(or $(seed),$$RANDOM) HOLDFAST_TEST_CHAOS_MINUTES=$(minutes) $(BIN)/python -m pytest -q -s --timeout=7200 tests/chaos

@@ -1,14 +1,18 @@
 """A merge that is killed anywhere is finished by the next one, and takes nothing of the user's for its own."""
 
+import random
 from typing import Any
 
 import pytest
 from tests.integration.workspace.test_merge import BY_WRITER, OWN, _work
+from tests.support.crash.points import IS_TORTURE, SEED
 from tests.support.user_repository import AT, UserRepo
 
 from holdfast.errors import WorkspaceConflict, WorkspaceError
 from holdfast.workspace import MergeAction, Merged, ResultStep, Workspace, merge_result
 from holdfast.workspace.git import Git
+
+STEP = 1 if IS_TORTURE else 3  # every third command, from one of the first three on
 
 
 class Died(BaseException):
@@ -44,7 +48,7 @@ def test_killed_at_any_command_it_is_finished_by_the_next(
     step = make_step(workspace)
     start = repo.git("rev-parse", "HEAD")
     run_once = Git._run_once
-    deaths = 0
+    deaths = random.Random(SEED).randrange(STEP)
     ends: list[dict[str, Any]] = []
 
     while True:
@@ -61,7 +65,7 @@ def test_killed_at_any_command_it_is_finished_by_the_next(
             merge(workspace, step)
             break
         except Died:
-            deaths += 1
+            deaths += STEP
         monkeypatch.setattr(Git, "_run_once", run_once)
         merge(workspace, step)
         ends.append(look(repo))

@@ -1,11 +1,13 @@
 """How a result is brought to a branch: as one commit, under a message of its own, tried first, to a new branch."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.integration.workspace.test_merge import OWN, WRITER, _work
-from tests.integration.workspace.test_merge_kill import Died, look, make_step
+from tests.integration.workspace.test_merge_kill import STEP, Died, look, make_step
+from tests.support.crash.points import SEED
 from tests.support.user_repository import AT, UserRepo
 
 from holdfast.errors import TargetBranchMissing, WorkspaceConflict
@@ -127,7 +129,7 @@ def test_a_squash_killed_at_any_command_is_finished_by_the_next(
     step = make_step(workspace)
     start = repo.commit("theirs", theirs_txt="theirs\n")
     run_once = Git._run_once
-    deaths = 0
+    deaths = random.Random(SEED).randrange(STEP)
     ends: list[dict[str, Any]] = []
 
     while True:
@@ -144,7 +146,7 @@ def test_a_squash_killed_at_any_command_is_finished_by_the_next(
             merge(workspace, step)
             break
         except Died:
-            deaths += 1
+            deaths += STEP
         monkeypatch.setattr(Git, "_run_once", run_once)
         merge(workspace, step)
         ends.append(look(repo))
