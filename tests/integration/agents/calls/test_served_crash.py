@@ -62,7 +62,7 @@ def play(player: Player, tmp_path: Path) -> Play:
 def test_a_served_phase_killed_anywhere_ends_the_same(play: Play) -> None:
     undisturbed = play("undisturbed")
     points = undisturbed["result"]["points"]
-    chosen = range(len(points)) if IS_TORTURE else random.Random(SEED).sample(range(len(points)), 4)
+    chosen = range(len(points)) if IS_TORTURE else random.Random(SEED).sample(range(len(points)), 2)
 
     for point in chosen:
         details = f"seed {SEED}, killed at point {point} of {len(points)}: {points[point]}"
