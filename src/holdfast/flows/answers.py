@@ -125,8 +125,8 @@ async def delete_in_journal(journal: Journal, run_id: str) -> int:
             )
         if row is not None and row.parent_run_id and not await _is_ended(journal, row.parent_run_id):
             raise RunNotInState(
-                f"Run {row.parent_run_id} began run {run_id} and is not over: it would do it again.",
-                hint="Delete it when that run is over.",
+                f"Run {row.parent_run_id} began run {run_id} and may go on: it would do it again.",
+                hint="Delete that run first, or wait until it is completed or cancelled.",
             )
         await journal.delete(claim)
         # crash: the journal and its row go in one transaction; before it the run is whole.
@@ -136,9 +136,9 @@ async def delete_in_journal(journal: Journal, run_id: str) -> int:
 
 
 async def _is_ended(journal: Journal, run_id: str) -> bool:
-    """Tell whether nobody will go on with a run: it is over, or is not there."""
+    """Tell whether nobody can go on with a run; one that failed can be run again."""
     row = await journal.query(lambda store: flow_rows.read_row(store, run_id))
-    return row is None or RunStatus(row.status).is_terminal
+    return row is None or row.status in (RunStatus.COMPLETED, RunStatus.CANCELLED)
 
 
 async def _cancel_child(journal: Journal, run_id: str, *, reason: str, by: str) -> bool:
