@@ -29,7 +29,7 @@ class InProcessQueue:
     async def repair(self) -> None:
         """Do nothing: memory is not lost without its process."""
 
-    async def serve(self, taker: RunTaker, slots: int) -> None:
+    async def serve(self, taker: RunTaker) -> None:
         self._taker = taker  # it knows itself how many it has a place for
         self._is_stopped.clear()
         await self._is_stopped.wait()
@@ -37,6 +37,9 @@ class InProcessQueue:
     async def stop(self) -> None:
         self._taker = None
         self._is_stopped.set()
+
+    async def put_back(self, run_ids: Sequence[str]) -> None:
+        """Do nothing: whoever looks next finds them."""
 
     def describe(self) -> QueueDescription:
         return QueueDescription("in-process", is_shared=False)

@@ -21,6 +21,10 @@ class RunTaker(Protocol):
         """Begin to drive a run, if it is due and can be driven; `None` if there is no place, or it is in hand."""
         ...
 
+    async def wait_for_place(self) -> int:
+        """Wait until there is a place for a run; returns how many there are."""
+        ...
+
     def list_passed_over(self) -> Set[str]:
         """List the runs that it need not be told of now: it drives them, or tries them again later."""
         ...
@@ -55,12 +59,16 @@ class Queue(Protocol):
         """Make what the queue needs anew if it is lost."""
         ...
 
-    async def serve(self, taker: RunTaker, slots: int) -> None:
-        """Give the taker runs, so many at a time, until cancelled; it goes on whenever the database is back."""
+    async def serve(self, taker: RunTaker) -> None:
+        """Give the taker runs, as many as it has places, until cancelled; it goes on whenever the database is back."""
         ...
 
     async def stop(self) -> None:
         """Give the taker no more runs. What it drives goes on."""
+        ...
+
+    async def put_back(self, run_ids: Sequence[str]) -> None:
+        """Bring runs that were given to the taker, and that it has not begun, to somebody else soon."""
         ...
 
     def describe(self) -> QueueDescription: ...

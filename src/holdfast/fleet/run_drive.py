@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -20,13 +21,13 @@ from holdfast.errors import (
     WorkspaceError,
 )
 from holdfast.flows.service.flow_drive import FlowDrive
+from holdfast.flows.service.flow_look import FlowLooks
 from holdfast.flows.service.flow_registry import FlowDefinition
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import was_left
 from holdfast.persistence.listings import DueRun, list_due
 from holdfast.persistence.statements import clear_wake
 from holdfast.readiness import Readiness
-from holdfast.runtime import flow_rows
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.outcomes.crashes import MOST_DEATHS, count_deaths, has_progress
 from holdfast.runtime.step import Drained
@@ -49,6 +50,16 @@ class Drive(Protocol):
     def drain(self) -> bool:
         """Begin no more calls; return true if one is in flight, whose end is worth waiting for."""
         ...
+
+
+class NoDrive:
+    """Of a run of which nothing is to be driven here now."""
+
+    async def run(self) -> None:
+        pass
+
+    def drain(self) -> bool:
+        return False
 
 
 class WorkflowDrive:
@@ -133,6 +144,7 @@ class RunDrives:
         self._make_engine = make_engine
         self._flows = flows
         self._queues = queues
+        self._looks = FlowLooks(journal)
         self._places = FlowPlaces()
         self._suspect: Suspect | None = None
         self._readiness = Readiness(config_dir=config.config_dir) if is_choosy else None
@@ -152,21 +164,24 @@ class RunDrives:
         due = await list_due(self._db, limit=_FAIR_AMONG, but=but, queues=self._queues)
         return None if not due or due[0].run_id == run_id else (due[0], own[0])
 
-    async def find_flow(self, run_id: str) -> Drive | None:
-        """Return the drive of a flow's run; `None` if it is no such run, or not due, or of a flow not known here.
+    async def find_flow(self, run_id: str) -> FlowDrive | NoDrive | None:
+        """Return the drive of a flow's run, which does nothing if it is not due or not known here; `None` if it is no
+        flow's.
 
         Raises `RunWaits` with the fact `flow` if as many runs of its flow are driven here as may be.
         """
-        row = await self._journal.query(lambda store: flow_rows.read_row(store, run_id)) if self._flows else None
-        if row is None or row.parent_run_id is not None or row.flow not in self._flows:
+        look = await self._looks.look(run_id) if self._flows else None
+        if look is None:
             return None
-        if not (row.is_due or row.is_driven):
-            return None
+        row = look.row
+        if row.parent_run_id is not None or row.flow not in self._flows or not (row.is_due or row.is_driven):
+            return NoDrive()
         definition = self._flows[row.flow]
         if row.status != RunStatus.PENDING:  # nobody has died with what nobody has begun
             await self._check_suspect(run_id)
         self._places.take(definition, run_id)
-        return FlowDrive(self._journal, definition, run_id, park_after_s=_PARK_AFTER_S)
+        begin = partial(self._looks.begin, look)
+        return FlowDrive(self._journal, definition, run_id, park_after_s=_PARK_AFTER_S, begin=begin)
 
     async def find(self, run_id: str) -> Drive | None:
         """Return the drive of a workflow's run; `None` if it is not due, or over.

@@ -22,7 +22,7 @@ from holdfast.runtime.journal import Journal
 _MOST_DUE = 500
 _SLOW_S = 2.0  # a look that took longer: others may have lost their leases while they waited as we did
 _GAP_S = 0.05  # between two looks: what happens at once is looked at once
-_MOST_SHARE = 0.2  # of the time is spent with quick looks, however much happens
+_MOST_SHARE = 0.1  # of the time is spent with quick looks, however much happens
 _FORGET_EVERY_S = 600.0
 _log = logging.getLogger("holdfast.fleet")
 

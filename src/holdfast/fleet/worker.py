@@ -12,14 +12,16 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass, replace
+from functools import partial
 
 from holdfast import __version__
 from holdfast.engine.run.foreign_commands import stop_foreign_commands
 from holdfast.errors import HoldfastError, LeaseLost, RunBusy, RunNotFound, RunWaits
 from holdfast.fleet.port import Queue
-from holdfast.fleet.run_drive import Drive, RunDrives
+from holdfast.fleet.run_drive import Drive, NoDrive, RunDrives
 from holdfast.fleet.schedules import ScheduleClock
 from holdfast.fleet.sweep import Sweep
+from holdfast.flows.service.flow_drive import FlowDrive
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import (
     DueJob,
@@ -78,7 +80,11 @@ class Worker:
         self._on_end = on_end
         self._owner = process_owner.new_owner()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._has_place = asyncio.Event()
+        self._has_place.set()
         self._open: dict[str, Drive] = {}
+        self._ending: set[str] = set()
+        """Runs of which only the end is to be recorded: they take no place any more."""
         self._reasons: dict[str, str] = {}
         self._crowded: set[str] = set()
         self._crowded_before: set[str] = set()
@@ -111,7 +117,7 @@ class Worker:
         self._sweep = Sweep(self._db, self._journal, self._queue, self.facts, self._schedules, poll_s=poll_s)
         looking = self._sweep.run(self, count_driven=self.count_driven, on_drain=self.drain)
         self._background = [
-            asyncio.create_task(self._queue.serve(self, self._options.slots), name="holdfast-queue-loop"),
+            asyncio.create_task(self._queue.serve(self), name="holdfast-queue-loop"),
             asyncio.create_task(looking, name="holdfast-sweep"),
             asyncio.create_task(self._end_foreign_commands()),
         ]
@@ -130,6 +136,7 @@ class Worker:
     async def _stop(self) -> None:
         try:
             await self._queue.stop()
+            await self._queue.put_back([run_id for run_id in self._tasks if run_id not in self._open])
             for run_id, task in list(self._tasks.items()):
                 drive = self._open.get(run_id)
                 if drive is None or not drive.drain():
@@ -182,7 +189,7 @@ class Worker:
         return run_id in self._tasks
 
     def count_driven(self) -> int:
-        return len(self._tasks)
+        return len(self._tasks) - len(self._ending)
 
     def count_waiting(self) -> int:
         return len(self._reasons) + len(self._crowded | self._crowded_before)
@@ -200,28 +207,46 @@ class Worker:
             del self._not_before[run_id]
             self._reasons.pop(run_id, None)
 
+    async def wait_for_place(self) -> int:
+        await self._has_place.wait()
+        return self._options.slots - self.count_driven()
+
     def take(self, run_id: str) -> "asyncio.Task[None] | None":
         self._end_holds()
         if self._stopping is not None or run_id in self._tasks or run_id in self._not_before:
             return None
-        if len(self._tasks) >= self._options.slots:
+        if self.count_driven() >= self._options.slots:
             self._crowded.add(run_id)
             return None
         self._crowded.discard(run_id)
         self._crowded_before.discard(run_id)
         self._tasks[run_id] = task = asyncio.create_task(self._drive(run_id), name=f"holdfast-run-{run_id}")
         task.add_done_callback(self._end_drive)
+        self._note_places()
         return task
+
+    def _note_places(self) -> None:
+        if self.count_driven() < self._options.slots:
+            self._has_place.set()
+        else:
+            self._has_place.clear()
+
+    def _note_ending(self, run_id: str) -> None:
+        self._ending.add(run_id)
+        self._note_places()
 
     def _end_drive(self, task: "asyncio.Task[None]") -> None:
         run_id = next(run_id for run_id, known in self._tasks.items() if known is task)
         del self._tasks[run_id]
-        self._open.pop(run_id, None)
+        self._ending.discard(run_id)
+        self._note_places()
+        is_flow = isinstance(self._open.pop(run_id, None), FlowDrive | NoDrive)
         if (waiting := self._drives.end(run_id)) is not None:
             self._not_before.pop(waiting, None)
             self._reasons.pop(waiting, None)
             self.take(waiting)
-        self._sweep.wake()
+        if not (is_flow and self._queue.describe().is_shared):
+            self._sweep.wake()  # others may have waited for its place; of flows the queue brings the next
 
     async def _give_turn(self, run_id: str) -> str:
         """Return which run is driven in place of the one that was brought: the one whose turn it is."""
@@ -236,13 +261,17 @@ class Worker:
 
     async def _drive(self, run_id: str) -> None:
         try:
-            drive = await self._drives.find_flow(run_id)
+            drive: Drive | None = await self._drives.find_flow(run_id)
             if drive is None:
                 run_id = await self._give_turn(run_id)
                 drive = await self._drives.find(run_id)
             if drive is None:
                 return
             self._open[run_id] = drive
+            if isinstance(drive, NoDrive):
+                return
+            if isinstance(drive, FlowDrive):
+                drive.on_end = partial(self._note_ending, run_id)
             await drive.run()
         except (RunBusy, LeaseLost):
             self._hold_back(run_id, min(self._options.poll_s, _BUSY_S), "Another process drives it.")

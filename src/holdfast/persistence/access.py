@@ -8,8 +8,9 @@ import hmac
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from holdfast.enums import Role
 from holdfast.errors import NotAuthenticated, RowRefused, TokenNotFound
@@ -22,7 +23,13 @@ from holdfast.runtime.journal import Journal
 
 ACCESS_JOURNAL = "holdfast-access"
 _PREFIX = "hf"
+_LINK = "link:"  # the row of a login link is named by a hash of this and its code; no cookie begins so
 _NO_HASH = hashlib.sha256(b"").hexdigest()
+# The ids of a token, of those that were made with it, and so on. UNION ends it even if rows went round in a circle.
+_MADE_WITH = (
+    "WITH RECURSIVE tree(id) AS (SELECT CAST(:id AS TEXT) "
+    "UNION SELECT child.id FROM tokens AS child JOIN tree ON child.made_with = tree.id) SELECT id FROM tree"
+)
 
 
 def hash_secret(secret: str) -> str:
@@ -59,8 +66,10 @@ async def create_token(
         "hash": hash_secret(secret),
         "created_at": now_text(),
         "created_by": by,
+        "made_with": by_token_id,
         "expires_at": expires_at,
     }
+    origin: dict[str, Any] = {} if by_token_id is None else {"made_with": by_token_id}
     event = create_event(
         ACCESS_JOURNAL,
         EventKind.TOKEN_CREATED,
@@ -69,29 +78,59 @@ async def create_token(
         role=role.value,
         expires_at=expires_at,
         by=by,
+        **origin,
     )
     await _append_while_valid(journal, event, "tokens", values, by_token_id)
     return NewToken(token_id, f"{_PREFIX}_{token_id}_{secret}")
 
 
-async def revoke_token(journal: Journal, token_id: str, *, by: str = "") -> None:
-    """Take a token back, with every session that began with it. Raises `TokenNotFound`; twice is once."""
+@dataclass(frozen=True)
+class Revocation:
+    """What one revocation took back; nothing if all of it was over already."""
+
+    tokens: int
+    sessions: int
+
+
+async def revoke_token(
+    db: Database, journal: Journal, token_id: str, *, by: str = "", keep_children: bool = False
+) -> Revocation:
+    """Take a token back, with the tokens that were made with it and theirs, and every session of them.
+
+    All of them at once, in one append: whoever has one of these tokens cannot make another in between. With
+    `keep_children` only the token itself and its sessions. Raises `TokenNotFound`; twice is once.
+    """
     now = now_text()
+    params = {"now": now, "by": by, "id": token_id}
+    tree = "SELECT CAST(:id AS TEXT)" if keep_children else _MADE_WITH
+    exists = Statement("UPDATE tokens SET revoked_by = revoked_by WHERE id = :id", {"id": token_id})
     revoked = Statement(
-        "UPDATE tokens SET revoked_at = COALESCE(revoked_at, :now), "
-        "revoked_by = CASE WHEN revoked_at IS NULL THEN :by ELSE revoked_by END WHERE id = :id",
-        {"now": now, "by": by, "id": token_id},
+        f"UPDATE tokens SET revoked_at = :now, revoked_by = :by WHERE revoked_at IS NULL AND id IN ({tree})",  # noqa: S608 - text of ours
+        params,
+        expect=None,
     )
     ended = Statement(
-        "UPDATE sessions SET ended_at = :now WHERE token_id = :id AND ended_at IS NULL",
+        f"UPDATE sessions SET ended_at = :now WHERE ended_at IS NULL AND token_id IN ({tree})",  # noqa: S608 - text of ours
         {"now": now, "id": token_id},
         expect=None,
     )
-    event = create_event(ACCESS_JOURNAL, EventKind.TOKEN_REVOKED, token_id=token_id, by=by)
+    event = create_event(ACCESS_JOURNAL, EventKind.TOKEN_REVOKED, token_id=token_id, by=by, keep_children=keep_children)
     try:
-        await journal.append(ACCESS_JOURNAL, [event], rows=[revoked, ended])
+        await journal.append(ACCESS_JOURNAL, [event], rows=[exists, revoked, ended])
     except RowRefused as error:
         raise TokenNotFound(f"There is no token {token_id}.") from error
+    return await _count_revoked(db, token_id, now)
+
+
+async def _count_revoked(db: Database, token_id: str, revoked_at: str) -> Revocation:
+    """Count what a revocation took back, by its time."""
+    params = {"id": token_id, "at": revoked_at}
+    tokens = f"SELECT COUNT(*) FROM tokens WHERE revoked_at = :at AND id IN ({_MADE_WITH})"  # noqa: S608 - text of ours
+    sessions = f"SELECT COUNT(*) FROM sessions WHERE ended_at = :at AND token_id IN ({_MADE_WITH})"  # noqa: S608 - text of ours
+    async with db.session() as session:
+        return Revocation(
+            int(await session.scalar(text(tokens), params) or 0), int(await session.scalar(text(sessions), params) or 0)
+        )
 
 
 async def find_valid_token(db: Database, token: str) -> TokenRow | None:
@@ -159,6 +198,34 @@ async def open_session(journal: Journal, *, name: str, role: Role, expires_at: s
     return secret
 
 
+async def open_link(journal: Journal, *, name: str, role: Role, expires_at: str) -> str:
+    """Make a link that lets a browser in once, on any server of this database, and return its code."""
+    code = secrets.token_urlsafe(32)
+    times = {"created_at": now_text(), "expires_at": expires_at}
+    row = insert("sessions", {"id": hash_secret(f"{_LINK}{code}"), "name": name, "role": role.value, **times})
+    await journal.append(ACCESS_JOURNAL, [], rows=[row])
+    return code
+
+
+async def take_link(db: Database, journal: Journal, code: str) -> SessionRow | None:
+    """Return whose link it is; the second time, and when its time is over, it is nobody's."""
+    link_id = hash_secret(f"{_LINK}{code}")
+    taken = Statement(
+        "UPDATE sessions SET ended_at = :now WHERE id = :id AND ended_at IS NULL AND expires_at > :now",
+        {"now": now_text(), "id": link_id},
+    )
+    async with db.session() as session:
+        found = await session.get(SessionRow, link_id)
+    if found is None:
+        return None  # a guess writes nothing
+    try:
+        # crash: the link is used up and nobody is in: the next start of a server prints another.
+        await journal.append(ACCESS_JOURNAL, [], rows=[taken])
+    except RowRefused:
+        return None
+    return found
+
+
 async def _append_while_valid(
     journal: Journal, event: Event, table: str, values: Mapping[str, str | None], token_id: str | None
 ) -> None:
@@ -189,7 +256,7 @@ async def find_valid_session(db: Database, secret: str) -> SessionRow | None:
 
 async def find_valid_sessions(db: Database, cookies: Sequence[str]) -> list[SessionRow | None]:
     """Find the session of each of these cookies, as `find_valid_session` does, in one query."""
-    hashes = [hash_secret(cookie) for cookie in cookies]
+    hashes = ["" if cookie.startswith(_LINK) else hash_secret(cookie) for cookie in cookies]
     query = (
         select(SessionRow, TokenRow)
         .outerjoin(TokenRow, TokenRow.id == SessionRow.token_id)

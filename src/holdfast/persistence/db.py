@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config import DATABASE_CONNECTIONS
-from holdfast.errors import ConfigInvalid, StoreBusy
+from holdfast.errors import ConfigInvalid, StoreBusy, StoreUnreadable
 from holdfast.extras import name_missing_extra
 from holdfast.runtime.checkpoint.base import JournalStore
 from holdfast.runtime.checkpoint.private_files import make_private_database, make_private_folder
@@ -78,7 +78,12 @@ class Database:
     async def init_schema(self) -> None:
         """Bring all tables up to date. Safe for many processes at once, and after a kill in the middle."""
         if self.path is not None:
-            make_private_folder(Path(self.path).absolute().parent)
+            folder = Path(self.path).absolute().parent
+            try:
+                make_private_folder(folder)
+            except OSError as error:
+                message = f"The folder {folder} of the database cannot be made: {error.strerror}."
+                raise StoreUnreadable(message, hint="Name another one: --data-dir FOLDER") from error
         await asyncio.to_thread(lambda: self.store)
         await asyncio.to_thread(self.upgrade_tables)
 

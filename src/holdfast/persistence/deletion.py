@@ -17,6 +17,7 @@ from holdfast.persistence.models import DeletedRunRow, RunEventRow, RunPhaseRow,
 from holdfast.persistence.statements import (
     delete_run,
     drop_unused_bases,
+    forget_positions,
     insert,
     lock_run,
     now_text,
@@ -151,7 +152,7 @@ def deletion_rows(run_id: str, *, data_dir: str, repo: str, has_positions: bool)
         delete_run(run_id),
         insert("deleted_runs", noted),
     ]
-    return [*rows, Statement(_FORGET_POSITIONS, {"id": run_id}, expect=None)] if has_positions else rows
+    return [*rows, forget_positions(run_id)] if has_positions else rows
 
 
 _SUM_UP = """
@@ -161,9 +162,6 @@ FROM ledger AS l JOIN runs AS r ON r.id = l.run_id WHERE l.run_id = :id
 GROUP BY l.day, r.workflow, l.persona, l.model, l.is_simulated
 ON CONFLICT (day, workflow, persona, model, is_simulated)
 DO UPDATE SET amount_micros = past_spending.amount_micros + excluded.amount_micros
-"""
-_FORGET_POSITIONS = """
-DELETE FROM feed WHERE run_id = :id AND position < (SELECT MAX(position) FROM feed)
 """
 
 

@@ -9,6 +9,7 @@ a reader who has read up to one has missed nothing before it.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import bindparam, func, or_, select, text
 from sqlalchemy.orm import Session
@@ -28,6 +29,8 @@ FEED_JOURNAL = "holdfast-feed"  # it has no events; whoever appends to it holds 
 _PAGE_EVENTS = 200
 _PAGE_BYTES = 256 * 1024  # thousands of clients may each hold one that they do not read
 _MARK = f'"{MARK}"'.encode()
+_FLOW_TURNS = ("run.", "human.")  # the kinds that are told of flows, which may write thousands of others a second
+_LAST_POSITIONS = 10_000  # among so many the last one of a flow is looked for; else all flows are
 _MOST_AT_ONCE = 1000  # runs per transaction; it may be shared with appends that should not wait for long
 
 
@@ -109,8 +112,11 @@ async def read_stretches(db: Database, after: int, *, limit: int) -> list[EventR
         return [EventRange(row.position, row.run_id, row.first_seq, row.last_seq) for row in rows]
 
 
+# Of a flow only some kinds are told.
 _ROWS = text(
-    "SELECT e.position, CASE WHEN EXISTS (SELECT 1 FROM runs AS r WHERE r.id = e.run_id) THEN e.run_id ELSE '' END, "
+    "SELECT e.position, CASE WHEN EXISTS (SELECT 1 FROM runs AS r WHERE r.id = e.run_id) THEN e.run_id "
+    "WHEN (substr(e.type, 1, 4) = 'run.' OR substr(e.type, 1, 6) = 'human.') "
+    "AND EXISTS (SELECT 1 FROM flow_runs AS r WHERE r.run_id = e.run_id) THEN e.run_id ELSE '' END, "
     "e.seq FROM events AS e WHERE e.position > :after ORDER BY e.position LIMIT :limit"
 )
 
@@ -135,19 +141,27 @@ async def read_events(db: Database, stretches: Sequence[EventRange]) -> dict[str
 
     Raises `JournalCorrupt` if one of the runs is damaged there.
     """
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
+    ranges: dict[str, list[range]] = {}
     for stretch in stretches:
-        if stretch.run_id:
-            first.setdefault(stretch.run_id, stretch.first_seq)
-            last[stretch.run_id] = stretch.last_seq  # a run's stretches follow each other without a gap
-    async with db.session() as session:
-        return await session.run_sync(
-            lambda inner: {
-                run_id: {event.seq: event for event in _read_events(inner, run_id, first[run_id], last[run_id])}
-                for run_id in first
+        of_run = ranges.setdefault(stretch.run_id, [])
+        if of_run and of_run[-1].stop == stretch.first_seq:
+            of_run[-1] = range(of_run[-1].start, stretch.last_seq + 1)
+        else:
+            of_run.append(range(stretch.first_seq, stretch.last_seq + 1))
+    ranges.pop("", None)
+
+    def read(session: Session) -> dict[str, dict[int, Event]]:
+        return {
+            run_id: {
+                event.seq: event
+                for numbers in of_run
+                for event in _read_events(session, run_id, numbers.start, numbers.stop - 1)
             }
-        )
+            for run_id, of_run in ranges.items()
+        }
+
+    async with db.session() as session:
+        return await session.run_sync(read)
 
 
 async def read_pages_of_runs(db: Database, places: Sequence[tuple[str, int]]) -> list[list[Event] | HoldfastError]:
@@ -218,3 +232,69 @@ def _read_blobs(session: Session, digests: Sequence[str]) -> dict[str, bytes]:
         bindparam("digests", expanding=True)
     )
     return {digest: bytes(body) for digest, body in session.execute(query, {"digests": list(digests)})}
+
+
+# -- flows: where they stand and what they ask, not their steps --------------------------------------------------------
+
+
+class FlowMove(NamedTuple):
+    """A flow's events with numbers above `after` and up to `head`, among which there may be some to tell."""
+
+    after: int
+    head: int
+
+
+def is_turn(kind: str) -> bool:
+    """Return true for a kind that says where a flow stands, or what it asks."""
+    return kind.startswith(_FLOW_TURNS)
+
+
+async def give_flow_positions(journal: Journal, moves: Mapping[str, FlowMove]) -> None:
+    """Make sure that what is to be told of these flows has positions; may happen twice, anywhere."""
+    rows = [(run_id, move.after, move.head) for run_id, move in moves.items()]
+    for start in range(0, len(rows), _MOST_AT_ONCE):
+        statement = Statement(_GIVE_TO_FLOWS, {"moves": json.dumps(rows[start : start + _MOST_AT_ONCE])}, expect=None)
+        # crash: events without positions are found by the next look, of whichever process.
+        await journal.append(FEED_JOURNAL, [], rows=[statement])
+
+
+_GIVE_TO_FLOWS = """
+INSERT INTO feed (position, run_id, first_seq, last_seq)
+SELECT (SELECT COALESCE(MAX(position), 0) FROM feed) + ROW_NUMBER() OVER (ORDER BY n.place, e.seq),
+    n.run_id, e.seq, e.seq
+FROM (
+    SELECT m.run_id, m.after, m.head, m.place,
+        COALESCE((SELECT MAX(f.last_seq) FROM feed AS f WHERE f.run_id = m.run_id), 0) AS seen
+    FROM (
+        SELECT e.value->>0 AS run_id, CAST(e.value->>1 AS bigint) AS after, CAST(e.value->>2 AS bigint) AS head, e.place
+        FROM json_array_elements(CAST(:moves AS json)) WITH ORDINALITY AS e (value, place)
+    ) AS m WHERE EXISTS (SELECT 1 FROM flow_runs AS r WHERE r.run_id = m.run_id)
+) AS n JOIN events AS e ON e.run_id = n.run_id
+WHERE e.seq > GREATEST(n.seen, n.after) AND e.seq <= n.head
+    AND (substr(e.type, 1, 4) = 'run.' OR substr(e.type, 1, 6) = 'human.')
+"""
+
+
+async def find_moved_flows(db: Database, since: float) -> dict[str, int]:
+    """Find the flows whose rows have changed since, and those that are driven now, with their last numbers."""
+    query = text(
+        "SELECT r.run_id, j.head FROM flow_runs AS r JOIN journal_runs AS j ON j.run_id = r.run_id "
+        "WHERE r.updated_at > :since OR (r.status = 'running' AND r.wake_at IS NULL AND r.waits_for IS NULL) "
+        "ORDER BY r.updated_at, r.run_id"
+    )
+    async with db.session() as session:
+        return {run_id: int(head) for run_id, head in await session.execute(query, {"since": since})}
+
+
+async def read_last_flow_time(db: Database) -> float:
+    """Read when the event of a flow happened that got the last position; 0 if nobody knows."""
+    query = text(
+        "SELECT e.body FROM (SELECT position, run_id, last_seq FROM feed ORDER BY position DESC LIMIT :limit) AS f "
+        "JOIN flow_runs AS r ON r.run_id = f.run_id "
+        "JOIN events AS e ON e.run_id = f.run_id AND e.seq = f.last_seq ORDER BY f.position DESC LIMIT 1"
+    )
+    async with db.session() as session:
+        body = (await session.execute(query, {"limit": _LAST_POSITIONS})).scalar()
+    content = from_json(body.encode()) if isinstance(body, str) else None
+    at = content.get("ts") if isinstance(content, dict) else None
+    return float(at) if isinstance(at, int | float) else 0.0

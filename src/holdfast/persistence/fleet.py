@@ -23,6 +23,7 @@ from holdfast.runtime.flow_rows import DEFAULT_QUEUE as FLOW_QUEUE
 RUN_QUEUE = "runs"
 ALIVE_S = 6.0  # as long as a lease: who has been silent for longer is passed over
 FORGET_S = 3600.0
+MAX_NAME_BYTES = 40  # of a name in the queue: with its own prefix it is that of a channel, of which the server takes 63
 _MOST_DUE = 500
 NOW = "extract(epoch FROM clock_timestamp())::float8"
 
@@ -208,23 +209,44 @@ AND NOT EXISTS (SELECT 1 FROM workers AS w WHERE w.seen_at > {NOW} - {ALIVE_S} A
 _TAKES_RUN = "jsonb_exists(w.queues::jsonb, runs.queue)"
 TAKES_FLOW = "jsonb_exists(w.queues::jsonb, f.queue) AND jsonb_exists(w.flows::jsonb, f.flow)"
 _WAITS = "EXISTS (SELECT 1 FROM procrastinate_jobs AS q WHERE q.queueing_lock = {run_id} AND q.status = 'todo')"
+# Made due a moment ago with a job beside it: that job waits, or somebody who has taken it is about to begin.
+_IS_FRESH = f"""
+f.wake_at <= f.updated_at AND f.updated_at > {NOW} - 1.0 AND octet_length(f.queue || '/' || f.flow) <= {MAX_NAME_BYTES}
+"""
 _DUE_FLOWS = f"""
 SELECT f.run_id, f.queue, f.priority, f.flow FROM flow_runs AS f LEFT JOIN journal_runs AS j ON j.run_id = f.run_id
 WHERE f.parent_run_id IS NULL AND (f.wake_at <= {NOW} OR (f.status = 'running' AND f.wake_at IS NULL
-AND f.waits_for IS NULL AND (j.owner IS NULL OR j.lease_until <= clock_timestamp()))) AND NOT ({{held}}) {{more}}
+AND f.waits_for IS NULL AND (j.owner IS NULL OR j.lease_until <= clock_timestamp()))) AND NOT ({{held}})
+AND NOT ({_IS_FRESH}) {{more}}
 ORDER BY f.priority DESC, f.wake_at, f.run_id LIMIT :most
 """  # noqa: S608 - ours
+# Of processes of this machine: that one is dead is seen, and nobody need wait for the end of its lease.
+_LEFT_FLOWS = """
+SELECT f.run_id, f.queue, f.priority, f.flow, j.owner FROM flow_runs AS f JOIN journal_runs AS j ON j.run_id = f.run_id
+WHERE f.parent_run_id IS NULL AND f.status = 'running' AND f.wake_at IS NULL AND f.waits_for IS NULL
+AND j.lease_until > clock_timestamp() AND position(:machine IN j.owner) > 0 AND NOT ({held}) {more}
+"""
 _FORGET = (
     f"DELETE FROM workers WHERE seen_at < {NOW} - :forget",  # noqa: S608 - ours
     f"DELETE FROM run_looks WHERE again_at < {NOW} - :forget",  # noqa: S608 - ours
 )
-# A worker of the queue that is gone has left jobs that say "somebody is at it"; who is at a run, its claim says.
+# A worker of the queue that is gone has left jobs that say "somebody is at it"; who is at a run, its claim says. Under
+# a living one the job stays: its worker may only have been silent for too long, and ends it with the drive.
 _CLEAR = """
 DELETE FROM procrastinate_jobs AS q WHERE q.status <> 'todo' AND NOT EXISTS (
     SELECT 1 FROM procrastinate_workers AS w WHERE w.id = q.worker_id
     AND w.last_heartbeat > clock_timestamp() - make_interval(secs => :silent))
+AND NOT EXISTS (
+    SELECT 1 FROM journal_runs AS j WHERE j.run_id = q.queueing_lock AND j.lease_until > clock_timestamp())
 """
 _SILENT_S = 60.0
+# The library forgets a notice that comes while it fetches, and would look again by itself much later.
+_RING = """
+SELECT count(pg_notify('procrastinate_queue_v1#' || q.queue_name,
+    json_build_object('type', 'job_inserted', 'job_id', q.id)::text))
+FROM (SELECT DISTINCT ON (w.queue_name) w.queue_name, w.id FROM (SELECT queue_name, id FROM procrastinate_jobs
+    WHERE status = 'todo' ORDER BY priority DESC, id LIMIT 100) AS w ORDER BY w.queue_name, w.id) AS q
+"""
 
 
 async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool, queues: Sequence[str]) -> list[DueJob]:
@@ -238,10 +260,13 @@ async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool, queues
         conditions.append(text(f"NOT {_WAITS.format(run_id='runs.id')}"))
         more = f"AND NOT {_WAITS.format(run_id='f.run_id')}"
         await session.execute(text(_CLEAR), {"silent": _SILENT_S})
+        await session.execute(text(_RING))
     found = await read_unowned(db, session, *conditions, limit=_MOST_DUE)
     runs = [DueJob(run.run_id, run.queue, run.priority) for run in found]
-    sql = _DUE_FLOWS.format(held=_HELD.format(run_id="f.run_id", takes=TAKES_FLOW), more=more)
-    flows = await session.execute(text(sql), {"most": _MOST_DUE})
+    terms = {"held": _HELD.format(run_id="f.run_id", takes=TAKES_FLOW), "more": more}
+    flows = list(await session.execute(text(_DUE_FLOWS.format(**terms)), {"most": _MOST_DUE}))
+    here = await session.execute(text(_LEFT_FLOWS.format(**terms)), {"machine": process_owner.machine_mark()})
+    flows += [row for row in here if process_owner.is_dead_text(row.owner)]
     return runs + [DueJob(row.run_id, row.queue, row.priority, row.flow) for row in flows]
 
 

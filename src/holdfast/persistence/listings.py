@@ -10,9 +10,17 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from holdfast.enums import RunStatus
 from holdfast.persistence.admission import QueuedRun, clock_of, count_places, note_waits, order_fairly
 from holdfast.persistence.db import Database
-from holdfast.persistence.models import DUE_INDEXES, RUN_FORMAT, LedgerRow, PastSpendingRow, RunPhaseRow, RunRow
+from holdfast.persistence.models import (
+    DUE_INDEXES,
+    RUN_FORMAT,
+    LedgerRow,
+    PastSpendingRow,
+    RunBaseRow,
+    RunPhaseRow,
+    RunRow,
+)
 from holdfast.persistence.run_order import ListOrder, ListPlace, in_order, list_keys, sum_of_run
-from holdfast.persistence.runs import Spending, is_unanswered
+from holdfast.persistence.runs import Spending, find_interrupted, is_unanswered
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.run_lock import find_held, lock_folder
 
@@ -48,16 +56,16 @@ async def list_page(
 ) -> list[ListedRun]:
     """List at most `limit` runs from this place on; without one the newest."""
     is_real = LedgerRow.is_simulated == 0
-    sums = (
-        sum_of_run(is_real),
-        sum_of_run(is_real, LedgerRow.state == "reserved"),
-        sum_of_run(LedgerRow.is_simulated == 1),
-        sum_of_run(is_real, is_unanswered()),
-    )
     place = place or ListPlace(ListOrder.NEWEST, "")
     keys = list_keys(db, place)
-    query = in_order(_filtered(select(RunRow, *sums, *keys), run_filter), place, keys).limit(limit)
     async with db.session() as session:
+        sums = (
+            sum_of_run(is_real),
+            sum_of_run(is_real, LedgerRow.state == "reserved"),
+            sum_of_run(LedgerRow.is_simulated == 1),
+            sum_of_run(is_real, is_unanswered(await find_interrupted(db, session))),
+        )
+        query = in_order(_filtered(select(RunRow, *sums, *keys), run_filter), place, keys).limit(limit)
         return [_to_listed(*row) for row in await session.execute(query)]
 
 
@@ -85,8 +93,9 @@ def _filtered(query: Select[Any], run_filter: RunFilter) -> Select[Any]:
     if run_filter.text is not None:
         query = query.where(
             or_(
-                RunRow.title.contains(run_filter.text, autoescape=True),
-                RunRow.requirements_md.contains(run_filter.text, autoescape=True),
+                RunRow.title.icontains(run_filter.text, autoescape=True),
+                RunRow.requirements_md.icontains(run_filter.text, autoescape=True),
+                RunRow.id.startswith(run_filter.text, autoescape=True),
             )
         )
     if run_filter.repo is not None:
@@ -244,14 +253,21 @@ async def _find_overlaps(session: AsyncSession, rows: Sequence[Any]) -> dict[str
     }
 
 
-async def list_owned_elsewhere(db: Database, run_ids: Collection[str]) -> set[str]:
-    """List those of the runs that a process of another machine owns, as its lease says."""
+async def list_elsewhere(db: Database, run_ids: Collection[str], place: str) -> set[str]:
+    """List those of the runs that have left this place: a process of another machine owns them, as its lease says, or
+    their files were last in another data directory, or they are over."""
     if db.path is not None:
         return set()
     leased = and_(_JOURNAL.c.run_id.in_(list(run_ids)), _JOURNAL.c.lease_until > func.clock_timestamp())
     of_machine = _JOURNAL.c.owner.contains(process_owner.machine_mark(), autoescape=True)
+    is_moved = and_(RunBaseRow.run_id.in_(list(run_ids)), RunBaseRow.place.not_in(("", place)))
+    is_over = and_(RunRow.id.in_(list(run_ids)), RunRow.ended_at.is_not(None))
     async with db.session() as session:
-        return set(await session.scalars(select(_JOURNAL.c.run_id).where(leased, ~of_machine)))
+        return {
+            *await session.scalars(select(_JOURNAL.c.run_id).where(leased, ~of_machine)),
+            *await session.scalars(select(RunBaseRow.run_id).where(is_moved)),
+            *await session.scalars(select(RunRow.id).where(is_over)),
+        }
 
 
 async def find_newer_format(db: Database, run_id: str) -> int | None:
@@ -336,7 +352,8 @@ async def read_money(db: Database, *, since_day: str) -> Money:
             return dict(sorted(totals.items()))
 
         unanswered = select(LedgerRow.day, amount).group_by(LedgerRow.day)
-        unanswered = unanswered.where(LedgerRow.day >= since_day, LedgerRow.is_simulated == 0, is_unanswered())
+        is_over = is_unanswered(await find_interrupted(db, session))
+        unanswered = unanswered.where(LedgerRow.day >= since_day, LedgerRow.is_simulated == 0, is_over)
         return Money(
             await read(LedgerRow.day, PastSpendingRow.day),
             await read(RunRow.workflow, PastSpendingRow.workflow),

@@ -364,6 +364,7 @@ class TokenRow(Base):
     hash: Mapped[str] = _text()
     created_at: Mapped[str] = _text()
     created_by: Mapped[str] = _text()
+    made_with: Mapped[str | None] = mapped_column(PlainText, default=None)
     expires_at: Mapped[str | None] = mapped_column(PlainText, default=None)
     last_used_at: Mapped[str | None] = mapped_column(PlainText, default=None)
     revoked_at: Mapped[str | None] = mapped_column(PlainText, default=None)

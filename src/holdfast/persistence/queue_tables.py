@@ -8,16 +8,28 @@ from collections.abc import Mapping
 from sqlalchemy import text
 
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import ALIVE_S, HAS_QUEUE, NOW, TAKES_FLOW
+from holdfast.persistence.fleet import ALIVE_S, HAS_QUEUE, MAX_NAME_BYTES, NOW, TAKES_FLOW
 from holdfast.runtime.checkpoint.base import Statement
 
-MAX_NAME_BYTES = 40  # of a name in the queue: with its own prefix it is that of a channel, of which the server takes 63
 _LOCK = 0x686F6C65  # "hole": who makes the queue's tables
 _TRIGGER = "holdfast_flow_is_due"
 _ENQUEUE = "SELECT holdfast_enqueue(:run_id, :queue, :priority)"
 _ENQUEUE_ALL = """
 SELECT count(holdfast_enqueue(job.run_id, job.queue, job.priority)) FROM unnest(
     CAST(:run_ids AS text[]), CAST(:queues AS text[]), CAST(:priorities AS bigint[])) AS job(run_id, queue, priority)
+"""
+# A job that was taken is only said to be gone: the rows say what is due, so nobody waits for the disk here.
+TAKE_WAITING = """
+WITH off AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
+waiting AS MATERIALIZED (SELECT q.id FROM procrastinate_jobs AS q, off
+    WHERE q.status = 'todo' AND q.queue_name = ANY(%(queues)s) AND (q.scheduled_at IS NULL OR q.scheduled_at <= now())
+    ORDER BY q.priority DESC, q.id LIMIT %(most)s FOR UPDATE OF q SKIP LOCKED)
+DELETE FROM procrastinate_jobs AS q USING waiting WHERE q.id = waiting.id
+RETURNING q.queueing_lock AS run_id, q.queue_name AS queue, q.priority
+"""
+HAS_HEARTBEAT = """
+SELECT 1 FROM procrastinate_workers
+WHERE id = %(worker_id)s AND last_heartbeat > clock_timestamp() - make_interval(secs => %(late_s)s)
 """
 _DROP_QUEUE = """
 DO $$ DECLARE found record; BEGIN

@@ -87,7 +87,7 @@ def _decoded(name: str, value: Any) -> Any:
         return value
 
 
-_LIVING = "SELECT run_id, owner FROM journal_runs WHERE owner IS NOT NULL AND lease_until > clock_timestamp()"
+LIVING = "SELECT run_id, owner FROM journal_runs WHERE owner IS NOT NULL AND lease_until > clock_timestamp()"
 
 
 def find_driven(run_ids: Collection[str], *, config: Config | None = None) -> set[str]:
@@ -98,7 +98,7 @@ def find_driven(run_ids: Collection[str], *, config: Config | None = None) -> se
     if config.database_path is None:
         from holdfast.runtime.checkpoint import process_owner
 
-        rows = {str(row["run_id"]): process_owner.from_text(row["owner"]) for row in query(_LIVING, config=config)}
+        rows = {str(row["run_id"]): process_owner.from_text(row["owner"]) for row in query(LIVING, config=config)}
         return {run_id for run_id, owner in rows.items() if owner is None or not process_owner.is_dead(owner)} & set(
             run_ids
         )
@@ -394,6 +394,6 @@ def sum_estimated(run_id: str) -> int:
 def read_tokens() -> list[Row]:
     """Return the tokens for the API, revoked ones too, the oldest first."""
     return query(
-        "SELECT id, name, role, created_at, created_by, expires_at, last_used_at, revoked_at, revoked_by FROM tokens "
-        "ORDER BY created_at, id"
+        "SELECT id, name, role, created_at, created_by, made_with, expires_at, last_used_at, revoked_at, revoked_by "
+        "FROM tokens ORDER BY created_at, id"
     )

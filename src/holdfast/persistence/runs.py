@@ -1,10 +1,11 @@
 """Reading what the engine needs of a run, in as few queries as there are questions."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from sqlalchemy import and_, case, func, or_, select, tuple_
+from sqlalchemy import and_, case, func, not_, or_, select, text, tuple_
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from holdfast.enums import OPEN_STATES, RunStatus
@@ -21,6 +22,9 @@ from holdfast.persistence.models import (
     RunRow,
     WorkflowTemplateRow,
 )
+from holdfast.persistence.raw_sql import LIVING
+from holdfast.runtime.checkpoint import process_owner
+from holdfast.runtime.checkpoint.run_lock import find_held, lock_folder
 from holdfast.runtime.events import EventKind
 
 
@@ -155,10 +159,11 @@ async def read_spent(db: Database, run_id: str) -> Spending:
 
 async def read_spent_by_phase(db: Database, run_id: str) -> dict[str, Spending]:
     kinds = (LedgerRow.phase_key, LedgerRow.is_simulated, LedgerRow.state)
-    sums = (func.sum(LedgerRow.amount_micros), func.sum(case((is_unanswered(), LedgerRow.amount_micros), else_=0)))
-    query = select(*kinds, *sums).where(LedgerRow.run_id == run_id).group_by(*kinds)
     found: dict[str, Spending] = {}
     async with db.session() as session:
+        is_over = is_unanswered(await find_interrupted(db, session, RunRow.id == run_id))
+        sums = (func.sum(LedgerRow.amount_micros), func.sum(case((is_over, LedgerRow.amount_micros), else_=0)))
+        query = select(*kinds, *sums).where(LedgerRow.run_id == run_id).group_by(*kinds)
         for phase_key, is_simulated, state, total, unanswered in await session.execute(query):
             name = "simulated_micros" if is_simulated else f"{'reserved' if state == 'reserved' else 'settled'}_micros"
             before = found.get(phase_key, Spending())
@@ -168,10 +173,24 @@ async def read_spent_by_phase(db: Database, run_id: str) -> dict[str, Spending]:
     return found
 
 
-def is_unanswered() -> Any:
+async def find_interrupted(db: Database, session: AsyncSession, *conditions: Any) -> set[str]:
+    """Find the runs with open reservations whose row says that they run, though nobody drives them: their owner is
+    known to be dead, or its lease is over."""
+    is_held = select(LedgerRow.id).where(LedgerRow.run_id == RunRow.id, LedgerRow.state == "reserved").exists()
+    running = RunRow.state == RunStatus.RUNNING.value
+    run_ids = set(await session.scalars(select(RunRow.id).where(running, is_held, *conditions)))
+    if not run_ids:
+        return run_ids
+    if db.path is not None:
+        return run_ids - find_held(lock_folder(db.path), run_ids)
+    leased = await session.execute(text(LIVING))
+    return run_ids - {row.run_id for row in leased if not process_owner.is_dead_text(row.owner)}
+
+
+def is_unanswered(interrupted: Collection[str]) -> Any:
     """Return the condition that the call of a ledger row is over without an answer, so that it is perhaps paid.
 
-    Its run does not work, or another attempt at the same call came after it.
+    Its run does not work or is one of the `interrupted`, or another attempt at the same call came after it.
     """
     later = aliased(LedgerRow)
     is_followed = (
@@ -182,15 +201,17 @@ def is_unanswered() -> Any:
         .exists()
     )
     run = aliased(RunRow)
-    is_still = select(run.id).where(run.id == LedgerRow.run_id, run.state != RunStatus.RUNNING.value)
+    is_driven = and_(run.state == RunStatus.RUNNING.value, run.id.not_in(interrupted))
+    is_still = select(run.id).where(run.id == LedgerRow.run_id, not_(is_driven))
     return and_(LedgerRow.state == "reserved", or_(is_followed, is_still.correlate(LedgerRow).exists()))
 
 
 async def list_unanswered(db: Database, run_id: str, *, limit: int) -> Sequence[LedgerRow]:
     """List the calls of a run that are over without an answer, the newest first."""
-    query = select(LedgerRow).where(LedgerRow.run_id == run_id, LedgerRow.is_simulated == 0, is_unanswered())
+    query = select(LedgerRow).where(LedgerRow.run_id == run_id, LedgerRow.is_simulated == 0)
     query = query.where(LedgerRow.amount_micros > 0).order_by(LedgerRow.created_at.desc()).limit(limit)
     async with db.session() as session:
+        query = query.where(is_unanswered(await find_interrupted(db, session, RunRow.id == run_id)))
         return list(await session.scalars(query))
 
 

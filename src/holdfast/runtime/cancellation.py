@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from holdfast.runtime.journal import Journal
@@ -15,21 +15,23 @@ _WATCH_AFTER_S = 0.1  # work shorter than this is over before anyone could ask t
 class CancelWatch:
     is_cancel_requested: bool = False
     is_pause_requested: bool = False
-    requests: int = 0
-    """How many requests to cancel were acted on: a second one ends what the first one let run."""
 
 
 @contextlib.contextmanager
-def watch_for_cancel(journal: Journal, log: RunLog, *, can_pause: bool = False) -> Iterator[CancelWatch]:
+def watch_for_cancel(
+    journal: Journal, log: RunLog, *, can_pause: bool = False, has_met: Callable[[], bool] = lambda: False
+) -> Iterator[CancelWatch]:
     """Cancel the current task when the journal gets a request for it; the watch tells this from a shutdown.
 
-    With `can_pause` a request to pause does the same.
+    With `can_pause` a request to pause does the same. What `has_met` the requests acts on them already, and only a
+    further request interrupts it.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
     watch = CancelWatch()
     looks: set[asyncio.Task[None]] = set()
+    acts: set[asyncio.Handle] = set()
     listening = contextlib.ExitStack()
 
     async def look() -> None:
@@ -37,11 +39,12 @@ def watch_for_cancel(journal: Journal, log: RunLog, *, can_pause: bool = False) 
         act()
 
     def act() -> None:
-        if watch.is_pause_requested or (watch.is_cancel_requested and log.records.cancel_requests <= watch.requests):
+        records = log.records
+        if watch.is_pause_requested or (watch.is_cancel_requested and records.cancel_requests <= log.interrupts):
             return
-        watch.is_cancel_requested, watch.requests = log.records.cancel_request is not None, log.records.cancel_requests
-        watch.is_pause_requested = can_pause and log.records.pause_request is not None and not watch.is_cancel_requested
-        if watch.is_cancel_requested or watch.is_pause_requested:
+        watch.is_cancel_requested, log.interrupts = records.cancel_request is not None, records.cancel_requests
+        watch.is_pause_requested = can_pause and records.pause_request is not None and not watch.is_cancel_requested
+        if watch.is_pause_requested or (watch.is_cancel_requested and not has_met()):
             task.cancel()
 
     def on_head(head: int) -> None:
@@ -51,11 +54,23 @@ def watch_for_cancel(journal: Journal, log: RunLog, *, can_pause: bool = False) 
         elif log.records.cancel_request is not None or log.records.pause_request is not None:
             act()  # an append of the owner's own may have read the request already
 
-    timer = loop.call_later(_WATCH_AFTER_S, lambda: listening.enter_context(journal.listening(log.run_id, on_head)))
+    def on_request() -> None:
+        # The head may have been reported while an append of the owner's own was under way, whose numbers nobody could
+        # tell from a request's; that append has read it now, and no head will be reported again.
+        acts.add(loop.call_soon(act))
+
+    def listen() -> None:
+        log.on_request = on_request
+        listening.enter_context(journal.listening(log.run_id, on_head))
+
+    timer = loop.call_later(_WATCH_AFTER_S, listen)
     try:
         yield watch
     finally:
         timer.cancel()
         listening.close()
+        log.on_request = None
+        for handle in acts:
+            handle.cancel()
         for looking in looks:
             looking.cancel()

@@ -18,30 +18,30 @@ class DeferredEvents:
 
     def __init__(self, flush: Callable[[], Awaitable[None]]) -> None:
         self._flush = flush
-        self._events: list[Prepared] = []
+        self.events: list[Prepared] = []
         self._flushing: asyncio.Task[None] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._events)
+        return bool(self.events)
 
     def add(self, *events: Event) -> None:
         """Defer events. Raises `PayloadInvalid` now, for later it would be another append's failure."""
         prepared = [prepare(event) for event in events]
-        if not self._events:
+        if not self.events:
             asyncio.get_running_loop().call_later(MAX_DELAY_S, self._flush_soon)
-        self._events += prepared
+        self.events += prepared
 
     def take(self) -> list[Prepared]:
         """Take all of them out, for whoever appends them now."""
-        if not self._events:
+        if not self.events:
             return []
-        taken, self._events = self._events, []
+        taken, self.events = self.events, []
         return taken
 
     def restore(self, events: list[Prepared]) -> None:
         """Put events back that were not written after all."""
-        self._events = events + self._events
+        self.events = events + self.events
 
     def _flush_soon(self) -> None:
-        if self._events and (self._flushing is None or self._flushing.done()):
+        if self.events and (self._flushing is None or self._flushing.done()):
             self._flushing = asyncio.ensure_future(self._flush())

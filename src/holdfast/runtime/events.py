@@ -219,7 +219,7 @@ def create_event(
 
 def new_span_id() -> str:
     """Return a name for a new span, random and of 16 digits."""
-    return f"{_random.getrandbits(64):016x}"
+    return _random.getrandbits(64).to_bytes(8, "big").hex()
 
 
 class _Unfrozen:

@@ -59,7 +59,7 @@ def _to_tag_text(tag: str) -> str:
 
 def to_tags_text(tags: Mapping[str, str]) -> str:
     """Return tags as their column holds them."""
-    return _dump(dict(tags))
+    return _dump(dict(tags)) if tags else "{}"
 
 
 def _dump(value: Any) -> str:

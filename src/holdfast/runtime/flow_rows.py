@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.enums import RunStatus
-from holdfast.runtime.checkpoint.base import JournalStore, Statement
+from holdfast.errors import JournalCorrupt
+from holdfast.runtime.checkpoint.base import FlowEnd, JournalStore, Statement
+from holdfast.runtime.checkpoint.hash_chain import decode, genesis
 from holdfast.runtime.clock import now
+from holdfast.runtime.events import Event
 from holdfast.runtime.flow_filter import FlowFilter, to_tags_text
 from holdfast.runtime.journal import Journal
 
@@ -61,6 +64,17 @@ class FlowRow:
     @property
     def is_due(self) -> bool:
         return self.wake_at is not None and self.wake_at <= now()
+
+
+@dataclass(frozen=True)
+class FlowLook:
+    """A row, and of a run that nobody has begun or owns what is needed to begin it."""
+
+    row: FlowRow
+    created: Event | None = None
+    """The only event of its journal."""
+    epoch: int = 0
+    head_hash: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -114,16 +128,18 @@ def _upsert(
         "ON CONFLICT (run_id) DO UPDATE SET flow = excluded.flow, status = excluded.status, "
         "wake_at = excluded.wake_at, waits_for = NULL, updated_at = excluded.updated_at",
         {"run_id": run_id, "flow": flow, "status": status.value, "wake_at": wake_at, **params},
+        is_of_one_row=True,
     )
 
 
-def paused(run_id: str, waits_for: str) -> Statement:
-    """Note that a run waits for a person; the answer makes it due."""
-    return Statement(_WAIT, {**_to_change(run_id, RunStatus.PAUSED, waits_for), "wake_at": None}, None)
+def paused(run_id: str, waits_for: str, *, wake_at: float | None = None) -> Statement:
+    """Note that a run waits for a person; the answer makes it due, or the moment when it is too late for one."""
+    change = {**_to_change(run_id, RunStatus.PAUSED, waits_for), "wake_at": wake_at}
+    return Statement(_WAIT, change, None, is_of_one_row=True)
 
 
 def ended(run_id: str, status: RunStatus) -> Statement:
-    return Statement(_END, _to_change(run_id, status, None), None)
+    return FlowEnd(_END, _to_change(run_id, status, None), None, is_of_one_row=True)
 
 
 def parked(run_id: str, *, wake_at: float | None, waits_for: str, head: int) -> Statement:
@@ -148,6 +164,13 @@ def due(run_id: str) -> Statement:
         f"{_MAKE_DUE} status IN {_OPEN} AND ((run_id = :run_id AND NOT ({_DRIVEN})) OR {_PARENTS})",
         {"run_id": run_id, "now": now()},
         None,
+    )
+
+
+def reopened(run_id: str) -> Statement:
+    """Make a run due that has failed, for another try."""
+    return Statement(
+        f"{_SET} :now WHERE run_id = :run_id AND status = 'failed'", _to_change(run_id, RunStatus.PENDING, None), None
     )
 
 
@@ -201,6 +224,43 @@ def read_row(store: JournalStore, run_id: str) -> FlowRow | None:
     return rows[0] if rows else None
 
 
+_LOOK = """
+SELECT {columns}, j.epoch, j.head_hash, e.type, e.body, e.hash FROM flow_runs AS f
+LEFT JOIN journal_runs AS j ON j.run_id = f.run_id AND j.head = 1 AND j.owner IS NULL AND f.status = 'pending'
+LEFT JOIN events AS e ON e.run_id = j.run_id AND e.seq = 1 WHERE f.run_id IN ({run_ids})
+"""
+
+
+def read_looks(store: JournalStore, run_ids: Collection[str]) -> dict[str, FlowLook]:
+    """Look at runs: their rows, and how those stand that nobody has begun."""
+    names, params = _to_parameters(run_ids)
+    columns = ", ".join(f"f.{name}" for name in _COLUMNS.split(", "))
+    found = (_to_look(row) for row in store.read_rows(_LOOK.format(columns=columns, run_ids=names), params))
+    return {look.row.run_id: look for look in found}
+
+
+def _to_look(row: Sequence[Any]) -> FlowLook:
+    *values, epoch, head_hash, kind, body, event_hash = row
+    look = FlowLook(_to_row(values))
+    if epoch is None or event_hash is None or head_hash != event_hash:
+        return look
+    try:
+        run_id = look.row.run_id
+        stored = (1, kind, body.encode(), bytes(event_hash))
+        (created,), _ = decode(run_id, [stored], genesis(run_id), _read_no_blobs)
+    except (_HasBlobs, JournalCorrupt):
+        return look  # whoever claims and reads it sees all of it
+    return FlowLook(look.row, created, epoch, bytes(head_hash))
+
+
+class _HasBlobs(Exception):
+    pass
+
+
+def _read_no_blobs(_digests: set[str]) -> Mapping[str, bytes]:
+    raise _HasBlobs
+
+
 def read_page(
     store: JournalStore,
     matching: FlowFilter,
@@ -226,6 +286,28 @@ def read_page(
 def read_open(store: JournalStore) -> list[FlowRow]:
     """Read the runs that may ask a person something: those that have begun and are not over, the oldest first."""
     return _read(store, "WHERE status IN ('running', 'paused') ORDER BY created_at, run_id", {})
+
+
+def read_over(
+    store: JournalStore, *, created_until: float, after: tuple[float, str] | None, limit: int
+) -> list[FlowRow]:
+    """Read runs that are over, the one that changed last first, that come after the one with this time and id."""
+    where = "status IN ('completed', 'failed', 'cancelled') AND created_at <= :until"
+    params: dict[str, Any] = {"until": created_until, "limit": limit}
+    if after is not None:
+        where += " AND (updated_at, run_id) < (:at, :id)"
+        params |= {"at": after[0], "id": after[1]}
+    return _read(store, f"WHERE {where} ORDER BY updated_at DESC, run_id DESC LIMIT :limit", params)
+
+
+def find_answered(store: JournalStore, run_ids: Sequence[str]) -> set[str]:
+    """Find which of these runs have an answer of a person."""
+    names, params = _to_parameters(run_ids)
+    rows = store.read_rows(
+        f"SELECT DISTINCT run_id FROM events WHERE run_id IN ({names}) AND type = 'human.approval.received'",  # noqa: S608 - ours
+        params,
+    )
+    return {run_id for (run_id,) in rows}
 
 
 def _read(store: JournalStore, rest: str, params: Mapping[str, Any]) -> list[FlowRow]:

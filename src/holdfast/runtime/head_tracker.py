@@ -19,13 +19,14 @@ class HeadTracker:
     def has_gap(self) -> bool:
         return bool(self._beyond)
 
-    def note_own(self, numbers: Sequence[int]) -> None:
-        """Note the numbers of one append of the owner's, which follow each other."""
+    def note_own(self, numbers: Sequence[int]) -> int:
+        """Note the numbers of one append of the owner's, which follow each other; returns the head, 0 with a gap."""
         if not self._beyond and numbers and numbers[0] == self.head + 1:
             self.head = numbers[-1]  # the usual case: nobody else writes
-            return
+            return self.head
         self._beyond.update(number for number in numbers if number > self.head)
         self._close_gap()
+        return 0 if self._beyond else self.head
 
     def note_read(self, seq: int) -> None:
         """Note that the journal was read up to this number, whoever wrote what is there."""

@@ -49,10 +49,11 @@ class Journal:
         self._is_idle.set()
         self._claims: dict[str, Claim] = {}
         self._claim_requests: set[str] = set()
-        self._claiming = Coalescer(self._claim_all, self._release_one)
+        self._claiming = Coalescer(self._claim_all, lambda claim: self._releasing(claim))
         self._releasing = Coalescer(self._release_all)
         self._reading_heads = Coalescer(self._read_heads)
-        self._heads: dict[str, int] = {}
+        self.heads: dict[str, int] = {}
+        """The last numbers of runs that this journal has heard of."""
         self._listeners: dict[str, set[Callable[[int], None]]] = {}
         self._commit_listeners: list[CommitListener] = []
         self._change_listeners: list[Callable[[], None]] = []
@@ -60,6 +61,7 @@ class Journal:
         self._lost: set[Claim] = set()
         self._loss_listeners: dict[Claim, Callable[[], None]] = {}
         self._leases: Leases | None = getattr(store, "leases", None)
+        self.has_leases = self._leases is not None
         if self._leases is not None:
             self._leases.add_listener(self._hear_of_loss)
         self._is_closed = False
@@ -70,18 +72,21 @@ class Journal:
         """Become the owner of a run. Raises `RunBusy` if a live owner has it and `force` is not given."""
         self.writers += 1
         try:
-            if force:
-                claim = await asyncio.to_thread(self.store.claim, run_id, force=True)
-            else:
-                claim = await self._claim_with_others(run_id)
-        except BaseException:
+            claims = (
+                asyncio.to_thread(self.store.claim, run_id, force=True) if force else self._claim_with_others(run_id)
+            )
+            claim = await claims
+        finally:
             self.writers -= 1
-            raise
-        self.writers -= run_id in self._claims  # taken from ourselves, by force
-        self._claims[run_id] = claim
-        self._note_head(run_id, claim.head)  # another process's events, of which the watcher would tell nobody any more
-        self._heads[run_id] = claim.head
+        self.adopt(claim)
         return claim
+
+    def adopt(self, claim: Claim) -> None:
+        """Own a run by a claim that was made with the store itself, until it is released."""
+        self.writers += claim.run_id not in self._claims  # else it was taken from ourselves, by force
+        self._claims[claim.run_id] = claim
+        self._note_head(claim.run_id, claim.head)  # others' events, of which the watcher would tell nobody any more
+        self.heads[claim.run_id] = claim.head
 
     async def _claim_with_others(self, run_id: str) -> Claim:
         if run_id in self._claim_requests:
@@ -99,8 +104,9 @@ class Journal:
             self._lost.discard(claim)
             self.writers -= 1
         if claim.run_id not in self._listeners:
-            self._heads.pop(claim.run_id, None)
-        await self._releasing(claim)
+            self.heads.pop(claim.run_id, None)
+        if not self.store.forget(claim):
+            await self._releasing(claim)
 
     @property
     def may_begin(self) -> bool:
@@ -158,9 +164,9 @@ class Journal:
         if any(event.run_id != run_id for event in events):
             raise RunIdInvalid(f"Only events of run {run_id!r} can be appended to it.")
         append = Append(run_id, prepared, claim.epoch if claim else None, rows)
-        numbers = self.write_now(append)
-        if numbers is None:
-            numbers = await self.write_soon(append)
+        numbers = self.write(append)
+        if not isinstance(numbers, list):
+            numbers = await numbers
         return [item.stored_as(number) for item, number in zip(prepared, numbers, strict=True)]
 
     async def delete(self, claim: Claim, *, rows: Sequence[Statement] = ()) -> None:
@@ -170,21 +176,16 @@ class Journal:
         """
         await asyncio.to_thread(self.store.delete_run, claim.run_id, claim=claim, rows=rows)
 
-    # For whoever needs but the numbers, and is called so often that a coroutine more is felt.
-
-    def write_now(self, append: Append) -> list[int] | None:
-        """Write an append on the spot and return its numbers; `None`, with nothing done, if it would have to wait."""
+    def write(self, append: Append) -> "list[int] | asyncio.Future[list[int]]":
+        """Write an append and return its numbers; if it has to wait, a future that has them once it is committed."""
         if self._is_closed:
             raise StoreUnreadable("The journal is closed.", hint="Open a new one.")
-        if self.writers > 1 or not self.store.is_local or self._queue or self._sender.is_under_way:
-            return None
-        try:
-            return self._settle(append, self._commit([append])[0])
-        except StoreBusy:
-            return None  # another process writes: wait in the thread, not on the loop
-
-    def write_soon(self, append: Append) -> "asyncio.Future[list[int]]":
-        """Queue an append; the future has its numbers once it is committed, with whatever else is queued until then."""
+        if self.writers <= 1 and self.store.is_local and not self._queue and not self._sender.is_under_way:
+            try:
+                return self._settle(append, self._commit([append])[0])
+            except StoreBusy:
+                pass  # another process writes: wait in the thread, not on the loop
+        # It waits for the end of this turn of the loop, or for the commit that is under way, and goes with the others.
         done: asyncio.Future[list[int]] = self._loop.create_future()
         self._queue.append((append, done))
         if not self._is_flush_due:
@@ -248,7 +249,11 @@ class Journal:
         for (append, done), result in zip(waiting, results, strict=True):
             if type(result) is list:
                 if result:
-                    self._note_head(append.run_id, result[-1])
+                    run_id, head = append.run_id, result[-1]
+                    if run_id in self._listeners:
+                        self._note_head(run_id, head)
+                    elif head > self.heads.get(run_id, 0):
+                        self.heads[run_id] = head
                 if not done.done():
                     done.set_result(result)
             elif isinstance(result, BaseException) and not done.done():
@@ -267,7 +272,7 @@ class Journal:
 
     async def read(self, run_id: str, after: int = 0) -> list[Event]:
         """Read all events with `seq > after`, in one bulk read."""
-        head = self._heads.get(run_id)
+        head = self.heads.get(run_id)
         if self.store.is_local and head is not None and head - after <= _SHORT_TAIL:
             return self.store.list_events(run_id, after)
         return await asyncio.to_thread(self.store.list_events, run_id, after)
@@ -282,10 +287,6 @@ class Journal:
         """Read rows that stand beside the journals: on the loop where that is quick, else in a thread."""
         return await self._call(lambda _wait_s: read(self.store))
 
-    def known_head(self, run_id: str) -> int:
-        """Return the last number this journal has heard of, 0 if none."""
-        return self._heads.get(run_id, 0)
-
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
         """Yield every event after `after`, then each new one as it is committed, by whichever process.
 
@@ -298,7 +299,7 @@ class Journal:
                 for event in await self.read(run_id, after):
                     after = event.seq
                     yield event
-                if self._heads.get(run_id, 0) <= after:
+                if self.heads.get(run_id, 0) <= after:
                     await woken.wait()
 
     @contextlib.contextmanager
@@ -339,9 +340,9 @@ class Journal:
             self._note_head(run_id, head)
 
     def _note_head(self, run_id: str, head: int) -> None:
-        if head <= self._heads.get(run_id, 0):
+        if head <= self.heads.get(run_id, 0):
             return
-        self._heads[run_id] = head
+        self.heads[run_id] = head
         for on_head in list(self._listeners[run_id]) if run_id in self._listeners else ():
             try:
                 on_head(head)
@@ -350,7 +351,7 @@ class Journal:
 
     def _call_listener(self, run_id: str, on_head: Callable[[int], None]) -> None:
         if on_head in self._listeners.get(run_id, ()):
-            on_head(self._heads.get(run_id, 0))
+            on_head(self.heads.get(run_id, 0))
 
     # -- snapshots and the end ----------------------------------------------------------------------------------------
 
@@ -384,9 +385,6 @@ class Journal:
     async def _release_all(self, claims: list[Claim]) -> Sequence[None]:
         await self._call(lambda _wait_s: self.store.release_many(claims))
         return [None] * len(claims)
-
-    async def _release_one(self, claim: Claim) -> None:
-        await self._releasing(claim)
 
     async def _read_heads(self, run_ids: list[str]) -> Sequence[int]:
         heads = await self._call(lambda _wait_s: self.store.read_heads(run_ids))

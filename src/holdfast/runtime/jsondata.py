@@ -22,17 +22,25 @@ from_json = msgspec.json.Decoder().decode
 
 def to_json(value: Any, what: str = "payload") -> tuple[bytes, Any]:
     """Return `value` as JSON text and as a copy decoded from it. Raises `PayloadInvalid` naming the place."""
+    found = try_json(value)
+    if found is not None:
+        return found
+    copy = _to_plain(value, what, 0)
+    text = _encode(copy)
+    check_limits(text, copy, what)
+    return text, copy
+
+
+def try_json(value: Any) -> tuple[bytes, Any] | None:
+    """Return what `to_json` returns, or `None` where that takes a closer look: for what is done thousands of times."""
     try:
         text = _encode(value)
         copy = from_json(text)
         is_exact = bool(copy == value)
     except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError):
-        is_exact = False
-    if not is_exact:
-        copy = _to_plain(value, what, 0)
-        text = _encode(copy)
-    if len(text) > _SURELY_FINE:
-        check_limits(text, copy, what)
+        return None
+    if not is_exact or (len(text) > _SURELY_FINE and (len(text) > MAX_BYTES or _is_too_deep(text, copy))):
+        return None
     return text, copy
 
 
@@ -43,8 +51,12 @@ def check_limits(text: bytes, copy: Any, what: str) -> None:
             f"{what} has {len(text):,} bytes; the limit is {MAX_BYTES:,}.",
             hint="Write the data to a file or an artifact and journal its path and hash.",
         )
-    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _depth(copy) > MAX_DEPTH:
+    if _is_too_deep(text, copy):
         raise PayloadInvalid(f"{what} is nested more than {MAX_DEPTH} levels deep.")
+
+
+def _is_too_deep(text: bytes, copy: Any) -> bool:
+    return text.count(b"[") + text.count(b"{") > MAX_DEPTH and _depth(copy) > MAX_DEPTH
 
 
 def to_json_as_is(value: Any) -> bytes:

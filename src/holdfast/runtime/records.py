@@ -4,8 +4,9 @@ Pure: the replay of a run is one bulk read, one pass here, and dictionary look-u
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -47,7 +48,11 @@ class StepState(StrEnum):
 _COMPLETED = StepState.COMPLETED  # looked up once: an attribute of an enum is slow to find
 
 
-class Record(msgspec.Struct):  # a long replay makes one per step, and a dataclass takes three times as long
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+# A long replay makes one per step, and a dataclass takes three times as long.
+class Record(msgspec.Struct, gc=False):
     """One step, approval or timer of a run."""
 
     key: str
@@ -57,7 +62,7 @@ class Record(msgspec.Struct):  # a long replay makes one per step, and a datacla
     result: Any = None
     result_type: str | None = None
     """The name of the type that the result was declared to be; `None` for JSON data."""
-    error: Mapping[str, Any] = {}
+    error: Mapping[str, Any] = _NOTHING
     attempt: int = 0
     retry_at: float = 0.0
     retry_in_s: float = 0.0
@@ -69,8 +74,8 @@ class Record(msgspec.Struct):  # a long replay makes one per step, and a datacla
     has_question: bool = False
     """A person was asked: for the approval itself, or what became of a step whose outcome is unknown."""
     answer: Mapping[str, Any] | None = None
-    fingerprint: Mapping[str, str] = {}
-    place: Mapping[str, Any] = {}
+    fingerprint: Mapping[str, str] = _NOTHING
+    place: Mapping[str, Any] = _NOTHING
     """Where its command was begun, and what is known of that; empty for what is no command, or was begun long ago."""
     first_seq: int = 0
     last_seq: int = 0
@@ -125,6 +130,14 @@ _MEANINGS: Mapping[str, tuple[RecordType, StepState | None]] = {
 }
 
 
+def find_record_type(event: Event) -> Sequence[RecordType]:
+    """Return of what an event may be that names a key; nothing for one that is no part of a record."""
+    if event.kind in (EventKind.HUMAN_APPROVAL_REQUESTED, EventKind.HUMAN_APPROVAL_RECEIVED):
+        return ("step",) if event.payload.get("about") == "outcome" else ("approval", "step")
+    meaning = _MEANINGS.get(event.kind)
+    return () if meaning is None else (meaning[0],)
+
+
 class Records:
     """All records of a run, and in which order each lane made them."""
 
@@ -139,12 +152,16 @@ class Records:
         self.cancel_request: Mapping[str, Any] | None = None
         self.pause_request: Mapping[str, Any] | None = None
         self.cancel_requests = 0
+        self.is_retry_requested = False
+        """A person wants the failed run to go on, and nobody has taken it yet."""
         self.inbox = Inbox()
         self.notes: dict[tuple[str, str], int] = {}
         """How many notes each lane made after the operation of this key."""
         with without_gc():
+            add_completed = self._add_completed
             for event in events:
-                self.add(event)
+                if event.kind is not _STEP_COMPLETED or not add_completed(event):
+                    self.add(event)
 
     def add(self, event: Event) -> None:
         payload, kind = event.payload, event.kind
@@ -172,11 +189,13 @@ class Records:
         if kind == EventKind.RUN_CREATED and self.created is None:
             self.created = {**payload, "fingerprint": _object(payload.get("fingerprint"))}
         elif kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED):
-            self.is_started = True
+            self.is_started, self.is_retry_requested = True, False
             self.pause_request = None  # whoever goes on with it knows that it was to pause
         elif kind == EventKind.RUN_CANCEL_REQUESTED:
             self.cancel_requests += 1
             self.cancel_request = self.cancel_request or payload
+        elif kind == EventKind.RUN_RESUME_REQUESTED:
+            self.is_retry_requested = self.status is RunStatus.FAILED
         elif kind == EventKind.RUN_PAUSE_REQUESTED:
             self.pause_request = payload
         elif kind in _ENDS and not was_over:
@@ -237,6 +256,25 @@ class Records:
                 record.state, record.retry_at = StepState.WAITING, _number(payload["retry_at"], 0.0)
                 record.retry_in_s = max(0.0, record.retry_at - event.ts)
 
+    def _add_completed(self, event: Event) -> bool:
+        """Do what `add` does for the result of a step of which nothing was known; returns false for any other event."""
+        payload, lane_id, seq = event.payload, event.lane_id, event.seq
+        key, fingerprint = payload.get("key"), payload.get("fingerprint", _NOTHING)
+        name: tuple[RecordType, Any] = ("step", key)
+        is_odd = type(fingerprint) is not dict and fingerprint is not _NOTHING
+        if is_odd or type(key) is not str or name in self.by_key or "attempt" in payload:
+            return False
+        result, result_type = payload.get("result"), payload.get("result_type")
+        record = self.by_key[name] = Record(
+            key, "step", lane_id, _COMPLETED, result, result_type, attempt=1, fingerprint=fingerprint
+        )
+        record.first_seq = record.last_seq = self.last_seq = seq
+        lane = self.lanes.get(lane_id)
+        if lane is None:
+            lane = self.lanes[lane_id] = []
+        lane.append(record)
+        return True
+
     def _find_scope(self, event: Event) -> Record | None:
         """Find the scope that an event closes, or that a retry of the run has come to again: it keeps its place."""
         record = self.by_key.get(("scope", event.payload["key"]))
@@ -254,6 +292,7 @@ class Records:
         record_type: RecordType = "step" if event.payload.get("about") == "outcome" else "approval"
         record = self._get(record_type, key, event)
         record.has_question, record.answer = True, None
+        record.wake_at = _number(event.payload.get("wake_at"), 0.0)
         if record_type == "approval":
             record.fingerprint = _object(event.payload.get("fingerprint"))
             record.result = event.payload.get("approval_id")
@@ -298,6 +337,7 @@ class Records:
         return [record for record in self.by_key.values() if record.is_waiting_for_person]
 
 
+_STEP_COMPLETED = EventKind.STEP_COMPLETED
 NOTE_KINDS = (EventKind.LOG_WRITTEN, EventKind.STATUS_SET, EventKind.PARTIAL_EMITTED)
 _ENDS = (EventKind.RUN_COMPLETED, EventKind.RUN_FAILED, EventKind.RUN_CANCELLED, EventKind.RUN_PAUSED)
 

@@ -6,8 +6,10 @@ A `RunLog` is what the owner of a run has of its journal, and the only way to ad
 
 import contextlib
 import inspect
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import CoroutineType
 from typing import Any, ClassVar, Literal
 
@@ -29,7 +31,7 @@ from holdfast.runtime.outcomes.call_outcome import encode_result, judge, to_rais
 from holdfast.runtime.outcomes.failures import rebuild_error
 from holdfast.runtime.outcomes.invocation import CallGate, invoke
 from holdfast.runtime.outcomes.resolution import resolve
-from holdfast.runtime.outcomes.step_result import prepare_result
+from holdfast.runtime.outcomes.step_result import MIN_TOOK_S, prepare_result
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
 from holdfast.runtime.step import (
     CancelRun,
@@ -46,6 +48,7 @@ from holdfast.runtime.step import (
 Moment = Literal["before", "after", "recorded"]
 """Of a step: before its call, after it, and once what became of it is recorded."""
 _NOTHING_BESIDE = SameCommit()
+_PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})  # nothing to await, seen at one look
 FOR_THE_OWNER = (
     EventKind.RUN_CANCEL_REQUESTED,
     EventKind.RUN_PAUSE_REQUESTED,
@@ -72,6 +75,12 @@ class RunLog:
         self.row_source: RowSource | None = None
         self.holds = {(one.type, one.key) for one in (*records.open_scopes(), *records.open_children())}
         """What must be undone or cancelled by the flow's own code before the run is: a request ends no append then."""
+        self.interrupts = 0
+        """How many requests to cancel have interrupted the owner's task."""
+        self.is_shut_down = False
+        """The task was cancelled by no request: the process is to end, and another one goes on with the run."""
+        self.on_request: Callable[[], None] | None = None
+        """Called when something that others wrote for the owner was read, by whichever append."""
         self._calls_in_flight = 0
         self._gate = CallGate()
         self._is_drained = False
@@ -102,11 +111,14 @@ class RunLog:
         """Begin no more calls: the next one raises `Drained`. Those in flight go on and are recorded."""
         self._is_drained = True
 
-    async def append(self, *events: Event | Prepared, rows: Sequence[Statement] = (), is_last: bool = False) -> None:
+    async def append(
+        self, *events: Event | Prepared, rows: Sequence[Statement] = (), is_last: bool = False, gives_up: bool = False
+    ) -> None:
         """Append as owner. If that fails, this log takes nothing more: `Stopped` now and at every later call.
 
         Raises `CancelRun`, with the events written, if a person has asked for it meanwhile; not with `is_last`, for
-        what ends or pauses the run: a request that comes beside that changes nothing any more.
+        what ends or pauses the run: a request that comes beside that changes nothing any more. With `gives_up` the run
+        has no owner from then on, and the claim is only to be released.
         """
         if self._stopped is not None:
             raise self._stopped
@@ -116,33 +128,36 @@ class RunLog:
         # happened here. If the append is refused, they go back and wait for the next one.
         deferred = self._deferred.take()
         try:
-            if deferred or more or len(events) != 1 or type(events[0]) is not Prepared:
-                append = self._encode(deferred, events, [*rows, *more])
-            else:  # as most are
-                append = Append(self.run_id, events, self.claim.epoch, rows)  # type: ignore[arg-type]
             # Where nothing else is waiting, the commit is made right here on the loop; otherwise it joins the next
             # batch.
-            numbers = self._journal.write_now(append)
-            if numbers is None:
-                numbers = await self._journal.write_soon(append)
+            numbers = self._journal.write(self._encode(deferred, events, [*rows, *more], gives_up))
+            if not isinstance(numbers, list):
+                numbers = await numbers
         except (PayloadInvalid, RowRefused, SequenceConflict):
             self._deferred.restore(deferred)
             raise  # nothing was written, and the caller can do something else
         except Exception as error:
-            self._stopped = Stopped(error)
-            raise self._stopped from error
+            raise self._to_stopped(error) from error
         finally:
             self._in_flight -= 1
-        self._tracker.note_own(numbers)
         if more and self.row_source is not None:
             self.row_source.note_written(more)
-        # A gap in our own numbers, or a head beyond ours, means that someone else has written: an answer, or a request
-        # to cancel. Reading waits until none of our own appends is under way, since their numbers would look like a gap
-        # too.
-        if not self._in_flight and (self._tracker.has_gap or self.is_behind()):
+        if self._note_written(numbers):
             await self.catch_up()
         if self.records.cancel_request is not None and not (is_last or self.holds):
             self.raise_if_cancelled()
+
+    def _to_stopped(self, error: Exception) -> Stopped:
+        self._stopped = Stopped(error)
+        return self._stopped
+
+    def _note_written(self, numbers: Sequence[int]) -> bool:
+        """Note the numbers of an own append; returns true if the journal is to be read, for others have written too."""
+        # A gap in our own numbers, or a head beyond ours, means that someone else has written: an answer, or a request
+        # to cancel. Reading waits until none of our own appends is under way, since their numbers would look like a gap
+        # too.
+        head = self._tracker.note_own(numbers)
+        return not self._in_flight and (head == 0 or self._journal.heads.get(self.run_id, 0) > head)
 
     async def append_end(self, event: Event, *, rows: Sequence[Statement] = (), yields_to_pause: bool = False) -> None:
         """Append the event that ends the run; this log takes nothing more after it.
@@ -170,14 +185,13 @@ class RunLog:
                 [event.event if isinstance(event, Prepared) else event for event in events]
             )
         except HoldfastError as error:
-            self._stopped = Stopped(error)
-            raise self._stopped from error
+            raise self._to_stopped(error) from error
 
     def _encode(
-        self, deferred: list[Prepared], events: Sequence[Event | Prepared], rows: Sequence[Statement]
+        self, deferred: list[Prepared], events: Sequence[Event | Prepared], rows: Sequence[Statement], gives_up: bool
     ) -> Append:
         ready = [event if isinstance(event, Prepared) else prepare(event) for event in events]
-        return Append(self.run_id, [*deferred, *ready], self.claim.epoch, rows)
+        return Append(self.run_id, [*deferred, *ready], self.claim.epoch, rows, gives_up)
 
     def raise_if_cancelled(self) -> None:
         """Raise `CancelRun` if a person has asked for it, as far as the journal was read."""
@@ -201,13 +215,17 @@ class RunLog:
 
     def is_behind(self) -> bool:
         """Return true if the journal is known to hold more than was read here, be it an own append under way."""
-        return self._journal.known_head(self.run_id) > self._tracker.head
+        return self._journal.heads.get(self.run_id, 0) > self._tracker.head
 
     async def catch_up(self) -> None:
         """Read what others have appended: answers, and requests to cancel or to pause."""
         for event in await self._journal.read(self.run_id, self._tracker.head):
+            if event.seq <= self._tracker.head:
+                continue  # read twice, by a look and by an append at the same time
             if event.kind in FOR_THE_OWNER:
                 self.records.add(event)
+                if self.on_request is not None:
+                    self.on_request()
             self._tracker.note_read(event.seq)
 
     async def read(self, kind: str) -> list[Event]:
@@ -263,13 +281,13 @@ class RunLog:
             raise Stopped(error) from error
         return record
 
-    async def attempt(self, step: Step, call: Callable[[], Any], attempt: int = 1) -> Any:
+    async def attempt(self, step: Step, call: Callable[..., Any], attempt: int = 1, args: tuple[Any, ...] = ()) -> Any:
         """Make the call of a step, of which nothing more is recorded than the attempts before this one."""
-        writes_intent, probe = step.writes_intent, RunLog.probe
+        writes_intent, probe, journal = step.has_intent or step.on_unknown != "rerun", RunLog.probe, self._journal
         while True:
             if self._is_drained:
                 raise Drained(step.key)
-            if not self._journal.may_begin:
+            if journal.has_leases and not journal.may_begin:
                 await self._wait_until_held()
             if writes_intent:
                 beside = step.with_intent() if step.with_intent else _NOTHING_BESIDE
@@ -279,16 +297,18 @@ class RunLog:
             # has never been, and runs again.
             if probe is not None:
                 probe(self, step.key, "before")
+            began_at = time.time()
             try:
                 try:
                     token = current_step.set((self.run_id, step.key))
                     self._calls_in_flight += 1
                     try:
                         if step.in_thread or step.timeout_s is not None:
-                            result = await self._invoke(step, call)
+                            result = await self._invoke(step, partial(call, *args) if args else call)
                         else:
-                            result = call()
-                            if type(result) is CoroutineType or inspect.isawaitable(result):
+                            result = call(*args)
+                            kind = type(result)
+                            if kind is CoroutineType or (kind not in _PLAIN and inspect.isawaitable(result)):
                                 result = await result
                     finally:
                         self._calls_in_flight -= 1
@@ -297,15 +317,32 @@ class RunLog:
                 except Exception as error:
                     if probe is not None:
                         probe(self, step.key, "after")
-                    pause_s = await self._record_failure(step, attempt, error)
+                    pause_s = await self._record_failure(step, attempt, error, began_at)
                 else:
                     if probe is not None:
                         probe(self, step.key, "after")
-                    details = {} if writes_intent else step.details
-                    if details or step.with_result is not None or step.is_acked_late:
+                    if self.row_source is not None or self._deferred.events or step.has_more_to_record:
                         await self._record_result(step, attempt, result, data=data, type_name=type_name)
-                    else:  # as most are
-                        await self.append(prepare_result(self.run_id, step, attempt, data, type_name))
+                    else:
+                        # As most are: what `append` does, without a coroutine more.
+                        if self._stopped is not None:
+                            raise self._stopped
+                        done = prepare_result(self.run_id, step, attempt, data, type_name, began_at)
+                        self._in_flight += 1
+                        try:
+                            numbers = journal.write(Append(self.run_id, (done,), self.claim.epoch))
+                            if not isinstance(numbers, list):
+                                numbers = await numbers
+                        except (PayloadInvalid, RowRefused, SequenceConflict):
+                            raise
+                        except Exception as error:
+                            raise self._to_stopped(error) from error
+                        finally:
+                            self._in_flight -= 1
+                        if self._note_written(numbers):
+                            await self.catch_up()
+                        if self.records.cancel_request is not None and not self.holds:
+                            self.raise_if_cancelled()
                     if probe is not None:
                         probe(self, step.key, "recorded")
                     return result
@@ -339,11 +376,13 @@ class RunLog:
         else:
             await self.append(*beside.earlier, done, *beside.events, rows=beside.rows)
 
-    async def _record_failure(self, step: Step, attempt: int, error: Exception) -> float:
+    async def _record_failure(self, step: Step, attempt: int, error: Exception, began_at: float) -> float:
         """Record a failed attempt; returns after how many seconds the next one is due, raises if there is none."""
         failure = judge(step, attempt, error)
-        retry = {} if failure.retry_in_s is None else {"retry_at": now() + failure.retry_in_s}
-        await self.append(self.step_event(step, step.kinds.failed, attempt, error=dict(failure.error), **retry))
+        more = {} if failure.retry_in_s is None else {"retry_at": now() + failure.retry_in_s}
+        if (took_s := time.time() - began_at) >= MIN_TOOK_S:
+            more["took_s"] = round(took_s, 3)
+        await self.append(self.step_event(step, step.kinds.failed, attempt, error=dict(failure.error), **more))
         if failure.pause is not None:
             raise failure.pause from error
         if failure.retry_in_s is not None:

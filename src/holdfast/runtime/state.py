@@ -4,6 +4,7 @@ Rule: a journal can hold events in any order that several writers produce, so th
 no sense in a state (a node finished that never started) is taken as it says, never refused.
 """
 
+import copy
 import hashlib
 import time
 from collections.abc import Iterable, Mapping
@@ -45,7 +46,8 @@ class NodeState:
     extra: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        return _to_dict(self)
+        """Return it as JSON data of the caller's own, as `RunState.to_dict` does."""
+        return copy.deepcopy(_to_dict(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -81,14 +83,15 @@ class RunState:
     def mark_node_started(self, node_id: str, *, at: float | None = None) -> None:
         node = self._node(node_id)
         node.status, node.error, node.finished_at = RunStatus.RUNNING, None, None
-        node.started_at = _now_unless(at)
+        node.started_at = self.updated_at = _now_unless(at)
         node.attempts += 1
         self.current_node = node_id
 
     def mark_node_completed(self, node_id: str, output: Any = None, *, at: float | None = None) -> None:
         node = self._node(node_id)
         node.status, node.error = RunStatus.COMPLETED, None
-        node.output_data, node.finished_at = output, _now_unless(at)
+        node.output_data = output
+        node.finished_at = self.updated_at = _now_unless(at)
         if node_id not in self.completed_nodes:
             self.completed_nodes.append(node_id)
         if self.current_node == node_id:
@@ -96,7 +99,8 @@ class RunState:
 
     def mark_node_failed(self, node_id: str, error: str, *, at: float | None = None) -> None:
         node = self._node(node_id)
-        node.status, node.error, node.finished_at = RunStatus.FAILED, str(error), _now_unless(at)
+        node.status, node.error = RunStatus.FAILED, str(error)
+        node.finished_at = self.updated_at = _now_unless(at)
         if node_id in self.completed_nodes:
             self.completed_nodes.remove(node_id)
 
@@ -119,9 +123,12 @@ class RunState:
         self.tool_cache[key] = value
 
     def to_dict(self) -> dict[str, Any]:
-        data = _to_dict(self)
-        data["node_states"] = {node_id: node.to_dict() for node_id, node in self.node_states.items()}
-        return data
+        """Return it as JSON data of the caller's own: what is done to either does not change the other."""
+        return copy.deepcopy(self._content())
+
+    def _content(self) -> dict[str, Any]:
+        nodes = {node_id: _to_dict(node) for node_id, node in self.node_states.items()}
+        return {**_to_dict(self), "node_states": nodes}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -137,7 +144,7 @@ class RunState:
         return state
 
     def to_json(self) -> bytes:
-        return to_json(self.to_dict(), "state")[0]
+        return to_json(self._content(), "state")[0]
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Self:

@@ -155,6 +155,12 @@ class Step(msgspec.Struct, gc=False):  # each step of a flow makes one, and a da
     def writes_intent(self) -> bool:
         return self.has_intent or self.on_unknown != "rerun"
 
+    @property
+    def has_more_to_record(self) -> bool:
+        """True if more than the result itself belongs into the append of the result, or that may come later."""
+        has_details = bool(self.details) and not self.writes_intent
+        return has_details or self.with_result is not None or self.is_acked_late
+
 
 class Interrupted(BaseException):
     """The flow cannot go on in this process; what the journal holds is all that counts."""

@@ -94,7 +94,25 @@ def _name(store: StoreLike) -> object:
     if _is_remote(store):
         return store
     path = _to_path(str(store))
-    return path if path == ":memory:" else os.path.realpath(path)
+    return path if path == ":memory:" else _resolve(path)
+
+
+_resolved: dict[str, tuple[tuple[int, int], str]] = {}
+
+
+def _resolve(path: str) -> str:
+    """Return what `realpath` returns; by one look at the file, if this path has led to the same one before."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - each run comes here
+    except OSError:
+        return os.path.realpath(path)
+    file = (found.st_dev, found.st_ino)
+    known = _resolved.get(path)
+    if known is None or known[0] != file:
+        if len(_resolved) > 100:
+            _resolved.clear()
+        known = _resolved[path] = (file, os.path.realpath(path))
+    return known[1]
 
 
 def _is_remote(store: StoreLike) -> bool:

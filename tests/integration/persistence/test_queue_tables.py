@@ -15,9 +15,10 @@ from holdfast.flows.answers import decide
 from holdfast.flows.service.flow_registry import FlowDefinition, find_flow
 from holdfast.flows.service.start import start_flow
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import WorkerFacts, drain_worker, register
+from holdfast.persistence.fleet import DueJob, WorkerFacts, beat, drain_worker, register
 from holdfast.persistence.queue_tables import MAX_NAME_BYTES
 from holdfast.runtime import flow_rows
+from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.flow_rows import DEFAULT_QUEUE, FlowOptions
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
@@ -157,3 +158,21 @@ async def test_a_look_at_a_flow_that_nobody_has_begun_asks_nothing_about_workflo
     async with open_journal(db.store) as journal:
         await drive(db, journal, tmp_path, "first")
     assert statements == []
+
+
+async def test_a_job_of_a_queue_worker_that_is_gone_stays_while_somebody_has_its_run(
+    db: Database, queue: ProcrastinateQueue
+) -> None:
+    """Who ends its job finds it; what a dead one has left is cleared with its lease."""
+    for run_id in ("held", "left"):
+        db.store.save_event(create_event(run_id, EventKind.AGENT_PROGRESS))
+        await queue.enqueue([DueJob(run_id, DEFAULT_QUEUE)])
+    await change(db, "UPDATE procrastinate_jobs SET status = 'doing'")
+    claim = db.store.claim("held")
+    await register(db, FACTS)
+
+    assert (await beat(db, FACTS, driven=0)).is_sweeper
+    assert [run_id for run_id, _ in await list_jobs(db)] == ["held"]
+    db.store.release(claim)
+    await beat(db, FACTS, driven=0)
+    assert await list_jobs(db) == []

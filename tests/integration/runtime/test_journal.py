@@ -325,6 +325,39 @@ async def test_rows_and_events_change_together_or_not_at_all(
     assert [event.seq for event in store.list_events("r")] == [1, 2, 3]
 
 
+async def test_a_row_change_of_one_row_is_refused_with_nothing_changed(
+    journal: Journal, store: CountingStore, path: Path
+) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE work (name TEXT PRIMARY KEY)")
+        connection.commit()
+    insert = Statement("INSERT INTO work VALUES (:name)", {"name": "a"}, is_of_one_row=True)
+    missed = Statement("DELETE FROM work WHERE name = :name", {"name": "b"}, is_of_one_row=True)
+
+    first, *refused, last = await asyncio.gather(
+        journal.append("r", [progress(n=1)], rows=[insert]),
+        journal.append("r", [progress(n=2)], rows=[insert]),
+        journal.append("r", [progress(n=3)], rows=[missed]),
+        journal.append("r", [progress(n=4)]),
+        return_exceptions=True,
+    )
+
+    assert [type(result) for result in (first, *refused, last)] == [list, RowRefused, RowRefused, list]
+    assert read(path, "SELECT * FROM work") == [("a",)]
+    assert [event.payload["n"] for event in store.list_events("r")] == [1, 4]
+
+
+@pytest.mark.parametrize("count", [15, 16, 17, 40])
+async def test_a_batch_of_any_size_is_written_whole_and_in_order(
+    journal: Journal, store: CountingStore, path: Path, count: int
+) -> None:
+    await asyncio.gather(*(journal.append(f"r{number % 3}", [progress(f"r{number % 3}")]) for number in range(count)))
+
+    rows = read(path, "SELECT run_id, seq FROM events ORDER BY position")
+    assert rows == [(f"r{number % 3}", number // 3 + 1) for number in range(count)]
+    assert sum(len(store.list_events(f"r{number}")) for number in range(3)) == count
+
+
 async def test_of_several_statements_none_remains_if_the_last_is_refused(journal: Journal, path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE work (name TEXT PRIMARY KEY)")

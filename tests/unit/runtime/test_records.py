@@ -29,6 +29,30 @@ A = {"key": "a"}
 
 
 @pytest.mark.parametrize(
+    "payload",
+    [
+        A,
+        {**A, "result": {"n": 1}, "result_type": "m.T", "fingerprint": {"arguments": "f"}},
+        {**A, "attempt": 3},
+        {**A, "fingerprint": "odd"},
+        {"key": 5},
+        {"key": ["a"]},
+        {},
+    ],
+)
+def test_the_fold_of_a_whole_journal_is_the_fold_of_its_events_one_by_one(payload: dict[str, Any]) -> None:
+    entries = [("step.started", {"key": "b"}, "main"), ("step.completed", payload, "g1.1")]
+    entries += [("step.completed", {"key": "b"}, "main"), ("step.completed", payload, "main")]
+    at_once, by_one = records_of(*entries), Records()
+    for seq, (kind, content, lane_id) in enumerate(entries, 1):
+        by_one.add(Event("r", lane_id=lane_id, seq=seq, kind=kind, payload=content))
+
+    assert vars(at_once).keys() == vars(by_one).keys()
+    for name in ("by_key", "lanes", "last_seq", "status"):
+        assert getattr(at_once, name) == getattr(by_one, name)
+
+
+@pytest.mark.parametrize(
     ("entries", "state", "attempt"),
     [
         ([("step.started", A)], StepState.STARTED, 1),

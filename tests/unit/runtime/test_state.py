@@ -282,3 +282,26 @@ def test_a_run_that_goes_on_is_not_finished() -> None:
     state = fold(create_event("r", kind, seq=n) for n, kind in enumerate(kinds, 1))
 
     assert (state.status, state.finished_at) == (RunStatus.RUNNING, None)
+
+
+def test_marking_a_node_is_a_change_of_the_state() -> None:
+    state = RunState("r", updated_at=1.0)
+
+    state.mark_node_started("a", at=2.0)
+    assert state.updated_at == 2.0
+    state.mark_node_failed("a", "no", at=3.0)
+    assert state.updated_at == 3.0
+    state.mark_node_completed("a")
+    assert state.updated_at > 3.0
+
+
+def test_a_state_and_its_data_do_not_change_each_other() -> None:
+    state = RunState("r", data={"list": [1]}, node_states={"n": NodeState("n", input_data=[1])})
+
+    data = state.to_dict()
+    again = RunState.from_dict(state.to_dict())
+    state.data["list"].append(2)
+    state.node_states["n"].input_data.append(2)
+
+    assert data["data"] == again.data == {"list": [1]}
+    assert data["node_states"]["n"]["input_data"] == again.node_states["n"].input_data == [1]

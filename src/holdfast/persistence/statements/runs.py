@@ -67,6 +67,12 @@ def delete_run(run_id: str) -> Statement:
     return Statement(_DELETE_RUN, {"id": run_id})
 
 
+def forget_positions(run_id: str) -> Statement:
+    """Delete the positions of a run's events among all events, where that is a table; the last of all stays."""
+    sql = "DELETE FROM feed WHERE run_id = :id AND position < (SELECT MAX(position) FROM feed)"
+    return Statement(sql, {"id": run_id}, expect=None)
+
+
 def place_run(run_id: str, *, worktree_root: str, base_commit: str) -> Statement:
     """Record where the files of a run are, and from which commit they come."""
     return _set_run(run_id, worktree_root=worktree_root, base_commit=base_commit)

@@ -11,6 +11,7 @@ from holdfast.runtime.checkpoint.base import (
     AppendResult,
     Checkpointer,
     Claim,
+    Opening,
     Statement,
     check_run_id,
     prepare,
@@ -79,6 +80,12 @@ class PlainStore:
             except HoldfastError as error:
                 results.append(error)
         return results
+
+    def begin_many(self, openings: Sequence[Opening]) -> list[Claim | None]:
+        return [None] * len(openings)
+
+    def forget(self, claim: Claim) -> bool:
+        return False
 
     def release(self, claim: Claim) -> None:
         with _owning:

@@ -5,12 +5,12 @@ owner never is. A refused append leaves no trace and does not fail its neighbour
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Protocol
 
 from holdfast.errors import HoldfastError, RowRefused, SequenceConflict
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Statement
-from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, check_epoch, extend
+from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, check_epoch, extend, extend_by_step
 
 
 class BatchTx(Protocol):
@@ -25,9 +25,13 @@ class BatchTx(Protocol):
     def read_body(self, run_id: str, seq: int) -> bytes | None: ...
 
     def write(
-        self, rows: Sequence[StoredRow], heads: Mapping[str, Head], blobs: Mapping[str, Mapping[str, bytes]]
+        self,
+        rows: Sequence[StoredRow],
+        heads: Mapping[str, Head],
+        blobs: Mapping[str, Mapping[str, bytes]],
+        released: Set[str],
     ) -> None:
-        """Insert events, move heads, and store blobs (by run: digest → bytes)."""
+        """Insert events, move heads, and store blobs (by run: digest → bytes); `released` have no owner then."""
         ...
 
 
@@ -49,23 +53,34 @@ def write_batch(tx: BatchTx, batch: Sequence[Append]) -> tuple[list[AppendResult
     rows: list[StoredRow] = []
     moved: dict[str, Head] = {}
     blobs: dict[str, dict[str, bytes]] = {}
+    released: set[str] = set()
     for append in batch:
-        run_id = append.run_id
+        run_id, events = append.run_id, append.events
         head = heads[run_id]
+        if len(events) == 1 and append.epoch == head.epoch and not (append.rows or append.is_last):
+            prepared = events[0]
+            if not (prepared.seq or prepared.blobs or prepared.kind.startswith("run.")):
+                row = extend_by_step(head, prepared)
+                rows.append(row)
+                moved[run_id] = head
+                results.append([row[1]])
+                continue
         try:
             new = _write_one(tx, append, head)
         except HoldfastError as error:
             results.append(error)
             continue
-        if new:
+        if new or append.is_last:  # it is given up also if there was nothing left to write
             rows += new
             moved[run_id] = head
-        for prepared in append.events:
+            if append.is_last:
+                released.add(run_id)
+        for prepared in events:
             if prepared.blobs:
                 blobs.setdefault(run_id, {}).update(prepared.blobs)
-        results.append([row[1] for row in new] or [prepared.seq for prepared in append.events])
-    if rows:
-        tx.write(rows, moved, blobs)
+        results.append([row[1] for row in new] or [prepared.seq for prepared in events])
+    if moved:
+        tx.write(rows, moved, blobs, released)
     return results, rows
 
 

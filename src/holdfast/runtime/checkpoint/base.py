@@ -64,6 +64,15 @@ class Statement:
     sql: str
     params: Mapping[str, Any]
     expect: int | None = 1
+    is_of_one_row: bool = False
+    """True if it can change one row at most: where it is refused, nothing has to be undone."""
+
+
+class FlowEnd(Statement):
+    """The row change of a flow that is over, with the parameters `run_id`, `status` and `now`.
+
+    Stores know it by its type: they may write those of many runs in one statement of their own.
+    """
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,18 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     events: Sequence[Prepared]
     epoch: int | None = None
     rows: Sequence[Statement] = ()
+    is_last: bool = False
+    """The owner gives the run up with it: a store whose owners are rows clears the owner in the same transaction."""
+
+
+class Opening(msgspec.Struct, frozen=True, gc=False):
+    """A flow that nobody has begun, as it was read, and the event that begins it."""
+
+    run_id: str
+    epoch: int
+    head: int
+    head_hash: bytes
+    first: Prepared
 
 
 AppendResult = list[int] | HoldfastError
@@ -228,12 +249,23 @@ class JournalStore(Checkpointer, Protocol):
         """Claim several runs in one transaction; each gets its claim or its refusal."""
         ...
 
+    def begin_many(self, openings: Sequence[Opening]) -> list[Claim | None]:
+        """Claim flows and begin them, event and row, in one transaction; `None` for those that are not as they were.
+
+        What is not begun so is to be claimed, read and begun step by step; a store may leave all of them to that.
+        """
+        ...
+
     def release(self, claim: Claim) -> None:
         """Release a claim; does nothing if it was lost already."""
         ...
 
     def release_many(self, claims: Sequence[Claim]) -> None:
         """Release several claims in one transaction."""
+        ...
+
+    def forget(self, claim: Claim) -> bool:
+        """Forget a claim that was given up with its last append; false if it is still to be released. Never waits."""
         ...
 
     def renew(self, claims: Sequence[Claim]) -> None:

@@ -1,4 +1,5 @@
 """Who owns a run on this machine: a file lock, so that the operating system itself knows when an owner dies."""
+# ruff: noqa: PTH103, PTH108, PTH110, PTH116 - a run that is claimed and released makes no `Path` for each look
 
 import contextlib
 import fcntl
@@ -17,7 +18,7 @@ _held: "weakref.WeakSet[RunLock]" = weakref.WeakSet()
 class RunLock:
     """One run's lock, held until `release` or the end of the process. Not inherited by forked children."""
 
-    def __init__(self, fd: int, path: Path, *, was_left: bool) -> None:
+    def __init__(self, fd: int, path: str, *, was_left: bool) -> None:
         self._fd = fd
         self._path = path
         self.was_left = was_left
@@ -30,7 +31,7 @@ class RunLock:
         # crash: the file may stay behind without a lock, which the next owner simply takes.
         if _is_current(self._fd, self._path):
             with contextlib.suppress(OSError):
-                self._path.unlink()
+                os.unlink(self._path)
         self.forget()
 
     def forget(self) -> None:
@@ -39,17 +40,18 @@ class RunLock:
             os.close(fd)
 
 
-def lock_run(folder: Path, run_id: str, *, force: bool = False) -> RunLock:
+def lock_run(folder: str | Path, run_id: str, *, force: bool = False) -> RunLock:
     """Take a run's lock at once or raise `RunBusy`; `force` takes it from a live holder, who keeps a dead file."""
     path = _place(folder, run_id)
     if force:
-        path.unlink(missing_ok=True)
-    was_left = path.exists()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    was_left = os.path.exists(path)
     while True:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except FileNotFoundError:
-            folder.mkdir(parents=True, exist_ok=True)
+            os.makedirs(folder, exist_ok=True)
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,7 +78,7 @@ def find_held(folder: Path, run_ids: Iterable[str]) -> set[str]:
     numbers: dict[str, int] = {}
     for run_id in run_ids:
         with contextlib.suppress(FileNotFoundError):
-            numbers[run_id] = _place(folder, run_id).stat().st_ino
+            numbers[run_id] = os.stat(_place(folder, run_id)).st_ino
     if not numbers:
         return set()
     try:
@@ -88,13 +90,13 @@ def find_held(folder: Path, run_ids: Iterable[str]) -> set[str]:
     return {run_id for run_id, number in numbers.items() if number in locked}
 
 
-def _place(folder: Path, run_id: str) -> Path:
-    return folder / hashlib.sha256(run_id.encode()).hexdigest()[:32]
+def _place(folder: str | Path, run_id: str) -> str:
+    return f"{folder}{os.sep}{hashlib.sha256(run_id.encode()).hexdigest()[:32]}"
 
 
-def _is_current(fd: int, path: Path) -> bool:
+def _is_current(fd: int, path: str) -> bool:
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
+        return os.path.samestat(os.fstat(fd), os.stat(path))
     except FileNotFoundError:
         return False
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from holdfast.errors import Nondeterminism, PayloadInvalid, RunPaused
-from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.jsondata import to_json, try_json
 from holdfast.runtime.outcomes.failures import as_replayed, describe_error, describe_whole, mark_step
 from holdfast.runtime.step import Failure, Step
 
@@ -15,6 +15,8 @@ def encode_result(step: Step, result: Any, *, is_from_outside: bool = False) -> 
 
     What comes from outside, as an answer, may be the JSON data of a value of the type.
     """
+    if step.codec is None and (found := try_json(result)) is not None:
+        return found[1], None, found[1]  # without a text for an error that most results do not meet
     what = f"the result of step {step.key!r}"
     if step.codec is None:
         copy = to_json(result, what)[1]

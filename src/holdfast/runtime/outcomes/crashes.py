@@ -4,7 +4,7 @@ What counts is in the journal: takeovers from an owner that died, with nothing r
 anywhere between two deaths is driven on, however often machines die.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from holdfast.enums import PauseReason
 from holdfast.runtime.checkpoint.base import Claim
@@ -12,6 +12,7 @@ from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.step import Suspended
 
 MOST_DEATHS = 3
+SETUP_LANE = "setup"  # and, if it is repeated, with # and a number
 _PROGRESS = frozenset(
     {
         EventKind.STEP_COMPLETED,
@@ -52,13 +53,28 @@ def find_crash_loop(claim: Claim, events: Sequence[Event]) -> RunCrashing | None
 def count_deaths(events: Sequence[Event]) -> int:
     """Count the owners that died one after the other with nothing recorded in between, the last one among them."""
     deaths = 1
-    for event in reversed(events):
-        if event.kind in _PROGRESS:
-            break
+    for event, is_progress in _judge(events):
+        if is_progress:
+            deaths = 1
         deaths += event.kind == EventKind.RUN_RESUMED and bool(event.payload.get("taken_over"))
     return deaths
 
 
 def has_progress(events: Sequence[Event]) -> bool:
     """Tell whether anything was recorded that a death does not take back."""
-    return any(event.kind in _PROGRESS for event in events)
+    return any(is_progress for _, is_progress in _judge(events))
+
+
+def _judge(events: Sequence[Event]) -> Iterator[tuple[Event, bool]]:
+    """Yield each event with whether it is progress. Set-up that is repeated because the run has moved is none."""
+    has_moved = False
+    for event in events:
+        if event.kind == EventKind.RUN_RESUMED:
+            has_moved = False
+        elif event.kind == EventKind.WORKSPACE_MOVED:
+            has_moved = True
+        yield event, event.kind in _PROGRESS and not (has_moved and _is_preparation(event))
+
+
+def _is_preparation(event: Event) -> bool:
+    return event.kind == EventKind.WORKSPACE_PREPARED or event.lane_id.partition("#")[0] == SETUP_LANE

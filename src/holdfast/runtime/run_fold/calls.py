@@ -1,14 +1,19 @@
 """The calls of a run: each from its request to its answer, with its tries, over crashes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from holdfast.runtime.event_text import iter_messages
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, to_lane, to_number, to_text
 from holdfast.runtime.run_fold.payload_text import brief, error_text, first_line
 from holdfast.runtime.run_fold.tool_outcomes import describe_failure
+
+DELEGATION = "task"
+"""The tool by which an agent starts a subagent, whose calls have the key of that tool call as their lane."""
+_TOOL_MARK = ".t"
 
 
 class CallType(StrEnum):
@@ -50,6 +55,8 @@ class CallSpan:
     end_seq: int | None = None
     micros: int = 0
     is_unknown: bool = False
+    tokens_in: int = 0
+    tokens_out: int = 0
     is_in_flight: bool = False
     """It was made and nothing was recorded of its outcome; a try that failed has one, also if another follows."""
 
@@ -59,6 +66,9 @@ class CallLog(EventFold):
 
     def __init__(self) -> None:
         self.by_key: dict[str, CallSpan] = {}
+        self._answers: dict[str, tuple[str, Any]] = {}
+        """By lane the last answer of its model, with its key: it has the arguments of the subagents that come next."""
+        self._inferred: set[str] = set()
 
     def find_open(self) -> CallSpan | None:
         """Return the latest call that has begun and not ended."""
@@ -68,6 +78,7 @@ class CallLog(EventFold):
         key = event.payload.get("key")
         if not isinstance(key, str):
             return
+        self._infer_delegation(event)
         call = self.by_key.get(key)
         if call is None:
             call = self._new_call(event, key, event.ts)
@@ -76,13 +87,26 @@ class CallLog(EventFold):
             call.lane_id = event.lane_id
         call.is_in_flight = True
 
+    def _infer_delegation(self, event: Event) -> None:
+        """Open the call that began the subagent of this event: it is recorded when it ends, after all of theirs."""
+        lane = str(event.lane_id or "")
+        asking, _, position = lane.rpartition(_TOOL_MARK)
+        if not position.isdecimal() or lane in self.by_key:
+            return
+        parent = asking.rpartition("/")[0]
+        key, answer = self._answers.get(parent, ("", None))
+        request = _find_request(answer, int(position)) if key == asking else {}
+        start = replace(event, lane_id=parent, kind=EventKind.TOOL_STARTED, payload={"tool": DELEGATION, **request})
+        self._new_call(start, lane, event.ts)
+        self._inferred.add(lane)
+
     def _new_call(self, event: Event, key: str, since: float) -> CallSpan:
         lane, type_ = to_lane(event), CallType(event.kind.partition(".")[0])
         model, tool = (to_text(event.payload.get(name)) for name in ("model", "tool"))
         self.by_key[key] = call = CallSpan(
             key=key,
             type=type_,
-            label=(model or "model") if type_ is CallType.MODEL else tool or key,
+            label=(model or "model") if type_ is CallType.MODEL else _label_tool(tool, event.payload) or key,
             brief=brief(event.payload.get("args")) or _command_line(event.payload.get("argv")),
             lane_id=event.lane_id,
             phase=lane.phase,
@@ -101,6 +125,10 @@ class CallLog(EventFold):
         # A call that re-runs safely is recorded once, when it has ended: it began as long before as it took.
         took = to_number(result.get("took_s")) if isinstance(result, dict) else 0
         call = self.by_key.get(key) or self._new_call(event, key, event.ts - took)
+        if key in self._inferred:
+            self._inferred.remove(key)
+            call.since, call.start_seq = min(call.since, event.ts - took), event.seq
+            call.label = _label_tool(call.tool, event.payload)
         call.state = CallStatus.OPEN if "retry_at" in event.payload else _OUTCOMES[event.kind]
         call.until, call.end_seq, call.is_in_flight = event.ts, event.seq, False
         call.error = error_text(event.payload.get("error"))
@@ -108,6 +136,13 @@ class CallLog(EventFold):
         if call.outcome:
             call.state = CallStatus.FAILED
         call.brief = brief(event.payload.get("args")) or call.brief
+        if event.kind == EventKind.MODEL_RESPONSE and isinstance(result, dict):
+            self._answers[event.lane_id] = (key, result)
+            usage = result.get("usage")
+            counts = usage if isinstance(usage, dict) else {}
+            call.tokens_in, call.tokens_out = (
+                round(to_number(counts.get(name))) for name in ("input_tokens", "output_tokens")
+            )
 
     def _note_unknown(self, event: Event) -> None:
         call = self.by_key.get(to_text(event.payload.get("key")))
@@ -136,6 +171,26 @@ class CallLog(EventFold):
         EventKind.RUN_FAILED: _cut,
         EventKind.RUN_CANCELLED: _cut,
     }
+
+
+def _to_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _find_request(answer: Any, position: int) -> dict[str, Any]:
+    """Return tool and arguments of the call at this position in a model's answer; nothing where it has none."""
+    requests = [each for message in iter_messages(answer) for each in _to_list(message.get("tool_calls"))]
+    request = requests[position] if position < len(requests) else None
+    if not isinstance(request, Mapping):
+        return {}
+    return {"tool": to_text(request.get("name")) or DELEGATION, "args": request.get("args")}
+
+
+def _label_tool(tool: str, payload: Mapping[str, Any]) -> str:
+    """Return what a tool call is called: of a delegation the name of the subagent."""
+    args = payload.get("args")
+    name = to_text(args.get("subagent_type")) if tool == DELEGATION and isinstance(args, Mapping) else ""
+    return f"subagent {first_line(name, 60)}" if name else tool
 
 
 def _command_line(argv: Any) -> str:

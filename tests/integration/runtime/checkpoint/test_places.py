@@ -298,3 +298,31 @@ def test_a_kill_while_the_store_is_being_made_is_recovered_from(tmp_path: Path, 
         assert acknowledged <= len(found) <= acknowledged + 1
         assert store.save_event(progress()).seq == len(found) + 1
         place.close()
+
+
+def test_a_database_of_another_program_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, run_id TEXT, seq INTEGER, data TEXT)")
+    other.close()
+
+    with pytest.raises(StoreUnreadable, match="another program"):
+        SQLiteCheckpointer(path)
+
+    other = sqlite3.connect(path)
+    assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("events",)]
+    other.close()
+
+
+def test_a_relative_folder_stays_where_it_was_when_the_process_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    store = JSONLCheckpointer("journals")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    store.save_event(progress("r"))
+
+    assert (tmp_path / "journals" / "r" / "events.jsonl").exists()
+    assert not any((tmp_path / "elsewhere").iterdir())

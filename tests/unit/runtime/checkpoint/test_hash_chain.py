@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.enums import RunStatus
 from holdfast.errors import JournalCorrupt, LeaseLost, SequenceConflict
 from holdfast.runtime.checkpoint.base import Append, Prepared, prepare
-from holdfast.runtime.checkpoint.hash_chain import Head, RawRow, check_epoch, decode, extend, genesis
+from holdfast.runtime.checkpoint.hash_chain import Head, RawRow, check_epoch, decode, extend, extend_by_step, genesis
 from holdfast.runtime.events import Event, create_event
 
 
@@ -165,3 +165,11 @@ def test_run_and_number_are_part_of_the_hash() -> None:
 
     assert mine != extend(Head(0, genesis("other"), RunStatus.PENDING), [prepare(other)])[0].hash
     assert mine != extend(new_head(), [prepare(dataclasses.replace(event, seq=2))])[0].hash
+
+
+def test_the_short_way_for_a_step_makes_the_same_row_and_head() -> None:
+    short, general = new_head(4), new_head(4)
+    (event,) = prepared(0, kind="step.completed")
+
+    assert [extend_by_step(short, event)] == extend(general, [event])
+    assert short == general

@@ -1,5 +1,6 @@
 """The quick way of encoding a step's result makes the very bytes that the general way makes of the same event."""
 
+import time
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from holdfast.runtime.blobs import INLINE_BYTES
 from holdfast.runtime.checkpoint.base import prepare
 from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.outcomes import step_result
 from holdfast.runtime.outcomes.step_result import prepare_result
 from holdfast.runtime.step import TOOL_CALL, Step
 
@@ -18,9 +20,13 @@ CASES: list[tuple[Step, int, Any, str | None]] = [
 ]
 
 
+@pytest.mark.parametrize("took_s", [0.009, 1.25])
 @pytest.mark.parametrize(("step", "attempt", "data", "type_name"), CASES)
-def test_the_bytes_are_those_of_the_event(step: Step, attempt: int, data: Any, type_name: str | None) -> None:
-    found = prepare_result("r", step, attempt, data, type_name)
+def test_the_bytes_are_those_of_the_event(
+    step: Step, attempt: int, data: Any, type_name: str | None, took_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_result.time, "time", lambda: 1000.0)
+    found = prepare_result("r", step, attempt, data, type_name, 1000.0 - took_s)
 
     event = found.event
     assert found.body == prepare(event).body
@@ -29,12 +35,13 @@ def test_the_bytes_are_those_of_the_event(step: Step, attempt: int, data: Any, t
     more: dict[str, Any] = {"attempt": attempt} if attempt > 1 else {}
     more |= {"fingerprint": dict(step.fingerprint)} if step.fingerprint else {}
     more |= {"result_type": type_name} if type_name else {}
+    more |= {"took_s": 1.25} if took_s == 1.25 else {}
     assert event.payload == {"key": step.key, "result": data, **more}
     assert list(event.payload) == ["key", "result", *more]
 
 
 def test_a_large_result_goes_to_a_blob() -> None:
-    found = prepare_result("r", Step("a"), 1, {"text": "x" * INLINE_BYTES}, None)
+    found = prepare_result("r", Step("a"), 1, {"text": "x" * INLINE_BYTES}, None, time.time())
 
     assert len(found.body) < INLINE_BYTES
     assert len(found.blobs) == 1

@@ -89,7 +89,7 @@ def _read_foreign_line(line: bytes) -> Event:
     return event
 
 
-def corrupt_line(run_id: str, line: int, why: object) -> JournalCorrupt:
-    return JournalCorrupt(
-        f"The journal of run {run_id!r} is damaged at line {line} of events.jsonl: {why}.", run_id=run_id, line=line
-    )
+def corrupt_line(run_id: str, line: int, error: Exception) -> JournalCorrupt:
+    reason = error.message if isinstance(error, PayloadInvalid) else str(error)
+    message = f"The journal of run {run_id!r} is damaged at line {line} of events.jsonl: {reason.rstrip('.')}."
+    return JournalCorrupt(message, run_id=run_id, line=line)

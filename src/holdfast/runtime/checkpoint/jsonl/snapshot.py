@@ -1,6 +1,7 @@
 """The snapshot of a run beside its events: replaced atomically, the one before it kept as the backup.
 
-The hash covers version, number and state, so that a half or changed file is never taken for a state.
+The hash covers version, number and state, so that a half or changed file is never taken for a state. A file that is a
+state and nothing around it comes from a person or another tool: it is accepted.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ import msgspec
 
 from holdfast.errors import JournalCorrupt, PayloadInvalid
 from holdfast.runtime.checkpoint.jsonl.folder import BACKUP, SNAPSHOT, link_or_rename, sync_folder, write_synced
+from holdfast.runtime.jsondata import from_json
 from holdfast.runtime.state import RunState
 
 _VERSION = 1
@@ -86,11 +88,18 @@ def _decode_state(text: bytes) -> RunState:
 
 
 def _read_body(text: bytes) -> bytes:
+    if _is_plain_state(text):
+        return text
     stored = _decode(text)
     body = bytes(stored.state)
     if stored.version != _VERSION or stored.hash != _hash(stored.version, stored.seq, body):
         raise ValueError("its content does not match its hash")
     return body
+
+
+def _is_plain_state(text: bytes) -> bool:
+    content = from_json(text)
+    return isinstance(content, dict) and "run_id" in content and "state" not in content
 
 
 def _hash(version: int, seq: int, body: bytes) -> str:

@@ -37,7 +37,7 @@ class JSONLCheckpointer:
 
     def __init__(self, base_dir: str | Path) -> None:
         """Open the store; the folder is made by the first write. Raises `StoreUnreadable`, `StoreNewer`."""
-        self.base_dir = Path(base_dir)
+        self.base_dir = Path(base_dir).absolute()  # the process may change its folder
         self._is_made = check_format(self.base_dir)
         self._clock = Clock()
         self._is_closed = False

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import psycopg
+
 from holdfast.enums import RunStatus
 from holdfast.runtime.checkpoint.append import write_batch
 from holdfast.runtime.checkpoint.base import Append, AppendResult
 from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow
 from holdfast.runtime.checkpoint.postgres.schema import Connection
 from holdfast.runtime.checkpoint.postgres.session import LOCK_WAIT_S
-from holdfast.runtime.checkpoint.postgres.transaction import PostgresTx, write_in_transaction
+from holdfast.runtime.checkpoint.postgres.transaction import PostgresTx, RowsInDoubt, is_wrong, write_in_transaction
 
 _WRONG = Head(0, b"", RunStatus.PENDING, epoch=-1)
 
@@ -56,6 +58,20 @@ def append_locked(
     connection: Connection, attempt: AppendAttempt, known: KnownHeads, *, lease_s: float
 ) -> list[AppendResult]:
     """Make one try. Raises psycopg's errors; after a lost connection the same attempt may be tried again."""
+    if any(append.rows for append in attempt.batch):
+        try:
+            return _append(connection, attempt, known, lease_s=lease_s, is_bold=True)
+        except (RowsInDoubt, psycopg.Error) as error:
+            if isinstance(error, psycopg.Error) and not is_wrong(error):
+                raise
+            connection.execute("ROLLBACK")
+            attempt.sent = None
+    return _append(connection, attempt, known, lease_s=lease_s, is_bold=False)
+
+
+def _append(
+    connection: Connection, attempt: AppendAttempt, known: KnownHeads, *, lease_s: float, is_bold: bool
+) -> list[AppendResult]:
     owned = {append.run_id: append.epoch for append in attempt.batch if append.epoch is not None}
     moved: dict[str, Head] = {}
 
@@ -72,6 +88,8 @@ def append_locked(
         return results
 
     known.remember(dict.fromkeys(attempt.run_ids))
-    results = write_in_transaction(connection, write, lease_s=lease_s, wait_s=attempt.wait_s, owned=owned)
+    results = write_in_transaction(
+        connection, write, lease_s=lease_s, wait_s=attempt.wait_s, owned=owned, is_bold=is_bold
+    )
     known.remember(moved)
     return results

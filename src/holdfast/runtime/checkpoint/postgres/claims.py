@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 
 from psycopg.types.numeric import Int8
 
+from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunBusy
 from holdfast.runtime.checkpoint import process_owner
-from holdfast.runtime.checkpoint.base import Claim
+from holdfast.runtime.checkpoint.base import Claim, Opening
+from holdfast.runtime.checkpoint.hash_chain import Head, extend
 from holdfast.runtime.checkpoint.postgres.schema import Connection
 from holdfast.runtime.checkpoint.postgres.transaction import PostgresTx
+from holdfast.runtime.clock import now
 
 
 def take_over(
@@ -39,6 +42,57 @@ def take_over(
     return results | {
         run_id: Claim(run_id, head.epoch + 1, head.seq, run_id in left and not force) for run_id, head in free.items()
     }
+
+
+def begin_flows(connection: Connection, openings: Sequence[Opening], owner: str, lease_s: float) -> dict[str, Head]:
+    """Become the owner of those flows that are as they were read, and write that they are begun; returns their heads.
+
+    One statement: what was changed since, or is being changed, is left out, and nothing is waited for.
+    """
+    openings = list({one.run_id: one for one in openings}.values())
+    heads = {one.run_id: Head(one.head, one.head_hash, RunStatus.PENDING, one.epoch + 1) for one in openings}
+    rows = [extend(heads[one.run_id], [one.first])[0] for one in openings]
+    found = connection.execute(
+        _BEGIN,
+        {
+            "run_ids": list(heads),
+            "epochs": [Int8(one.epoch) for one in openings],
+            "befores": [Int8(one.head) for one in openings],
+            "heads": [Int8(row.seq) for row in rows],
+            "hashes": [row.hash for row in rows],
+            "kinds": [row.kind for row in rows],
+            "bodies": [row.body.decode() for row in rows],
+            "status": str(RunStatus.RUNNING),
+            "now": now(),
+            "owner": owner,
+            "lease_s": float(lease_s),
+        },
+        prepare=True,
+    ).fetchall()
+    return {run_id: heads[run_id] for (run_id,) in found}
+
+
+_BEGIN = """
+WITH n AS (
+    SELECT * FROM unnest(%(run_ids)b::text[], %(epochs)b::bigint[], %(befores)b::bigint[], %(heads)b::bigint[],
+        %(hashes)b::bytea[], %(kinds)b::text[], %(bodies)b::text[]) AS n (run_id, epoch, before, head, hash, type, body)
+), locked AS MATERIALIZED (
+    SELECT r.run_id FROM journal_runs AS r JOIN n USING (run_id)
+    WHERE r.epoch = n.epoch AND r.head = n.before AND r.owner IS NULL ORDER BY r.run_id FOR UPDATE OF r SKIP LOCKED
+), begun AS (
+    UPDATE flow_runs AS f SET status = %(status)s, wake_at = NULL, waits_for = NULL, updated_at = %(now)s
+    FROM locked WHERE f.run_id = locked.run_id AND f.status = 'pending' RETURNING f.run_id
+), moved AS (
+    UPDATE journal_runs AS r SET epoch = r.epoch + 1, owner = %(owner)s, head = n.head, head_hash = n.hash,
+        status = %(status)s, touched = nextval('journal_touched'),
+        lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
+    FROM n JOIN begun USING (run_id) WHERE r.run_id = n.run_id
+), written AS (
+    INSERT INTO events (run_id, seq, type, body, hash)
+    SELECT n.run_id, n.head, n.type, n.body, n.hash FROM n JOIN begun USING (run_id)
+)
+SELECT run_id FROM begun
+"""
 
 
 def find_living(connection: Connection, run_ids: Sequence[str], lease_s: float) -> set[str]:

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 
-from holdfast.runtime.checkpoint.base import Answer, Append, AppendResult
+from holdfast.runtime.checkpoint.base import Answer, Append, AppendResult, FlowEnd
 from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, extend
 from holdfast.runtime.checkpoint.postgres.append import AppendAttempt, KnownHeads
 from holdfast.runtime.checkpoint.postgres.schema import Connection
 from holdfast.runtime.checkpoint.postgres.session import is_lost_by
 
-_NAME = b"holdfast_append"
-_TEXT, _BYTEA, _BIGINT = 25, 17, 20  # numbers of the server's types
+_STEP, _END = b"holdfast_append", b"holdfast_append_end"
+_TEXT, _BYTEA, _BIGINT, _BOOL, _FLOAT = 25, 17, 20, 16, 701  # numbers of the server's types
 
 
 class _Sent(NamedTuple):
@@ -44,6 +44,7 @@ class PostgresPipeline:
         lease_s: float,
         *,
         on_written: Callable[[Iterable[str], int], None],
+        on_released: Callable[[Sequence[Append], Sequence[AppendResult]], None],
     ) -> None:
         self.is_lost = False
         self.has_more_to_send = False
@@ -53,6 +54,7 @@ class PostgresPipeline:
         self._known = known
         self._redo = redo
         self._on_written = on_written
+        self._on_released = on_released
         self._lease = pack("!d", lease_s)
         self._under_way: deque[_Sent] = deque()
         self._is_as_known = False
@@ -61,9 +63,10 @@ class PostgresPipeline:
         # The plan must not depend on how large the tables were when it was made, nor be made anew for each batch.
         for setting in ("plan_cache_mode = force_generic_plan", "enable_seqscan = off", "enable_nestloop = on"):
             connection.execute(f"SET {setting}".encode())
-        prepared = self._pgconn.prepare(_NAME, _APPEND.encode())
-        if prepared.status != ExecStatus.COMMAND_OK:
-            raise psycopg.OperationalError(prepared.get_error_message())
+        for name, sql in ((_STEP, _APPEND), (_END, _APPEND_END)):
+            prepared = self._pgconn.prepare(name, sql.encode())
+            if prepared.status != ExecStatus.COMMAND_OK:
+                raise psycopg.OperationalError(prepared.get_error_message())
         self._pgconn.enter_pipeline_mode()
         self._pgconn.nonblocking = 1
 
@@ -71,9 +74,11 @@ class PostgresPipeline:
         return self._pgconn.socket
 
     def takes(self, append: Append) -> bool:
-        """Return true if the head is known and nothing but events is to be written."""
+        """Return true if the head is known and nothing but events, and at most the end of a flow, is to be written."""
         head = self._known.get(append.run_id)
-        if head is None or append.epoch != head.epoch or append.rows or not append.events or self.is_lost:
+        if head is None or append.epoch != head.epoch or not append.events or self.is_lost:
+            return False
+        if append.rows and (len(append.rows) > 1 or type(append.rows[0]) is not FlowEnd):
             return False
         return not any(prepared.blobs or prepared.seq for prepared in append.events)
 
@@ -93,11 +98,15 @@ class PostgresPipeline:
             results.append([row.seq for row in new])
         others = (pack("!q", len(heads)), self._lease)
         params = [*_move_columns(heads, before), *_row_columns(rows), *others]
+        name = _STEP
+        if any(append.rows or append.is_last for append in batch):
+            name = _END
+            params += _end_columns(heads, batch)
         attempt = AppendAttempt(batch)
         attempt.note(results, rows)
         self._under_way.append(_Sent(ticket, attempt, results, heads))
         with self._noting_loss():
-            self._pgconn.send_query_prepared(_NAME, params, [1] * len(params), 1)
+            self._pgconn.send_query_prepared(name, params, [1] * len(params), 1)
             self._commit()
 
     def _commit(self) -> None:
@@ -142,6 +151,7 @@ class PostgresPipeline:
             return sent.ticket, partial(self._redo, sent.attempt)
         self._known.remember(sent.heads)
         self._on_written(sent.heads, self.sender)
+        self._on_released(sent.attempt.batch, sent.results)
         return sent.ticket, sent.results
 
     @contextlib.contextmanager
@@ -188,6 +198,17 @@ def _row_columns(rows: Sequence[StoredRow]) -> list[bytes]:
     ]
 
 
+def _end_columns(heads: Mapping[str, Head], batch: Sequence[Append]) -> list[bytes]:
+    released = {append.run_id for append in batch if append.is_last}
+    ends = [row.params for append in batch for row in append.rows]
+    return [
+        _array(_BOOL, [b"\1" if run_id in released else b"\0" for run_id in heads]),
+        _array(_TEXT, [end["run_id"].encode() for end in ends]),
+        _array(_TEXT, [end["status"].encode() for end in ends]),
+        _array(_FLOAT, [pack("!d", end["now"]) for end in ends]),
+    ]
+
+
 # Arrays in the server's binary form: one dimension, no nulls, the type, how many, the first one's number; then each
 # value after its length. psycopg makes them too, at five times the cost.
 
@@ -204,10 +225,10 @@ def _numbers(values: Sequence[int]) -> bytes:
     return pack("!5i" + "iq" * len(values), 1, 0, _BIGINT, len(values), 1, *pairs)
 
 
-_APPEND = """
+_APPEND_ANY = """
 WITH n AS (
-    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::text[])
-        AS n (run_id, epoch, before, head, hash, status)
+    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::text[]{more_values})
+        AS n (run_id, epoch, before, head, hash, status{more_columns})
 ), locked AS MATERIALIZED (
     SELECT r.run_id FROM journal_runs AS r JOIN n USING (run_id)
     WHERE r.epoch = n.epoch AND r.head = n.before ORDER BY r.run_id FOR UPDATE OF r
@@ -215,7 +236,7 @@ WITH n AS (
     SELECT count(*) = $12::bigint AS is_as_known FROM locked
 ), moved AS (
     UPDATE journal_runs AS r SET head = n.head, head_hash = n.hash, status = n.status,
-        touched = nextval('journal_touched'), lease_until = clock_timestamp() + make_interval(secs => $13::float8)
+        touched = nextval('journal_touched'), {owner}
     FROM n, found WHERE found.is_as_known AND r.run_id = n.run_id
 ), written AS (
     INSERT INTO events (run_id, seq, type, body, hash)
@@ -223,6 +244,19 @@ WITH n AS (
     FROM found, unnest($7::text[], $8::bigint[], $9::text[], $10::text[], $11::bytea[])
         AS e (run_id, seq, type, body, hash)
     WHERE found.is_as_known
-)
+){more}
 SELECT is_as_known FROM found
 """
+_PROLONGED = "clock_timestamp() + make_interval(secs => $13::float8)"
+_APPEND = _APPEND_ANY.format(more_values="", more_columns="", owner=f"lease_until = {_PROLONGED}", more="")
+_APPEND_END = _APPEND_ANY.format(
+    more_values=", $14::bool[]",
+    more_columns=", is_released",
+    owner=f"""owner = CASE WHEN NOT n.is_released THEN r.owner END,
+        lease_until = CASE WHEN NOT n.is_released THEN {_PROLONGED} END""",
+    more=""", ended AS (
+    UPDATE flow_runs AS f SET status = e.status, waits_for = NULL, wake_at = NULL, updated_at = e.now
+    FROM found, unnest($15::text[], $16::text[], $17::float8[]) AS e (run_id, status, now)
+    WHERE found.is_as_known AND f.run_id = e.run_id
+)""",
+)

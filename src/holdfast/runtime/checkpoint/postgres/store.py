@@ -17,10 +17,10 @@ import psycopg
 
 from holdfast.errors import HoldfastError, JournalCorrupt, StoreError
 from holdfast.runtime.checkpoint import process_owner
-from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, Statement, check_run_id, prepare
+from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, Opening, Statement, check_run_id, prepare
 from holdfast.runtime.checkpoint.hash_chain import corrupt, decode, genesis
 from holdfast.runtime.checkpoint.postgres.append import AppendAttempt, KnownHeads, append_locked
-from holdfast.runtime.checkpoint.postgres.claims import find_living, release, renew, take_over
+from holdfast.runtime.checkpoint.postgres.claims import begin_flows, find_living, release, renew, take_over
 from holdfast.runtime.checkpoint.postgres.lease import LeaseKeeper, Outages
 from holdfast.runtime.checkpoint.postgres.listen import ChangeListener
 from holdfast.runtime.checkpoint.postgres.notices import NoticeSender
@@ -64,6 +64,8 @@ class PostgresCheckpointer:
         self.lease_s = lease_s
         self._owner_patience_s = owner_patience_s
         self._claims: dict[Claim, str] = {}
+        self._released: set[tuple[str, int]] = set()
+        """Runs and epochs that were given up with their last append, of which nobody has said yet that it is over."""
         self._outages = Outages(lease_s)
         self._writer, self._reader, self._listening, self._noticing, self._leasing = (
             Session(self._target, lease_s=lease_s, patience_s=patience_s, on_loss=self._outages.note) for _ in range(5)
@@ -204,24 +206,58 @@ class PostgresCheckpointer:
         except BaseException:
             process_owner.forget(owner.token)
             raise
-        taken = [result for result in results.values() if isinstance(result, Claim)]
-        self._claims.update(dict.fromkeys(taken, owner.token))
-        self._known.own(claim.run_id for claim in taken)
-        if taken:
-            self.leases.add(taken, sent_at)
+        self._own([result for result in results.values() if isinstance(result, Claim)], owner, sent_at)
         self._forget_unless_used(owner.token)
         return [results[run_id] for run_id in run_ids]
+
+    def begin_many(self, openings: Sequence[Opening]) -> list[Claim | None]:
+        if self._clock.is_old():
+            self._read(self._clock.go_by)
+        owner, sent_at = process_owner.new_owner(), time.monotonic()
+        try:
+            # Not tried again: what the answer of is lost has an owner that is forgotten, and is claimed as such.
+            heads = self._writer.run(
+                lambda connection: begin_flows(connection, openings, owner.to_text(), self.lease_s), patience_s=0
+            )
+            claims = {run_id: Claim(run_id, head.epoch, head.seq) for run_id, head in heads.items()}
+            self._own(list(claims.values()), owner, sent_at)
+            self._known.remember(heads)
+        finally:
+            self._forget_unless_used(owner.token)
+        self._notices.note(claims)
+        return [claims.get(opening.run_id) for opening in openings]
+
+    def _own(self, claims: Sequence[Claim], owner: process_owner.Owner, sent_at: float) -> None:
+        self._claims.update(dict.fromkeys(claims, owner.token))
+        self._known.own(claim.run_id for claim in claims)
+        if claims:
+            self.leases.add(claims, sent_at)
 
     def release(self, claim: Claim) -> None:
         self.release_many([claim])
 
     def release_many(self, claims: Sequence[Claim]) -> None:
+        self._disown(claims)
+        self._write(lambda tx: release(tx, claims))
+
+    def _disown(self, claims: Sequence[Claim]) -> None:
         self.leases.remove(claims)
         for claim in claims:
             if claim in self._claims:
                 self._known.disown(claim.run_id)
             self._forget_unless_used(self._claims.pop(claim, ""))
-        self._write(lambda tx: release(tx, claims))
+
+    def forget(self, claim: Claim) -> bool:
+        is_released = (claim.run_id, claim.epoch) in self._released
+        if is_released:
+            self._released.discard((claim.run_id, claim.epoch))
+            self._disown([claim])
+        return is_released
+
+    def _note_released(self, batch: Sequence[Append], results: Sequence[AppendResult]) -> None:
+        for append, result in zip(batch, results, strict=True):
+            if append.is_last and append.epoch is not None and isinstance(result, list):
+                self._released.add((append.run_id, append.epoch))
 
     def renew(self, claims: Sequence[Claim]) -> None:
         """Prolong these leases now; a thread of the store does so by itself, three times per lease."""
@@ -244,6 +280,7 @@ class PostgresCheckpointer:
             )
             # crash: nobody is told; readers look by the clock too.
             self._notices.note(attempt.run_ids)
+            self._note_released(attempt.batch, results)
             return results
         except StoreError as error:
             error.facts["may_be_written"] = attempt.sent is not None
@@ -253,7 +290,9 @@ class PostgresCheckpointer:
         try:
             connection = connect(self._target, self.lease_s)
             pipeline = PostgresPipeline(
-                connection, self._known, self._append, self.lease_s, on_written=self._notices.note
+                *(connection, self._known, self._append, self.lease_s),
+                on_written=self._notices.note,
+                on_released=self._note_released,
             )
         except psycopg.Error as error:
             raise to_store_error(error, self._target.label) from error
@@ -309,7 +348,7 @@ class PostgresCheckpointer:
 
     def detach_after_fork(self) -> None:
         """Leave connections and claims to the parent, in a forked child."""
-        self._claims = {}
+        self._claims, self._released = {}, set()
         self._known = KnownHeads()
         for pipeline in self._pipelines:
             pipeline.detach_after_fork(_keep_alive)

@@ -6,9 +6,9 @@ direction only. Arrays travel in binary form (`%b`): psycopg's text arrays cost 
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.types.numeric import Int8
@@ -54,6 +54,7 @@ def write_in_transaction(
     lease_s: float,
     wait_s: float = LOCK_WAIT_S,
     owned: Mapping[str, int] | None = None,
+    is_bold: bool = False,
 ) -> _T:
     """Run `work` in one synced transaction; if it raises, the session takes everything back."""
     with _pipeline(connection) as pipeline:
@@ -61,7 +62,9 @@ def write_in_transaction(
         connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
         if wait_s != LOCK_WAIT_S:
             connection.execute("SELECT set_config('lock_timeout', %s, true)", (to_milliseconds(wait_s),))
-        result = work(PostgresTx(connection, pipeline, lease_s=lease_s, owned=owned or {}))
+        tx = PostgresTx(connection, pipeline, lease_s=lease_s, owned=owned or {}, is_bold=is_bold)
+        result = work(tx)
+        tx.check_rows()
         # crash: until the server has this, nothing is written; after it, all of it is, acknowledged or not.
         commit = connection.execute("COMMIT")
     if commit.statusmessage != "COMMIT":  # a transaction that has failed answers ROLLBACK, and no error
@@ -69,16 +72,29 @@ def write_in_transaction(
     return result
 
 
+class RowsInDoubt(Exception):
+    """A row change of a bold transaction is not as it must be; it is not known which one."""
+
+
 class PostgresTx:
     """A `BatchTx` on a connection that is in a transaction; appends of `owned` runs (with epochs) prolong the lease.
 
-    `heads` are the ones that `write` has moved.
+    `heads` are the ones that `write` has moved. With `is_bold` row changes have no savepoint and are looked at
+    together, once: nearly always all of them are as expected. If not, `RowsInDoubt` is raised.
     """
 
     def __init__(
-        self, connection: Connection, pipeline: psycopg.Pipeline, *, lease_s: float, owned: Mapping[str, int]
+        self,
+        connection: Connection,
+        pipeline: psycopg.Pipeline,
+        *,
+        lease_s: float,
+        owned: Mapping[str, int],
+        is_bold: bool = False,
     ) -> None:
         self.connection = connection
+        self._is_bold = is_bold
+        self._unchecked: list[tuple[Statement, psycopg.Cursor[Any]]] = []
         self.lease_s = lease_s
         self._pipeline = pipeline
         self._owned = owned
@@ -116,6 +132,9 @@ class PostgresTx:
         )
 
     def run_rows(self, statements: Sequence[Statement]) -> None:
+        if self._is_bold:
+            self._unchecked += zip(statements, self._send_rows(statements), strict=True)
+            return
         self.connection.execute("SAVEPOINT holdfast_rows")
         try:
             self._run_rows(statements)
@@ -127,16 +146,28 @@ class PostgresTx:
             raise
         self.connection.execute("RELEASE SAVEPOINT holdfast_rows")
 
+    def check_rows(self) -> None:
+        """Raise `RowsInDoubt` unless all row changes of a bold transaction are as they must be."""
+        if not self._unchecked:
+            return
+        try:
+            self._pipeline.sync()
+            for statement, cursor in self._unchecked:
+                check_changed(statement, cursor.rowcount)
+        except RowRefused as error:
+            raise RowsInDoubt from error
+
+    def _send_rows(self, statements: Sequence[Statement]) -> list[psycopg.Cursor[Any]]:
+        return [self.connection.execute(to_postgres(statement.sql), dict(statement.params)) for statement in statements]
+
     def _run_rows(self, statements: Sequence[Statement]) -> None:
         try:
-            cursors = [
-                self.connection.execute(to_postgres(statement.sql), dict(statement.params)) for statement in statements
-            ]
+            cursors = self._send_rows(statements)
             self._pipeline.sync()
         except psycopg.IntegrityError as error:
             raise RowRefused(f"A row change was refused: {error.diag.message_primary}.") from error
         except psycopg.Error as error:
-            if is_lost(error) or (error.sqlstate or "22")[:2] not in ("22", "42"):
+            if not is_wrong(error):
                 raise
             # The statement itself is wrong: its own append fails, its neighbours do not.
             raise StoreError(f"A row change is not valid: {error.diag.message_primary or error}.") from error
@@ -159,27 +190,34 @@ class PostgresTx:
         return found.fetchone() is not None
 
     def write(
-        self, rows: Sequence[StoredRow], heads: Mapping[str, Head], blobs: Mapping[str, Mapping[str, bytes]]
+        self,
+        rows: Sequence[StoredRow],
+        heads: Mapping[str, Head],
+        blobs: Mapping[str, Mapping[str, bytes]],
+        released: Set[str],
     ) -> None:
         if blobs:
             self._write_blobs(blobs)
-        self.connection.execute(
-            "INSERT INTO events (run_id, seq, type, body, hash) "
-            "SELECT * FROM unnest(%b::text[], %b::bigint[], %b::text[], %b::text[], %b::bytea[])",
-            (
-                [row.run_id for row in rows],
-                [Int8(row.seq) for row in rows],
-                [row.kind for row in rows],
-                [row.body.decode() for row in rows],
-                [row.hash for row in rows],
-            ),
-        )
+        if rows:
+            self.connection.execute(
+                "INSERT INTO events (run_id, seq, type, body, hash) "
+                "SELECT * FROM unnest(%b::text[], %b::bigint[], %b::text[], %b::text[], %b::bytea[])",
+                (
+                    [row.run_id for row in rows],
+                    [Int8(row.seq) for row in rows],
+                    [row.kind for row in rows],
+                    [row.body.decode() for row in rows],
+                    [row.hash for row in rows],
+                ),
+            )
         self.connection.execute(
             "UPDATE journal_runs AS r SET head = n.head, head_hash = n.hash, status = n.status, "
             "touched = nextval('journal_touched'), "
-            "lease_until = CASE WHEN n.is_owner THEN clock_timestamp() + make_interval(secs => %s) "
-            "ELSE r.lease_until END FROM unnest(%b::text[], %b::bigint[], %b::bytea[], %b::text[], %b::bool[]) "
-            "AS n (run_id, head, hash, status, is_owner) WHERE r.run_id = n.run_id",
+            "owner = CASE WHEN NOT n.is_released THEN r.owner END, "
+            "lease_until = CASE WHEN n.is_released THEN NULL "
+            "WHEN n.is_owner THEN clock_timestamp() + make_interval(secs => %s) ELSE r.lease_until END "
+            "FROM unnest(%b::text[], %b::bigint[], %b::bytea[], %b::text[], %b::bool[], %b::bool[]) "
+            "AS n (run_id, head, hash, status, is_owner, is_released) WHERE r.run_id = n.run_id",
             (
                 float(self.lease_s),
                 list(heads),
@@ -187,6 +225,7 @@ class PostgresTx:
                 [head.hash for head in heads.values()],
                 [str(head.status) for head in heads.values()],
                 [self._owned.get(run_id) == head.epoch for run_id, head in heads.items()],
+                [run_id in released for run_id in heads],
             ),
         )
         self.heads = dict(heads)
@@ -203,6 +242,11 @@ class PostgresTx:
             "ON CONFLICT DO NOTHING",
             ([run_id for run_id, _ in refs], [digest for _, digest in refs]),
         )
+
+
+def is_wrong(error: psycopg.Error) -> bool:
+    """Return true if a statement or its values are at fault, and not the server or the time."""
+    return not is_lost(error) and (error.sqlstate or "22")[:2] in ("22", "23", "42")
 
 
 def delete_run(tx: PostgresTx, run_id: str, claim: Claim | None, rows: Sequence[Statement]) -> None:

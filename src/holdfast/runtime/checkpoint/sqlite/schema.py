@@ -6,7 +6,7 @@ middle leaves the file as it was.
 
 import sqlite3
 
-from holdfast.errors import StoreNewer
+from holdfast.errors import StoreNewer, StoreUnreadable
 
 UPGRADES: tuple[tuple[str, ...], ...] = (
     (
@@ -67,7 +67,7 @@ def read_version(connection: sqlite3.Connection) -> int:
 
 
 def upgrade(connection: sqlite3.Connection, path: str) -> None:
-    """Bring the file up to date; many processes may do so at once. Raises `StoreNewer`."""
+    """Bring the file up to date; many processes may do so at once. Raises `StoreNewer`, `StoreUnreadable`."""
     if read_version(connection) == VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -81,6 +81,10 @@ def upgrade(connection: sqlite3.Connection, path: str) -> None:
         connection.execute(f"PRAGMA user_version = {VERSION}")
         # crash: before this line the file is as it was; after it, current. Nothing between is ever seen.
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException as error:
         connection.execute("ROLLBACK")
+        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
+            # A statement does not fit the tables that are there: they are another program's.
+            message = f"{path} is a database of another program: {error}."
+            raise StoreUnreadable(message, hint="Name another file; this one is as it was.") from error
         raise

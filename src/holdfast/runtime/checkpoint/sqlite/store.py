@@ -16,7 +16,16 @@ from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, JournalCorrupt, RunBusy, StoreBusy, StoreUnreadable
 from holdfast.runtime.checkpoint.append import write_batch
-from holdfast.runtime.checkpoint.base import MAX_SEQ, Append, AppendResult, Claim, Statement, check_run_id, prepare
+from holdfast.runtime.checkpoint.base import (
+    MAX_SEQ,
+    Append,
+    AppendResult,
+    Claim,
+    Opening,
+    Statement,
+    check_run_id,
+    prepare,
+)
 from holdfast.runtime.checkpoint.hash_chain import Head, check_number, corrupt, decode, genesis
 from holdfast.runtime.checkpoint.run_lock import RunLock, find_held, lock_run
 from holdfast.runtime.checkpoint.sqlite.transaction import (
@@ -29,6 +38,7 @@ from holdfast.runtime.checkpoint.sqlite.transaction import (
 )
 from holdfast.runtime.checkpoint.sqlite.wal import LogRoom
 from holdfast.runtime.events import Event
+from holdfast.runtime.jsondata import to_json_as_is
 from holdfast.runtime.state import RunState
 
 _T = TypeVar("_T")
@@ -184,7 +194,7 @@ class SQLiteCheckpointer:
     def _take_over(self, locks: Mapping[str, RunLock | None], wait_s: float) -> dict[str, Head]:
         self._lock_writing(wait_s)
         try:
-            heads = self._write(lambda connection: _raise_epochs(SQLiteTx(connection), list(locks)), wait_s)
+            heads = self._write(lambda connection: SQLiteTx(connection).raise_epochs(list(locks)), wait_s)
             # Still under the lock: a thread that appends to the run now must not be followed by heads from before it.
             for run_id, lock in locks.items():
                 before = self._locks.get(run_id)
@@ -195,6 +205,12 @@ class SQLiteCheckpointer:
             return heads
         finally:
             self._write_lock.release()
+
+    def begin_many(self, openings: Sequence[Opening]) -> list[Claim | None]:
+        return [None] * len(openings)  # here a claim costs no round trip
+
+    def forget(self, claim: Claim) -> bool:
+        return False  # an owner is a lock of the operating system, which no append gives up
 
     def release(self, claim: Claim) -> None:
         if self._epochs.get(claim.run_id) != claim.epoch:
@@ -233,7 +249,7 @@ class SQLiteCheckpointer:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
-            for run_id, head in tx.heads.items():
+            for run_id, head in tx.read.items():
                 if run_id in self._epochs:
                     self._heads[run_id] = head
             return results
@@ -251,9 +267,9 @@ class SQLiteCheckpointer:
 
     def read_heads(self, run_ids: Sequence[str]) -> dict[str, int]:
         with self._reading() as connection:
-            found = (
-                connection.execute("SELECT ?, max(seq) FROM events WHERE run_id = ?", (run_id, run_id)).fetchone()
-                for run_id in run_ids
+            found = connection.execute(
+                "SELECT value, (SELECT max(seq) FROM events WHERE run_id = value) FROM json_each(?)",
+                (to_json_as_is(list(run_ids)).decode(),),
             )
             return {row[0]: row[1] for row in found if row[1] is not None}
 
@@ -286,7 +302,7 @@ class SQLiteCheckpointer:
                 raise RunBusy(f"Run {run_id!r} is being driven in this process.", run_id=run_id)
             return None
         try:
-            return lock_run(Path(f"{self.path}-locks"), run_id, force=force)
+            return lock_run(f"{self.path}-locks", run_id, force=force)
         except RunBusy:
             with self._reading(run_id) as connection:
                 row = connection.execute("SELECT owner FROM journal_runs WHERE run_id = ?", (run_id,)).fetchone()
@@ -365,13 +381,6 @@ class SQLiteCheckpointer:
     def _check_open(self) -> None:
         if self._is_closed:
             raise StoreUnreadable(f"The store {self.path} is closed.", hint="Open a new one.")
-
-
-def _raise_epochs(tx: SQLiteTx, run_ids: Sequence[str]) -> dict[str, Head]:
-    heads = tx.lock_heads(run_ids)
-    for run_id, head in heads.items():
-        head.epoch = tx.raise_epoch(run_id)
-    return heads
 
 
 _stores: "weakref.WeakSet[SQLiteCheckpointer]" = weakref.WeakSet()

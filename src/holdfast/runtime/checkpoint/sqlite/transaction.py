@@ -5,7 +5,8 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any
 
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, JournalCorrupt, RowRefused, StoreBusy, StoreError, StoreFull, StoreUnreadable
@@ -93,28 +94,32 @@ def to_store_error(error: sqlite3.Error, path: str, run_id: str | None = None) -
     return StoreError(f"{path}: {error}.")
 
 
+# Many rows by one statement take a third less than each by its own. `OR FAIL`: what a refused row leaves behind goes
+# with the transaction, so SQLite need not note how to undo the statement alone.
+_AT_ONCE = 16
+_INSERT_ONE = "INSERT OR FAIL INTO events (run_id, seq, type, body, hash) VALUES (?, ?, ?, ?, ?)"
+_INSERT_MANY = _INSERT_ONE + ", (?, ?, ?, ?, ?)" * (_AT_ONCE - 1)
+
+
 class SQLiteTx:
     """A `BatchTx` on a connection that holds the write lock.
 
-    `heads` are the ones it has handed out; those it was given as `known` are taken as they are.
+    The heads it was given as `known` are taken as they are; `read` are the others it has handed out.
     """
 
-    def __init__(self, connection: sqlite3.Connection, known: Mapping[str, Head] | None = None) -> None:
-        self.heads: dict[str, Head] = {}
+    def __init__(self, connection: sqlite3.Connection, known: dict[str, Head] | None = None) -> None:
+        self.read: dict[str, Head] = {}
         self._connection = connection
         self._known = known or {}
-        self._saved: dict[str, RunStatus | str] = {}
-        """The status that each known run has in its row."""
 
     def lock_heads(self, run_ids: Sequence[str]) -> dict[str, Head]:
+        known = self._known
         for run_id in run_ids:
-            head = self._known.get(run_id)
-            if head is None:
-                head = self._read_head(run_id)
-            else:
-                self._saved[run_id] = head.status
-            self.heads[run_id] = head
-        return self.heads
+            if run_id not in known and run_id not in self.read:
+                self.read[run_id] = self._read_head(run_id)
+        if not self.read:
+            return known  # as a rule: the owners' runs
+        return {run_id: self.read[run_id] if run_id in self.read else known[run_id] for run_id in run_ids}
 
     def _read_head(self, run_id: str) -> Head:
         """Start a run's journal if it has none. Rows that were put there without one count: numbers never collide."""
@@ -138,6 +143,13 @@ class SQLiteTx:
             )
         return head
 
+    def raise_epochs(self, run_ids: Sequence[str]) -> dict[str, Head]:
+        heads = self.lock_heads(run_ids)
+        for run_id, head in heads.items():
+            head.epoch = self.raise_epoch(run_id)
+            head.row_status = head.status
+        return heads
+
     def raise_epoch(self, run_id: str) -> int:
         row = self._connection.execute(
             "UPDATE journal_runs SET epoch = epoch + 1, owner = ? WHERE run_id = ? RETURNING epoch",
@@ -146,6 +158,9 @@ class SQLiteTx:
         return int(row[0])
 
     def run_rows(self, statements: Sequence[Statement]) -> None:
+        if len(statements) == 1 and statements[0].is_of_one_row and statements[0].expect != 0:
+            self._run_row(statements[0])
+            return
         self._connection.execute("SAVEPOINT holdfast_rows")
         try:
             for statement in statements:
@@ -194,23 +209,30 @@ class SQLiteTx:
         return row[0] if row else None
 
     def write(
-        self, rows: Sequence[StoredRow], heads: Mapping[str, Head], blobs: Mapping[str, Mapping[str, bytes]]
+        self,
+        rows: Sequence[StoredRow],
+        heads: Mapping[str, Head],
+        blobs: Mapping[str, Mapping[str, bytes]],
+        released: Set[str],
     ) -> None:
-        # A str and a bytearray are bound as they are; for each bytes sqlite3 looks for an adapter first.
-        self._connection.executemany(
-            "INSERT INTO events (run_id, seq, type, body, hash) VALUES (?, ?, ?, ?, ?)",
-            [(run_id, seq, kind, body.decode(), bytearray(digest)) for run_id, seq, kind, body, digest in rows],
-        )
+        values: list[Any] = []
+        for run_id, seq, kind, body, digest in rows:
+            # A str and a bytearray are bound as they are; for each bytes sqlite3 looks for an adapter first.
+            values += (run_id, seq, kind, body.decode(), bytearray(digest))
+        size, start = 5 * _AT_ONCE, 0
+        for start in range(size, len(values) + 1, size):
+            self._connection.execute(_INSERT_MANY, values[start - size : start])
+        for place in range(start, len(values), 5):
+            self._connection.execute(_INSERT_ONE, values[place : place + 5])
         # A row says how far the journal reaches at least: the owner's steps, which change no status, leave it alone.
-        moved = [
-            (head.seq, head.hash, head.status, run_id)
-            for run_id, head in heads.items()
-            if self._saved.get(run_id) != head.status
-        ]
-        if moved:
+        changed = [item for item in heads.items() if item[1].row_status is not item[1].status]
+        if changed:
+            moved = [(head.seq, head.hash, head.status, run_id) for run_id, head in changed]
             self._connection.executemany(
                 "UPDATE journal_runs SET head = ?, head_hash = ?, status = ? WHERE run_id = ?", moved
             )
+            for _, head in changed:
+                head.row_status = head.status
         for run_id, found in blobs.items():
             self._connection.executemany("INSERT OR IGNORE INTO blobs (digest, body) VALUES (?, ?)", found.items())
             self._connection.executemany(

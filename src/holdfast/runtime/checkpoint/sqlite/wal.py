@@ -11,10 +11,10 @@ import os
 from pathlib import Path
 
 _FULL_BYTES = 1001 * 4120 + 32  # a thousand pages with their headers
-_SMALL_BYTES = (
-    64 * 1024
-)  # a log below this belongs to somebody who writes little; larger commits spread the cost anyway
+_SMALL_BYTES = 64 * 1024  # a log below this belongs to somebody who writes little
+_SMALL_COMMIT_BYTES = 32 * 1024  # larger ones, of many runs, spread the cost anyway
 _MIN_FREE_BYTES = 256 << 20
+_ZEROS = bytes(64 * 1024)
 
 
 class LogRoom:
@@ -30,7 +30,7 @@ class LogRoom:
             grown, self._seen_bytes = size - self._seen_bytes, size
             if size >= _FULL_BYTES:
                 self.is_enough = True
-            elif size > _SMALL_BYTES and 0 < grown < _SMALL_BYTES:
+            elif size > _SMALL_BYTES and 0 < grown < _SMALL_COMMIT_BYTES:
                 self.is_enough = True  # also if it fails: it works without
                 self._lengthen(size)
         except OSError:
@@ -43,7 +43,8 @@ class LogRoom:
         fd = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             # crash: whatever of it is written is zeros behind the end.
-            os.pwrite(fd, bytes(_FULL_BYTES - size), size)
+            for place in range(size, _FULL_BYTES, len(_ZEROS)):
+                os.pwrite(fd, _ZEROS[: _FULL_BYTES - place], place)
             os.fdatasync(fd)
         finally:
             os.close(fd)

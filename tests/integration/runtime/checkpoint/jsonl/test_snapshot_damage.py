@@ -1,5 +1,6 @@
 """Bad luck with snapshots: cut, changed and half-written ones fall back to the one before, or say so."""
 
+import json
 import signal
 import sqlite3
 from pathlib import Path
@@ -122,3 +123,15 @@ def test_a_damaged_snapshot_row_is_an_error(tmp_path: Path, damage: str) -> None
         SQLiteCheckpointer(path).load_latest("r")
 
     assert caught.value.facts["run_id"] == "r"
+
+
+def test_a_snapshot_written_by_another_tool_is_read_and_kept_as_the_backup(tmp_path: Path) -> None:
+    foreign = RunState("r", current_step=4)
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "snapshot.json").write_text(json.dumps(foreign.to_dict(), indent=2))
+    store = JSONLCheckpointer(tmp_path)
+
+    assert store.load_latest("r") == foreign
+    store.save_snapshot("r", RunState("r", current_step=5))
+    (tmp_path / "r" / "snapshot.json").write_text("{")
+    assert store.load_latest("r") == foreign
