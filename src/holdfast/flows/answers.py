@@ -1,5 +1,6 @@
-"""What is done to a run from outside: approve, settle, cancel, delete. Safe beside a live owner and each other."""
+"""What is done to a run from outside: answer, cancel, retry, delete. Safe beside a live owner and each other."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.enums import ApprovalDecisionAction, RunStatus
@@ -13,6 +14,7 @@ from holdfast.errors import (
     SequenceConflict,
 )
 from holdfast.runtime import flow_rows
+from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.flow_rows import rows_of
 from holdfast.runtime.journal import Journal
@@ -104,10 +106,45 @@ async def cancel_in_journal(journal: Journal, run_id: str, *, reason: str = "", 
         await journal.release(claim)
 
 
-async def delete_in_journal(journal: Journal, run_id: str) -> int:
+async def retry_flow(run_id: str, *, store: StoreLike = "holdfast.db", by: str = "") -> None:
+    """Let a failed run go on at the step that failed: a `Runtime`, or a server, with the flow's code takes it again.
+
+    A second request before that changes nothing. Raises `RunNotFound`, and `RunNotInState` if the run has not failed,
+    or another run began it: that one makes it again when it is retried.
+    """
+    async with open_journal(store) as journal:
+        await retry_in_journal(journal, run_id, by=by)
+
+
+async def retry_in_journal(journal: Journal, run_id: str, *, by: str = "") -> None:
+    """Do what `retry_flow` does."""
+    while True:
+        records = await _read(journal, run_id)
+        if records.status is not RunStatus.FAILED:
+            raise RunNotInState(f"Run {run_id} is {records.status}; only a failed run can be retried.")
+        parent = (records.created or {}).get("parent")
+        if isinstance(parent, dict):
+            raise RunNotInState(
+                f"Run {run_id} was begun by run {parent.get('run_id')}, which drives it.",
+                hint=f"Retry that run: holdfast retry {parent.get('run_id')}",
+            )
+        if records.is_retry_requested:
+            return
+        # With its number: two requests are one.
+        request = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, seq=records.last_seq + 1, by=by)
+        try:
+            await journal.append(run_id, [request], rows=rows_of(journal, flow_rows.reopened(run_id)))
+        except SequenceConflict:
+            continue
+        # crash: the request and the row stand together; whoever knows the flow takes it.
+        return
+
+
+async def delete_in_journal(journal: Journal, run_id: str, *, rows: Sequence[Statement] = ()) -> int:
     """Delete a run that is over, whole or not at all, and return about how many bytes it took.
 
-    Raises `RunBusy`, `RunNotInState` while it is not over or a run that began it may still ask for its result.
+    `rows` are changed in the same transaction. Raises `RunBusy`, `RunNotInState` while it is not over or a run that
+    began it may still ask for its result.
     """
     row = await journal.query(lambda store: flow_rows.read_row(store, run_id))
     try:
@@ -118,7 +155,10 @@ async def delete_in_journal(journal: Journal, run_id: str) -> int:
         ) from error
     try:
         events = await journal.read(run_id)
-        status = Records(events).status
+        records = Records(events)
+        status = records.status
+        if records.is_retry_requested:
+            raise RunNotInState(f"Run {run_id} failed and is to be run again.", hint="Wait until it is over.")
         if not (isinstance(status, RunStatus) and status.is_terminal):
             raise RunNotInState(
                 f"Run {run_id} is {status}, not over.", hint=f"Cancel it first: holdfast abort {run_id}"
@@ -128,7 +168,7 @@ async def delete_in_journal(journal: Journal, run_id: str) -> int:
                 f"Run {row.parent_run_id} began run {run_id} and may go on: it would do it again.",
                 hint="Delete that run first, or wait until it is completed or cancelled.",
             )
-        await journal.delete(claim)
+        await journal.delete(claim, rows=rows)
         # crash: the journal and its row go in one transaction; before it the run is whole.
         return sum(len(to_json_as_is(event.to_dict())) for event in events)
     finally:

@@ -8,22 +8,24 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from types import CoroutineType
 from typing import Any, Literal, TypeVar, overload
 
-from holdfast.enums import ApprovalDecisionAction
-from holdfast.errors import ApprovalRejected, Nondeterminism
+from holdfast.errors import Nondeterminism
+from holdfast.flows import operations
 from holdfast.flows.lane import ChildPaused, LaneCursor, check_key, current_lane, describe_operation
+from holdfast.flows.lane_turns import LaneTurns
+from holdfast.flows.operations.approval import Decision as Decision
 from holdfast.flows.operations.base import Operations
 from holdfast.flows.step_call import StepCall
 from holdfast.flows.step_options import StepPolicy
 from holdfast.flows.typed_values.declared_types import result_codec
-from holdfast.flows.typed_values.value_codec import fingerprint_arguments
-from holdfast.runtime.events import EventKind
+from holdfast.flows.typed_values.value_codec import UNDECLARED, TypeCodec, fingerprint_arguments
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.jsondata import to_json
-from holdfast.runtime.records import MAIN_LANE, Record, StepState, describe, fingerprint_of
+from holdfast.runtime.records import MAIN_LANE, Record, StepState, describe
 from holdfast.runtime.run_log import RunLog
-from holdfast.runtime.step import CancelRun, Drained, Parked, Step, Stopped, Suspended
+from holdfast.runtime.step import CancelRun, Drained, Interrupted, Parked, Step, Stopped, Suspended
 
 _T = TypeVar("_T")
 _T1 = TypeVar("_T1")
@@ -31,22 +33,7 @@ _T2 = TypeVar("_T2")
 _T3 = TypeVar("_T3")
 _T4 = TypeVar("_T4")
 _NO_ARGUMENTS: Mapping[str, str] = {}
-
-
-class Decision(str):
-    """What a person answered: a string (`"approve"`) that also knows the comment and who gave it."""
-
-    __slots__ = ("by", "comment")
-
-    comment: str
-    by: str
-
-    @classmethod
-    def from_payload(cls, payload: Mapping[str, Any]) -> "Decision":
-        decision = cls(payload.get("action", ""))
-        decision.comment = payload.get("comment", "")
-        decision.by = payload.get("by", "")
-        return decision
+_COMPLETED = StepState.COMPLETED
 
 
 class Context(Operations):
@@ -73,15 +60,21 @@ class Context(Operations):
         if type(key) is not str or ("step", key) not in lane.uses:
             check_key("step", key)
         if not callable(fn):
-            raise TypeError(f"Step {key!r} needs a function to call, not {fn!r}.")
+            raise _no_function(key, fn)
         full_key = lane.take("step", key)
         fingerprint = fingerprint_arguments(args, kwargs) if args or kwargs else _NO_ARGUMENTS
         operation: tuple[Literal["step"], str] = ("step", full_key)
-        record = self._log.records.by_key.get(operation)
-        is_done = record is not None and record.state is StepState.COMPLETED and not record.is_skipped
-        if record is not None and is_done and record.fingerprint == fingerprint:
+        log = self._log
+        record = log.records.by_key.get(operation)
+        if (
+            record is not None
+            and record.state is _COMPLETED
+            and record.fingerprint == fingerprint
+            and not record.is_skipped
+        ):
             # The usual case of a replay, ten thousand times in a row.
             return record.result if record.result_type is None else self._decode(lane, fn, record)
+        codec = result_codec(fn)
         in_thread = policy.in_thread
         if in_thread is None:
             in_thread = lane.has_company or policy.timeout_s is not None
@@ -92,54 +85,52 @@ class Context(Operations):
             retry=policy.retry,
             timeout_s=policy.timeout_s,
             in_thread=in_thread and not inspect.iscoroutinefunction(fn),
-            codec=result_codec(fn),
+            codec=None if codec is UNDECLARED and record is None else codec,
             raises_as_recorded=True,
             fingerprint=fingerprint,
         )
-        call = functools.partial(fn, *args, **kwargs) if args or kwargs else fn
-        work = self._log.attempt(step, call) if record is None else self._log.step(step, call)
-        return await self._in_lane(lane, operation, work)
+        if kwargs:
+            fn, args = functools.partial(fn, *args, **kwargs), ()
+        if record is not None or log.holds:
+            return await self._in_lane(lane, operation, log.step(step, functools.partial(fn, *args)))
+        # As most are: what `_in_lane` does, without a coroutine more.
+        lane.doing = operation
+        try:
+            return await log.attempt(step, fn, 1, args)
+        except (Interrupted, asyncio.CancelledError) as error:
+            raised = await self._settle(lane, operation, error)
+            if raised is error:
+                raise
+            raise raised from None
+        finally:
+            lane.doing = None
 
     @staticmethod
     def _decode(lane: LaneCursor, fn: Callable[..., Any], record: Record) -> Any:
+        codec = result_codec(fn)
+        if type(codec) is TypeCodec:
+            try:
+                return codec.read(record.result)
+            except Exception:  # noqa: S110 - told below, with all that is known of it
+                pass
         try:
-            return result_codec(fn).decode(record.result, record.result_type, describe("step", record.key))
+            return codec.decode(record.result, record.result_type, describe("step", record.key))
         except Nondeterminism as error:
             raise lane.stop(error) from error
 
-    async def approval(self, key: str, show: Any = None) -> Decision:
+    async def approval(self, key: str, show: Any = None, timeout: float | timedelta | None = None) -> Decision:
         """Go on only if a person approves what is shown.
 
         Until someone answers, `run_flow` raises `RunPaused` and no process is needed. Raises `ApprovalRejected` if the
-        answer is `reject` or `request_changes`; `abort` cancels the run.
+        answer is `reject` or `request_changes`, and `EventTimeout` if there is none within `timeout`, seconds or a
+        `timedelta`; `abort` cancels the run.
         """
         check_key("approval", key)
+        seconds = None if timeout is None else operations.timer.to_seconds(timeout, "timeout of ctx.approval")
         lane = self._current_lane()
         full_key = lane.take("approval", key)
-        return await self._in_lane(lane, ("approval", full_key), self._approval(lane, full_key, show))
-
-    async def _approval(self, lane: LaneCursor, key: str, show: Any) -> Decision:
-        content = to_json(show, f"what approval {key!r} shows")[1]
-        fingerprint = fingerprint_of(show=content)
-        record = self._log.find("approval", key, fingerprint)
-        if record is None:
-            await self._log.append(
-                self._log.event(
-                    EventKind.HUMAN_APPROVAL_REQUESTED, lane.lane_id, key=key, show=content, fingerprint=fingerprint
-                )
-            )
-        if record is None or record.answer is None:
-            raise Suspended(key)
-        decision = Decision.from_payload(record.answer)
-        if decision == ApprovalDecisionAction.ABORT.value:
-            raise CancelRun(decision.comment, decision.by)
-        if decision != ApprovalDecisionAction.APPROVE.value:
-            raise ApprovalRejected(
-                f"Approval {key!r} was answered with {str(decision)!r}: {decision.comment or 'no comment'}.",
-                action=str(decision),
-                comment=decision.comment,
-            )
-        return decision
+        work = operations.approval.ask(self._log, lane, full_key, show, seconds)
+        return await self._in_lane(lane, ("approval", full_key), work)
 
     @overload
     async def gather(self, a: Awaitable[_T1], b: Awaitable[_T2], /, *, limit: int | None = None) -> tuple[_T1, _T2]: ...
@@ -177,6 +168,9 @@ class Context(Operations):
         try:
             if limit is not None and (not isinstance(limit, int) or limit < 1):
                 raise TypeError(f"limit of ctx.gather is a number of lanes, not {limit!r}.")
+            for item in awaitables:
+                if type(item) is not CoroutineType and not inspect.isawaitable(item):
+                    raise _not_awaitable(item)
             parent = self._current_lane()
             parent.check_free(("gather", ""))
         except BaseException:
@@ -187,23 +181,29 @@ class Context(Operations):
         lanes = [self._open_lane(f"{parent.prefix}g{number}.{index + 1}") for index in range(len(awaitables))]
         for lane in lanes:
             lane.has_company = parent.has_company or len(lanes) > 1
-        turns = None if limit is None else asyncio.Semaphore(limit)
+        turns = None if limit is None else LaneTurns(limit)
         tasks = [
             asyncio.ensure_future(self._run_in(lane, item) if turns is None else self._run_in_turn(turns, lane, item))
             for lane, item in zip(lanes, awaitables, strict=True)
         ]
-        return await self._in_lane(parent, ("gather", ""), self._join(lanes, tasks, return_exceptions))
+        return await self._in_lane(parent, ("gather", ""), self._join(parent, lanes, tasks, return_exceptions))
 
     async def _join(
-        self, lanes: Sequence[LaneCursor], tasks: Sequence["asyncio.Future[Any]"], return_exceptions: bool
+        self,
+        parent: LaneCursor,
+        lanes: Sequence[LaneCursor],
+        tasks: Sequence["asyncio.Future[Any]"],
+        return_exceptions: bool,
     ) -> list[Any]:
         self._journal.writers += len(tasks)
         try:
             if tasks:
                 await asyncio.wait(tasks)
         except asyncio.CancelledError:
-            for task in tasks:
-                task.cancel()
+            is_request = operations.cancel_delivery.is_requested(self._log, parent)
+            for lane, task in zip(lanes, tasks, strict=True):
+                if not is_request or lane.requests_met < self._log.interrupts:
+                    task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
         finally:
@@ -247,16 +247,25 @@ class Context(Operations):
         self._check_nothing_left()
         return result
 
+    def _has_met_requests(self) -> bool:
+        """Return true if the main lane acts on every request to cancel that is known."""
+        return bool(self._lanes) and self._lanes[0].requests_met >= self._log.records.cancel_requests
+
     def waits_for(self) -> list[str]:
         """List the keys that lanes have stopped at for a person's answer."""
         waits = [lane.interrupted for lane in self._lanes if isinstance(lane.interrupted, Suspended)]
         return [str(wait) for wait in waits if not isinstance(wait, ChildPaused)]
 
-    def paused_children(self) -> list[dict[str, str]]:
-        """List the children that lanes have stopped at because those wait for a person: run and key of the question."""
+    def paused_children(self) -> list[dict[str, Any]]:
+        """List the children that lanes have stopped at because those wait for a person: run and key of the question,
+        and until when, if it has a time limit."""
         waits = [lane.interrupted for lane in self._lanes if isinstance(lane.interrupted, ChildPaused)]
-        pairs = {(wait.error.facts["run_id"], wait.error.facts["key"]) for wait in waits if wait.error is not None}
-        return [{"run_id": run_id, "key": key} for run_id, key in sorted(pairs)]
+        facts = [wait.error.facts for wait in waits if wait.error is not None]
+        found = {(each["run_id"], each["key"]): {"run_id": each["run_id"], "key": each["key"]} for each in facts}
+        for each in facts:
+            if each.get("wake_at"):
+                found[each["run_id"], each["key"]]["wake_at"] = each["wake_at"]
+        return [found[place] for place in sorted(found)]
 
     def _check_nothing_open(self, main: LaneCursor) -> None:
         """Raise if a flow has returned although something in it was interrupted or still runs."""
@@ -288,16 +297,22 @@ class Context(Operations):
                     )
                 )
 
-    async def _run_in_turn(self, turns: asyncio.Semaphore, lane: LaneCursor, work: Awaitable[_T]) -> _T:
+    async def _run_in_turn(self, turns: LaneTurns, lane: LaneCursor, work: Awaitable[_T]) -> _T:
         try:
-            await turns.acquire()
+            await turns.take()
         except BaseException:
             _close(work)
             raise
         try:
-            return await self._run_in(lane, work)
-        finally:
-            turns.release()
+            result = await self._run_in(lane, work)
+        except BaseException:
+            if isinstance(lane.interrupted, Parked):
+                turns.keep(lane.interrupted)
+            else:
+                turns.give_back()
+            raise
+        turns.give_back()
+        return result
 
     async def _run_in(self, lane: LaneCursor, work: Awaitable[_T]) -> _T:
         token = current_lane.set((self, lane))
@@ -305,6 +320,24 @@ class Context(Operations):
             return await work
         finally:
             current_lane.reset(token)
+
+
+def _no_function(key: str, found: object) -> TypeError:
+    if not inspect.iscoroutine(found):
+        return TypeError(f"Step {key!r} needs a function to call, not {found!r}.")
+    found.close()
+    name = found.__name__
+    return TypeError(f"Step {key!r} needs a function, not its call: write ctx.step({key!r}, {name}, …), not {name}(…).")
+
+
+def _not_awaitable(found: object) -> TypeError:
+    if isinstance(found, list | tuple):
+        for item in found:
+            _close(item)
+        return TypeError("ctx.gather takes awaitables one by one, not a list of them: write ctx.gather(*items).")
+    return TypeError(
+        f"ctx.gather takes awaitables, such as ctx.step(…) and calls of your own coroutines, not {found!r}."
+    )
 
 
 def _close(work: Awaitable[Any]) -> None:

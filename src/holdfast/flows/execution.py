@@ -37,7 +37,9 @@ class FlowExecution:
         *,
         origin: Mapping[str, Any] | None = None,
         park_after_s: float | None = None,
+        is_begun: bool = False,
     ) -> None:
+        """Take over a claimed run; with `is_begun` it is recorded already that this process's part has begun."""
         self._journal = journal
         self._claim = claim
         self._log = RunLog(journal, claim, records)
@@ -46,8 +48,10 @@ class FlowExecution:
         self._origin = origin or {}
         self._park_after_s = park_after_s
         self._watch = CancelWatch()
-        self._begun_at = 0
+        self._begun_at = self._log.head if is_begun else 0
         self._is_drained = False
+        self.on_end: Callable[[], None] = lambda: None
+        """Called when the flow's code is over, and only that is to be recorded."""
         self.is_recorded = False
         """True once the journal has how this part ended: with a result, a failure, a pause or a cancellation."""
 
@@ -68,7 +72,7 @@ class FlowExecution:
             except Stopped as stopped:
                 raise stopped.error from stopped.error.__cause__
             except asyncio.CancelledError:
-                if not self._watch.is_cancel_requested:
+                if not self._watch.is_cancel_requested or log.is_shut_down:
                     raise  # a shutdown is no pause: the run stays running, and whoever is next goes on with it
                 _forget_cancellation()
                 end = await self._cancel_by_request()
@@ -90,8 +94,9 @@ class FlowExecution:
         return self._log.has_call_in_flight
 
     async def _run_once(self, context: Context, flow: Callable[[Context], Awaitable[_T]], codec: ResultCodec) -> _T:
-        await self._begin()
-        with watch_for_cancel(self._journal, self._log) as self._watch:
+        if not self._begun_at:
+            await self._begin()
+        with watch_for_cancel(self._journal, self._log, has_met=context._has_met_requests) as self._watch:
             result = await context.run(lambda: flow(context))
         copy: _T
         data, type_name, copy = codec.encode(result, "the result of the flow")
@@ -130,7 +135,9 @@ class FlowExecution:
             reason: dict[str, Any] = {"reason": "approval", "waiting": waiting}
             if children:
                 reason |= {"reason": "approval" if waiting else "child", "children": children}
-            row = flow_rows.paused(run_id, ", ".join(waiting or [f"{one['run_id']}:{one['key']}" for one in children]))
+            waits_for = ", ".join(waiting or [f"{one['run_id']}:{one['key']}" for one in children])
+            times = [one["wake_at"] for one in children if "wake_at" in one]
+            row = flow_rows.paused(run_id, waits_for, wake_at=_find_deadline(records, *times))
             event = replace(self._log.event(EventKind.RUN_PAUSED, **reason), seq=records.last_seq + 1)
             try:
                 # With its number: an answer that comes in between is looked at, not slept over.
@@ -138,7 +145,7 @@ class FlowExecution:
             except SequenceConflict:
                 continue
             if children and not waiting:
-                return _to_child_paused(run_id, children[0])
+                return _to_child_paused(run_id, children[0], min(times, default=None))
             return to_run_paused(run_id, records)
 
     async def _park(self, parked: Parked) -> Parked | RunCancelled | None:
@@ -163,6 +170,7 @@ class FlowExecution:
         return None
 
     def _start_over(self, records: Records) -> None:
+        self._begun_at = 0
         self._log = RunLog(self._journal, self._claim, records)
         if self._is_drained:
             self._log.drain()
@@ -188,8 +196,9 @@ class FlowExecution:
         """Record how this part of the run ended, with the run's row in the same transaction."""
         if isinstance(row, RunStatus):
             row = flow_rows.ended(self._log.run_id, row)
+            self.on_end()
         with _unwrapped(cause):
-            await self._log.append(event, rows=rows_of(self._journal, row), is_last=True)
+            await self._log.append(event, rows=rows_of(self._journal, row), is_last=True, gives_up=True)
         self.is_recorded = True
 
 
@@ -214,7 +223,13 @@ def _forget_cancellation() -> None:
         task.uncancel()
 
 
-def _to_child_paused(run_id: str, child: Mapping[str, Any]) -> RunPaused:
+def _find_deadline(records: Records, *others: float) -> float | None:
+    """Return when the first of the questions that wait can no longer be answered, if one has a time limit."""
+    times = [record.wake_at for record in records.waiting_for_person() if record.wake_at]
+    return min([*times, *others], default=None)
+
+
+def _to_child_paused(run_id: str, child: Mapping[str, Any], wake_at: float | None) -> RunPaused:
     child_id, key = child["run_id"], child["key"]
     return RunPaused(
         f"Run {run_id!r} waits for its child {child_id!r}, which waits for a person to answer {key!r}.",
@@ -223,16 +238,19 @@ def _to_child_paused(run_id: str, child: Mapping[str, Any]) -> RunPaused:
         key=key,
         keys=[key],
         parent=run_id,
+        **({} if wake_at is None else {"wake_at": wake_at}),
     )
 
 
 def to_run_paused(run_id: str, records: Records) -> RunPaused:
     """Return the error that names what a paused run waits for."""
     keys = [record.key for record in records.waiting_for_person()] or list(records.end.get("waiting", ()))
+    wake_at = _find_deadline(records)
     return RunPaused(
         f"Run {run_id!r} waits for a person to answer {' and '.join(repr(key) for key in keys)}.",
         hint=f"Answer with decide({run_id!r}, {keys[0]!r}, 'approve'), then run it again." if keys else "",
         run_id=run_id,
         key=keys[0] if keys else "",
         keys=keys,
+        **({} if wake_at is None else {"wake_at": wake_at}),
     )

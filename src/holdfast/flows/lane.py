@@ -56,6 +56,8 @@ class LaneCursor:
     """The cancellation that has reached the code of this lane: nothing but its compensations is done any more."""
     is_shielded: bool = False
     """A compensation runs."""
+    requests_met: int = 0
+    """How many requests to cancel this lane acts on, or hands down to a child: a further one ends that."""
     versions: dict[str, bool] = field(default_factory=dict)
     last_key: str = ""
     notes: int = 0
@@ -92,7 +94,7 @@ class LaneCursor:
                 Nondeterminism(
                     f"{describe_operation(self.cut_off)} was cancelled before its end, "
                     f"and the flow went on with {describe_operation(operation)}.",
-                    hint="Put a time limit inside the function of the step, so that its failure is recorded.",
+                    hint="Give the step a time limit, whose end is recorded: ctx.step.options(timeout=5)(key, fn, …).",
                 )
             )
 
@@ -219,7 +221,8 @@ _LANE_NAME = re.compile(r"g\d+\.\d+/")
 def check_key(what: str, key: object) -> None:
     """Raise `TypeError` or `ValueError` if a user's key cannot be one."""
     if not isinstance(key, str) or not key:
-        raise TypeError(f"The key of a {what} is a string, not {key!r}.")
+        hint = f": its key comes first, ctx.{what}('key', …)" if callable(key) else ""
+        raise TypeError(f"The key of a {what} is a string, not {key!r}{hint}.")
     if key[0] == "g" and _LANE_NAME.match(key):
         raise ValueError(f"The key {key!r} begins like one in a lane of ctx.gather; choose another.")
     if not key.isprintable():

@@ -52,7 +52,13 @@ class ReplayEnd(Interrupted):
 class ReplayLog(RunLog):
     """A run's log that ends the replay instead of doing or writing anything."""
 
-    async def append(self, *events: Event | Prepared, rows: Sequence[Statement] = (), is_last: bool = False) -> None:
+    async def append(
+        self,
+        *events: Event | Prepared,
+        rows: Sequence[Statement] = (),
+        is_last: bool = False,
+        gives_up: bool = False,
+    ) -> None:
         # A run that came past a new marker takes the old way, and the replay goes on there.
         is_old_way = [isinstance(one, Event) and one.payload.get("result") is False for one in events]
         if not (all(is_old_way) and all(_kind(one) == EventKind.VERSION_MARKED for one in events)):
@@ -64,7 +70,7 @@ class ReplayLog(RunLog):
     def begin_call(self) -> None:
         raise ReplayEnd
 
-    async def attempt(self, step: Step, call: Callable[[], Any], attempt: int = 1) -> Any:
+    async def attempt(self, step: Step, call: Callable[..., Any], attempt: int = 1, args: tuple[Any, ...] = ()) -> Any:
         raise ReplayEnd
 
     async def step(self, step: Step, call: Callable[[], Any]) -> Any:

@@ -5,6 +5,7 @@ called. So it must ask for the same steps in the same order: what differs betwee
 number, an answer from outside) belongs into a step. `Nondeterminism` says where it did not.
 """
 
+import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
@@ -18,6 +19,7 @@ from holdfast.flows.sync_context import SyncContext, call_flow
 from holdfast.flows.typed_values.call_record import check_call, record_call
 from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.runtime.checkpoint.base import check_run_id, new_run_id
+from holdfast.runtime.clock import now
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.records import Records
 from holdfast.runtime.step import ResultCodec
@@ -69,11 +71,21 @@ async def run_flow(  # type: ignore[misc]  # it takes what either signature allo
     itself raises.
     """
     if not callable(flow):
-        raise TypeError(f"run_flow takes an asynchronous function, not {flow!r}.")
+        raise _no_flow(flow)
     run_id = new_run_id() if run_id is None else check_run_id(run_id)
     origin = {} if tags is None else {"tags": check_tags(tags)}
     async with open_journal(store) as journal:
         return await run_in_journal(journal, FlowCall(flow, args, kwargs, run_id=run_id, origin=origin))
+
+
+def _no_flow(found: object) -> TypeError:
+    if not inspect.iscoroutine(found):
+        return TypeError(f"run_flow takes an asynchronous function, not {found!r}.")
+    found.close()
+    name = found.__name__
+    return TypeError(
+        f"run_flow takes a flow and its arguments, not its call: write run_flow({name}, …), not {name}(…)."
+    )
 
 
 @dataclass(frozen=True)
@@ -143,4 +155,6 @@ def _is_answered(records: Records) -> bool:
     waiting = records.end.get("waiting", ())
     if not isinstance(waiting, Sequence):
         return True
-    return not waiting or len(records.waiting_for_person()) < len(waiting)
+    questions = records.waiting_for_person()
+    is_late = any(record.wake_at and record.wake_at <= now() for record in questions)
+    return not waiting or len(questions) < len(waiting) or is_late

@@ -17,9 +17,11 @@ from queue import SimpleQueue
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, get_type_hints, overload
 from uuid import UUID
 
+from holdfast.errors import Nondeterminism
 from holdfast.flows.context import Context, Decision
 from holdfast.flows.lane import current_caller, find_caller
 from holdfast.flows.operations.cancel_delivery import forget_cancellation
+from holdfast.flows.operations.child_flow import find_function
 from holdfast.flows.step_options import DEFAULT_POLICY, StepPolicy
 from holdfast.flows.sync_step import SyncStepCall
 
@@ -72,6 +74,8 @@ class SyncContext:
         return self._call(self._ctx.gather(*lanes, return_exceptions=return_exceptions, limit=limit))
 
     @overload
+    def run_flow(self, child: str, /, *args: Any, run_id: str | None = None, **kwargs: Any) -> Any: ...
+    @overload
     def run_flow(
         self, child: Callable[Concatenate[Context, _P], Coroutine[Any, Any, _T]], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> _T: ...
@@ -86,10 +90,10 @@ class SyncContext:
     @overload
     def run_flow(self, child: "Callable[[SyncContext, *_Ts], _T]", /, *args: *_Ts, run_id: str) -> _T: ...
     def run_flow(  # type: ignore[misc]  # it takes what either signature allows
-        self, child: Callable[..., Any], /, *args: Any, **kwargs: Any
+        self, child: str | Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Any:
         """Run another flow, plain or not, as a run of its own, and return its result."""
-        return self._call(self._ctx.run_flow(child, *args, **kwargs))
+        return self._call(self._ctx.run_flow(find_function(child), *args, **kwargs))
 
     @contextlib.contextmanager
     def compensate(self, undo: Callable[_P, Any], *args: _P.args, **kwargs: _P.kwargs) -> Iterator[None]:
@@ -103,9 +107,9 @@ class SyncContext:
             raise
         self._call(block.__aexit__(None, None, None))
 
-    def approval(self, key: str, show: Any = None) -> Decision:
-        """Go on only if a person approves what is shown."""
-        return self._call(self._ctx.approval(key, show))
+    def approval(self, key: str, show: Any = None, timeout: float | timedelta | None = None) -> Decision:
+        """Go on only if a person approves what is shown, within `timeout` if there is one."""
+        return self._call(self._ctx.approval(key, show, timeout))
 
     def sleep(self, duration: float | timedelta) -> None:
         """Wait until `duration` after the first time this line was reached."""
@@ -153,7 +157,13 @@ class SyncContext:
 
     def _call(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Do something on the loop, in the lane of this thread, and wait for it."""
-        thread = _current_thread.get()
+        thread = _current_thread.get(None)
+        if thread is None:
+            work.close()  # it will not be awaited
+            raise Nondeterminism(
+                "The ctx of a plain flow was used in a thread that is not the flow's.",
+                hint="Run functions that make steps side by side with ctx.gather(first, second).",
+            )
         return thread.call(self._loop, work)
 
 

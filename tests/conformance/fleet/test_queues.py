@@ -25,6 +25,9 @@ class Taker:
         self.taken.append(run_id)
         return asyncio.create_task(self._drive())
 
+    async def wait_for_place(self) -> int:
+        return 2
+
     async def _drive(self) -> None:
         await self.may_end.wait()
 
@@ -42,7 +45,7 @@ async def db(database_url: str) -> AsyncIterator[Database]:
 
 async def serve(queue: Queue, taker: Taker) -> "asyncio.Task[None]":
     await queue.repair()
-    return asyncio.create_task(queue.serve(taker, 2))
+    return asyncio.create_task(queue.serve(taker))
 
 
 async def test_what_is_enqueued_is_brought_to_the_taker_and_to_nobody_after_the_stop(db: Database) -> None:

@@ -10,15 +10,20 @@ from tests.support.progress_limit import until
 
 from holdfast import Context, RunCancelled, RunPaused, cancel_flow, decide, run_flow, send_event
 from holdfast.runtime.checkpoint import InMemoryCheckpointer
+from holdfast.runtime.events import Event, EventKind, create_event
+from holdfast.runtime.records import Records
+from holdfast.runtime.run_log import RunLog
+from holdfast.runtime.stores import open_journal
 
 
 class Booking:
     """A flow that books two things, each of which can be undone, and then does something else."""
 
-    def __init__(self, then: Callable[[Context], Any]) -> None:
+    def __init__(self, then: Callable[[Context], Any], *, undo_takes_s: float = 0.0) -> None:
         self.done: list[str] = []
         self.then = then
         self.is_stuck = False
+        self._undo_takes_s = undo_takes_s
 
     async def flow(self, ctx: Context) -> str:
         await ctx.step("flight", self.done.append, "flight")
@@ -29,11 +34,14 @@ class Booking:
         return await ctx.step("thank", lambda: "booked")
 
     async def undo(self, what: str) -> None:
+        if self._undo_takes_s:
+            await asyncio.sleep(self._undo_takes_s)
         self.done.append(f"no {what}")
         if self.is_stuck and what == "hotel":
             await asyncio.sleep(3600)
 
 
+_LONGER_THAN_UNWATCHED_S = 0.3  # requests are looked for in the middle of what takes longer than a tenth of a second
 UNDONE = ["flight", "hotel", "no hotel", "no flight"]
 
 
@@ -128,6 +136,62 @@ async def test_a_run_that_nobody_drives_is_cancelled_by_its_own_code(flows: Flow
     assert flows.kinds()[-1] == "run.cancelled"
 
 
+async def test_a_long_compensation_is_not_cut_off_by_the_request_that_began_it(flows: FlowStore) -> None:
+    async def cancel() -> None:
+        await cancel_flow("met", store=flows.named)
+
+    met = Booking(lambda ctx: ctx.step("cancel", cancel), undo_takes_s=_LONGER_THAN_UNWATCHED_S)
+    found = Booking(lambda ctx: ctx.approval("go"), undo_takes_s=_LONGER_THAN_UNWATCHED_S)
+    with pytest.raises(RunPaused):
+        await run_flow(found.flow, run_id="found", store=flows.named)
+    await cancel_flow("found", store=flows.named)
+
+    for booking, run_id in ((met, "met"), (found, "found")):
+        with pytest.raises(RunCancelled):
+            await run_flow(booking.flow, run_id=run_id, store=flows.named)
+
+        assert booking.done == UNDONE
+        assert "unfinished" not in flows.events(run_id)[-1].payload
+
+
+async def test_a_request_that_is_read_twice_at_the_same_time_is_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_journal(InMemoryCheckpointer()) as journal:
+        log = RunLog(journal, await journal.claim("r"), Records())
+        await journal.append("r", [create_event("r", EventKind.RUN_CANCEL_REQUESTED)])
+        read, readers = journal.read, asyncio.Barrier(2)
+
+        async def read_together(run_id: str, since_seq: int) -> list[Event]:
+            events = await read(run_id, since_seq)
+            await readers.wait()
+            return events
+
+        monkeypatch.setattr(journal, "read", read_together)
+        await asyncio.gather(log.catch_up(), log.catch_up())
+
+    assert log.records.cancel_requests == 1
+
+
+async def test_a_childs_long_compensation_ends_before_its_cancelled_parent_does(flows: FlowStore) -> None:
+    booking = Booking(lambda ctx: ctx.wait_for("never"), undo_takes_s=_LONGER_THAN_UNWATCHED_S)
+
+    async def parent(ctx: Context) -> None:
+        async with ctx.compensate(booking.done.append, "no journey"):
+            await ctx.run_flow(booking.flow, run_id="child")
+
+    running = asyncio.create_task(run_flow(parent, run_id="r", store=flows.named))
+    await until(lambda: "wait.started" in flows.kinds("child"))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await cancel_flow("r", store=flows.named)
+
+    with pytest.raises(RunCancelled):
+        await run_flow(parent, run_id="r", store=flows.named)
+
+    assert booking.done == [*UNDONE, "no journey"]
+    assert flows.kinds("child")[-1] == "run.cancelled"
+    assert "unfinished" not in flows.events("child")[-1].payload
+
+
 async def test_an_answer_that_aborts_undoes_as_well(flows: FlowStore) -> None:
     booking = Booking(lambda ctx: ctx.approval("go"))
     with pytest.raises(RunPaused):
@@ -169,6 +233,52 @@ async def test_a_shutdown_in_the_middle_undoes_nothing_and_the_run_goes_on(flows
 
     assert await run_flow(booking.flow, run_id="r", store=flows.named) == "booked"
     assert booking.done == ["flight", "hotel"]
+
+
+async def test_a_shutdown_while_a_compensation_runs_leaves_the_rest_to_the_next_process(flows: FlowStore) -> None:
+    booking = Booking(lambda ctx: ctx.sleep(3600))
+    booking.is_stuck = True
+    running = asyncio.create_task(run_flow(booking.flow, run_id="r", store=flows.named))
+    await until(lambda: "timer.started" in flows.kinds())
+    await cancel_flow("r", store=flows.named)
+    await until(lambda: booking.done[-1] == "no hotel")
+
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert flows.kinds()[-1] == "cancel.delivered"
+    booking.is_stuck = False
+    with pytest.raises(RunCancelled):
+        await run_flow(booking.flow, run_id="r", store=flows.named)
+
+    assert booking.done == ["flight", "hotel", "no hotel", "no hotel", "no flight"]
+    assert flows.kinds()[-1] == "run.cancelled"
+
+
+async def test_a_lane_that_undoes_already_is_not_cut_off_when_the_others_are_cancelled() -> None:
+    store = InMemoryCheckpointer()
+    undone: list[str] = []
+
+    async def undo(name: str) -> None:
+        await asyncio.sleep(_LONGER_THAN_UNWATCHED_S)
+        undone.append(name)
+
+    async def meet(ctx: Context) -> None:
+        async with ctx.compensate(undo, "met"):
+            await ctx.step("cancel", cancel_flow, "r", store=store)
+
+    async def sleep(ctx: Context) -> None:
+        async with ctx.compensate(undo, "interrupted"):
+            await ctx.sleep(3600)
+
+    async def flow(ctx: Context) -> None:
+        await ctx.gather(sleep(ctx), meet(ctx))
+
+    with pytest.raises(RunCancelled):
+        await run_flow(flow, run_id="r", store=store)
+
+    assert sorted(undone) == ["interrupted", "met"]
+    assert "unfinished" not in store.list_events("r")[-1].payload
 
 
 async def test_lanes_undo_their_own_and_a_cancellation_reaches_each_of_them(flows: FlowStore) -> None:

@@ -15,6 +15,7 @@ from holdfast.errors import (
     ApprovalNotFound,
     ApprovalRejected,
     ConfigInvalid,
+    EventTimeout,
     Nondeterminism,
     PayloadInvalid,
     RunAlreadyTerminal,
@@ -22,6 +23,8 @@ from holdfast.errors import (
 )
 from holdfast.runtime.checkpoint import InMemoryCheckpointer
 from holdfast.runtime.events import EventKind, create_event
+from holdfast.runtime.run_log import RunLog
+from holdfast.testing import skip_time
 
 
 async def publish(ctx: Context) -> list[Any]:
@@ -579,3 +582,57 @@ async def test_a_cancelled_run_is_a_refusal_even_if_its_step_swallows_the_cancel
     with pytest.raises(RunCancelled):
         await running
     assert flows.kinds()[-2:] == ["step.completed", "run.cancelled"]
+
+
+async def reminded(ctx: Context, limit_s: float) -> list[str]:
+    answers = []
+    for number in range(3):
+        ctx.log("asking", number=number)
+        try:
+            answers.append(str(await ctx.approval("go", show=len(answers), timeout=limit_s)))
+            break
+        except EventTimeout:
+            answers.append(await ctx.step("remind", lambda: "reminded"))
+    return answers
+
+
+async def test_an_approval_that_nobody_answers_in_time_is_over_and_stays_so(flows: FlowStore) -> None:
+    with skip_time() as clock:
+        with pytest.raises(RunPaused):
+            await run_flow(reminded, 3600.0, run_id="r", store=flows.named)
+        with pytest.raises(RunPaused):  # it is not late yet
+            await run_flow(reminded, 3600.0, run_id="r", store=flows.named)
+        assert flows.kinds().count("run.resumed") == 0
+        clock.advance(3601)
+        with pytest.raises(RunPaused) as raised:
+            await run_flow(reminded, 3600.0, run_id="r", store=flows.named)
+        assert raised.value.key == "go#2"
+        with pytest.raises(ApprovalNotFound, match="already"):
+            await decide("r", "go", "approve", store=flows.named)
+        clock.advance(3601)
+        await decide("r", "go#2", "approve", by="ann", store=flows.named)  # late, but before anybody has looked
+
+        assert await run_flow(reminded, 3600.0, run_id="r", store=flows.named) == ["reminded", "approve"]
+
+    answers = [event.payload["action"] for event in flows.events() if event.kind == "human.approval.received"]
+    assert answers == ["timeout", "approve"]
+
+
+async def test_who_answers_while_an_approval_runs_out_counts(flows: FlowStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with skip_time() as clock:
+        with pytest.raises(RunPaused):
+            await run_flow(reminded, 60.0, run_id="r", store=flows.named)
+        clock.advance(61)
+        catch_up, calls = RunLog.catch_up, list[int]()
+
+        async def answer_after(log: RunLog) -> None:
+            await catch_up(log)
+            if not calls:
+                calls.append(1)
+                await decide("r", "go", "approve", store=flows.named)
+
+        monkeypatch.setattr(RunLog, "catch_up", answer_after)
+
+        assert await run_flow(reminded, 60.0, run_id="r", store=flows.named) == ["approve"]
+
+    assert [event.kind for event in flows.events()].count("human.approval.received") == 1

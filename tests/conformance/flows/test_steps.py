@@ -852,7 +852,7 @@ async def test_a_time_limit_around_a_step_is_refused_as_soon_as_the_flow_goes_on
 
     with pytest.raises(Nondeterminism, match="'slow' was cancelled before its end") as raised:
         await run_flow(flow, run_id="r", store=flows.named)
-    assert "inside the function" in raised.value.hint
+    assert "ctx.step.options(timeout=5)" in raised.value.hint
 
     async def mended(ctx: Context) -> str:
         await ctx.step("slow", lambda: None)

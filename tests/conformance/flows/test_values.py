@@ -405,6 +405,14 @@ def test_equal_arguments_of_other_types_have_one_fingerprint_and_what_is_no_data
     assert fingerprint_arguments((object(),), {}) == {"arguments": ""}
 
 
+def test_the_type_of_an_argument_has_one_name_on_every_python() -> None:
+    values = [Path("a"), NOW, Decimal(1), UUID(int=1)]
+
+    names = [item["$type"] for item in record_call(values, {})["args"]]
+
+    assert names == ["pathlib.PosixPath", "datetime.datetime", "decimal.Decimal", "uuid.UUID"]
+
+
 async def test_a_run_started_before_arguments_of_other_types_were_recorded_goes_on() -> None:
     store = InMemoryCheckpointer()
     call = {"args": [{"$type": "pathlib.PosixPath"}, 3], "kwargs": {}}

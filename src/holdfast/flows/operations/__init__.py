@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast.flows.operations import approval as approval
     from holdfast.flows.operations import cancel_delivery as cancel_delivery
     from holdfast.flows.operations import child_flow as child_flow
     from holdfast.flows.operations import compensation as compensation

@@ -115,6 +115,8 @@ class Operations:
     # -- children and compensation ------------------------------------------------------------------------------------
 
     @overload
+    async def run_flow(self, child: str, /, *args: Any, run_id: str | None = None, **kwargs: Any) -> Any: ...
+    @overload
     async def run_flow(
         self,
         child: "Callable[Concatenate[Context, _P], Coroutine[Any, Any, _T]]",
@@ -133,13 +135,15 @@ class Operations:
     @overload
     async def run_flow(self, child: "Callable[[SyncContext, *_Ts], _T]", /, *args: *_Ts, run_id: str) -> _T: ...
     async def run_flow(  # type: ignore[misc]  # it takes what either signature allows
-        self, child: Callable[..., Any], /, *args: Any, run_id: str | None = None, **kwargs: Any
+        self, child: str | Callable[..., Any], /, *args: Any, run_id: str | None = None, **kwargs: Any
     ) -> Any:
         """Run another flow as a run of its own, in the same store, and return its result or raise its error.
 
-        Its id follows from this run's id and the place in the flow. If this run is cancelled, so is the child; if the
-        child waits for a person, so does this run.
+        The flow is a function, or the name of one that is registered in this process. The child's id follows from this
+        run's id and the place in the flow. If this run is cancelled, so is the child; if the child waits for a person,
+        so does this run.
         """
+        child = operations.child_flow.find_function(child)
         name = operations.child_flow.name_of(child)
         check_key("child flow", name)
         lane = self._current_lane()
@@ -212,25 +216,32 @@ class Operations:
                     work.close()  # it will not be awaited
                 self._log.raise_if_cancelled()
             return await work
-        except CancelRun as request:
-            if not self._log.is_cancel_held or lane.is_shielded:
-                lane.interrupted = request
+        except (Interrupted, asyncio.CancelledError) as error:
+            raised = await self._settle(lane, what, error)
+            if raised is error:
                 raise
-            raise await operations.cancel_delivery.deliver(self._log, lane, what, request) from None
-        except Interrupted as interrupted:
-            lane.interrupted = interrupted
-            raise
-        except asyncio.CancelledError:
-            if self._log.is_cancel_held and self._log.records.cancel_request is not None:
-                operations.cancel_delivery.forget_cancellation()
-                if lane.is_shielded:  # asked for again, while compensations run
-                    lane.interrupted = lane.cancelled or CancelRun("", "")
-                    raise lane.interrupted from None
-                raise await operations.cancel_delivery.deliver(self._log, lane, what) from None
-            lane.cut_off = what
-            raise
+            raise raised from None
         finally:
             lane.doing = None
+
+    async def _settle(self, lane: LaneCursor, what: Operation, error: BaseException) -> BaseException:
+        """Note what has interrupted an operation, and return what is raised for it."""
+        if isinstance(error, CancelRun):
+            if not self._log.is_cancel_held or lane.is_shielded:
+                lane.interrupted = error
+                return error
+            return await operations.cancel_delivery.deliver(self._log, lane, what, error)
+        if isinstance(error, Interrupted):
+            lane.interrupted = error
+            return error
+        if self._log.is_cancel_held and operations.cancel_delivery.is_requested(self._log, lane):
+            operations.cancel_delivery.forget_cancellation()
+            if lane.is_shielded:  # asked for again, while compensations run
+                lane.interrupted = lane.cancelled or CancelRun("", "")
+                return lane.interrupted
+            return await operations.cancel_delivery.deliver(self._log, lane, what)
+        lane.cut_off = what
+        return error
 
     def _is_cancel_due(self, lane: LaneCursor, what: Operation) -> bool:
         """Return true if the run is to be cancelled and this operation would do something new."""

@@ -13,6 +13,7 @@ from holdfast.runtime.step import CancelRun
 
 async def deliver(log: RunLog, lane: LaneCursor, what: Operation, request: CancelRun | None = None) -> CancelRun:
     """Record that the cancellation has reached this lane at an operation, and return what is raised there."""
+    lane.requests_met = log.records.cancel_requests
     if request is None:
         facts = log.records.cancel_request or {}
         request = CancelRun(facts.get("reason", ""), facts.get("by", ""))
@@ -25,6 +26,14 @@ async def deliver(log: RunLog, lane: LaneCursor, what: Operation, request: Cance
         await log.append(log.event(EventKind.CANCEL_DELIVERED, lane.lane_id, key=key, result=result))
         # crash: before this, whoever goes on delivers it where it finds nothing recorded; after it, here.
     return lane.cancel(request)
+
+
+def is_requested(log: RunLog, lane: LaneCursor) -> bool:
+    """Tell a request that has cancelled the task in this lane from a shutdown; where both can be, it is noted."""
+    if log.interrupts <= lane.requests_met:
+        log.is_shut_down = log.is_shut_down or log.records.cancel_request is not None
+        return False
+    return not log.is_shut_down
 
 
 def forget_cancellation() -> None:

@@ -13,6 +13,8 @@ from typing import Any
 from holdfast.enums import RunStatus
 from holdfast.errors import Nondeterminism, RunBusy, RunCancelled, RunPaused
 from holdfast.flows.lane import ChildPaused, LaneCursor
+from holdfast.flows.operations.cancel_delivery import forget_cancellation, is_requested
+from holdfast.flows.service.flow_registry import to_definitions
 from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.flows.typed_values.value_codec import Codec
 from holdfast.runtime.checkpoint.base import check_run_id
@@ -31,6 +33,16 @@ def name_of(flow: Callable[..., Any]) -> str:
     """Return the short name of a flow's function, which is the key of its run as a child."""
     name = getattr(flow, "__name__", None) or type(flow).__name__
     return str(name)
+
+
+def find_function(flow: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return a flow's function, also by the name it is registered under. Raises `ConfigInvalid`, `TypeError`."""
+    if isinstance(flow, str):
+        (definition,) = to_definitions([flow]).values()
+        return definition.function
+    if not callable(flow):
+        raise TypeError(f"ctx.run_flow takes a flow or its name, not {flow!r}.")
+    return flow
 
 
 def child_run_id(parent_run_id: str, key: str) -> str:
@@ -103,7 +115,7 @@ class ChildRun:
     async def _wait_for_owner(self, child_id: str) -> None:
         """Wait until the child's own process has written something, or may be gone."""
         woken = asyncio.Event()
-        head = self._journal.known_head(child_id)
+        head = self._journal.heads.get(child_id, 0)
         listening = self._journal.listening(child_id, lambda now: woken.set() if now > head else None)
         with listening, contextlib.suppress(TimeoutError):
             await asyncio.wait_for(woken.wait(), _BUSY_LOOK_S)
@@ -115,8 +127,11 @@ class ChildRun:
         try:
             result = await run()
         except asyncio.CancelledError:
-            if self._log.records.cancel_request is not None:
-                await self._cancel(child_id, run)
+            if not is_requested(self._log, self._lane):
+                raise
+            forget_cancellation()
+            await self._cancel(child_id, run)
+            self._log.raise_if_cancelled()
             raise
         except RunPaused as paused:
             raise ChildPaused(self._key, paused) from paused
@@ -144,6 +159,7 @@ class ChildRun:
 
     async def _cancel(self, child_id: str, run: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Hand the request down, and let the child undo what it has to."""
+        self._lane.requests_met = self._log.records.cancel_requests
         request = self._log.records.cancel_request or {}
         facts = {"reason": request.get("reason", ""), "by": request.get("by", "")}
         records = Records(await self._journal.read(child_id) if await self._journal.read_head(child_id) else ())

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from holdfast.flows.lane import LaneCursor, check_key
-from holdfast.flows.operations.cancel_delivery import deliver, forget_cancellation
+from holdfast.flows.operations.cancel_delivery import deliver, forget_cancellation, is_requested
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
 from holdfast.runtime.step import CancelRun
@@ -57,11 +57,13 @@ class Compensation:
             lane.check_free(("scope", self._key))
             lane.meet_cancel("scope", self._key)
             error = await self._meet_request(lane)
-        elif isinstance(error, asyncio.CancelledError) and log.records.cancel_request is not None:
+        elif isinstance(error, asyncio.CancelledError) and is_requested(log, lane):
             forget_cancellation()
             error = await deliver(log, lane, ("scope", self._key))
         if lane.interrupted is not None or not (error is None or isinstance(error, CancelRun | Exception)):
             return  # a pause, a shutdown: the block is not left, the process is
+        if isinstance(error, CancelRun):
+            lane.requests_met = log.records.cancel_requests
         if error is not None:
             await self._compensate(lane, error)
         record = log.find("scope", self._key, {})

@@ -11,11 +11,14 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 
+from holdfast.enums import RunStatus
 from holdfast.errors import ConfigInvalid, HoldfastError, LeaseLost, RunBusy, StoreUnsupported
 from holdfast.flows.context import Context
 from holdfast.flows.service.flow_drive import FlowDrive
+from holdfast.flows.service.flow_look import BegunFlow, FlowLooks
 from holdfast.flows.service.flow_registry import FlowDefinition, FlowFunction, to_definitions
 from holdfast.flows.service.handle import FlowHandle
 from holdfast.flows.service.start import start_flow
@@ -62,6 +65,8 @@ class Runtime:
         if not isinstance(max_parallel, int) or max_parallel < 1:
             raise ConfigInvalid(f"max_parallel of a Runtime is a whole number above 0, not {max_parallel!r}.")
         self.store = store
+        if callable(flows) or isinstance(flows, str):
+            raise TypeError(f"flows of a Runtime is a list of flows, not {flows!r}: write flows=[…].")
         self._selection = None if flows is None else list(flows)
         self._flows: dict[str, FlowDefinition] = {} if flows is None else to_definitions(self._selection)
         self._max_parallel = max_parallel
@@ -150,6 +155,7 @@ class Runtime:
                 "A Runtime needs a store that can say which runs are due.",
                 hint="Use a SQLite path or a postgresql:// URL; other stores take run_flow.",
             )
+        self._looks = FlowLooks(self._journal)
         self._journal.add_commit_listener(self._on_commit)
         self._stack.callback(self._journal.remove_commit_listener, self._on_commit)
         self._stack.enter_context(self._journal.noticing(self._woken.set))
@@ -176,6 +182,7 @@ class Runtime:
         for task in late:
             task.cancel()
         await asyncio.wait(tasks)
+        await self._looks.settle()
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -242,13 +249,21 @@ class Runtime:
             definition = self._flows[row.flow]
             count = sum(drive.flow == row.flow for drive, _ in self._drives.values())
             if definition.max_parallel is None or count < definition.max_parallel:
-                self._start_drive(definition, row.run_id)
+                self._start_drive(definition, row)
 
-    def _start_drive(self, definition: FlowDefinition, run_id: str) -> None:
-        drive = FlowDrive(self._journal, definition, run_id, park_after_s=self._park_after_s)
+    def _start_drive(self, definition: FlowDefinition, row: FlowRow) -> None:
+        run_id = row.run_id
+        # Where claims are rows, those that nobody has begun are claimed and begun in one statement.
+        is_new = self._journal.has_leases and row.status == RunStatus.PENDING
+        begin = partial(self._begin, run_id) if is_new else None
+        drive = FlowDrive(self._journal, definition, run_id, park_after_s=self._park_after_s, begin=begin)
         task = asyncio.create_task(self._drive(drive, run_id), name=f"holdfast-flow-{run_id}")
         self._drives[run_id] = drive, task
         task.add_done_callback(lambda _task: self._end_drive(run_id))
+
+    async def _begin(self, run_id: str) -> BegunFlow | None:
+        look = await self._looks.look(run_id)
+        return None if look is None else await self._looks.begin(look)
 
     def _end_drive(self, run_id: str) -> None:
         self._drives.pop(run_id, None)

@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.enums import RunStatus
 from holdfast.errors import RunCancelled, RunNotFound
-from holdfast.flows.answers import cancel_flow
+from holdfast.flows.answers import cancel_flow, retry_flow
 from holdfast.flows.service.flow_registry import find_flow
 from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.runtime.events import Event, EventKind
@@ -61,7 +61,7 @@ class FlowHandle(Generic[_T]):
             records = Records(await journal.read(self.run_id))
         if not records.last_seq:
             raise RunNotFound(f"There is no run {self.run_id!r} in this store.", run_id=self.run_id)
-        return RunStatus(records.status)
+        return RunStatus.PENDING if records.is_retry_requested else RunStatus(records.status)
 
     async def events(self, after: int = 0) -> AsyncIterator[Event]:
         """Yield the run's events with a number above `after`, and new ones as they are written, until it is over.
@@ -78,10 +78,14 @@ class FlowHandle(Generic[_T]):
                     return
 
     async def _find_end(self, after: int) -> int:
-        """Return the number of the last event by which the run was over, if it is: a failed run may have gone on."""
+        """Return the number of the last event by which the run was over, if it is: a failed run may have gone on.
+
+        After a request to try it again the end is one that comes later.
+        """
         async with open_journal(self.store) as journal:
             events = await journal.read(self.run_id, after)
-        return max((event.seq for event in events if event.is_terminal), default=0)
+        ends = [event.seq for event in events if event.is_terminal or event.kind == EventKind.RUN_RESUME_REQUESTED]
+        return max(ends, default=0)
 
     async def cancel(self, reason: str = "", by: str = "") -> None:
         """Cancel the run: at once if nobody drives it, else as soon as its owner sees the request.
@@ -89,6 +93,13 @@ class FlowHandle(Generic[_T]):
         Raises `RunNotFound`, `RunAlreadyTerminal`.
         """
         await cancel_flow(self.run_id, store=self.store, reason=reason, by=by)
+
+    async def retry(self, by: str = "") -> None:
+        """Let a failed run go on at the step that failed, in a `Runtime` or server that knows its flow.
+
+        Raises `RunNotFound`, `RunNotInState`.
+        """
+        await retry_flow(self.run_id, store=self.store, by=by)
 
 
 def get_flow(run_id: str, *, store: StoreLike = "holdfast.db") -> FlowHandle[Any]:

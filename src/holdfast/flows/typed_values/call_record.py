@@ -5,6 +5,7 @@ their content too; of the rest, a client or a connection, only the type is known
 """
 
 import inspect
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,8 @@ from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import check_fingerprint, fingerprint_of
 
 _TYPE, _VALUE = "$type", "$value"
+_MAX_CHARS = 100  # of an argument that is shown
+_HOMES = {"pathlib._local": "pathlib"}  # Python 3.13 alone says so; a run goes on under any version
 
 
 def record_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,7 +32,8 @@ def _record(value: Any) -> Any:
         return {_TYPE: "builtins.dict", _VALUE: data} if _is_marked(data) else data
     except PayloadInvalid:
         pass
-    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    module = type(value).__module__
+    name = f"{_HOMES.get(module, module)}.{type(value).__qualname__}"
     try:
         return {_TYPE: name, _VALUE: TypeCodec(type(value), name).encode(value, "an argument")[0]}
     except PayloadInvalid:
@@ -51,10 +55,28 @@ def check_call(run_id: str, created: Mapping[str, Any], call: Mapping[str, Any])
     recorded = created.get("fingerprint", {})
     try:
         check_fingerprint(f"Run {run_id!r}", recorded, fingerprint_of(**call))
-    except Nondeterminism:
+    except Nondeterminism as error:
         # A run that was started before values of other types were recorded has but the types of them.
         if recorded != fingerprint_of(**{name: _types_only(part) for name, part in call.items()}):
-            raise
+            before, now = _to_text(created), _to_text(call)
+            raise Nondeterminism(
+                f"{error.message.removesuffix('.')}: ({before}) then, ({now}) now.",
+                hint="Run it with the arguments of then, or start a new run under another id.",
+                **error.facts,
+            ) from None
+
+
+def _to_text(call: Mapping[str, Any]) -> str:
+    args, kwargs = call.get("args") or (), call.get("kwargs") or {}
+    parts = [_shorten(item) for item in args] + [f"{name}={_shorten(item)}" for name, item in kwargs.items()]
+    return ", ".join(parts)
+
+
+def _shorten(item: Any) -> str:
+    if _is_typed(item):
+        item = item[_VALUE]
+    text = json.dumps(item, ensure_ascii=False)
+    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}…"
 
 
 def _types_only(part: Any) -> Any:

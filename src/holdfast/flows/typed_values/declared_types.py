@@ -29,13 +29,16 @@ _PLAIN_CONTAINERS = {
 }
 _AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
 _results: "weakref.WeakKeyDictionary[Any, Codec]" = weakref.WeakKeyDictionary()
+_arguments: "weakref.WeakKeyDictionary[Any, Mapping[str, Codec]]" = weakref.WeakKeyDictionary()
 
 
 def result_codec(fn: Callable[..., Any]) -> Codec:
     """Return the codec for what `fn` returns, by its declaration."""
     if type(fn) is types.FunctionType:
         declared = fn.__annotations__.get("return")
-        if declared is None or isinstance(declared, type):
+        if declared is None:
+            return UNDECLARED
+        if isinstance(declared, type):
             return _codec_for_class(declared)  # nothing to look up by name
         target: Any = fn
     else:
@@ -51,7 +54,14 @@ def result_codec(fn: Callable[..., Any]) -> Codec:
 
 def argument_codecs(fn: Callable[..., Any]) -> Mapping[str, Codec]:
     """Return the codec of each parameter that declares its type."""
-    return {name: codec_for(declared) for name, declared in _hints(_target(fn)).items() if name != "return"}
+    target = _target(fn)
+    try:
+        return _arguments[target]
+    except (KeyError, TypeError):  # as above
+        codecs = {name: codec_for(declared) for name, declared in _hints(target).items() if name != "return"}
+    with contextlib.suppress(TypeError):
+        _arguments[target] = codecs
+    return codecs
 
 
 def _target(fn: Any) -> Any:

@@ -1,0 +1,103 @@
+"""Mistakes that users make: each is refused at once, by a sentence that says what to write instead."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Runtime, SyncContext, run_flow
+from holdfast.errors import ConfigInvalid, Nondeterminism
+from holdfast.testing import memory_store
+
+
+async def double(number: int) -> int:
+    return number * 2
+
+
+async def call_in_place(ctx: Any) -> None:
+    await ctx.step("double", double(1))
+
+
+async def function_first(ctx: Any) -> None:
+    await ctx.step(double, 1)
+
+
+async def gather_a_list(ctx: Any) -> None:
+    await ctx.gather([ctx.step("a", double, 1), ctx.step("b", double, 2)])
+
+
+async def gather_a_function(ctx: Any) -> None:
+    await ctx.gather(ctx.step("a", double, 1), double)
+
+
+async def child_of_no_name(ctx: Any) -> None:
+    await ctx.run_flow("nobody's")
+
+
+async def child_of_no_kind(ctx: Any) -> None:
+    await ctx.run_flow(7)
+
+
+def plain_child_of_no_name(ctx: SyncContext) -> None:
+    ctx.run_flow("nobody's")
+
+
+def steps_in_own_threads(ctx: SyncContext) -> list[int]:
+    with ThreadPoolExecutor(1) as pool:
+        return list(pool.map(lambda number: ctx.step("double", abs, number), range(2)))
+
+
+async def cut_off(ctx: Any) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            await ctx.step("long", asyncio.Event().wait)
+    await ctx.step("after", double, 1)
+
+
+MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
+    (call_in_place, TypeError, r"not its call: write ctx\.step\('double', double, …\), not double\(…\)"),
+    (function_first, TypeError, r"its key comes first, ctx\.step\('key', …\)"),
+    (gather_a_list, TypeError, r"write ctx\.gather\(\*items\)"),
+    (gather_a_function, TypeError, r"takes awaitables, such as ctx\.step\(…\).*not <function double"),
+    (child_of_no_name, ConfigInvalid, 'No flow is registered as "nobody\'s"'),
+    (child_of_no_kind, TypeError, "takes a flow or its name, not 7"),
+    (steps_in_own_threads, Nondeterminism, r"in a thread that is not the flow's\. .*ctx\.gather"),
+    (cut_off, Nondeterminism, r"step 'long' was cancelled before its end.*ctx\.step\.options\(timeout=5\)"),
+    (plain_child_of_no_name, ConfigInvalid, 'No flow is registered as "nobody\'s"'),
+]
+
+
+@pytest.mark.parametrize(("flow", "error", "message"), MISTAKES)
+async def test_a_mistake_is_refused_with_what_to_write(
+    flow: Callable[[Any], Awaitable[Any]], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        await run_flow(flow, store=memory_store())  # type: ignore[call-overload]
+
+
+async def test_a_flow_that_is_called_in_place_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"not its call: write run_flow\(double, …\), not double\(…\)"):
+        await run_flow(double(1), store=memory_store())  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("flows", [double, "double"])
+def test_one_flow_is_no_list_of_flows(flows: Any) -> None:
+    with pytest.raises(TypeError, match=r"write flows=\[…\]"):
+        Runtime(memory_store(), flows=flows)
+
+
+async def order(ctx: Context, number: int, note: str = "") -> int:
+    return await ctx.step("double", double, number)
+
+
+async def test_other_arguments_are_refused_with_both() -> None:
+    store = memory_store()
+    await run_flow(order, 1, run_id="r", store=store)
+
+    with pytest.raises(Nondeterminism, match=r"other kwargs than now: \(1\) then, \(1, note=\"x+…\) now") as raised:
+        await run_flow(order, 1, note="x" * 500, run_id="r", store=store)  # type: ignore[call-overload]
+
+    assert "another id" in raised.value.hint
